@@ -1,0 +1,54 @@
+# Every target works in a fresh clone with only Python 3.11+, a C++ compiler and make: it makes its own .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: help install reproduce test test-all bench lint sanitize wheel clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'ridgeformer needs Python 3.11 or newer; set PYTHON=/path/to/python'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+	$(PIP) install 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
+
+$(VENV)/.installed: $(BIN)/python $(NATIVE)
+	$(PIP) install --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	$(PIP) install --no-build-isolation --editable '.[bench]'
+	@touch $@
+
+install: $(VENV)/.installed  ## make .venv and build the native core
+
+reproduce: install  ## the main job; so far: what this machine runs, and how fast
+	$(BIN)/ridgeformer info
+	$(BIN)/ridgeformer bench --quick
+
+test: install  ## the tests, a few minutes
+	$(BIN)/python -m pytest -q -n auto -m 'not long'
+
+test-all: install  ## all tests, the long ones too
+	$(BIN)/python -m pytest -q -n auto
+
+bench: $(VENV)/.bench  ## every figure of speed, against PyTorch and JAX (installs both)
+	$(BIN)/ridgeformer bench --out benchmarks/latest.json
+
+lint: install  ## ruff (lint and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+sanitize: install  ## the core's tests under the address and undefined-behaviour sanitisers
+	./native/sanitize $(BIN)
+
+wheel: install  ## a wheel in dist/
+	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,97 @@
+// Compiled once per instruction set, with RF_NAME set to its name.
+#include "diag.hpp"
+#include "full.hpp"
+
+namespace ridgeformer {
+namespace {
+
+template <class T>
+std::size_t scratch_bytes(std::int64_t dim, const Model<T> *model) {
+    const std::size_t sampler = Sampler<T>::vectors(dim);
+    std::size_t work = 0;
+    if (model)
+        work = model->omega ? Diag<T>::vectors(dim, model->layers) : Full<T>::vectors(dim, model->layers, model->heads);
+    return sizeof(Vec<T>) * (Block<T>::vectors(dim) + (sampler > work ? sampler : work));
+}
+
+template <class T, class Network>
+void differentiate_with(Network &&network, const Block<T> &block, Target kind, std::int64_t offset, int count,
+                        const Outcome<T> &out) {
+    const Size d = block.dim;
+    const std::size_t size = network.model.gradient_size();
+    if (out.gradient)
+        for (std::size_t i = 0; i < size; ++i) network.gradient[i] = Vec<T>{};
+    for (int group = 0; group * kLanes<T> < count; ++group) {
+        Vec<T> *gram = block.gram(group), *target = kind == Target::ridge ? block.ridge(group) : block.task(group);
+        network.value(gram);
+        const Vec<T> loss = network.loss(target);
+        bool exploded = false;
+        for (int k = 0; k < kLanes<T> && group * kLanes<T> + k < count; ++k) {
+            const Size s = offset + group * kLanes<T> + k;
+            const bool finite = loss[k] <= T(3.4e38) || (sizeof(T) == 8 && double(loss[k]) <= 1.7e308);
+            out.losses[s] = finite ? loss[k] : T(__builtin_inf());
+            if (out.weights)
+                for (Size i = 0; i < d; ++i) out.weights[i * out.size + s] = network.weight(i)[k];
+            if (finite && double(loss[k]) <= out.ceiling) continue;
+            exploded = true;
+            for (Vec<T> *v = gram; v < block.gram(group + 1); ++v) (*v)[k] = T(0);
+        }
+        if (!out.gradient) continue;
+        if (exploded) network.value(gram);
+        network.slope(target);
+    }
+    if (out.gradient)
+        for (std::size_t i = 0; i < size; ++i) out.gradient[i] = sum_lanes<T>(network.gradient[i]);
+}
+
+template <class T>
+void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64_t offset, int count, const Outcome<T> &out) {
+    const Block<T> block(scratch, model.dim);
+    // The paper's dimension is worth a copy whose sizes the compiler knows: a tenth faster.
+    if (model.omega && model.dim == 10) differentiate_with<T>(Diag<T, Known<10>>(block.end(), model), block, kind, offset, count, out);
+    else if (model.omega) differentiate_with<T>(Diag<T>(block.end(), model), block, kind, offset, count, out);
+    else differentiate_with<T>(Full<T>(block.end(), model), block, kind, offset, count, out);
+}
+
+void uniforms(const Key &key, std::int64_t first, std::int64_t count, double *out) {
+    constexpr int W = kLanes<double>;
+    Words<double> lane;
+    for (int i = 0; i < W; ++i) lane[i] = std::uint32_t(i);
+    for (std::int64_t s = 0; s < count; s += W) {
+        Words<double> r[4];
+        random_words(key, lane + std::uint32_t(first + s), Words<double>{}, Use::noise, 0, r);
+        const Vec<double> u = uniform<double>(r[0]);
+        for (int i = 0; i < W && s + i < count; ++i) out[s + i] = u[i];
+    }
+}
+
+double peak(std::int64_t rounds, double *flops) {
+    constexpr int chains = 12;
+    using V = Vec<float>;
+    V acc[chains];
+    for (int i = 0; i < chains; ++i) acc[i] = splat<float>(float(i));
+    V x = splat<float>(0.999f), y = splat<float>(0.001f);
+    for (std::int64_t round = 0; round < rounds; ++round) {
+        __asm__ volatile("" : "+x"(x), "+x"(y));
+#pragma GCC unroll 12
+        for (int i = 0; i < chains; ++i) acc[i] = acc[i] * x + y;
+    }
+    V total{};
+    for (int i = 0; i < chains; ++i) total += acc[i];
+    *flops = 2.0 * chains * kLanes<float> * double(rounds);
+    return sum_lanes<float>(total);
+}
+
+template <class T>
+constexpr Functions<T> functions() {
+    return {scratch_bytes<T>, draw<T>, load_block<T>, store_block<T>, differentiate<T>};
+}
+
+}  // namespace
+
+#define RF_QUOTE(x) #x
+#define RF_STRING(x) RF_QUOTE(x)
+extern const InstructionSet RF_NAME;
+const InstructionSet RF_NAME = {RF_STRING(RF_NAME), kLanes<float>, functions<float>(), functions<double>(), peak, uniforms};
+
+}  // namespace ridgeformer

@@ -1,0 +1,67 @@
+// Threefry-4x32-20 (Salmon, Moraes, Dror, Shaw 2011): random numbers as a pure function of a key and a
+// counter. Only additions, rotations and exclusive-ors, so every lane runs its own counter at full speed.
+#pragma once
+#include "kernels.hpp"
+#include "lanes.hpp"
+
+namespace ridgeformer {
+namespace {
+
+template <class W>
+RF_INLINE void threefry(const std::uint32_t (&key)[4], W (&x)[4]) {
+    constexpr int rotation[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
+    const std::uint32_t k[5] = {key[0], key[1], key[2], key[3], 0x1BD11BDAu ^ key[0] ^ key[1] ^ key[2] ^ key[3]};
+    for (int i = 0; i < 4; ++i) x[i] += k[i];
+#pragma GCC unroll 20
+    for (int round = 0; round < 20; ++round) {
+        const int a = rotation[round % 8][0], b = rotation[round % 8][1];
+        W &left = x[round % 2 ? 3 : 1], &right = x[round % 2 ? 1 : 3];
+        x[0] += left;
+        left = ((left << a) | (left >> (32 - a))) ^ x[0];
+        x[2] += right;
+        right = ((right << b) | (right >> (32 - b))) ^ x[2];
+        if (round % 4 == 3) {
+            const int s = round / 4 + 1;
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) x[i] += k[(s + i) % 5];
+            x[3] += std::uint32_t(s);
+        }
+    }
+}
+
+// Which numbers of a sequence: the counter's last word.
+enum class Use : std::uint32_t { normals = 0, chi = 1, noise = 1u << 31 };
+
+// Four words for each lane's sequence. `slot` tells one draw of a sequence from the next.
+template <class W>
+RF_INLINE void random_words(const Key &key, W sequence, W slot, Use use, std::uint32_t attempt, W (&out)[4]) {
+    const std::uint32_t k[4] = {std::uint32_t(key.seed), std::uint32_t(key.seed >> 32), key.stream,
+                                std::uint32_t(key.step >> 32)};
+    out[0] = sequence;
+    out[1] = W{} + std::uint32_t(key.step);
+    out[2] = slot;
+    out[3] = W{} + (std::uint32_t(use) + attempt);
+    threefry(k, out);
+}
+
+// A word as a number in (0, 1): 31 bits, never 0. Float rounds the largest ones to 1.
+template <class T>
+RF_INLINE Vec<T> uniform(Words<T> word) {
+    typename WordsOf<T>::signed_type x;
+    word >>= 1;
+    std::memcpy(&x, &word, sizeof x);
+    return (__builtin_convertvector(x, Vec<T>) + T(0.5)) * T(4.656612873077393e-10);
+}
+
+// Box and Muller: two words give two independent normals.
+template <class T>
+RF_INLINE void normals(Words<T> u, Words<T> v, Vec<T> &first, Vec<T> &second) {
+    Vec<T> s, c;
+    sine_cosine<T>(v, s, c);
+    const Vec<T> radius = square_root<T>(T(-2) * logarithm<T>(uniform<T>(u)));
+    first = radius * c;
+    second = radius * s;
+}
+
+}  // namespace
+}  // namespace ridgeformer

@@ -1,0 +1,45 @@
+"""In-context learning in linear transformers: right, fast, and a pleasure to read.
+
+A problem draws sequences, or directly their moments; a model maps moments to weights; an evaluation compares these
+with a target::
+
+    from ridgeformer import Problem, LinearTransformer
+
+    problem = Problem(dim=10, context=20, noise="uniform(0,5)")
+    draw = problem.moments(100_000, seed=1)
+    model = LinearTransformer.random("diag", dim=10, layers=3, context=20)
+    print(model.evaluate(draw.moments, draw.ridge).loss)     # adjusted loss: how far from knowing sigma
+"""
+
+from ridgeformer.engine import Evaluation, Key
+from ridgeformer.errors import InputError
+from ridgeformer.families import Diag, Full, GDpp
+from ridgeformer.model import LinearTransformer, States
+from ridgeformer.model_file import load, save
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
+from ridgeformer.problem import Draw, Problem, Sequences
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Categorical",
+    "Diag",
+    "Draw",
+    "Evaluation",
+    "Fixed",
+    "Frozen",
+    "Full",
+    "GDpp",
+    "InputError",
+    "Key",
+    "LinearTransformer",
+    "Moments",
+    "Noise",
+    "Problem",
+    "Sequences",
+    "States",
+    "Uniform",
+    "load",
+    "save",
+]

@@ -1,0 +1,54 @@
+"""Engines: where the arithmetic happens. `engine.current()` is the native core, or NumPy where that is missing.
+
+The environment variable RIDGEFORMER_ENGINE forces one: `avx512`, `avx2`, `baseline` or `numpy`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+
+from ridgeformer.engine.interface import Engine, Evaluation, Key, Target
+from ridgeformer.engine.reference import NumpyEngine
+from ridgeformer.errors import refuse
+
+__all__ = ["Engine", "Evaluation", "Key", "NumpyEngine", "Target", "available", "current", "named"]
+
+
+@functools.cache
+def available() -> tuple[str, ...]:
+    """Names of the engines this machine can run, fastest first."""
+    try:
+        from ridgeformer.engine.native import instruction_sets
+    except ImportError:
+        return ("numpy",)
+    return (*instruction_sets(), "numpy")
+
+
+@functools.cache
+def named(name: str) -> Engine:
+    """The engine called `name`."""
+    if name == "numpy":
+        return NumpyEngine()
+    if name not in available():
+        refuse(f"the engine must be one of {', '.join(available())}", name, "Choose one of these for RIDGEFORMER_ENGINE.")
+    from ridgeformer.engine.native import NativeEngine
+
+    return NativeEngine(name)
+
+
+@functools.cache
+def current() -> Engine:
+    """The engine everything uses unless told otherwise."""
+    wanted = os.environ.get("RIDGEFORMER_ENGINE")
+    if wanted:
+        return named(wanted)
+    if available() == ("numpy",):
+        warnings.warn(
+            "ridgeformer's native core is not built, so NumPy does its work, some hundred times slower. "
+            "Reinstall where a C++17 compiler is available; RIDGEFORMER_ENGINE=numpy silences this.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return named(available()[0])

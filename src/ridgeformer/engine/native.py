@@ -1,0 +1,134 @@
+"""The engine in C++: prepares arrays for the core, which checks them again."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeformer import _core
+from ridgeformer.engine.interface import Evaluation, Float, Key, Parameters, Target
+from ridgeformer.errors import integer, refuse
+
+__all__ = ["NativeEngine", "default_threads", "instruction_sets"]
+
+
+def instruction_sets() -> dict[str, int]:
+    """Instruction sets of this CPU that the core was compiled for, best first, with the float lanes of each."""
+    return dict(_core.instruction_sets())
+
+
+def default_threads() -> int:
+    """RIDGEFORMER_THREADS, or the number of cores this process may use."""
+    text = os.environ.get("RIDGEFORMER_THREADS")
+    if text is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
+        refuse("RIDGEFORMER_THREADS must be a whole number from 1 to 1024", text, "Set it right or unset it.")
+    return int(text)
+
+
+class NativeEngine:
+    """See `Engine`. `name` is the instruction set."""
+
+    def __init__(self, name: str | None = None) -> None:
+        known = instruction_sets()
+        if name is not None and name not in known:
+            refuse(f"the instruction set must be one of {', '.join(known)}", name, "Choose one this CPU has.")
+        self.name = name or next(iter(known))
+
+    def uniforms(self, key: Key, count: int, first: int = 0) -> NDArray[np.float64]:
+        """See `Engine.uniforms`."""
+        out = np.empty(count)
+        _core.uniforms(key.seed, key.stream, key.step, first, out)
+        return out
+
+    def sample(
+        self,
+        dim: int,
+        context: int,
+        sigma: NDArray[np.float64],
+        key: Key,
+        *,
+        first: int = 0,
+        dtype: DTypeLike = np.float64,
+        threads: int | None = None,
+    ) -> tuple[Float, Float, Float]:
+        """See `Engine.sample`."""
+        count, D = len(sigma), dim + 1
+        gram, task, ridge = np.empty((D, D, count), dtype), np.empty((dim, count), dtype), np.empty((dim, count), dtype)
+        _core.sample(self.name, dim, context, *key, first, _ready(sigma), gram, task, ridge, _threads(threads))
+        return gram.transpose(2, 0, 1), task.T, ridge.T
+
+    def evaluate(
+        self,
+        parameters: Parameters,
+        gram: Float,
+        target: Float,
+        *,
+        ceiling: float = np.inf,
+        weights: bool = False,
+        gradient: bool = True,
+        threads: int | None = None,
+    ) -> Evaluation:
+        """See `Engine.evaluate`."""
+        dtype, dim = gram.dtype, gram.shape[1] - 1
+        losses = np.empty(len(gram), dtype)
+        found = np.empty((dim, len(gram)), dtype) if weights else None
+        slope = np.empty(sum(p.size for p in parameters)) if gradient else None
+        first, second = _pair(parameters, dtype)
+        innermost = _ready(gram.transpose(1, 2, 0)), _ready(target.T.astype(dtype, copy=False))
+        _core.evaluate(self.name, dim, first, second, *innermost, ceiling, losses, found, slope, _threads(threads))
+        return _evaluation(parameters, losses, found, slope, ceiling)
+
+    def step(
+        self,
+        parameters: Parameters,
+        dim: int,
+        context: int,
+        sigma: NDArray[np.float64],
+        key: Key,
+        *,
+        target: Target = "ridge",
+        ceiling: float = np.inf,
+        first: int = 0,
+        threads: int | None = None,
+    ) -> Evaluation:
+        """See `Engine.step`."""
+        dtype = parameters[0].dtype
+        losses, slope = np.empty(len(sigma), dtype), np.empty(sum(p.size for p in parameters))
+        pair = _pair(parameters, dtype)
+        ridge = target == "ridge"
+        _core.step(
+            self.name, dim, context, *key, first, _ready(sigma), *pair, ridge, ceiling, losses, slope, _threads(threads)
+        )
+        return _evaluation(parameters, losses, None, slope, ceiling)
+
+
+def _threads(threads: int | None) -> int:
+    return default_threads() if threads is None else integer("threads", threads, 1, 1024)
+
+
+def _ready(array: Float) -> Float:
+    """Contiguous and aligned, copied only if it is not."""
+    return np.require(array, requirements=["C", "A"])
+
+
+def _pair(parameters: Parameters, dtype: np.dtype[np.floating]) -> tuple[Float, Float | None]:
+    ready = [_ready(p.astype(dtype, copy=False)) for p in parameters]
+    return ready[0], ready[1] if len(ready) > 1 else None
+
+
+def _evaluation(
+    parameters: Parameters, losses: Float, found: Float | None, slope: NDArray[np.float64] | None, ceiling: float
+) -> Evaluation:
+    gradient = None
+    if slope is not None:
+        slope /= len(losses)
+        edges = np.cumsum([p.size for p in parameters])[:-1]
+        pieces = np.split(slope, edges)
+        gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, parameters, strict=True))
+    finite_ceiling = min(ceiling, float(np.finfo(losses.dtype).max))
+    exploded = int(np.count_nonzero(~(losses <= finite_ceiling)))
+    return Evaluation(losses, None if found is None else found.T, gradient, exploded)

@@ -1,0 +1,260 @@
+"""The engine in NumPy: the readable twin of the native core, and what runs where that could not be built.
+
+One layer is e -> T e with T = I + sum_k P_k G Q_k, hence G <- T G T'. The last row of T_{L-1} ... T_0 is (-w_hat', .).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeformer.engine import threefry
+from ridgeformer.engine.interface import Evaluation, Float, Key, Parameters, Target
+
+__all__ = ["NumpyEngine"]
+
+Array = NDArray[np.float64]
+CHUNK = 4096  # sequences at a time, so that memory stays bounded
+
+
+class NumpyEngine:
+    """See `Engine`. Computes in float64 and rounds to the dtype asked for; `threads` is ignored."""
+
+    name = "numpy"
+
+    def uniforms(self, key: Key, count: int, first: int = 0) -> Array:
+        """See `Engine.uniforms`."""
+        sequence = np.arange(first, first + count, dtype=np.uint32)
+        return threefry.uniform(threefry.random_words(key, sequence, _zero(), threefry.NOISE)[0])
+
+    def sample(
+        self,
+        dim: int,
+        context: int,
+        sigma: Array,
+        key: Key,
+        *,
+        first: int = 0,
+        dtype: DTypeLike = np.float64,
+        threads: int | None = None,
+    ) -> tuple[Float, Float, Float]:
+        """See `Engine.sample`."""
+        count, D = len(sigma), dim + 1
+        gram, task, ridge = np.empty((count, D, D), dtype), np.empty((count, dim), dtype), np.empty((count, dim), dtype)
+        for part in _chunks(count):
+            sequence = np.arange(first + part.start, first + part.stop, dtype=np.uint32)
+            gram[part], task[part], ridge[part] = _bartlett(dim, context, sigma[part], key, sequence)
+        return gram, task, ridge
+
+    def evaluate(
+        self,
+        parameters: Parameters,
+        gram: Float,
+        target: Float,
+        *,
+        ceiling: float = np.inf,
+        weights: bool = False,
+        gradient: bool = True,
+        threads: int | None = None,
+    ) -> Evaluation:
+        """See `Engine.evaluate`."""
+        count, dim = target.shape
+        losses, found = np.empty(count), np.empty((count, dim))
+        total = [np.zeros(p.shape) for p in parameters]
+        doubled = tuple(p.astype(np.float64) for p in parameters)
+        with np.errstate(all="ignore"):
+            for part in _chunks(count):
+                G, goal = gram[part].astype(np.float64), target[part].astype(np.float64)
+                trace = _forward(doubled, G)
+                found[part] = -trace.rows[0][:, :dim]
+                loss = 0.5 * np.square(found[part] - goal).sum(1)
+                losses[part] = np.where(np.isfinite(loss), loss, np.inf)
+                bad = ~(losses[part] <= ceiling) | np.isinf(losses[part])
+                if not gradient:
+                    continue
+                if bad.any():  # an empty context has no loss and no gradient
+                    G, goal = np.where(bad[:, None, None], 0, G), np.where(bad[:, None], 0, goal)
+                    trace = _forward(doubled, G)
+                for sum_, piece in zip(total, _backward(doubled, trace, goal), strict=True):
+                    sum_ += piece
+        dtype = gram.dtype
+        exploded = int((~(losses <= ceiling) | np.isinf(losses)).sum())
+        return Evaluation(
+            losses.astype(dtype),
+            found.astype(dtype) if weights else None,
+            tuple(sum_ / count for sum_ in total) if gradient else None,
+            exploded,
+        )
+
+    def step(
+        self,
+        parameters: Parameters,
+        dim: int,
+        context: int,
+        sigma: Array,
+        key: Key,
+        *,
+        target: Target = "ridge",
+        ceiling: float = np.inf,
+        first: int = 0,
+        threads: int | None = None,
+    ) -> Evaluation:
+        """See `Engine.step`."""
+        gram, task, ridge = self.sample(dim, context, sigma, key, first=first, dtype=parameters[0].dtype)
+        return self.evaluate(parameters, gram, ridge if target == "ridge" else task, ceiling=ceiling)
+
+
+# ---- sampling ---------------------------------------------------------------------------------------------
+
+
+def _bartlett(dim: int, context: int, sigma: Array, key: Key, sequence: Any) -> tuple[Array, Array, Array]:
+    """Gram matrices, tasks and ridge solutions of the given sequences (see native/sampler.hpp for the mathematics)."""
+    count, rank = len(sigma), min(context, dim)
+    below = [(i, j) for i in range(dim) for j in range(min(i, rank))]
+    draws = _normals(key, sequence, len(below) + dim + rank)
+    A = np.zeros((count, dim, rank))
+    for column, (i, j) in enumerate(below):
+        A[:, i, j] = draws[:, column]
+    w, z = draws[:, len(below) : len(below) + dim], draws[:, len(below) + dim :]
+    for i in range(rank):
+        A[:, i, i] = np.sqrt(_chi2(key, sequence, i, context - i))
+    t = np.einsum("bij,bi->bj", A, w) + sigma[:, None] * z
+    gram = np.empty((count, dim + 1, dim + 1))
+    gram[:, :dim, :dim] = A @ A.transpose(0, 2, 1)
+    gram[:, :dim, dim] = gram[:, dim, :dim] = np.einsum("bij,bj->bi", A, t)
+    gram[:, dim, dim] = np.square(t).sum(1)
+    if context > dim:
+        gram[:, dim, dim] += sigma**2 * _chi2(key, sequence, dim, context - dim)
+    return gram, w, _ridge(A, gram[:, :dim, :dim], w, z, t, sigma)
+
+
+def _ridge(A: Array, S: Array, w: Array, z: Array, t: Array, sigma: Array) -> Array:
+    """E[w | context, sigma]; exact at sigma = 0, and without S^-1 when n < d."""
+    s = sigma[:, None]
+    rank = A.shape[2]
+    shift = np.square(sigma)[:, None, None] * np.eye(rank)
+    if rank == A.shape[1]:
+        right = s * (np.einsum("bij,bj->bi", A, z) - s * w)
+        return w + np.linalg.solve(S + shift, right[..., None])[..., 0]
+    inner = np.linalg.solve(A.transpose(0, 2, 1) @ A + shift, t[..., None])
+    return (A @ inner)[..., 0]
+
+
+def _normals(key: Key, sequence: Any, count: int) -> Array:
+    """`count` standard normals for every sequence, [B, count]."""
+    slots = np.arange((count + 3) // 4, dtype=np.uint32)
+    r = threefry.random_words(key, sequence[:, None], slots[None, :], threefry.NORMALS)
+    four = [*threefry.normals(r[0], r[1]), *threefry.normals(r[2], r[3])]
+    return np.stack(four, axis=-1).reshape(len(sequence), -1)[:, :count]
+
+
+def _chi2(key: Key, sequence: Any, slot: int, freedom: int) -> Array:
+    """chi2(freedom) for every sequence by Marsaglia and Tsang's method; shape 1/2 from shape 3/2."""
+    single = freedom == 1
+    c = freedom / 2 - 1 / 3 + single
+    out = np.empty(len(sequence))
+    waiting = np.arange(len(sequence))
+    attempt = 0
+    while len(waiting):
+        r = threefry.random_words(key, sequence[waiting], _zero() + np.uint32(slot), threefry.CHI + attempt)
+        x = threefry.normals(r[0], r[1])[0]
+        u, boost = threefry.uniform(r[2]), threefry.uniform(r[3])
+        v = 1 + x / (3 * np.sqrt(c))
+        e = v - 1
+        positive = v > 0
+        bound = 3 * c * (np.log(np.where(positive, v, 1)) - e + e**2 / 2 - e**3 / 3)
+        good = positive & ((u < 1 - 0.0331 * x**4) | (np.log(u) < bound))
+        out[waiting[good]] = (2 * c * v**3 * (boost**2 if single else 1))[good]
+        waiting = waiting[~good]
+        attempt += 1
+    return out
+
+
+# ---- loss and gradient ------------------------------------------------------------------------------------
+
+
+class _Trace:
+    """What the forward pass leaves: G_l [B, D, D], T_l [B, D, D], and rows r_l = e_D' T_{L-1} ... T_l [B, D]."""
+
+    def __init__(self) -> None:
+        self.grams: list[Array] = []
+        self.maps: list[Array] = []
+        self.rows: list[Array] = []
+
+
+def _forward(parameters: tuple[Array, ...], gram: Array) -> _Trace:
+    trace = _Trace()
+    D = gram.shape[1]
+    for layer in range(len(parameters[0])):
+        T = np.eye(D) + _attention(parameters, layer, gram)
+        trace.grams.append(gram)
+        trace.maps.append(T)
+        gram = T @ gram @ T.transpose(0, 2, 1)
+    row = np.broadcast_to(np.eye(D)[-1], gram.shape[:2])
+    rows = [row]
+    for T in reversed(trace.maps):
+        row = np.einsum("bi,bij->bj", row, T)
+        rows.append(row)
+    trace.rows = rows[::-1]
+    return trace
+
+
+def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array) -> list[Array]:
+    """Gradient of the summed loss, by the reverse mode that the documentation derives."""
+    gradient = [np.zeros(p.shape) for p in parameters]
+    q = np.zeros_like(trace.rows[0])
+    q[:, :-1] = trace.rows[0][:, :-1] + target
+    carried = [q]
+    for T in trace.maps:
+        carried.append(np.einsum("bij,bj->bi", T, carried[-1]))
+    gram_bar = np.zeros_like(trace.grams[0])
+    for layer in reversed(range(len(trace.maps))):
+        G, T = trace.grams[layer], trace.maps[layer]
+        T_bar = trace.rows[layer + 1][:, :, None] * carried[layer][:, None, :] + 2 * gram_bar @ T @ G
+        direct = _attention_adjoint(parameters, layer, G, T_bar, gradient)
+        gram_bar = T.transpose(0, 2, 1) @ gram_bar @ T + (direct + direct.transpose(0, 2, 1)) / 2
+    return gradient
+
+
+def _attention(parameters: tuple[Array, ...], layer: int, G: Array) -> Array:
+    """T - I: sum_k P_k G Q_k, or for omegas the blocks of G each times its omega."""
+    if len(parameters) == 1:
+        return _spread(parameters[0][layer], G.shape[1]) * G
+    return np.asarray(sum(P @ G @ Q for P, Q in zip(parameters[0][layer], parameters[1][layer], strict=True)))
+
+
+def _attention_adjoint(
+    parameters: tuple[Array, ...], layer: int, G: Array, T_bar: Array, gradient: list[Array]
+) -> Array:
+    """Adds to the parameters' gradient and returns the (unsymmetrised) one of G."""
+    if len(parameters) == 1:
+        product = (T_bar * G).sum(0)
+        blocks = [[product[:-1, :-1].sum(), product[:-1, -1].sum()], [product[-1, :-1].sum(), product[-1, -1]]]
+        gradient[0][layer] += np.array(blocks)
+        return _spread(parameters[0][layer], G.shape[1]) * T_bar
+    direct = np.zeros_like(G)
+    for head, (P, Q) in enumerate(zip(parameters[0][layer], parameters[1][layer], strict=True)):
+        gradient[0][layer, head] += (T_bar @ (G @ Q).transpose(0, 2, 1)).sum(0)
+        gradient[1][layer, head] += ((P @ G).transpose(0, 2, 1) @ T_bar).sum(0)
+        direct += P.T @ T_bar @ Q.T
+    return direct
+
+
+def _spread(omega: Array, D: int) -> Array:
+    """A 2 x 2 of omegas as a D x D matrix of blocks."""
+    blocks = np.full((D, D), omega[0, 0])
+    blocks[:-1, -1], blocks[-1, :-1], blocks[-1, -1] = omega[0, 1], omega[1, 0], omega[1, 1]
+    return blocks
+
+
+def _zero() -> NDArray[np.uint32]:
+    return np.zeros(1, np.uint32)
+
+
+def _chunks(count: int) -> Iterator[slice]:
+    return (slice(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
+
+

@@ -1,0 +1,60 @@
+"""Errors that say the rule, what was received and what to do."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["InputError", "array", "integer", "refuse"]
+
+Float = NDArray[np.floating[Any]]
+
+
+class InputError(ValueError):
+    """An argument breaks a rule. The message names the rule, the value received and the remedy."""
+
+
+def refuse(rule: str, received: object, remedy: str) -> NoReturn:
+    """Raise an `InputError`."""
+    text = repr(received) if isinstance(received, str) else str(received)
+    raise InputError(f"{rule}; got {text}. {remedy}")
+
+
+def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """Return `value` as an int within bounds."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        refuse(f"{name} must be a whole number", value, f"Pass an int of at least {least}.")
+    number = int(value)
+    if number < least:
+        refuse(f"{name} must be at least {least}", number, f"Pass {name}={least} or more.")
+    if most is not None and number > most:
+        refuse(f"{name} must be at most {most}", number, "Split the work into several calls.")
+    return number
+
+
+def array(name: str, value: ArrayLike, shape: tuple[int | str, ...], dtype: type | None = None) -> Float:
+    """Return `value` as a finite real array of `shape`, where a string stands for any extent.
+
+    Keeps float32; everything else that is real becomes float64 (or `dtype`).
+    """
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"{name} must be a rectangular array; {error}. Pass rows of equal length.") from error
+    if given.dtype.kind not in "fiu":
+        refuse(f"{name} must hold real numbers", f"dtype {given.dtype}", f"Convert it, e.g. np.asarray({name}, float).")
+    target = dtype or (np.float32 if given.dtype == np.float32 else np.float64)
+    result: Float = given.astype(target, copy=False)
+    wanted = "(" + ", ".join(str(extent) for extent in shape) + ")"
+    if result.ndim != len(shape) or any(
+        isinstance(want, int) and have != want for have, want in zip(result.shape, shape, strict=True)
+    ):
+        refuse(f"{name} must have shape {wanted}", f"shape {result.shape}", "Reshape or slice it to fit.")
+    if result.size == 0:
+        refuse(f"{name} must not be empty", f"shape {result.shape}", "Pass at least one element along every axis.")
+    if not np.isfinite(result).all():
+        refuse(f"{name} must be finite", "NaN or infinity in it", "Drop or repair those entries first.")
+    return result

@@ -1,0 +1,302 @@
+"""Parameter families of linear transformers: Full matrices, Diag ones, and GD++.
+
+A family holds the numbers that are trained and stored, and says what they mean: dense P and Q in the paper's
+convention, and the parameters an engine takes. Layers come first in every array.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import array, integer, refuse
+
+__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp"]
+
+Float = NDArray[np.floating[Any]]
+
+
+class Family(ABC):
+    """Parameters of every layer and head."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def arrays(self) -> dict[str, Float]:
+        """The parameters by name, layers first."""
+
+    @abstractmethod
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """P and Q, each [L, H, D, D]."""
+
+    @abstractmethod
+    def kernel(self) -> tuple[Float, ...]:
+        """What an engine takes: (omega,) or (P, Q)."""
+
+    @abstractmethod
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+        """The gradient with respect to `arrays`, from an engine's with respect to `kernel()`."""
+
+    @classmethod
+    @abstractmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """Independent normal parameters of standard deviation `scale`."""
+
+    @abstractmethod
+    def _identity_layer(self) -> dict[str, Float]:
+        """One layer that changes nothing, but whose gradient need not vanish."""
+
+    @property
+    def layers(self) -> int:
+        """L."""
+        return len(next(iter(self.arrays.values())))
+
+    @property
+    @abstractmethod
+    def heads(self) -> int:
+        """H, as the dense form has them."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return next(iter(self.arrays.values())).dtype
+
+    def astype(self, dtype: type) -> Self:
+        """The same parameters in another precision."""
+        return type(self)(**{name: value.astype(dtype) for name, value in self.arrays.items()})
+
+    def select(self, layers: slice) -> Self:
+        """Only these layers."""
+        return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
+
+    def with_identity(self, at: int) -> Self:
+        """One layer more, before layer `at` (or last, if `at` is L), that leaves the function as it was."""
+        at = integer("the position of a new layer", at, 0, self.layers)
+        new = self._identity_layer()
+        return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
+
+
+class Full(Family):
+    """Unrestricted P and Q, each [L, H, D, D]."""
+
+    name = "full"
+
+    def __init__(self, P: ArrayLike, Q: ArrayLike) -> None:
+        self._P = array("P", P, ("L", "H", "D", "D"))
+        _check_layers("P", self._P)
+        if self._P.shape[2] != self._P.shape[3] or self._P.shape[2] < 2:
+            refuse("P must have shape (L, H, d+1, d+1)", f"shape {self._P.shape}", "Make its last two axes equal.")
+        given = np.shape(Q)
+        if given != self._P.shape:
+            refuse("P and Q must have the same shape", f"P {self._P.shape}, Q {given}", "Give both (L, H, d+1, d+1).")
+        self._Q = array("Q", Q, self._P.shape).astype(self._P.dtype, copy=False)
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """P and Q."""
+        return {"P": self._P, "Q": self._Q}
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return self._P.shape[1]
+
+    @property
+    def dim(self) -> int:
+        """The d these matrices are for."""
+        return self._P.shape[2] - 1
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """P and Q themselves."""
+        return self._P, self._Q
+
+    def kernel(self) -> tuple[Float, ...]:
+        """P and Q themselves."""
+        return self._P, self._Q
+
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+        """Nothing to do."""
+        return {"P": gradient[0], "Q": gradient[1]}
+
+    @classmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`."""
+        shape = (layers, heads, dim + 1, dim + 1)
+        return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
+
+    def _identity_layer(self) -> dict[str, Float]:
+        D = self.dim + 1
+        return {"P": np.zeros((self.heads, D, D)), "Q": np.broadcast_to(np.eye(D), (self.heads, D, D))}
+
+
+class _Diagonal(Family):
+    """What Diag and GD++ share: a layer is four omegas, T = I + (omega by blocks) o G."""
+
+    @property
+    @abstractmethod
+    def omega(self) -> Float:
+        """[L, 2, 2]: row to, column from, x first: [[xx, xy], [yx, yy]]."""
+
+    def kernel(self) -> tuple[Float, ...]:
+        """The omegas."""
+        return (self.omega,)
+
+
+class Diag(_Diagonal):
+    """P_k = diag(p_x I, p_y), Q_k = diag(q_x I, q_y): p and q, each [L, H, 2], x first.
+
+    Or `omega` [L, 2, 2] directly, the sums over heads of p q'. One head reaches those of rank one only,
+    two heads all of them; the dense form of omegas has two heads.
+    """
+
+    name = "diag"
+
+    def __init__(
+        self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
+    ) -> None:
+        self._arrays = _factors_or_omega(p, q, omega, ("L", "H", 2), (2, 2))
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """p and q, or omega."""
+        return self._arrays
+
+    @property
+    def heads(self) -> int:
+        """H; two for omegas."""
+        return self._arrays["p"].shape[1] if "p" in self._arrays else 2
+
+    @property
+    def omega(self) -> Float:
+        """[L, 2, 2]."""
+        if "omega" in self._arrays:
+            return self._arrays["omega"]
+        return np.einsum("lhi,lhj->lij", self._arrays["p"], self._arrays["q"])
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """Diagonal matrices."""
+        if "p" in self._arrays:
+            return _spread(self._arrays["p"], dim), _spread(self._arrays["q"], dim)
+        omega = self._arrays["omega"]
+        return _spread(np.broadcast_to(np.eye(2, dtype=omega.dtype), omega.shape), dim), _spread(omega, dim)
+
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+        """The product rule."""
+        if "omega" in self._arrays:
+            return {"omega": gradient[0]}
+        return {
+            "p": np.einsum("lij,lhj->lhi", gradient[0], self._arrays["q"]),
+            "q": np.einsum("lij,lhi->lhj", gradient[0], self._arrays["p"]),
+        }
+
+    @classmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`."""
+        shape = (layers, heads, 2)
+        return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
+
+    def _identity_layer(self) -> dict[str, Float]:
+        if "omega" in self._arrays:
+            return {"omega": np.zeros((2, 2))}
+        return {"p": np.zeros((self.heads, 2)), "q": np.ones((self.heads, 2))}
+
+
+class GDpp(_Diagonal):
+    """Diag without any flow out of y: q_y = 0. p [L, H, 2] and q [L, H]; or `omega` [L, 2] = (xx, yx)."""
+
+    name = "gdpp"
+
+    def __init__(
+        self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
+    ) -> None:
+        self._arrays = _factors_or_omega(p, q, omega, ("L", "H"), (2,))
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """p and q, or omega."""
+        return self._arrays
+
+    @property
+    def heads(self) -> int:
+        """H; two for omegas."""
+        return self._arrays["p"].shape[1] if "p" in self._arrays else 2
+
+    @property
+    def omega(self) -> Float:
+        """[L, 2, 2] with a second column of zeros."""
+        column = self._arrays.get("omega")
+        if column is None:
+            column = np.einsum("lhi,lh->li", self._arrays["p"], self._arrays["q"])
+        return np.stack([column, np.zeros_like(column)], axis=-1)
+
+    def to_diag(self) -> Diag:
+        """The same model as Diag."""
+        if "omega" in self._arrays:
+            return Diag(omega=self.omega)
+        q = self._arrays["q"]
+        return Diag(self._arrays["p"], np.stack([q, np.zeros_like(q)], axis=-1))
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """Diagonal matrices."""
+        return self.to_diag().dense(dim)
+
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+        """The product rule, for the first column only."""
+        column = gradient[0][:, :, 0]
+        if "omega" in self._arrays:
+            return {"omega": column}
+        return {
+            "p": np.einsum("li,lh->lhi", column, self._arrays["q"]),
+            "q": np.einsum("li,lhi->lh", column, self._arrays["p"]),
+        }
+
+    @classmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`."""
+        return cls(scale * rng.standard_normal((layers, heads, 2)), scale * rng.standard_normal((layers, heads)))
+
+    def _identity_layer(self) -> dict[str, Float]:
+        if "omega" in self._arrays:
+            return {"omega": np.zeros(2)}
+        return {"p": np.zeros((self.heads, 2)), "q": np.ones(self.heads)}
+
+
+FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Full, Diag, GDpp)}
+
+
+def _factors_or_omega(
+    p: ArrayLike | None,
+    q: ArrayLike | None,
+    omega: ArrayLike | None,
+    q_shape: tuple[int | str, ...],
+    omega_shape: tuple[int, ...],
+) -> dict[str, Float]:
+    if omega is not None:
+        if p is not None or q is not None:
+            refuse("give p and q or omega, not both", "both", "Drop one of them.")
+        found = array("omega", omega, ("L", *omega_shape))
+        _check_layers("omega", found)
+        return {"omega": found}
+    if p is None or q is None:
+        refuse("give both p and q, or omega", "neither or one", "Pass the missing array.")
+    p_ = array("p", p, ("L", "H", 2))
+    _check_layers("p", p_)
+    wanted = (*p_.shape[:2], *q_shape[2:])
+    if np.shape(q) != wanted:
+        refuse(f"q must match p {p_.shape} with shape {wanted}", f"shape {np.shape(q)}", "Give both the same layers and heads.")
+    return {"p": p_, "q": array("q", q, wanted).astype(p_.dtype, copy=False)}
+
+
+def _check_layers(name: str, value: Float) -> None:
+    if value.shape[0] > 1 << 16:
+        refuse(f"{name} must have at most 65536 layers", value.shape[0], "Use fewer layers.")
+
+
+def _spread(values: Float, dim: int) -> Float:
+    """[L, H, 2] as diagonal matrices [L, H, D, D], the first number d times."""
+    diagonal = np.repeat(values, [dim, 1], axis=-1)
+    return diagonal[..., None] * np.eye(dim + 1, dtype=values.dtype)

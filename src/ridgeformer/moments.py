@@ -1,0 +1,122 @@
+"""The context's Gram matrix: all that a linear transformer's prediction depends on.
+
+With tokens e = (x, y) and D = d + 1,  G = sum e e' = [S a; a' l],  S = sum x x', a = sum y x, l = sum y^2
+(in the paper: Sigma, alpha, lambda).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import array, integer, refuse
+
+__all__ = ["Moments"]
+
+Float = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Gram matrices of a batch of contexts.
+
+    Attributes:
+        gram: [B, D, D], symmetric, y last. The engines keep the batch innermost in memory and show it as a view.
+        context: n, the number of tokens that were summed.
+    """
+
+    gram: Float
+    context: int
+
+    def __post_init__(self) -> None:
+        gram = array("gram", self.gram, ("B", "D", "D"))
+        if gram.shape[1] != gram.shape[2] or gram.shape[1] < 2:
+            refuse("gram must have shape (B, d+1, d+1)", f"shape {gram.shape}", "Build it with Moments.from_tokens.")
+        if not _symmetric(gram):
+            refuse("gram must be symmetric", "one that is not", "Build it with Moments.from_tokens.")
+        object.__setattr__(self, "gram", gram)
+        object.__setattr__(self, "context", integer("context", self.context))
+
+    @classmethod
+    def from_tokens(cls, x: ArrayLike, y: ArrayLike) -> Moments:
+        """Sum over the tokens of each context: x [B, n, d], y [B, n]; one context may come without the B axis.
+
+        >>> m = Moments.from_tokens([[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0])
+        >>> m.S[0].tolist(), m.a[0].tolist(), m.l[0].item()
+        ([[10.0, 14.0], [14.0, 20.0]], [23.0, 34.0], 61.0)
+        """
+        if np.ndim(x) == 2 and np.ndim(y) == 1:
+            x, y = np.asarray(x)[None], np.asarray(y)[None]
+        features = array("x", x, ("B", "n", "d"))
+        labels = array("y", y, features.shape[:2])
+        tokens = np.concatenate([features, labels[..., None]], axis=-1)
+        return cls(np.swapaxes(tokens, 1, 2) @ tokens, features.shape[1])
+
+    @classmethod
+    def from_parts(cls, S: ArrayLike, a: ArrayLike, l: ArrayLike, context: int) -> Moments:  # noqa: E741
+        """From S [B, d, d], a [B, d] and l [B]."""
+        S_ = array("S", S, ("B", "d", "d"))
+        count, dim = S_.shape[:2]
+        a_, l_ = array("a", a, (count, dim)), array("l", l, (count,))
+        gram = np.empty((count, dim + 1, dim + 1), np.result_type(S_, a_, l_))
+        gram[:, :dim, :dim] = array("S", S_, (count, dim, dim))
+        gram[:, :dim, dim] = gram[:, dim, :dim] = a_
+        gram[:, dim, dim] = l_
+        return cls(gram, context)
+
+    @classmethod
+    def _trusted(cls, gram: Float, context: int) -> Moments:
+        """From an engine, whose output needs no checks."""
+        moments = object.__new__(cls)
+        object.__setattr__(moments, "gram", gram)
+        object.__setattr__(moments, "context", context)
+        return moments
+
+    @property
+    def S(self) -> Float:
+        """sum x x', [B, d, d]."""
+        return self.gram[:, :-1, :-1]
+
+    @property
+    def a(self) -> Float:
+        """sum y x, [B, d]."""
+        return self.gram[:, :-1, -1]
+
+    @property
+    def l(self) -> Float:  # noqa: E743
+        """sum y^2, [B]."""
+        return self.gram[:, -1, -1]
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.gram.shape[1] - 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self.gram.dtype
+
+    def __len__(self) -> int:
+        return len(self.gram)
+
+    def __getitem__(self, index: slice) -> Moments:
+        """The contexts that a slice selects."""
+        if not isinstance(index, slice):
+            refuse("moments are indexed by slices", index, "Write moments[i:i+1] for one context.")
+        chosen = self.gram[index]
+        if len(chosen) == 0:
+            refuse("a selection must keep at least one context", f"{index} of {len(self)}", "Widen the slice.")
+        return Moments._trusted(chosen, self.context)
+
+    def __repr__(self) -> str:
+        return f"Moments({len(self)} contexts, dim={self.dim}, context={self.context}, {self.dtype})"
+
+
+def _symmetric(gram: Float) -> bool:
+    scale = np.abs(gram).max() or 1.0
+    slack = 1e-5 if gram.dtype == np.float32 else 1e-12
+    return bool(np.abs(gram - np.swapaxes(gram, 1, 2)).max() <= slack * scale)

@@ -1,0 +1,142 @@
+"""The problem: noisy linear regression in context, y_i = <w, x_i> + sigma xi_i with w, x_i ~ N(0, I).
+
+>>> problem = Problem(dim=10, context=20, noise="uniform(0,5)")
+>>> draw = problem.moments(1000, seed=1)
+>>> draw.moments
+Moments(1000 contexts, dim=10, context=20, float64)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeformer import engine as engines
+from ridgeformer.engine import Engine, Key
+from ridgeformer.errors import integer, refuse
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise, as_noise
+
+__all__ = ["Draw", "Problem", "Sequences"]
+
+Float = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
+MOST = 1 << 32  # sequences of one key
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Whole sequences, token by token.
+
+    Attributes:
+        x: [B, n, d]; y: [B, n]: the context.
+        queries: [B, m, d]; answers: [B, m], without noise.
+        task: [B, d], the w of each sequence; sigma: [B].
+    """
+
+    x: Array
+    y: Array
+    queries: Array
+    answers: Array
+    task: Array
+    sigma: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Moments of random sequences and what is known about each.
+
+    Attributes:
+        moments: of B contexts.
+        task: [B, d], the w of each sequence.
+        ridge: [B, d], E[w | context, sigma]: the best prediction when sigma is known.
+        sigma: [B].
+    """
+
+    moments: Moments
+    task: Float
+    ridge: Float
+    sigma: Array
+
+
+@dataclass(frozen=True)
+class Problem:
+    """In-context regression in `dim` dimensions from `context` examples, with noise levels drawn from `noise`."""
+
+    dim: int = 10
+    context: int = 20
+    noise: Noise = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.noise is None:
+            refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
+        object.__setattr__(self, "dim", integer("dim", self.dim, 1, 4096))
+        object.__setattr__(self, "context", integer("context", self.context, 1, 1 << 52))
+        object.__setattr__(self, "noise", as_noise(self.noise))
+
+    def sigmas(
+        self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, first: int = 0, engine: Engine | None = None
+    ) -> Array:
+        """Noise levels of sequences `first` to `first + count`, [B]."""
+        key = check_key(seed, stream, step)
+        count = check_count(count, first)
+        return self.noise.quantile((engine or engines.current()).uniforms(key, count, first))
+
+    def moments(
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        dtype: DTypeLike = np.float64,
+        engine: Engine | None = None,
+        threads: int | None = None,
+    ) -> Draw:
+        """Moments drawn directly by Bartlett's decomposition, at a cost that does not depend on `context`.
+
+        Sequence i of (seed, stream, step) is the same whatever `count`, `first` and the number of threads.
+        """
+        engine = engine or engines.current()
+        if np.dtype(dtype) not in (np.float32, np.float64):
+            refuse("dtype must be float32 or float64", np.dtype(dtype), "Pass one of these.")
+        sigma = self.sigmas(count, seed=seed, stream=stream, step=step, first=first, engine=engine)
+        key = Key(seed, stream, step)
+        drawn = engine.sample(self.dim, self.context, sigma, key, first=first, dtype=dtype, threads=threads)
+        return Draw(Moments._trusted(drawn[0], self.context), drawn[1], drawn[2], sigma)
+
+    def sequences(
+        self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1
+    ) -> Sequences:
+        """Whole sequences: tokens, queries, task vectors, noise levels. Same law as `moments`, other numbers."""
+        key = check_key(seed, stream, step)
+        count, queries = check_count(count, 0), integer("queries", queries)
+        rng = np.random.default_rng(np.random.SeedSequence(key))
+        sigma = self.noise.quantile(rng.random(count))
+        task = rng.standard_normal((count, self.dim))
+        x = rng.standard_normal((count, self.context, self.dim))
+        y = np.einsum("bnd,bd->bn", x, task) + sigma[:, None] * rng.standard_normal((count, self.context))
+        asked = rng.standard_normal((count, queries, self.dim))
+        return Sequences(x, y, asked, np.einsum("bnd,bd->bn", asked, task), task, sigma)
+
+    def __str__(self) -> str:
+        return f"d={self.dim} n={self.context} {self.noise}"
+
+
+def check_key(seed: int, stream: int, step: int) -> Key:
+    """The key that names a stream of sequences."""
+    return Key(
+        integer("seed", seed, 0, (1 << 64) - 1),
+        integer("stream", stream, 0, (1 << 32) - 1),
+        integer("step", step, 0, (1 << 64) - 1),
+    )
+
+
+def check_count(count: int, first: int) -> int:
+    """The number of sequences asked for."""
+    first = integer("first", first, 0, MOST - 1)
+    return integer("the number of sequences", count, 1, MOST - first)
