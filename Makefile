@@ -45,7 +45,7 @@ lint: install  ## ruff (lint and format) and mypy
 	$(BIN)/mypy
 
 sanitize: install  ## the core's tests under the address and undefined-behaviour sanitisers
-	./native/sanitize $(BIN)
+	$(BIN)/python native/sanitize.py
 
 wheel: install  ## a wheel in dist/
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["InputError", "array", "integer", "refuse"]
+__all__ = ["InputError", "array", "integer", "real", "refuse"]
 
 Float = NDArray[np.floating[Any]]
 
@@ -19,14 +19,13 @@ class InputError(ValueError):
 
 def refuse(rule: str, received: object, remedy: str) -> NoReturn:
     """Raise an `InputError`."""
-    text = repr(received) if isinstance(received, str) else str(received)
-    raise InputError(f"{rule}; got {text}. {remedy}")
+    raise InputError(f"{rule}; got {received}. {remedy}")
 
 
 def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
     """Return `value` as an int within bounds."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        refuse(f"{name} must be a whole number", value, f"Pass an int of at least {least}.")
+        refuse(f"{name} must be a whole number", repr(value), f"Pass an int of at least {least}.")
     number = int(value)
     if number < least:
         refuse(f"{name} must be at least {least}", number, f"Pass {name}={least} or more.")
@@ -35,19 +34,21 @@ def integer(name: str, value: object, least: int = 1, most: int | None = None) -
     return number
 
 
-def array(name: str, value: ArrayLike, shape: tuple[int | str, ...], dtype: type | None = None) -> Float:
-    """Return `value` as a finite real array of `shape`, where a string stands for any extent.
-
-    Keeps float32; everything else that is real becomes float64 (or `dtype`).
-    """
+def real(name: str, value: ArrayLike) -> Float:
+    """Return `value` as a real array of any shape: float32 if it is that, else float64."""
     try:
         given = np.asarray(value)
     except ValueError as error:
         raise InputError(f"{name} must be a rectangular array; {error}. Pass rows of equal length.") from error
     if given.dtype.kind not in "fiu":
         refuse(f"{name} must hold real numbers", f"dtype {given.dtype}", f"Convert it, e.g. np.asarray({name}, float).")
-    target = dtype or (np.float32 if given.dtype == np.float32 else np.float64)
-    result: Float = given.astype(target, copy=False)
+    result: Float = given.astype(np.float32 if given.dtype == np.float32 else np.float64, copy=False)
+    return result
+
+
+def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
+    """Return `value` as a finite `real` array of `shape`, where a string stands for any extent."""
+    result = real(name, value)
     wanted = "(" + ", ".join(str(extent) for extent in shape) + ")"
     if result.ndim != len(shape) or any(
         isinstance(want, int) and have != want for have, want in zip(result.shape, shape, strict=True)

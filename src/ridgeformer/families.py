@@ -103,12 +103,12 @@ class Full(Family):
     @property
     def heads(self) -> int:
         """H."""
-        return self._P.shape[1]
+        return int(self._P.shape[1])
 
     @property
     def dim(self) -> int:
         """The d these matrices are for."""
-        return self._P.shape[2] - 1
+        return int(self._P.shape[2]) - 1
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """P and Q themselves."""
@@ -175,7 +175,7 @@ class Diag(_Diagonal):
         """[L, 2, 2]."""
         if "omega" in self._arrays:
             return self._arrays["omega"]
-        return np.einsum("lhi,lhj->lij", self._arrays["p"], self._arrays["q"])
+        return np.asarray(np.einsum("lhi,lhj->lij", self._arrays["p"], self._arrays["q"]))
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """Diagonal matrices."""
@@ -287,7 +287,11 @@ def _factors_or_omega(
     _check_layers("p", p_)
     wanted = (*p_.shape[:2], *q_shape[2:])
     if np.shape(q) != wanted:
-        refuse(f"q must match p {p_.shape} with shape {wanted}", f"shape {np.shape(q)}", "Give both the same layers and heads.")
+        refuse(
+            f"q must match p {p_.shape} with shape {wanted}",
+            f"shape {np.shape(q)}",
+            "Give both the same layers and heads.",
+        )
     return {"p": p_, "q": array("q", q, wanted).astype(p_.dtype, copy=False)}
 
 

@@ -4,7 +4,7 @@
 >>> one_step = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10)  # one step of gradient descent
 >>> draw = Problem(dim=10, context=20, noise="fixed(1)").moments(10_000)
 >>> round(one_step.evaluate(draw.moments, draw.ridge).loss, 1)
-1.8
+1.4
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class LinearTransformer:
 
     def __init__(self, family: Family, dim: int | None = None) -> None:
         if not isinstance(family, Family):
-            refuse("a model needs a parameter family", f"a {type(family).__name__}", "Pass Full, Diag or GDpp parameters.")
+            refuse(
+                "a model needs a parameter family", f"a {type(family).__name__}", "Pass Full, Diag or GDpp parameters."
+            )
         if isinstance(family, Full):
             if dim is not None and dim != family.dim:
                 refuse(f"dim must fit P and Q, which are for {family.dim}", dim, "Leave dim out.")
@@ -69,7 +71,7 @@ class LinearTransformer:
     ) -> LinearTransformer:
         """Normal parameters of standard deviation scale / sqrt(context), as for a Gram matrix divided by n."""
         if family not in FAMILIES:
-            refuse(f"the family must be one of {', '.join(FAMILIES)}", family, "Choose one of these.")
+            refuse(f"the family must be one of {', '.join(FAMILIES)}", repr(family), "Choose one of these.")
         dim, layers, heads = integer("dim", dim), integer("layers", layers), integer("heads", heads)
         rng = np.random.default_rng(integer("seed", seed, 0))
         spread = float(scale) / np.sqrt(integer("context", context))

@@ -46,7 +46,9 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
         temporary.write_bytes(to_bytes(arrays, metadata=header))
         os.replace(temporary, target)
     except OSError as error:
-        raise InputError(f"a model must go to a writable file; {target} is not ({error.strerror}). Choose another.") from error
+        raise InputError(
+            f"a model must go to a writable file; {target} is not ({error.strerror}). Choose another."
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -98,7 +100,7 @@ def _spec(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
         _refuse(path, f"its format version is {version!r}")
     if int(version) > VERSION:
         raise InputError(
-            f"{path} has format version {version}, this ridgeformer reads up to {VERSION}. Upgrade ridgeformer to load it."
+            f"{path} has format version {version}; this ridgeformer reads up to {VERSION}. Upgrade it to load the file."
         )
     return _json(path, header.get("spec", ""))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import array, integer, refuse
+from ridgeformer.errors import array, integer, real, refuse
 
 __all__ = ["Moments"]
 
@@ -48,8 +48,9 @@ class Moments:
         >>> m.S[0].tolist(), m.a[0].tolist(), m.l[0].item()
         ([[10.0, 14.0], [14.0, 20.0]], [23.0, 34.0], 61.0)
         """
-        if np.ndim(x) == 2 and np.ndim(y) == 1:
-            x, y = np.asarray(x)[None], np.asarray(y)[None]
+        x, y = real("x", x), real("y", y)
+        if x.ndim == 2 and y.ndim == 1:
+            x, y = x[None], y[None]
         features = array("x", x, ("B", "n", "d"))
         labels = array("y", y, features.shape[:2])
         tokens = np.concatenate([features, labels[..., None]], axis=-1)
@@ -93,7 +94,7 @@ class Moments:
     @property
     def dim(self) -> int:
         """d."""
-        return self.gram.shape[1] - 1
+        return int(self.gram.shape[1]) - 1
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -116,7 +116,7 @@ class Categorical(Noise):
         if weights is None:
             self.weights = np.full(len(levels), 1 / len(levels))
             return
-        given = array("categorical weights", weights, (len(levels),), np.float64)
+        given = array("categorical weights", weights, (len(levels),))
         if (given < 0).any():
             refuse("categorical weights must not be negative", given.tolist(), "Pass probabilities.")
         if abs(given.sum() - 1) > 1e-9:
@@ -137,7 +137,7 @@ class Categorical(Noise):
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
         """Whether each level is one of the categories that have weight."""
         given = np.asarray(sigma, float)[..., None]
-        return np.isclose(given, self.levels[self.weights > 0], rtol=1e-9, atol=0).any(-1)
+        return np.asarray(np.isclose(given, self.levels[self.weights > 0], rtol=1e-9, atol=0).any(-1), bool)
 
     def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
         """The levels that have weight."""
@@ -211,9 +211,12 @@ class Frozen(Noise):
         self._discrete = self._discrete or hasattr(getattr(distribution, "dist", None), "_nonzero")
         low, high = map(float, distribution.support())
         if not low >= 0:
-            refuse("noise levels must not be negative", f"a support from {low:g}", "Shift or truncate the distribution.")
+            refuse(
+                "noise levels must not be negative", f"a support from {low:g}", "Shift or truncate the distribution."
+            )
         self._low, self._high = low, high
-        moment = float(distribution.moment(2))
+        mean, variance = map(float, distribution.stats("mv"))
+        moment = mean**2 + variance  # .moment(2) integrates, and is wrong where the integral diverges
         if not math.isfinite(moment):
             refuse("noise needs a finite E[sigma^2]", f"{moment}", "Choose a distribution with a lighter tail.")
         self._second_moment = moment
@@ -291,9 +294,9 @@ def parse(text: str) -> Noise:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             raise ValueError
         positional = [ast.literal_eval(item) for item in call.args]
-        named = {item.arg: ast.literal_eval(item.value) for item in call.keywords}
+        named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        refuse("noise must be written as name(numbers)", text[:80], _EXAMPLES)
+        refuse("noise must be written as name(numbers)", repr(text[:80]), _EXAMPLES)
     name = call.func.id
     try:
         if name == "fixed":
@@ -314,14 +317,14 @@ def _scipy_distribution(name: str) -> Any:
 
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
-        refuse("noise must name a known distribution", name, _EXAMPLES)
+        refuse("noise must name a known distribution", repr(name), _EXAMPLES)
     return family
 
 
 def _level(name: str, value: object) -> float:
     """`value` as a finite level, not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        refuse(f"{name} must be a number", value, "Pass a float >= 0.")
+        refuse(f"{name} must be a number", repr(value), "Pass a float >= 0.")
     try:
         level = float(value)
     except OverflowError:

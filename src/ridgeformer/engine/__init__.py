@@ -32,7 +32,7 @@ def named(name: str) -> Engine:
     if name == "numpy":
         return NumpyEngine()
     if name not in available():
-        refuse(f"the engine must be one of {', '.join(available())}", name, "Choose one of these for RIDGEFORMER_ENGINE.")
+        refuse(f"RIDGEFORMER_ENGINE must be one of {', '.join(available())}", repr(name), "Choose one, or unset it.")
     from ridgeformer.engine.native import NativeEngine
 
     return NativeEngine(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -10,6 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeformer import _core
 from ridgeformer.engine.interface import Evaluation, Float, Key, Parameters, Target
 from ridgeformer.errors import integer, refuse
+
+Scalar = TypeVar("Scalar", bound=np.floating[Any])
 
 __all__ = ["NativeEngine", "default_threads", "instruction_sets"]
 
@@ -25,7 +28,7 @@ def default_threads() -> int:
     if text is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
-        refuse("RIDGEFORMER_THREADS must be a whole number from 1 to 1024", text, "Set it right or unset it.")
+        refuse("RIDGEFORMER_THREADS must be a whole number from 1 to 1024", repr(text), "Set it right or unset it.")
     return int(text)
 
 
@@ -35,7 +38,7 @@ class NativeEngine:
     def __init__(self, name: str | None = None) -> None:
         known = instruction_sets()
         if name is not None and name not in known:
-            refuse(f"the instruction set must be one of {', '.join(known)}", name, "Choose one this CPU has.")
+            refuse(f"the instruction set must be one of {', '.join(known)}", repr(name), "Choose one this CPU has.")
         self.name = name or next(iter(known))
 
     def uniforms(self, key: Key, count: int, first: int = 0) -> NDArray[np.float64]:
@@ -110,12 +113,12 @@ def _threads(threads: int | None) -> int:
     return default_threads() if threads is None else integer("threads", threads, 1, 1024)
 
 
-def _ready(array: Float) -> Float:
+def _ready(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """Contiguous and aligned, copied only if it is not."""
     return np.require(array, requirements=["C", "A"])
 
 
-def _pair(parameters: Parameters, dtype: np.dtype[np.floating]) -> tuple[Float, Float | None]:
+def _pair(parameters: Parameters, dtype: np.dtype[Any]) -> tuple[Float, Float | None]:
     ready = [_ready(p.astype(dtype, copy=False)) for p in parameters]
     return ready[0], ready[1] if len(ready) > 1 else None
 

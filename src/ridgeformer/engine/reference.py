@@ -62,7 +62,7 @@ class NumpyEngine:
     ) -> Evaluation:
         """See `Engine.evaluate`."""
         count, dim = target.shape
-        losses, found = np.empty(count), np.empty((count, dim))
+        losses, found = np.empty(count, gram.dtype), np.empty((count, dim))
         total = [np.zeros(p.shape) for p in parameters]
         doubled = tuple(p.astype(np.float64) for p in parameters)
         with np.errstate(all="ignore"):
@@ -72,7 +72,7 @@ class NumpyEngine:
                 found[part] = -trace.rows[0][:, :dim]
                 loss = 0.5 * np.square(found[part] - goal).sum(1)
                 losses[part] = np.where(np.isfinite(loss), loss, np.inf)
-                bad = ~(losses[part] <= ceiling) | np.isinf(losses[part])
+                bad = _exploded(losses[part], ceiling)
                 if not gradient:
                     continue
                 if bad.any():  # an empty context has no loss and no gradient
@@ -80,13 +80,11 @@ class NumpyEngine:
                     trace = _forward(doubled, G)
                 for sum_, piece in zip(total, _backward(doubled, trace, goal), strict=True):
                     sum_ += piece
-        dtype = gram.dtype
-        exploded = int((~(losses <= ceiling) | np.isinf(losses)).sum())
         return Evaluation(
-            losses.astype(dtype),
-            found.astype(dtype) if weights else None,
+            losses,
+            found.astype(gram.dtype) if weights else None,
             tuple(sum_ / count for sum_ in total) if gradient else None,
-            exploded,
+            int(_exploded(losses, ceiling).sum()),
         )
 
     def step(
@@ -250,11 +248,13 @@ def _spread(omega: Array, D: int) -> Array:
     return blocks
 
 
+def _exploded(losses: Float, ceiling: float) -> NDArray[np.bool_]:
+    return ~(losses <= ceiling) | np.isinf(losses)
+
+
 def _zero() -> NDArray[np.uint32]:
     return np.zeros(1, np.uint32)
 
 
 def _chunks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
-
-

@@ -45,13 +45,13 @@ def random_words(key: Key, sequence: Words, slot: Words, use: int) -> list[Words
     low = 0xFFFFFFFF
     return threefry(
         (key.seed & low, key.seed >> 32, key.stream, key.step >> 32),
-        (sequence, np.uint32(key.step & low)[None], slot, np.uint32(use)[None]),  # type: ignore[arg-type]
+        (sequence, np.array([key.step & low], np.uint32), slot, np.array([use], np.uint32)),
     )
 
 
 def uniform(word: Words) -> NDArray[np.float64]:
     """A number in (0, 1) from the upper 31 bits."""
-    return ((word >> np.uint32(1)) + 0.5) * 2.0**-31
+    return ((word >> np.uint32(1)).astype(np.float64) + 0.5) * 2.0**-31
 
 
 def normals(u: Words, v: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,0 +1,5 @@
+"""`python -m ridgeformer`."""
+
+from ridgeformer.cli import main
+
+main()

@@ -1,0 +1,42 @@
+"""Shared by all tests: the engines to test, and models that stay of order one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from ridgeformer import LinearTransformer, Problem, engine
+
+settings.register_profile(
+    "default", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("default")
+
+NATIVE = [name for name in engine.available() if name != "numpy"]
+
+
+@pytest.fixture(params=NATIVE)
+def native(request):
+    return engine.named(request.param)
+
+
+@pytest.fixture(params=engine.available())
+def any_engine(request):
+    return engine.named(request.param)
+
+
+def tame_model(kind, dim, layers, heads, context, seed=0):
+    """A random model whose layers change tokens by about a tenth: nothing explodes, nothing is negligible.
+
+    G has a norm of about (sqrt(n) + sqrt(D))^2 (1 + |w|^2) <= 4 (n + D) D, and P and Q one of 2 sqrt(D) times their
+    standard deviation if Full: together they must make up for that.
+    """
+    D = dim + 1
+    size = 4 * (context + D) * D
+    spread = 0.5 / np.sqrt(heads) / (2 * np.sqrt(D) if kind == "full" else 1)
+    return LinearTransformer.random(kind, dim=dim, layers=layers, heads=heads, scale=spread, context=size, seed=seed)
+
+
+def draw(dim, context, count=9, seed=0, noise="uniform(0,1)", **options):
+    return Problem(dim, context, noise).moments(count, seed=seed, **options)

@@ -1,0 +1,139 @@
+import json
+import os
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from conftest import draw, tame_model
+from ridgeformer import Diag, GDpp, InputError, LinearTransformer, load, save
+from ridgeformer.model_file import read_record
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", ["full", "diag", "gdpp", "omega", "gdpp omega"])
+def test_what_is_saved_is_what_is_loaded(path, kind, dtype):
+    if kind == "omega":
+        model = LinearTransformer(Diag(omega=np.random.default_rng(0).normal(size=(3, 2, 2)) * 0.01), 4)
+    elif kind == "gdpp omega":
+        model = LinearTransformer(GDpp(omega=np.random.default_rng(0).normal(size=(3, 2)) * 0.01), 4)
+    else:
+        model = tame_model(kind, 4, 3, 2, 8)
+    model = model.astype(dtype)
+    save(model, path, record={"seed": 3, "loss": 0.5})
+    again = load(path)
+    assert repr(again) == repr(model)
+    assert again.family.dtype == dtype
+    for name, value in model.family.arrays.items():
+        np.testing.assert_array_equal(again.family.arrays[name], value)
+    m = draw(4, 8).moments
+    np.testing.assert_array_equal(again.weights(m), model.weights(m))
+    assert read_record(path) == {"seed": 3, "loss": 0.5}
+
+
+def test_a_model_without_a_record_has_an_empty_one(path):
+    save(tame_model("diag", 4, 3, 2, 8), path)
+    assert read_record(path) == {}
+
+
+def test_the_header_says_what_it_is(path):
+    """Readable by anybody: eight bytes of length, then JSON."""
+    save(tame_model("diag", 4, 3, 2, 8), path)
+    raw = path.read_bytes()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
+    assert header["format"] == "ridgeformer-model"
+    assert json.loads(header["spec"]) == {"family": "diag", "dim": 4, "layers": 3, "heads": 2}
+
+
+def test_every_truncation_is_refused(path):
+    save(tame_model("diag", 4, 3, 2, 8), path)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match="a model file must be one that ridgeformer saved"):
+            load(path)
+
+
+def test_damage_never_crashes(path):
+    """Every byte of the header and some of the rest flipped: a clear error, or a model that is whole."""
+    save(tame_model("diag", 2, 1, 1, 8), path)
+    whole = bytearray(path.read_bytes())
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x5A
+        path.write_bytes(damaged)
+        message = str(path)
+        try:
+            load(path)
+        except InputError as error:
+            message = str(error)
+        assert str(path) in message
+
+
+def write(path, metadata, **arrays):
+    save_file(arrays or {"omega": np.zeros((1, 2, 2))}, path, metadata=metadata)
+
+
+SPEC = {"family": "diag", "dim": 4, "layers": 1, "heads": 2}
+GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "arrays", "words"),
+    [
+        (GOOD | {"version": "2"}, {}, "has format version 2; this ridgeformer reads up to 1. Upgrade it"),
+        (GOOD | {"version": "x"}, {}, "its format version is 'x'"),
+        (GOOD | {"format": "other"}, {}, "of some other program"),
+        (None, {}, "of some other program"),
+        (GOOD | {"spec": "{"}, {}, "header is damaged"),
+        (GOOD | {"spec": "[1]"}, {}, "header is damaged"),
+        (GOOD | {"spec": "[" * 100_000}, {}, "header is damaged"),
+        (GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})}, {}, "do not fit its spec"),
+        (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
+        (GOOD | {"spec": json.dumps(SPEC | {"dim": "4"})}, {}, "do not fit its spec"),
+        (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers, its spec says 5"),
+        (GOOD, {"omega": np.zeros((1, 3, 2))}, "do not fit its spec"),
+        (GOOD, {"omega": np.full((1, 2, 2), np.nan)}, "do not fit its spec"),
+        (GOOD, {"surprise": np.zeros(3)}, "do not fit its spec"),
+        (GOOD, {"p": np.zeros((1, 1, 2))}, "do not fit its spec"),
+    ],
+)
+def test_files_that_are_not_ours_or_newer_are_refused_in_words(path, metadata, arrays, words):
+    write(path, metadata, **arrays)
+    with pytest.raises(InputError) as caught:
+        load(path)
+    assert words in str(caught.value)
+
+
+def test_a_pickle_is_not_run(path):
+    path.write_bytes(b"cposix\nsystem\n(S'touch pwned'\ntR.")
+    with pytest.raises(InputError, match="truncated, corrupt or of another kind"):
+        load(path)
+    assert not os.path.exists("pwned")
+
+
+def test_missing_files_and_folders_are_named(tmp_path):
+    with pytest.raises(InputError, match="must exist"):
+        load(tmp_path / "nothing")
+    with pytest.raises(InputError, match="folder"):
+        load(tmp_path)
+
+
+def test_a_failed_save_keeps_the_old_file(path, monkeypatch):
+    save(tame_model("diag", 4, 3, 2, 8), path)
+    before = path.read_bytes()
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(InputError, match="No space left on device"):
+        save(tame_model("diag", 4, 1, 1, 8), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert set(load_file(path)) == {"p", "q"}

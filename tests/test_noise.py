@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from ridgeformer import Categorical, Fixed, Frozen, InputError, Uniform
+from ridgeformer.noise import as_noise, parse
+
+ALL = [
+    "fixed(2)",
+    "fixed(0)",
+    "uniform(0,5)",
+    "uniform(0,0)",
+    "uniform(1,2.5)",
+    "categorical(1,3)",
+    "categorical(0,3,5)",
+    "categorical(1,3,weights=(0.25,0.75,))",
+    "expon(scale=2)",
+    "gamma(0.3)",
+    "halfnorm(scale=0.1)",
+    "poisson(2)",
+    "truncnorm(0,2,loc=0,scale=3)",
+]
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_text_round_trips(text):
+    assert str(parse(text)) == text
+    assert parse(str(parse(text))) == parse(text)
+    assert hash(parse(text)) == hash(parse(text))
+    assert repr(parse(text)) == text
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_text_keeps_every_bit(a, b):
+    low, high = sorted([a, b])
+    again = parse(str(Uniform(low, high)))
+    assert (again.low, again.high) == (low, high)
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_second_moment_is_that_of_the_draws(text):
+    noise = parse(text)
+    levels = noise.draw(200_000, seed=1)
+    assert (levels >= 0).all()
+    # Five standard errors of the mean of sigma^2.
+    assert abs(np.mean(levels**2) - noise.second_moment) <= 5 * np.std(levels**2) / np.sqrt(len(levels)) + 1e-12
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_draws_are_in_distribution(text):
+    noise = parse(text)
+    assert noise.contains(noise.draw(1000)).all()
+    if not isinstance(noise, Frozen) or np.isfinite(noise.distribution.support()[1]):
+        assert not noise.contains(noise.upper * 1.5 + 1e9)
+    assert not noise.contains(-1.0)
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_quadrature_is_a_probability_with_the_right_second_moment(text):
+    nodes, weights = parse(text).quadrature()
+    assert (weights >= 0).all()
+    assert weights.sum() == pytest.approx(1, abs=1e-10)
+    assert weights @ nodes**2 == pytest.approx(parse(text).second_moment, rel=1e-9, abs=1e-30)
+
+
+@pytest.mark.parametrize("peak", [3.0, 0.1, 1e-4, 1e-8])
+@pytest.mark.parametrize("law", [stats.uniform(0, 5), stats.expon(scale=2), stats.gamma(0.3)])
+def test_quadrature_resolves_posteriors_near_zero(law, peak):
+    """The likelihood of sigma from ten residuals is sigma^-10 exp(-5 peak^2 / sigma^2), of relative width 0.2."""
+    noise = Uniform(0, 5) if law.dist.name == "uniform" else Frozen(law)
+
+    def likelihood(s):
+        return np.exp(10 * (np.log(peak) - np.log(s)) - 5 * (peak / s) ** 2 + 5)
+
+    nodes, weights = noise.quadrature(tail=1e-14)
+    mine = [weights @ likelihood(nodes), weights @ (nodes * likelihood(nodes))]
+    for power, value in enumerate(mine):
+        # In log sigma the integrand is smooth, so SciPy's adaptive rule is the independent truth.
+        exact, _ = integrate.quad(
+            lambda t, k=power: law.pdf(np.exp(t)) * np.exp(t) ** (1 + k) * likelihood(np.exp(t)),
+            np.log(peak) - 4,
+            min(np.log(peak) + 12, np.log(law.isf(1e-15))),
+            limit=400,
+            epsabs=0,
+            epsrel=1e-11,
+        )
+        assert value == pytest.approx(exact, rel=1e-8)
+
+
+def test_quadrature_finds_a_narrow_peak():
+    law = stats.gamma(1e6, scale=1e-6)  # 1 +- 0.001
+    nodes, weights = Frozen(law).quadrature()
+    assert weights @ nodes == pytest.approx(1, rel=1e-9)
+    assert weights @ (nodes - 1) ** 2 == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_discrete_scipy_distribution_is_exact():
+    nodes, weights = parse("poisson(2)").quadrature()
+    np.testing.assert_allclose(weights, stats.poisson(2).pmf(nodes), rtol=1e-10)
+
+
+def test_categorical_draws_follow_the_weights():
+    noise = Categorical([1, 3, 5], [0.2, 0.5, 0.3])
+    share = [(noise.draw(100_000) == level).mean() for level in (1, 3, 5)]
+    np.testing.assert_allclose(share, [0.2, 0.5, 0.3], atol=5 * np.sqrt(0.25 / 100_000))
+
+
+def test_as_noise_takes_numbers_text_and_scipy():
+    assert as_noise(2) == Fixed(2)
+    assert as_noise("fixed(2)") == Fixed(2)
+    assert isinstance(as_noise(stats.expon()), Frozen)
+    assert as_noise(Fixed(1)) == Fixed(1)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Fixed(-1), "must not be negative; got -1"),
+        (lambda: Fixed(float("nan")), "must be finite; got nan"),
+        (lambda: Fixed(float("inf")), "must be finite; got inf"),
+        (lambda: Fixed(10**400), "must be finite"),
+        (lambda: Fixed("a"), "must be a number"),
+        (lambda: Fixed(True), "must be a number"),
+        (lambda: Uniform(3, 1), "low <= high; got low 3, high 1"),
+        (lambda: Uniform(0, float("inf")), "upper noise level must be finite"),
+        (lambda: Uniform(-1, 1), "lower noise level must not be negative"),
+        (lambda: Categorical([]), "at least one level"),
+        (lambda: Categorical([1, float("nan")]), "must be finite"),
+        (lambda: Categorical([1, 1]), "must differ"),
+        (lambda: Categorical([1, 3], [0.5, 0.6]), "must sum to 1; got a sum of 1.1. Divide them by their sum"),
+        (lambda: Categorical([1, 3], [1.5, -0.5]), "must not be negative"),
+        (lambda: Categorical([1, 3], [1.0]), "must have shape (2)"),
+        (lambda: Frozen(stats.norm()), "must not be negative; got a support from -inf"),
+        (lambda: Frozen(stats.pareto(1.5)), "finite E[sigma^2]"),
+        (lambda: Frozen(stats.expon), "frozen scipy.stats distribution"),
+        (lambda: parse("uniform"), "written as name(numbers)"),
+        (lambda: parse("uniform(0,"), "written as name(numbers)"),
+        (lambda: parse("__import__('os').system('true')"), "written as name(numbers)"),
+        (lambda: parse("uniform(0,1,2)"), "arguments that do not fit"),
+        (lambda: parse("normal(0,1)"), "known distribution; got 'normal'. Write uniform(0,5)"),
+        (lambda: parse("norm(0,1)"), "must not be negative"),
+        (lambda: parse("(" * 1000), "written as name(numbers)"),
+        (lambda: parse("expon(scale='a')"), "do not fit"),
+        (lambda: as_noise(None), "noise must be a distribution"),
+        (lambda: Fixed(1).draw(0), "count must be at least 1"),
+        (lambda: Uniform(0, 1).quadrature(per_octave=0), "per_octave must be at least 1"),
+    ],
+)
+def test_bad_noise_is_refused_in_words(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert words in str(caught.value)

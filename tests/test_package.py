@@ -1,0 +1,109 @@
+"""The package as a whole: imports point one way, importing is light, what is public is documented and runs."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ridgeformer
+
+SOURCE = Path(ridgeformer.__file__).parent
+# Data flows down this list; a module may import only modules above it.
+ORDER = [
+    "errors",
+    "noise",
+    "moments",
+    "_core",
+    "engine.interface",
+    "engine.threefry",
+    "engine.reference",
+    "engine.native",
+    "engine",
+    "problem",
+    "families",
+    "model",
+    "model_file",
+    "",  # the package itself
+    "benchmarks.clock",
+    "benchmarks.frameworks",
+    "benchmarks.figures",
+    "benchmarks.report",
+    "benchmarks",
+    "cli",
+    "__main__",
+]
+
+
+def modules():
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def imported(path):
+    """Names of ridgeformer's modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "ridgeformer":
+            base = node.module.removeprefix("ridgeformer").lstrip(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".lstrip(".")
+                yield inner if inner in ORDER else base
+        elif isinstance(node, ast.Import):
+            yield from (
+                alias.name.removeprefix("ridgeformer").lstrip(".")
+                for alias in node.names
+                if "ridgeformer" in alias.name
+            )
+
+
+def test_imports_point_one_way():
+    for name, path in modules():
+        assert name in ORDER, f"{name} is new: give it a place in the order"
+        for other in imported(path):
+            if name == "engine" and other.startswith("engine."):
+                continue
+            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
+
+
+def test_importing_is_light():
+    """None of these is needed to import the package; each would cost a tenth of a second or more."""
+    heavy = {"scipy", "safetensors", "rich", "click", "torch", "jax", "matplotlib", "multiprocessing"}
+    code = "import sys, ridgeformer; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not heavy & loaded
+
+
+def test_everything_public_is_documented():
+    for name in ridgeformer.__all__:
+        thing = getattr(ridgeformer, name)
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing):
+            for attribute, value in vars(thing).items():
+                if not attribute.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
+                    assert inspect.getdoc(getattr(thing, attribute)), f"{name}.{attribute}"
+    assert sorted(ridgeformer.__all__) == ridgeformer.__all__
+
+
+@pytest.mark.parametrize("name", ["noise", "moments", "problem", "model", "model_file"])
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(f"ridgeformer.{name}")
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_the_readme_runs():
+    """Every Python block of the README, in order, in one session."""
+    text = (SOURCE.parents[1] / "README.md").read_text()
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert blocks
+    session = {}
+    for block in blocks:
+        exec(block, session)
