@@ -6,10 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-matplotlib.rcParams["svg.hashsalt"] = "ridgeformer"
 import matplotlib.pyplot as plt
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,13 +26,18 @@ def times(figures: list[dict], kind: str) -> dict[str, float]:
 def main() -> None:
     """Two panels, one a family, times on a logarithmic axis."""
     figures = json.loads((ROOT / "benchmarks" / "latest.json").read_text())["figures"]
-    plt.rcParams.update({"font.size": 11, "font.family": "DejaVu Sans"})
+    plt.switch_backend("Agg")
+    plt.rcParams.update({"svg.hashsalt": "ridgeformer", "font.size": 11, "font.family": "DejaVu Sans"})
     canvas, axes = plt.subplots(1, 2, figsize=(8.4, 2.3), sharex=True, layout="constrained")
     for axis, kind in zip(axes, ("diag", "full"), strict=True):
         measured = times(figures, kind)
         for row, (name, value) in enumerate(measured.items()):
             axis.barh(row, value, color=COLOURS[name], height=0.62)
-            label = f"{value:.2f} ms" if name == "ridgeformer" else f"{value:.0f} ms, {value / measured['ridgeformer']:.0f} x"
+            label = (
+                f"{value:.2f} ms"
+                if name == "ridgeformer"
+                else f"{value:.0f} ms, {value / measured['ridgeformer']:.0f} x"
+            )
             axis.text(value * 1.12, row, label, va="center")
         axis.set_yticks(range(len(measured)), list(measured))
         axis.invert_yaxis()

@@ -9,17 +9,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <initializer_list>
-#include <memory>
-#include <new>
 #include <stdexcept>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "kernels.hpp"
+#include "memory.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -134,36 +131,22 @@ int64_t extent(const char *name, const Array &array, size_t ndim, size_t axis) {
 
 // ---- threads --------------------------------------------------------------------------------------
 
-struct AlignedFree {
-    void operator()(void *p) const { ::operator delete(p, std::align_val_t(64)); }
-};
-using Scratch = std::unique_ptr<void, AlignedFree>;
-
-Scratch allocate(size_t bytes) { return Scratch(::operator new(bytes, std::align_val_t(64))); }
-
 // One scratch memory a thread, and every block in [0, blocks) given to exactly one of them.
 class Team {
   public:
     Team(int threads, int64_t blocks, size_t scratch_bytes) {
         const int64_t wanted = std::max<int64_t>(1, std::min<int64_t>(threads, blocks));
-        for (int64_t i = 0; i < wanted; ++i) scratch_.push_back(allocate(scratch_bytes));
+        for (int64_t i = 0; i < wanted; ++i) scratch_.emplace_back(scratch_bytes);
     }
 
     template <class Work>
     void run(int64_t blocks, const Work &work) {
         std::atomic<int64_t> next{0};
-        const auto loop = [&](void *scratch) {
+        std::atomic<size_t> arrived{0};
+        Pool::shared().run(int(scratch_.size()) - 1, [&] {
+            void *scratch = scratch_[arrived.fetch_add(1, std::memory_order_relaxed)].get();
             for (int64_t block; (block = next.fetch_add(1, std::memory_order_relaxed)) < blocks;) work(block, scratch);
-        };
-        std::vector<std::thread> others;
-        others.reserve(scratch_.size());
-        try {
-            for (size_t i = 1; i < scratch_.size(); ++i) others.emplace_back(loop, scratch_[i].get());
-        } catch (const std::system_error &) {
-            // The system gives no more threads: those that did start, and this one, do the work.
-        }
-        loop(scratch_[0].get());
-        for (std::thread &thread : others) thread.join();
+        });
     }
 
   private:
@@ -218,7 +201,8 @@ void differentiate(const InstructionSet &set, const Model<T> &model, Target targ
     // Partial sums are kept for so many blocks at a time: memory stays bounded, the order of summation fixed.
     const int64_t wave = size ? 512 : blocks;
     double *const total = outcome.gradient;
-    std::vector<double> partial(size * size_t(std::min(wave, blocks)));
+    const Scratch sums(sizeof(double) * size * size_t(std::min(wave, blocks)) + 64);
+    double *const partial = static_cast<double *>(sums.get());
     std::fill_n(total, size, 0.0);
     Team team(threads, blocks, f.scratch_bytes(model.dim, &model));
     for (int64_t first = 0; first < blocks; first += wave) {
@@ -227,7 +211,7 @@ void differentiate(const InstructionSet &set, const Model<T> &model, Target targ
             const int64_t block = first + i;
             const int count = size_of_block(batch, block);
             Outcome<T> mine = outcome;
-            mine.gradient = size ? partial.data() + size_t(i) * size : nullptr;
+            mine.gradient = size ? partial + size_t(i) * size : nullptr;
             fill(block * kBlock, count, scratch);
             f.differentiate(scratch, model, target, block * kBlock, count, mine);
         });

@@ -5,7 +5,10 @@
 //     Tbar = rho' delta + 2 U G
 //     Qbar_h += (P_h G)' Tbar,   Y_h = Tbar Q_h',   Pbar_h += Y_h G
 //     Gbar <- T' U + sym(sum_h P_h' Y_h)
-// Of the last layer only the last row of T matters: it costs O(D^2).
+//
+// Of the last layer only the last row of T matters, so of the Gram matrix before it only the products with the last
+// rows p_h of its P_h. That layer's Gbar, sum_h sym(p_h z_h') with z_h = Q_h delta, and hence the Tbar of the layer
+// below, have low rank: both layers go without the products above.
 #pragma once
 #include "sampler.hpp"
 
@@ -20,11 +23,18 @@ struct Full {
     V *gram_, *T_, *GP;  // per layer: G, T, and (P_h G)' of every head
     V *rho, *delta;      // per layer and one, [D]
     V *Gbar, *U, *Tbar, *Y, *Z, *work;
-    V *gradient;  // Pbar then Qbar, [L][heads][D][D] each
+    V *p, *t, *c, *g;    // per head of the last layer: its last row p of P, T'p, G T'p, T G T'p, with T, G one below
+    V *z, *s, *b;        // per head of the last layer: z = Q delta, T'z, G T'z
+    V *left, *right;     // Tbar = sum of left right' one below the last layer, [1 + 2 heads][D]
+    V *outer, *inner;    // Gbar = sum of outer inner' there, [2 heads (2 + 2 heads)][D]
+    V *gradient;         // Pbar then Qbar, [L][heads][D][D] each
+
+    Size terms() const { return 1 + 2 * heads; }
 
     static std::size_t vectors(Size d, Size L, Size heads) {
         const std::size_t n = std::size_t(d) + 1, layers = std::size_t(L), h = std::size_t(heads);
-        return layers * n * n * (2 + h) + 2 * (layers + 1) * n + 5 * n * n + 2 * n + 2 * layers * h * n * n;
+        return layers * n * n * (2 + h) + 2 * (layers + 1) * n + 5 * n * n + 2 * n + 7 * h * n + 2 * (1 + 2 * h) * n +
+               8 * h * (1 + h) * n + 2 * layers * h * n * n;
     }
 
     Full(V *memory, const Model<T> &model_)
@@ -45,6 +55,17 @@ struct Full {
         Y = take(cells);
         Z = take(cells);
         work = take(2 * D);
+        p = take(heads * D);
+        t = take(heads * D);
+        c = take(heads * D);
+        g = take(heads * D);
+        z = take(heads * D);
+        s = take(heads * D);
+        b = take(heads * D);
+        left = take(terms() * D);
+        right = take(terms() * D);
+        outer = take(4 * heads * (1 + heads) * D);
+        inner = take(4 * heads * (1 + heads) * D);
         gradient = take(2 * L * heads * cells);
     }
 
@@ -53,12 +74,16 @@ struct Full {
     void forward(const V *packed_gram) {
         for (Size i = 0; i < D; ++i)
             for (Size j = 0; j <= i; ++j) gram_[i * D + j] = gram_[j * D + i] = packed_gram[packed(i, j)];
-        for (Size l = 0; l + 1 < L; ++l) layer(l);
+        for (Size l = 0; l + 1 < L; ++l) {
+            attention(l);
+            if (l + 2 < L) next_gram(l);
+        }
     }
 
-    __attribute__((noinline)) void layer(Size l) {
+    // (P_h G)' of every head, and T.
+    __attribute__((noinline)) void attention(Size l) {
         const V *G = gram_ + l * cells;
-        V *T_l = T_ + l * cells, *next = gram_ + (l + 1) * cells, *HT = U;  // HT = (T G)'
+        V *T_l = T_ + l * cells;
         for (Size h = 0; h < heads; ++h) {
             const T *P = model.P + at(l, h);
             V *out = GP + at(l, h);
@@ -71,22 +96,38 @@ struct Full {
                    },
                    [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(T_l, D, i, j, r, c) = value; });
         for (Size i = 0; i < D; ++i) T_l[i * D + i] += T(1);
+    }
+
+    __attribute__((noinline)) void next_gram(Size l) {
+        const V *G = gram_ + l * cells, *T_l = T_ + l * cells;
+        V *next = gram_ + (l + 1) * cells, *HT = U;  // HT = (T G)'
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(T_l + i * D, D, G + j, D, 0, D); },
                    [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(HT, D, j, i, c, r) = value; });
         symmetric_product<T>(D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(T_l + i * D, D, HT + j, D, 0, D); },
                              [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(next, D, i, j, r, c) = cell(next, D, j, i, c, r) = value; });
     }
 
-    // The last row of the last layer's P_h.
-    const T *last_row(Size h) const { return model.P + at(L - 1, h) + (D - 1) * D; }
+    // T x, row by row: T is not symmetric.
+    RF_INLINE void map(const V *T_l, const V *x, V *out) const {
+        for (Size i = 0; i < D; ++i) out[i] = dot<T>(T_l + i * D, x, D);
+    }
 
     void rows() {
         V *top = rho + (L - 1) * D;
+        const V *G = gram_ + (L > 1 ? L - 2 : 0) * cells, *T_l = T_ + (L - 2) * cells;
         for (Size i = 0; i < D; ++i) top[i] = splat<T>(T(i + 1 == D));
         for (Size h = 0; h < heads; ++h) {
-            vector_times<T>(last_row(h), gram_ + (L - 1) * cells, D, work);
-            vector_times<T>(work, model.Q + at(L - 1, h), D, work + D);
-            for (Size i = 0; i < D; ++i) top[i] += work[D + i];
+            const T *last = model.P + at(L - 1, h) + (D - 1) * D;
+            for (Size i = 0; i < D; ++i) p[h * D + i] = splat<T>(last[i]);
+            if (L > 1) {
+                vector_times<T>(last, T_l, D, t + h * D);
+                vector_times<T>(t + h * D, G, D, c + h * D);
+                map(T_l, c + h * D, g + h * D);
+            } else {
+                vector_times<T>(last, G, D, g + h * D);
+            }
+            vector_times<T>(g + h * D, model.Q + at(L - 1, h), D, work);
+            for (Size i = 0; i < D; ++i) top[i] += work[i];
         }
         for (Size l = L - 1; l-- > 0;) vector_times<T>(rho + (l + 1) * D, T_ + l * cells, D, rho + l * D);
     }
@@ -103,32 +144,89 @@ struct Full {
     void deltas(const V *target) {
         for (Size i = 0; i + 1 < D; ++i) delta[i] = rho[i] + target[i];
         delta[D - 1] = V{};
-        for (Size l = 0; l + 1 < L; ++l)
-            for (Size i = 0; i < D; ++i) delta[(l + 1) * D + i] = dot<T>(T_ + l * cells + i * D, delta + l * D, D);
+        for (Size l = 0; l + 1 < L; ++l) map(T_ + l * cells, delta + l * D, delta + (l + 1) * D);
     }
 
     void backward() {
         last_layer();
-        for (Size l = L - 1; l-- > 0;) backward_layer(l);
+        if (L > 1) layer_below();
+        for (Size l = L - 2; l-- > 0;) backward_layer(l);
     }
 
     void last_layer() {
-        const V *G = gram_ + (L - 1) * cells, *delta_ = delta + (L - 1) * D;
-        for (Size i = 0; i < cells; ++i) Gbar[i] = V{};
+        const V *G = gram_ + (L > 1 ? L - 2 : 0) * cells, *T_l = T_ + (L - 2) * cells, *delta_ = delta + (L - 1) * D;
         for (Size h = 0; h < heads; ++h) {
-            const T *p = last_row(h);
             V *Pbar = gradient + at(L - 1, h) + (D - 1) * D, *Qbar = gradient + L * heads * cells + at(L - 1, h);
-            V *z = work, *row = work + D;
-            vector_times<T>(delta_, model.QT + at(L - 1, h), D, z);
-            vector_times<T>(z, G, D, row);
-            for (Size i = 0; i < D; ++i) Pbar[i] += row[i];
-            vector_times<T>(p, G, D, row);
-            for (Size i = 0; i < D; ++i)
-                for (Size j = 0; j < D; ++j) {
-                    Qbar[i * D + j] += row[i] * delta_[j];
-                    Gbar[i * D + j] += T(0.5) * (p[i] * z[j] + p[j] * z[i]);
-                }
+            vector_times<T>(delta_, model.QT + at(L - 1, h), D, z + h * D);
+            if (L > 1) {
+                vector_times<T>(z + h * D, T_l, D, s + h * D);
+                vector_times<T>(s + h * D, G, D, b + h * D);
+                map(T_l, b + h * D, work);
+            } else {
+                vector_times<T>(z + h * D, G, D, work);
+            }
+            for (Size i = 0; i < D; ++i) {
+                Pbar[i] += work[i];
+                for (Size j = 0; j < D; ++j) Qbar[i * D + j] += g[h * D + i] * delta_[j];
+            }
         }
+    }
+
+    // The layer below the last, from Tbar = rho delta' + sum_h (p_h b_h' + z_h c_h'): with alpha = Q right and
+    // beta = P' left, Pbar += sum left (G alpha)', Qbar += sum (G beta) right', and Gbar is
+    // sum_h sym(t_h s_h') + sum sym(beta alpha').
+    __attribute__((noinline)) void layer_below() {
+        const Size l = L - 2, m = terms();
+        const V *G = gram_ + l * cells;
+        const auto copy = [&](V *to, const V *from) {
+            for (Size i = 0; i < D; ++i) to[i] = from[i];
+        };
+        copy(left, rho + (l + 1) * D);
+        copy(right, delta + l * D);
+        Size pairs = 0;  // rows of outer and inner so far
+        const auto symmetric_pair = [&](const V *x, const V *y) {
+            for (Size i = 0; i < D; ++i) {
+                outer[pairs * D + i] = T(0.5) * x[i];
+                inner[pairs * D + i] = y[i];
+                outer[(pairs + 1) * D + i] = T(0.5) * y[i];
+                inner[(pairs + 1) * D + i] = x[i];
+            }
+            pairs += 2;
+        };
+        for (Size h = 0; h < heads; ++h) {
+            copy(left + (1 + 2 * h) * D, p + h * D);
+            copy(right + (1 + 2 * h) * D, b + h * D);
+            copy(left + (2 + 2 * h) * D, z + h * D);
+            copy(right + (2 + 2 * h) * D, c + h * D);
+            symmetric_pair(t + h * D, s + h * D);
+        }
+        V *alpha = work, *beta = work + D, *G_alpha = Tbar, *G_beta = Y;  // D terms at a time
+        for (Size k = 0; k < heads; ++k) {
+            V *Pbar = gradient + at(l, k), *Qbar = gradient + L * heads * cells + at(l, k);
+            for (Size first = 0; first < m; first += D) {
+                const Size count = m - first < D ? m - first : D;
+                for (Size i = 0; i < count; ++i) {
+                    vector_times<T>(right + (first + i) * D, model.QT + at(l, k), D, alpha);
+                    vector_times<T>(left + (first + i) * D, model.P + at(l, k), D, beta);
+                    vector_times<T>(alpha, G, D, G_alpha + i * D);
+                    vector_times<T>(beta, G, D, G_beta + i * D);
+                    symmetric_pair(beta, alpha);
+                }
+                product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY {
+                               tile.template multiply_add<true>(left + first * D + i, D, G_alpha + j, D, 0, count);
+                           },
+                           [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Pbar, D, i, j, r, c_) += value; });
+                product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY {
+                               tile.template multiply_add<true>(G_beta + i, D, right + first * D + j, D, 0, count);
+                           },
+                           [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Qbar, D, i, j, r, c_) += value; });
+            }
+        }
+        if (l == 0) return;
+        product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY {
+                       tile.template multiply_add<true>(outer + i, D, inner + j, D, 0, pairs);
+                   },
+                   [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Gbar, D, i, j, r, c_) = value; });
     }
 
     __attribute__((noinline)) void backward_layer(Size l) {

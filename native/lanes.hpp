@@ -93,11 +93,16 @@ RF_INLINE Vec<T> square_root(Vec<T> x) {
     return r;
 }
 
+// In double, by halves.
 template <class T>
 RF_INLINE double sum_lanes(Vec<T> x) {
-    double s = 0;
-    for (int i = 0; i < kLanes<T>; ++i) s += double(x[i]);
-    return s;
+    double half[kLanes<T>];
+    for (int i = 0; i < kLanes<T>; ++i) half[i] = double(x[i]);
+#pragma GCC unroll 4
+    for (int width = kLanes<T> / 2; width > 0; width /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < width; ++i) half[i] += half[i + width];
+    return half[0];
 }
 
 // Natural logarithm of normal positive numbers, to the last bit or two: x = 2^e m with m in

@@ -248,3 +248,55 @@ def test_native_engine_refuses_an_unknown_instruction_set():
 
     with pytest.raises(InputError, match=r"one of .*; got 'mmx'"):
         NativeEngine("mmx")
+
+
+def test_several_python_threads_may_use_the_core_at_once(native):
+    """The helper threads serve one caller at a time; the others work alone, with the same result."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    kernel = tame_model("full", 4, 3, 1, 8).family.kernel()
+    sigma = Problem(4, 8, "uniform(0,1)").sigmas(1000)
+
+    def work(step):
+        return native.step(kernel, 4, 8, sigma, Key(0, 0, step), threads=3)
+
+    expected = [work(step) for step in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        for mine, other in zip(expected, pool.map(work, range(24)), strict=True):
+            assert mine.losses.tobytes() == other.losses.tobytes()
+            assert mine.gradient[0].tobytes() == other.gradient[0].tobytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_core_works_after_a_fork():
+    """A forked child has none of the parent's helper threads and must not wait for them."""
+    code = """
+import os, sys
+from ridgeformer import Problem
+problem = Problem(10, 20, "fixed(1)")
+before = problem.moments(5000, threads=4).moments.gram.tobytes()
+child = os.fork()
+if child == 0:
+    os._exit(problem.moments(5000, threads=4).moments.gram.tobytes() != before)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = run(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.long
+@settings(max_examples=400)
+@given(kind=KINDS, seed=st.integers(0, 10**6), count=st.integers(1, 200), **(SHAPE | {"dim": st.integers(1, 40)}))
+@pytest.mark.parametrize("name", NATIVE)
+def test_native_is_numpy_at_length(name, kind, dim, context, layers, heads, seed, count):
+    """As test_native_is_numpy, ten times as many shapes and larger ones."""
+    native = engine.named(name)
+    kernel = tame_model(kind, dim, layers, heads, context, seed).family.kernel()
+    problem = Problem(dim, context, "uniform(0.5,1)")
+    d, other = (problem.moments(count, seed=seed, engine=chosen) for chosen in (native, TWIN))
+    close(d.moments.gram, other.moments.gram, np.float64)
+    close(d.ridge, other.ridge, np.float64)
+    mine, twins = (chosen.evaluate(kernel, other.moments.gram, other.ridge) for chosen in (native, TWIN))
+    close(mine.losses, twins.losses, np.float64)
+    for a, b in zip(mine.gradient, twins.gradient, strict=True):
+        close(a, b, np.float64)

@@ -79,7 +79,8 @@ def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, t
     if as_json:
         click.echo(json.dumps(record, indent=2))
         return
-    Console().print(table(results))
+    console = Console()
+    console.print(table(results, console.width))
 
 
 def _facts() -> dict[str, Any]:

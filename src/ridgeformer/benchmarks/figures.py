@@ -153,16 +153,16 @@ def _rate(setup: Setup) -> list[Figure]:
         best = min(best, best_times({"gradient": gradient}, 1, {"gradient": 40})["gradient"])
     rate = diag_flops(DIM, LAYERS) * BATCH / best
     detail = f"{rate / 1e9:.0f} of {max(peaks) / 1e9:.0f} Gflop/s, {1e3 * best:.2f} ms"
-    return [Figure("diag kernel's share of the FMA peak", 100 * rate / max(peaks), "%", 40, 60, True, detail)]
+    return [Figure("diag kernel, share of FMA peak", 100 * rate / max(peaks), "%", 40, 60, True, detail)]
 
 
 def _sampling(setup: Setup) -> list[Figure]:
-    # A one-layer model costs next to nothing, so its step is the sampling and a little more.
+    # A one-layer model costs little, so its step is the sampling and a little more: this bounds the share from above.
     work = {"seven": setup.step("diag"), "one": setup.step("diag", layers=1)}
     times = best_times(work, setup.rounds, dict.fromkeys(work, 40))
     detail = f"one-layer step {1e3 * times['one']:.2f} ms, seven-layer step {1e3 * times['seven']:.2f} ms"
     share = 100 * times["one"] / times["seven"]
-    return [Figure("sampling's share of the diag step", share, "%", 30, 15, False, detail)]
+    return [Figure("sampling, share of diag step", share, "%", 30, 15, False, detail)]
 
 
 def _context(setup: Setup) -> list[Figure]:
@@ -178,7 +178,7 @@ def _threads(setup: Setup) -> list[Figure]:
     work = {"one": setup.step("diag", threads=1), "two": setup.step("diag", threads=2)}
     times = best_times(work, setup.rounds, dict.fromkeys(work, 40))
     detail = f"{1e3 * times['one']:.2f} ms on one, {1e3 * times['two']:.2f} ms on two"
-    return [Figure("two threads over one, diag step", times["one"] / times["two"], "x", 1.7, 1.9, True, detail)]
+    return [Figure("two threads over one", times["one"] / times["two"], "x", 1.7, 1.9, True, detail)]
 
 
 def _growth(setup: Setup) -> list[Figure]:
@@ -189,7 +189,7 @@ def _growth(setup: Setup) -> list[Figure]:
         detail = f"{1e3 * times['10']:.2f} ms to {1e3 * times['40']:.1f} ms"
         power = np.log(times["40"] / times["10"]) / np.log(4)
         figures.append(
-            Figure(f"growth from d = 10 to 40, {kind} step", float(power), "power of d", 3.0, 3.0, False, detail)
+            Figure(f"{kind} step, growth from d = 10 to 40", float(power), "th power", 3.0, 3.0, False, detail)
         )
     return figures
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ridgeformer.benchmarks.figures import Figure
@@ -13,20 +14,22 @@ __all__ = ["table"]
 COLOURS = {"goal": "green", "bar": "yellow", "short": "bold red", "": ""}
 
 
-def table(figures: Sequence[Figure]) -> Table:
-    """One row a figure, with its bar, its goal and how it fared."""
-    result = Table(title="ridgeformer bench: ratios from one run", title_justify="left", caption_justify="left")
-    for heading in ("figure", "value", "bar", "goal", "reached", "measured"):
-        result.add_column(heading, justify="right" if heading in ("value", "bar", "goal") else "left")
+def table(figures: Sequence[Figure], width: int) -> Table:
+    """One row a figure, with its bar, its goal and how it fared; the times themselves where there is room."""
+    result = Table(title="ridgeformer bench: ratios from one run", title_justify="left", box=SIMPLE_HEAD)
+    headings = ["figure", "value", "bar", "goal", "reached"] + (["measured"] if width >= 120 else [])
+    for heading in headings:
+        result.add_column(heading, justify="right" if heading in ("value", "bar", "goal") else "left", no_wrap=True)
     for figure in figures:
-        result.add_row(
+        row = [
             figure.name,
             f"{figure.value:.3g} {figure.unit}",
             _mark(figure.bar, figure),
             _mark(figure.goal, figure),
             f"[{COLOURS[figure.verdict]}]{figure.verdict}[/]" if figure.verdict else "",
             figure.detail,
-        )
+        ]
+        result.add_row(*row[: len(headings)])
     return result
 
 
