@@ -66,6 +66,21 @@ def test_token_form_is_moment_form_at_every_layer(kind, dim, context, layers, he
         np.testing.assert_allclose(model.first(depth).weights(moments), w[depth], rtol=1e-10, atol=1e-11 * scale)
 
 
+@given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
+def test_token_form_is_moment_form_in_float32(kind, dim, context, layers, heads, seed):
+    """All three in float32: tokens, moments of these tokens, native core. 1e-4 of the largest prediction."""
+    model = tame_model(kind, dim, layers, heads, context, seed).astype(np.float32)
+    s = sequences(dim, context, seed, queries=3)
+    x, y, queries = (value.astype(np.float32) for value in (s.x, s.y, s.queries))
+    tokens = model.predict(x, y, queries)
+    moments = Moments.from_tokens(x, y)
+    native = model.weights(moments)
+    assert tokens.dtype == native.dtype == moments.dtype == np.float32
+    scale = max(1.0, np.abs(tokens).max())
+    np.testing.assert_allclose(np.einsum("bi,bmi->bm", native, queries), tokens, rtol=0, atol=1e-4 * scale)
+    np.testing.assert_allclose(model.weights_by_layer(moments)[-1], native, rtol=0, atol=1e-4 * scale)
+
+
 @given(kind=st.sampled_from(["diag", "gdpp"]), seed=st.integers(0, 99), **SHAPE)
 def test_diag_and_gdpp_are_rotation_equivariant(kind, dim, context, layers, heads, seed):
     model = tame_model(kind, dim, layers, heads, context, seed)
