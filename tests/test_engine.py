@@ -206,7 +206,7 @@ def test_an_unknown_engine_is_refused():
 
 
 def test_threads_come_from_the_environment():
-    code = "from ridgeformer.engine.native import default_threads; print(default_threads())"
+    code = "from ridgeformer.engine import default_threads; print(default_threads())"
     assert run(code, RIDGEFORMER_THREADS="3").stdout.strip() == "3"
     for bad in ("0", "two", "-1", "9999"):
         assert f"from 1 to 1024; got {bad!r}" in run(code, RIDGEFORMER_THREADS=bad).stderr

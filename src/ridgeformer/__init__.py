@@ -11,8 +11,21 @@ with a target::
     print(model.evaluate(draw.moments, draw.ridge).loss)     # adjusted loss: how far from knowing sigma
 """
 
+from ridgeformer.baselines import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
+from ridgeformer.bayes import BayesRR
 from ridgeformer.engine import Evaluation, Key
 from ridgeformer.errors import InputError
+from ridgeformer.evaluation import (
+    Comparison,
+    Profile,
+    Result,
+    by_layer,
+    compare,
+    evaluate,
+    floor,
+    profile,
+    profile_by_layer,
+)
 from ridgeformer.families import Diag, Full, GDpp
 from ridgeformer.model import LinearTransformer, States
 from ridgeformer.model_file import load, save
@@ -23,7 +36,11 @@ from ridgeformer.problem import Draw, Problem, Sequences
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaRR",
+    "BayesRR",
     "Categorical",
+    "Comparison",
+    "ConstRR",
     "Diag",
     "Draw",
     "Evaluation",
@@ -32,14 +49,27 @@ __all__ = [
     "Full",
     "GDpp",
     "InputError",
+    "IterativeRR",
     "Key",
+    "LeastSquares",
     "LinearTransformer",
     "Moments",
     "Noise",
+    "OracleRR",
+    "Predictor",
     "Problem",
+    "Profile",
+    "Result",
     "Sequences",
     "States",
+    "TunedRR",
     "Uniform",
+    "by_layer",
+    "compare",
+    "evaluate",
+    "floor",
     "load",
+    "profile",
+    "profile_by_layer",
     "save",
 ]

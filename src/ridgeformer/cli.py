@@ -94,15 +94,11 @@ def _facts() -> dict[str, Any]:
         "version": __version__,
         "engine": engine.current().name,
         "engines": list(engine.available()),
-        "threads": 1,
+        "threads": engine.default_threads(),
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
     }
-    if len(engine.available()) > 1:
-        from ridgeformer.engine.native import default_threads
-
-        facts["threads"] = default_threads()
     return facts
 
 

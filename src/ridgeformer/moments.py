@@ -7,12 +7,16 @@ With tokens e = (x, y) and D = d + 1,  G = sum e e' = [S a; a' l],  S = sum x x'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import array, integer, real, refuse
+
+if TYPE_CHECKING:
+    from ridgeformer.spectrum import Spectrum
 
 __all__ = ["Moments"]
 
@@ -26,10 +30,12 @@ class Moments:
     Attributes:
         gram: [B, D, D], symmetric, y last. The engines keep the batch innermost in memory and show it as a view.
         context: n, the number of tokens that were summed.
+        sigma: [B], the true noise levels, where they are known: what an oracle sees.
     """
 
     gram: Float
     context: int
+    sigma: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         gram = array("gram", self.gram, ("B", "D", "D"))
@@ -39,6 +45,11 @@ class Moments:
             refuse("gram must be symmetric", "one that is not", "Build it with Moments.from_tokens.")
         object.__setattr__(self, "gram", gram)
         object.__setattr__(self, "context", integer("context", self.context))
+        if self.sigma is not None:
+            sigma = array("sigma", self.sigma, (len(gram),)).astype(np.float64)
+            if (sigma < 0).any():
+                refuse("noise levels must not be negative", float(sigma.min()), "Pass standard deviations >= 0.")
+            object.__setattr__(self, "sigma", sigma)
 
     @classmethod
     def from_tokens(cls, x: ArrayLike, y: ArrayLike) -> Moments:
@@ -69,12 +80,20 @@ class Moments:
         return cls(gram, context)
 
     @classmethod
-    def _trusted(cls, gram: Float, context: int) -> Moments:
+    def _trusted(cls, gram: Float, context: int, sigma: NDArray[np.float64] | None = None) -> Moments:
         """From an engine, whose output needs no checks."""
         moments = object.__new__(cls)
         object.__setattr__(moments, "gram", gram)
         object.__setattr__(moments, "context", context)
+        object.__setattr__(moments, "sigma", sigma)
         return moments
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The eigendecomposition of S and what ridge regression needs of it, computed once."""
+        from ridgeformer.spectrum import spectrum
+
+        return spectrum(self)
 
     @property
     def S(self) -> Float:
@@ -111,7 +130,7 @@ class Moments:
         chosen = self.gram[index]
         if len(chosen) == 0:
             refuse("a selection must keep at least one context", f"{index} of {len(self)}", "Widen the slice.")
-        return Moments._trusted(chosen, self.context)
+        return Moments._trusted(chosen, self.context, None if self.sigma is None else self.sigma[index])
 
     def __repr__(self) -> str:
         return f"Moments({len(self)} contexts, dim={self.dim}, context={self.context}, {self.dtype})"

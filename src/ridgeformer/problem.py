@@ -107,7 +107,7 @@ class Problem:
         sigma = self.sigmas(count, seed=seed, stream=stream, step=step, first=first, engine=engine)
         key = Key(seed, stream, step)
         drawn = engine.sample(self.dim, self.context, sigma, key, first=first, dtype=dtype, threads=threads)
-        return Draw(Moments._trusted(drawn[0], self.context), drawn[1], drawn[2], sigma)
+        return Draw(Moments._trusted(drawn[0], self.context, sigma), drawn[1], drawn[2], sigma)
 
     def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
         """Whole sequences: tokens, queries, task vectors, noise levels. Same law as `moments`, other numbers."""

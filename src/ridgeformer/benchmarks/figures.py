@@ -62,11 +62,7 @@ class Setup:
     @classmethod
     def make(cls, *, quick: bool, threads: int | None) -> Setup:
         """The engine in use, all cores unless told otherwise."""
-        if threads is None and len(engine.available()) > 1:
-            from ridgeformer.engine.native import default_threads
-
-            threads = default_threads()
-        return cls(engine.current(), threads or 1, 3 if quick else 12)
+        return cls(engine.current(), threads or engine.default_threads(), 3 if quick else 12)
 
     def step(
         self,

@@ -11,9 +11,20 @@ import warnings
 
 from ridgeformer.engine.interface import Engine, Evaluation, Key, Target
 from ridgeformer.engine.reference import NumpyEngine
+from ridgeformer.engine.threads import default_threads
 from ridgeformer.errors import refuse
 
-__all__ = ["Engine", "Evaluation", "Key", "NumpyEngine", "Target", "available", "current", "named"]
+__all__ = [
+    "Engine",
+    "Evaluation",
+    "Key",
+    "NumpyEngine",
+    "Target",
+    "available",
+    "current",
+    "default_threads",
+    "named",
+]
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,26 +9,17 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer import _core
 from ridgeformer.engine.interface import Evaluation, Float, Key, Parameters, Target
+from ridgeformer.engine.threads import default_threads
 from ridgeformer.errors import integer, refuse
 
 Scalar = TypeVar("Scalar", bound=np.floating[Any])
 
-__all__ = ["NativeEngine", "default_threads", "instruction_sets"]
+__all__ = ["NativeEngine", "instruction_sets"]
 
 
 def instruction_sets() -> dict[str, int]:
     """Instruction sets of this CPU that the core was compiled for, best first, with the float lanes of each."""
     return dict(_core.instruction_sets())
-
-
-def default_threads() -> int:
-    """RIDGEFORMER_THREADS, or the number of cores this process may use."""
-    text = os.environ.get("RIDGEFORMER_THREADS")
-    if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
-        refuse("RIDGEFORMER_THREADS must be a whole number from 1 to 1024", repr(text), "Set it right or unset it.")
-    return int(text)
 
 
 class NativeEngine:

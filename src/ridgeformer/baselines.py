@@ -1,0 +1,188 @@
+"""Classical predictors, with the interface that models have: `weights(moments)` gives w_hat, [B, d].
+
+>>> from ridgeformer import Problem
+>>> problem = Problem(noise="uniform(0,5)")
+>>> ConstRR.tune(problem)  # E[sigma^2] is the best constant, exactly
+ConstRR(variance=8.33333)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import integer, refuse
+from ridgeformer.moments import Moments
+from ridgeformer.problem import Problem
+from ridgeformer.spectrum import Spectrum
+
+__all__ = ["AdaRR", "ConstRR", "IterativeRR", "LeastSquares", "OracleRR", "Predictor", "TunedRR"]
+
+Float = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Whatever maps moments to weights: models and baselines alike."""
+
+    def weights(self, moments: Moments) -> Float:
+        """w_hat, [B, d]: the prediction for a query x is <w_hat, x>."""
+
+
+class OracleRR:
+    """Ridge regression that knows each sequence's sigma: what adjusted losses are measured from."""
+
+    def weights(self, moments: Moments) -> Array:
+        """(S + sigma^2)^-1 a."""
+        if moments.sigma is None:
+            refuse(
+                "OracleRR needs to know sigma", "moments without it", "Use Problem.moments, or pass sigma to Moments."
+            )
+        return moments.spectrum.ridge(moments.sigma**2)
+
+    def __repr__(self) -> str:
+        return "OracleRR()"
+
+
+class ConstRR:
+    """Ridge regression with one noise variance for all sequences."""
+
+    def __init__(self, variance: float) -> None:
+        self.variance = _not_negative("variance", variance)
+
+    @classmethod
+    def tune(cls, problem: Problem) -> ConstRR:
+        """The best constant is E[sigma^2]: the risk of any weights that are linear in y is linear in sigma^2."""
+        return cls(problem.noise.second_moment)
+
+    def weights(self, moments: Moments) -> Array:
+        """(S + variance)^-1 a."""
+        return moments.spectrum.ridge(self.variance)
+
+    def __repr__(self) -> str:
+        return f"ConstRR(variance={self.variance:g})"
+
+
+class LeastSquares:
+    """Ordinary least squares; with n < d, where many weights fit, those of least norm."""
+
+    def weights(self, moments: Moments) -> Array:
+        """S^-1 a, or its pseudo-inverse form."""
+        return moments.spectrum.ridge(0.0)
+
+    def __repr__(self) -> str:
+        return "LeastSquares()"
+
+
+class AdaRR:
+    """Ridge regression with the unbiased estimate of the variance, residual sum of squares over n - d."""
+
+    def weights(self, moments: Moments) -> Array:
+        """(S + estimate)^-1 a."""
+        return moments.spectrum.ridge(estimate(moments))
+
+    def __repr__(self) -> str:
+        return "AdaRR()"
+
+
+class TunedRR:
+    """AdaRR with the estimate multiplied by `factor` and cut at `ceiling`."""
+
+    def __init__(self, factor: float, ceiling: float) -> None:
+        self.factor, self.ceiling = _not_negative("factor", factor), _not_negative("ceiling", ceiling)
+
+    @classmethod
+    def tune(cls, problem: Problem, *, sequences: int = 100_000, seed: int = 1) -> TunedRR:
+        """The factor and ceiling with the least adjusted loss on `sequences` random sequences."""
+        from scipy.optimize import minimize
+
+        if problem.noise.second_moment == 0:
+            return cls(0.0, 0.0)
+        draw = problem.moments(integer("sequences", sequences), seed=seed, stream=TUNING)
+        found = draw.moments.spectrum
+        raw, exact = estimate(draw.moments), found.c / (found.values + draw.sigma[:, None] ** 2)
+
+        def loss(logarithms: Array) -> float:
+            variance = np.minimum(np.exp(logarithms[0]) * raw, np.exp(logarithms[1]))
+            return 0.5 * float(np.square(found.c / (found.values + variance[:, None]) - exact).sum(1).mean())
+
+        scale = problem.noise.upper**2
+        runs = [
+            minimize(loss, np.log([f, c * scale]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-8})
+            for f, c in ((1.0, 4.0), (0.7, 0.7))
+        ]
+        best = min(runs, key=lambda run: float(run.fun))
+        factor, ceiling = np.exp(best.x)
+        return cls(float(factor), float(ceiling))
+
+    def weights(self, moments: Moments) -> Array:
+        """(S + min(factor * estimate, ceiling))^-1 a."""
+        return moments.spectrum.ridge(np.minimum(self.factor * estimate(moments), self.ceiling))
+
+    def __repr__(self) -> str:
+        return f"TunedRR(factor={self.factor:.4g}, ceiling={self.ceiling:.4g})"
+
+
+class IterativeRR:
+    """AdaRR without a matrix inversion: gradient descent on least squares estimates the noise, and at the same time
+    gradient descent on ridge regression, with the estimate so far, the weights.
+
+    Both use the step 1 / (largest absolute row sum of S, plus the estimate), which needs no eigenvalue and never
+    diverges. (The computation here goes by the eigenbasis, where a step costs O(d); the algorithm does not need it.)
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.steps = integer("steps", steps)
+
+    def weights(self, moments: Moments) -> Array:
+        """The weights after the last step."""
+        return np.asarray(self.weights_by_step(moments)[-1])
+
+    def weights_by_step(self, moments: Moments) -> Array:
+        """The weights after every step, [steps + 1, B, d]; zero at the start."""
+        _enough(moments)
+        found = moments.spectrum
+        values, c = found.values, found.c
+        largest = np.abs(moments.S.astype(np.float64)).sum(2).max(1)
+        w, v = np.zeros_like(c), np.zeros_like(c)
+        trace = np.zeros((self.steps + 1, len(moments), moments.dim))
+        for step in range(1, self.steps + 1):
+            slope = values * w - c
+            residual = np.maximum(found.total + (w * (slope - c)).sum(1), 0.0)
+            variance = (residual / (moments.context - moments.dim))[:, None]
+            w = w - slope / largest[:, None]
+            v = v - ((values + variance) * v - c) / (largest[:, None] + variance)
+            trace[step] = found.back(v)
+        return trace
+
+    def __repr__(self) -> str:
+        return f"IterativeRR(steps={self.steps})"
+
+
+TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
+
+
+def estimate(moments: Moments) -> Array:
+    """The unbiased estimate of the noise variance, [B]; needs n > d."""
+    _enough(moments)
+    found: Spectrum = moments.spectrum
+    return found.unbiased_variance()
+
+
+def _enough(moments: Moments) -> None:
+    if moments.context <= moments.dim:
+        refuse(
+            "estimating the noise needs more examples than dimensions, n > d",
+            f"n = {moments.context}, d = {moments.dim}",
+            "Use ConstRR or BayesRR here.",
+        )
+
+
+def _not_negative(name: str, value: float) -> float:
+    number = float(value)
+    if not number >= 0:
+        refuse(f"{name} must not be negative or NaN", number, "Pass a number >= 0.")
+    return number

@@ -1,0 +1,94 @@
+"""The best predictor that can exist: the posterior mean of w, which no other can beat on average.
+
+Given sigma, E[w | context, sigma] is the ridge solution; it is averaged with the posterior p(sigma | context). In the
+eigenbasis of S, with v = sigma^2, m = min(n, d) and R the residual sum of squares, -2 log p(context | sigma) is
+
+    sum_i log(lambda_i + v) + (n - m) log v + R / v + sum_i c_i^2 / (lambda_i (lambda_i + v)).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.engine import default_threads
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise, as_noise
+from ridgeformer.spectrum import Spectrum
+
+__all__ = ["BayesRR"]
+
+Array = NDArray[np.float64]
+CHUNK = 512
+NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums add
+
+
+class BayesRR:
+    """The posterior mean of w under a distribution of noise levels."""
+
+    def __init__(self, noise: Noise | str | float) -> None:
+        self.noise = as_noise(noise)
+
+    def weights(self, moments: Moments, *, threads: int | None = None) -> Array:
+        """E[w | context], [B, d]."""
+        found = moments.spectrum
+        # A posterior over log sigma has a width of about 1 / sqrt(2 (n - d)): so many nodes an octave resolve it.
+        freedom = max(found.context - found.dim, 0)
+        nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
+        shrunk = np.empty_like(found.c)
+        order = np.argsort(found.residual)
+
+        def work(start: int) -> None:
+            part = order[start : start + CHUNK]
+            shrunk[part] = _shrinkage(found, part, nodes, prior) * found.c[part]
+
+        with ThreadPoolExecutor(threads or default_threads()) as pool:
+            list(pool.map(work, range(0, len(order), CHUNK)))
+        return found.back(shrunk)
+
+    def __repr__(self) -> str:
+        return f"BayesRR({self.noise})"
+
+
+def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
+    """E[1 / (lambda_i + sigma^2) | context] of some contexts with similar residuals, [b, m]."""
+    residual, values, c = found.residual[part], found.values[part], found.c[part]
+    freedom = max(found.context - found.dim, 0)
+    # Below this variance the data cannot tell noise from rounding; it also gives a point at sigma = 0 a likelihood.
+    least = 1e-14 * found.total[part] / found.context + 1e-300
+    chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
+    v = np.maximum(nodes[chosen] ** 2, least[:, None])  # [b, K]
+    shifted = values[:, None, :] + v[:, :, None]  # [b, K, m]
+    inverse = 1 / shifted
+    weighted = c**2 / values
+    log_likelihood = -0.5 * (_log_product(shifted) + residual[:, None] / v + np.einsum("bkm,bm->bk", inverse, weighted))
+    if freedom:
+        log_likelihood -= 0.5 * freedom * np.log(v)
+    log_posterior = log_likelihood + np.log(prior[chosen])
+    posterior = np.exp(log_posterior - log_posterior.max(1, keepdims=True))
+    posterior /= posterior.sum(1, keepdims=True)
+    return np.asarray(np.einsum("bk,bkm->bm", posterior, inverse))
+
+
+def _relevant(nodes: Array, prior: Array, residual: Array, freedom: int, least: float) -> NDArray[np.bool_]:
+    """Nodes that matter to any context whose residual lies between the smallest and the largest given."""
+    if not freedom or len(nodes) < 32:
+        return prior > 0
+    v = np.maximum(nodes**2, least)
+    with np.errstate(divide="ignore"):
+        base = np.log(prior) - 0.5 * freedom * np.log(v)
+    kept = np.zeros(len(nodes), bool)
+    for extreme in (residual.min(), residual.max()):
+        score = base - 0.5 * extreme / v
+        kept |= score > score.max() - NEGLIGIBLE
+    where = np.flatnonzero(kept)
+    kept[where[0] : where[-1] + 1] = True
+    return kept & (prior > 0)
+
+
+def _log_product(factors: Array) -> Array:
+    """sum log along the last axis, with one logarithm for every eight factors."""
+    pieces = [np.log(factors[..., i : i + 8].prod(-1)) for i in range(0, factors.shape[-1], 8)]
+    return np.asarray(sum(pieces))

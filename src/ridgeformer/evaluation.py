@@ -1,0 +1,340 @@
+"""How good a predictor is: exact losses on fresh sequences, beside the best that can exist.
+
+>>> from ridgeformer import AdaRR, Problem, evaluate
+>>> result = evaluate(AdaRR(), Problem(noise="uniform(0,5)"), sequences=20_000)
+>>> round(result.loss, 2), round(result.floor, 2)
+(0.07, 0.04)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.baselines import Predictor
+from ridgeformer.bayes import BayesRR
+from ridgeformer.errors import array, integer, refuse
+from ridgeformer.model import LinearTransformer
+from ridgeformer.noise import Fixed
+from ridgeformer.problem import Draw, Problem
+
+__all__ = ["Comparison", "Profile", "Result", "by_layer", "compare", "evaluate", "floor", "profile", "profile_by_layer"]
+
+Array = NDArray[np.float64]
+Estimator = Literal["exact", "query"]
+Progress = Callable[[int, int], None]
+BLOCK = 16_384  # sequences at a time: memory does not grow with their number
+CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
+EVALUATION = 1 << 30  # the stream that evaluation draws from
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an evaluation found. Losses are halves of squared errors, as in the paper's Table 1.
+
+    Attributes:
+        loss: adjusted loss, what the predictor loses against knowing sigma; error: its standard error.
+        unadjusted: against the true w, which no predictor can know; unadjusted_error: its standard error.
+        floor: adjusted loss of the Bayes predictor on the same sequences; floor_error: its standard error.
+        largest: the largest loss of a sequence; tail: the 99.99 % quantile.
+        exploded: sequences with a loss above 100 d. A loss counts as at most 1e12 in the mean, so that this is finite.
+        sequences: how many were used; estimator: `exact` or `query`.
+    """
+
+    name: str
+    loss: float
+    error: float
+    unadjusted: float
+    unadjusted_error: float
+    floor: float
+    floor_error: float
+    largest: float
+    tail: float
+    exploded: int
+    sequences: int
+    estimator: str
+
+    @property
+    def ratio(self) -> float:
+        """Loss over floor: 1 is the best that can be; infinite where the floor is 0 and the loss is not."""
+        if self.floor > 0:
+            return self.loss / self.floor
+        return 1.0 if self.loss == 0 else float("inf")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; an infinite ratio is None."""
+        return {**asdict(self), "ratio": self.ratio if np.isfinite(self.ratio) else None}
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Mapping[str, Result]):
+    """Results of several predictors on the same sequences, by name."""
+
+    results: dict[str, Result]
+    covariance: Array  # of the means
+
+    def __getitem__(self, name: str) -> Result:
+        return self.results[name]
+
+    def __iter__(self) -> Any:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def difference(self, first: str, second: str) -> tuple[float, float]:
+        """Loss of `first` minus that of `second`, and the standard error of this difference."""
+        names = list(self.results)
+        for name in (first, second):
+            if name not in names:
+                refuse(f"the name must be one of {', '.join(names)}", repr(name), "Choose one of these.")
+        i, j = names.index(first), names.index(second)
+        spread = self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j]
+        return self.results[first].loss - self.results[second].loss, float(np.sqrt(max(spread, 0.0)))
+
+
+class _Tally:
+    """Running sums over blocks for K loss columns, and the largest losses of each."""
+
+    def __init__(self, columns: int, sequences: int) -> None:
+        self.count = 0
+        self.mean = np.zeros(columns)
+        self.scatter = np.zeros((columns, columns))
+        self.keep = max(int(np.ceil(sequences * 1e-4)), 1)
+        self.top = np.empty((0, columns))
+
+    def add(self, losses: Array) -> None:
+        """One block, [b, K]; Chan's update keeps the sums accurate over any number of blocks."""
+        count, mean = len(losses), losses.mean(0)
+        centred, shift, total = losses - mean, mean - self.mean, self.count + len(losses)
+        self.scatter += centred.T @ centred + np.outer(shift, shift) * self.count * count / total
+        self.mean += shift * count / total
+        self.count = total
+        self.top = np.sort(np.concatenate([self.top, losses]), axis=0)[-self.keep :]
+
+    @property
+    def covariance(self) -> Array:
+        """Of the means."""
+        return np.asarray(self.scatter / max(self.count - 1, 1) / self.count)
+
+    @property
+    def errors(self) -> Array:
+        """Standard errors of the means."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+
+def compare(
+    predictors: Mapping[str, Predictor],
+    problem: Problem,
+    *,
+    sequences: int = 100_000,
+    seed: int = 0,
+    estimator: Estimator = "exact",
+    with_floor: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> Comparison:
+    """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses."""
+    if not predictors:
+        refuse("a comparison needs at least one predictor", "none", "Pass a dict of name to predictor.")
+    for name, predictor in predictors.items():
+        _check(name, predictor, problem)
+    if estimator not in ("exact", "query"):
+        refuse("the estimator must be exact or query", repr(estimator), "Choose one of these.")
+    sequences = integer("sequences", sequences)
+    adjusted, whole = _Tally(len(predictors), sequences), _Tally(len(predictors), sequences)
+    exploded = np.zeros(len(predictors), int)
+    least = _floor(problem, sequences, seed) if with_floor else (float("nan"), float("nan"))
+    for first in range(0, sequences, BLOCK):
+        count = min(BLOCK, sequences - first)
+        draw = problem.moments(count, seed=seed, stream=EVALUATION, first=first)
+        found = np.stack([np.asarray(p.weights(draw.moments), np.float64) for p in predictors.values()])
+        losses, plain = _losses(found, draw, estimator, (seed, first))
+        exploded += (~(np.abs(losses) <= 100 * problem.dim)).sum(0)
+        adjusted.add(_capped(losses))
+        whole.add(_capped(plain))
+        progress(first + count, sequences)
+    spread, whole_spread = adjusted.errors, whole.errors
+    results = {
+        name: Result(
+            name=name,
+            loss=float(adjusted.mean[i]),
+            error=float(spread[i]),
+            unadjusted=float(whole.mean[i]),
+            unadjusted_error=float(whole_spread[i]),
+            floor=least[0],
+            floor_error=least[1],
+            largest=float(adjusted.top[-1, i]),
+            tail=float(adjusted.top[0, i]),
+            exploded=int(exploded[i]),
+            sequences=sequences,
+            estimator=estimator,
+        )
+        for i, name in enumerate(predictors)
+    }
+    return Comparison(results, adjusted.covariance)
+
+
+def evaluate(
+    predictor: Predictor,
+    problem: Problem,
+    *,
+    sequences: int = 100_000,
+    seed: int = 0,
+    estimator: Estimator = "exact",
+    with_floor: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> Result:
+    """Evaluate one predictor on fresh sequences.
+
+    `exact` averages 1/2 |w_hat - w_ridge(sigma)|^2. `query` is the paper's estimator: sample a query, subtract the
+    oracle's loss. It has the same mean and a larger error. The floor is computed once a problem, number of sequences
+    and seed; without it (`with_floor=False`) it is NaN.
+    """
+    name = repr(predictor)
+    return compare(
+        {name: predictor},
+        problem,
+        sequences=sequences,
+        seed=seed,
+        estimator=estimator,
+        with_floor=with_floor,
+        progress=progress,
+    )[name]
+
+
+def floor(problem: Problem, *, sequences: int = 100_000, seed: int = 0) -> Result:
+    """The Bayes floor: no predictor whatsoever has a smaller expected loss."""
+    return evaluate(BayesRR(problem.noise), problem, sequences=sequences, seed=seed)
+
+
+@functools.lru_cache(maxsize=64)
+def _floor(problem: Problem, sequences: int, seed: int) -> tuple[float, float]:
+    """Mean and standard error of the Bayes predictor's adjusted loss."""
+    bayes = BayesRR(problem.noise)
+    found = compare({"floor": bayes}, problem, sequences=sequences, seed=seed, with_floor=False)["floor"]
+    return found.loss, found.error
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Adjusted loss against the noise level: sigmas [K], losses and errors [..., K], which sigmas can occur [K]."""
+
+    sigmas: Array
+    losses: Array
+    errors: Array
+    in_distribution: NDArray[np.bool_]
+
+
+def profile(
+    predictor: Predictor,
+    problem: Problem,
+    sigmas: Sequence[float] | Array | None = None,
+    *,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> Profile:
+    """Adjusted loss at each noise level, by default 41 of them from 0 to one past the distribution's end."""
+    _check("predictor", predictor, problem)
+    return _profile(
+        lambda draw: predictor.weights(draw.moments)[None], problem, sigmas, sequences, seed, progress, squeeze=True
+    )
+
+
+def profile_by_layer(
+    model: LinearTransformer,
+    problem: Problem,
+    sigmas: Sequence[float] | Array | None = None,
+    *,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> Profile:
+    """As `profile`, for the readout after every layer: losses and errors are [L+1, K]."""
+    _check("model", model, problem)
+    return _profile(lambda draw: model.weights_by_layer(draw.moments), problem, sigmas, sequences, seed, progress)
+
+
+def by_layer(
+    model: LinearTransformer, problem: Problem, *, sequences: int = 100_000, seed: int = 0
+) -> tuple[Array, Array]:
+    """Adjusted loss of the readout after every layer, and standard errors, [L+1] each; layer 0 predicts 0."""
+    _check("model", model, problem)
+    tally = _Tally(model.layers + 1, sequences)
+    for first in range(0, integer("sequences", sequences), BLOCK):
+        draw = problem.moments(min(BLOCK, sequences - first), seed=seed, stream=EVALUATION, first=first)
+        tally.add(_exact(model.weights_by_layer(draw.moments), draw))
+    return tally.mean, tally.errors
+
+
+def _profile(
+    weights: Callable[[Draw], Any],
+    problem: Problem,
+    sigmas: Sequence[float] | Array | None,
+    sequences: int,
+    seed: int,
+    progress: Progress,
+    squeeze: bool = False,
+) -> Profile:
+    levels = (
+        np.linspace(0, problem.noise.upper + 1, 41) if sigmas is None else array("sigmas", sigmas, ("K",)).astype(float)
+    )
+    if (levels < 0).any():
+        refuse("sigmas must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
+    means, errors = [], []
+    for done, level in enumerate(levels, 1):
+        fixed = Problem(problem.dim, problem.context, Fixed(float(level)))
+        tally: _Tally | None = None
+        for first in range(0, integer("sequences", sequences), BLOCK):
+            draw = fixed.moments(min(BLOCK, sequences - first), seed=seed, stream=EVALUATION, first=first)
+            losses = _exact(weights(draw), draw)
+            tally = tally or _Tally(losses.shape[1], sequences)
+            tally.add(losses)
+        assert tally is not None
+        means.append(tally.mean)
+        errors.append(tally.errors)
+        progress(done, len(levels))
+    return Profile(levels, np.stack(means, -1), np.stack(errors, -1), problem.noise.contains(levels))
+
+
+def _exact(weights: Any, draw: Draw) -> Array:
+    """Capped exact losses of several weights [K, B, d], as [B, K]."""
+    return _capped(_losses(np.asarray(weights, np.float64), draw, "exact", (0, 0))[0])
+
+
+def _losses(weights: Array, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:
+    """Adjusted and unadjusted losses of weights [K, B, d], each [B, K]."""
+    with np.errstate(all="ignore"):
+        if estimator == "exact":
+            adjusted, plain = (0.5 * np.square(weights - goal).sum(-1).T for goal in (draw.ridge, draw.task))
+            return adjusted, plain
+        query = np.random.default_rng((*key, EVALUATION)).standard_normal(draw.task.shape)
+        plain = 0.5 * np.square(((weights - draw.task) * query).sum(-1)).T
+        oracle = 0.5 * np.square(((draw.ridge - draw.task) * query).sum(-1))
+        return plain - oracle[:, None], plain
+
+
+def _capped(losses: Array) -> Array:
+    return np.where(np.abs(losses) <= CAP, losses, CAP)
+
+
+def _check(name: str, predictor: object, problem: Problem) -> None:
+    if not isinstance(predictor, Predictor):
+        refuse(
+            f"{name} must be a predictor, with weights(moments)",
+            f"a {type(predictor).__name__}",
+            "Pass a model or baseline.",
+        )
+    if not isinstance(problem, Problem):
+        refuse("evaluation needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
+    if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
+        refuse(
+            f"a model for dimension {predictor.dim} needs a problem of that dimension",
+            f"dimension {problem.dim}",
+            "Use a problem or a model of the same dimension.",
+        )
