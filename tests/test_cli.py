@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ridgeformer import __version__, cli, engine
+from ridgeformer import Diag, LinearTransformer, Problem, __version__, cli, engine, evaluate, load, save
 
 
 def call(*arguments, **environment):
@@ -19,7 +19,11 @@ def call(*arguments, **environment):
 
 
 def test_help_has_examples():
-    for arguments in (["--help"], ["-h"], ["info", "--help"], ["bench", "--help"]):
+    for arguments in (
+        ["--help"],
+        ["-h"],
+        *([name, "--help"] for name in ("info", "bench", "baselines", "eval", "profile")),
+    ):
         done = call(*arguments)
         assert done.returncode == 0
         assert "Example" in done.stdout
@@ -50,6 +54,14 @@ def test_version():
         (["bench", "--only", "colour"], {}, "--only must name one of frameworks"),
         (["bench", "--threads", "0"], {}, "Invalid value for '--threads'"),
         (["bench", "--out", "/nonexistent/x.json"], {}, "writable folder"),
+        (["baselines"], {}, "Missing option '--noise'"),
+        (["baselines", "--noise", "loud(3)"], {}, "known distribution; got 'loud'"),
+        (["baselines", "--noise", "uniform(0,-5)"], {}, "must not be negative"),
+        (["baselines", "--noise", "fixed(1)", "--sequences", "0"], {}, "sequences must be at least 1"),
+        (["baselines", "--noise", "fixed(1)", "--dim", "0"], {}, "dim must be at least 1"),
+        (["eval", "/nonexistent", "--noise", "fixed(1)"], {}, "a model file must exist"),
+        (["eval", __file__, "--noise", "fixed(1)"], {}, "must be one that ridgeformer saved"),
+        (["profile", "/nonexistent", "--noise", "fixed(1)"], {}, "a model file must exist"),
         (["info"], {"RIDGEFORMER_ENGINE": "mmx"}, "RIDGEFORMER_ENGINE must be one of"),
         (["info"], {"RIDGEFORMER_THREADS": "many"}, "RIDGEFORMER_THREADS must be a whole number"),
     ],
@@ -61,6 +73,53 @@ def test_errors_are_one_line_and_exit_code_2(arguments, environment, words):
     assert done.stderr.startswith("ridgeformer: error: ")
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save(LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10), path)
+    return path
+
+
+def test_baselines_as_a_table_and_as_json():
+    arguments = ["baselines", "--noise", "uniform(0,5)", "--sequences", "2000"]
+    table = call(*arguments).stdout
+    record = json.loads(call(*arguments, "--json").stdout)
+    assert record["problem"] == "d=10 n=20 uniform(0,5)"
+    names = [result["name"] for result in record["results"]]
+    assert names == ["OracleRR", "ConstRR", "LeastSquares", "AdaRR", "TunedRR", "IterativeRR(100)", "Bayes floor"]
+    for result in record["results"]:
+        assert result["name"] in table
+        assert f"{result['loss']:.5f}" in table
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_baselines_without_enough_examples_say_what_is_left_out():
+    table = call("baselines", "--noise", "fixed(1)", "--context", "5", "--sequences", "500").stdout
+    assert "need n > d" in table
+    assert "Bayes floor" in table
+    assert "TunedRR  " not in table
+
+
+def test_eval_prints_the_models_loss_by_either_estimator(model):
+    arguments = ["eval", str(model), "--noise", "uniform(0,5)", "--sequences", "3000"]
+    exact = json.loads(call(*arguments, "--json").stdout)["results"][0]
+    problem = Problem(noise="uniform(0,5)")
+    assert exact["loss"] == pytest.approx(evaluate(load(model), problem, sequences=3000).loss, rel=1e-12)
+    assert "times smaller" in call(*arguments, "--estimator", "query").stdout
+    assert "model.safetensors" in call(*arguments).stdout
+
+
+def test_profile_prints_and_draws(model, tmp_path):
+    arguments = ["profile", str(model), "--noise", "uniform(0,5)", "--sequences", "200"]
+    for ending in ("png", "svg", "pdf"):
+        done = call(*arguments, "--plot", str(tmp_path / f"profile.{ending}"), "--json")
+        assert (tmp_path / f"profile.{ending}").stat().st_size > 1000
+    record = json.loads(done.stdout)
+    assert len(record["sigma"]) == len(record["loss"]) == len(record["bayes"]) == 41
+    assert record["sigma"][-1] == 6
+    assert "outside" in call(*arguments).stdout
 
 
 def test_no_command_shows_the_help():

@@ -33,6 +33,7 @@ ORDER = [
     "baselines",
     "bayes",
     "evaluation",
+    "plots",
     "",  # the package itself
     "benchmarks.clock",
     "benchmarks.frameworks",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,8 @@ class _Group(click.Group):
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Examples:\n\n\b\n  ridgeformer info\n  ridgeformer bench --quick\n  ridgeformer bench --json > speed.json",
+    epilog="Examples:\n\n\b\n  ridgeformer info\n  ridgeformer baselines --noise 'uniform(0,5)'\n"
+    "  ridgeformer bench --quick",
 )
 @click.version_option(__version__, message="ridgeformer %(version)s")
 def cli() -> None:
@@ -81,6 +85,138 @@ def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, t
         return
     console = Console()
     console.print(table(results, console.width))
+
+
+def _problem_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that name a problem, and how to evaluate on it."""
+    for option in reversed(
+        [
+            click.option("--noise", required=True, help="Such as 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)'."),
+            click.option("--dim", default=10, show_default=True, help="Dimension d."),
+            click.option("--context", default=20, show_default=True, help="Context length n."),
+            click.option("--sequences", default=100_000, show_default=True, help="Fresh sequences to evaluate on."),
+            click.option("--seed", default=0, show_default=True, help="Which sequences."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@cli.command(epilog="Example:\n\n\b\n  ridgeformer baselines --noise 'uniform(0,5)'")
+@_problem_options
+def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool) -> None:
+    """Print every baseline's adjusted loss on a problem, and the Bayes floor."""
+    from ridgeformer import baselines as classical
+    from ridgeformer.bayes import BayesRR
+    from ridgeformer.evaluation import compare
+    from ridgeformer.problem import Problem
+
+    problem = Problem(dim, context, noise)  # type: ignore[arg-type]
+    chosen: dict[str, classical.Predictor] = {
+        "OracleRR": classical.OracleRR(),
+        "ConstRR": classical.ConstRR.tune(problem),
+        "LeastSquares": classical.LeastSquares(),
+    }
+    if context > dim:
+        chosen |= {
+            "AdaRR": classical.AdaRR(),
+            "TunedRR": classical.TunedRR.tune(problem),
+            "IterativeRR(100)": classical.IterativeRR(100),
+        }
+    chosen["Bayes floor"] = BayesRR(problem.noise)
+    with _progress("baselines") as step:
+        found = compare(chosen, problem, sequences=sequences, seed=seed, progress=step)
+    _print_results(problem, [*found.values()], as_json)
+    if context <= dim and not as_json:
+        click.echo("AdaRR, TunedRR and IterativeRR need n > d to estimate the noise, so they are left out.")
+
+
+@cli.command("eval", epilog="Example:\n\n\b\n  ridgeformer eval model.safetensors --noise 'uniform(0,5)'")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--estimator", type=click.Choice(["exact", "query"]), default="exact", show_default=True)
+@_problem_options
+def evaluate_model(
+    model: Path, estimator: Any, noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool
+) -> None:
+    """Print a model's adjusted loss on a problem, beside the floor."""
+    from ridgeformer.evaluation import evaluate
+    from ridgeformer.model_file import load
+    from ridgeformer.problem import Problem
+
+    problem = Problem(dim, context, noise)  # type: ignore[arg-type]
+    with _progress("evaluating") as step:
+        loaded = load(model)
+        found = evaluate(loaded, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
+        exact = evaluate(loaded, problem, sequences=sequences, seed=seed, progress=step)
+    _print_results(problem, [replace(found, name=model.name)], as_json)
+    if estimator == "query" and not as_json:
+        ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
+        click.echo(f"exact: {exact.loss:.5f} +- {exact.error:.5f}, a variance {ratio:.0f} times smaller")
+
+
+@cli.command(epilog="Example:\n\n\b\n  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it to this file (needs matplotlib)."
+)
+@_problem_options
+def profile(
+    model: Path, plot: Path | None, noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool
+) -> None:
+    """Print a model's adjusted loss at every noise level, from 0 to one past the range it is for."""
+    from ridgeformer.bayes import BayesRR
+    from ridgeformer.evaluation import profile as measure
+    from ridgeformer.model_file import load
+    from ridgeformer.problem import Problem
+
+    problem = Problem(dim, context, noise)  # type: ignore[arg-type]
+    loaded = load(model)
+    with _progress("profile") as step:
+        found = measure(loaded, problem, sequences=sequences, seed=seed, progress=step)
+        best = measure(BayesRR(problem.noise), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)
+    if plot is not None:
+        from ridgeformer.plots import draw_profile
+
+        draw_profile(plot, str(problem), {"model": found, "Bayes": best})
+    if as_json:
+        columns = {"sigma": found.sigmas, "loss": found.losses, "error": found.errors, "bayes": best.losses}
+        record = {name: values.tolist() for name, values in columns.items()}
+        click.echo(json.dumps({"problem": str(problem), **record, "in": found.in_distribution.tolist()}, indent=2))
+        return
+    click.echo(f"{problem}\n\n sigma      loss    +-          Bayes")
+    for row in zip(found.sigmas, found.losses, found.errors, best.losses, found.in_distribution, strict=True):
+        click.echo(f"{row[0]:6.3f} {row[1]:10.5f} {row[2]:8.5f} {row[3]:10.5f}{'' if row[4] else '   outside'}")
+
+
+@contextlib.contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_results(problem: object, results: list[Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {results[0].floor:.5f}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("predictor", "loss", "+-", "x floor", "unadjusted", "99.99%", "max", "exploded"):
+        table.add_column(heading, justify="left" if heading == "predictor" else "right", no_wrap=True)
+    for r in results:
+        ratio = f"{r.ratio:.2f}" if r.ratio < 1e6 else "-"
+        numbers = f"{r.loss:.5f}", f"{r.error:.5f}", ratio, f"{r.unadjusted:.4f}", f"{r.tail:.2g}", f"{r.largest:.2g}"
+        table.add_row(r.name, *numbers, str(r.exploded))
+    Console().print(table)
 
 
 def _facts() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -209,7 +209,8 @@ def evaluate(
 
 def floor(problem: Problem, *, sequences: int = 100_000, seed: int = 0) -> Result:
     """The Bayes floor: no predictor whatsoever has a smaller expected loss."""
-    return evaluate(BayesRR(problem.noise), problem, sequences=sequences, seed=seed)
+    found = evaluate(BayesRR(problem.noise), problem, sequences=sequences, seed=seed, with_floor=False)
+    return replace(found, floor=found.loss, floor_error=found.error)
 
 
 @functools.lru_cache(maxsize=64)
@@ -241,9 +242,8 @@ def profile(
 ) -> Profile:
     """Adjusted loss at each noise level, by default 41 of them from 0 to one past the distribution's end."""
     _check("predictor", predictor, problem)
-    return _profile(
-        lambda draw: predictor.weights(draw.moments)[None], problem, sigmas, sequences, seed, progress, squeeze=True
-    )
+    found = _profile(lambda draw: predictor.weights(draw.moments)[None], problem, sigmas, sequences, seed, progress)
+    return Profile(found.sigmas, found.losses[0], found.errors[0], found.in_distribution)
 
 
 def profile_by_layer(
@@ -279,7 +279,6 @@ def _profile(
     sequences: int,
     seed: int,
     progress: Progress,
-    squeeze: bool = False,
 ) -> Profile:
     levels = (
         np.linspace(0, problem.noise.upper + 1, 41) if sigmas is None else array("sigmas", sigmas, ("K",)).astype(float)

@@ -15,6 +15,7 @@ from ridgeformer import engine
 from ridgeformer.benchmarks import frameworks
 from ridgeformer.benchmarks.clock import best_times
 from ridgeformer.engine import Engine, Key
+from ridgeformer.evaluation import evaluate, floor
 from ridgeformer.model import LinearTransformer
 from ridgeformer.problem import Problem
 
@@ -190,6 +191,25 @@ def _growth(setup: Setup) -> list[Figure]:
     return figures
 
 
+def _evaluation(setup: Setup) -> list[Figure]:
+    problem, count, few = Problem(DIM, CONTEXT, noise="uniform(0,5)"), 100_000, 4000  # type: ignore[arg-type]
+    model = tame("diag", DIM, CONTEXT).astype(np.float64)
+
+    def in_tokens() -> object:
+        s = problem.sequences(few)
+        return 0.5 * np.square(model.predict(s.x, s.y, s.queries) - s.answers).mean()
+
+    work = {"exact": lambda: evaluate(model, problem, sequences=count, with_floor=False), "tokens": in_tokens}
+    times = best_times(work, max(2, setup.rounds // 4), {"exact": 3})
+    tokens = times["tokens"] * count / few  # in parts, as 100,000 sequences of tokens need gigabytes
+    detail = f"{times['exact']:.2f} s against {tokens:.1f} s"
+    least = best_times({"floor": lambda: floor(problem, sequences=count)}, 1)["floor"]
+    return [
+        Figure("evaluation against NumPy tokens", tokens / times["exact"], "x", 50, 50, True, detail),
+        Figure("Bayes floor, 100,000 sequences", least, "s", 5, 5, False),
+    ]
+
+
 def _import(setup: Setup) -> list[Figure]:
     code = "import time; t = time.perf_counter(); import ridgeformer; print(time.perf_counter() - t)"
     times = []
@@ -206,5 +226,6 @@ GROUPS: dict[str, Callable[[Setup], list[Figure]]] = {
     "context": _context,
     "scaling": _threads,
     "growth": _growth,
+    "evaluation": _evaluation,
     "import": _import,
 }
