@@ -18,6 +18,8 @@ $(BIN)/python:
 
 $(VENV)/.installed: $(BIN)/python $(NATIVE)
 	$(PIP) install --no-build-isolation --editable '.[dev]'
+	@$(BIN)/python -c 'import ridgeformer._core' 2>/dev/null || { rm -rf build; \
+	  echo 'The native core was not built: this needs a C++17 compiler (g++ or clang++). See `$(BIN)/pip install -v .`'; exit 1; }
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
@@ -26,8 +28,10 @@ $(VENV)/.bench: $(VENV)/.installed
 
 install: $(VENV)/.installed  ## make .venv and build the native core
 
-reproduce: install  ## the main job; so far: what this machine runs, and how fast
+reproduce: install  ## the main job; so far: the baselines of two of the paper's problems, and this machine's speed
 	$(BIN)/ridgeformer info
+	$(BIN)/ridgeformer baselines --noise 'uniform(0,5)'
+	$(BIN)/ridgeformer baselines --noise 'categorical(1,3)'
 	$(BIN)/ridgeformer bench --quick
 
 test: install  ## the tests, a few minutes

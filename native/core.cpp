@@ -191,33 +191,54 @@ struct Parameters {
     Parameters(const Parameters &) = delete;
 };
 
-// Runs fill(block, count, scratch), then the model, over all blocks; gradient becomes the sum over sequences.
+// So many blocks at a time: memory for partial sums stays bounded, and Ctrl-C need not wait for all of them.
+constexpr int64_t kWave = 64;
+
+// Calls work(block, scratch) for all blocks, wave by wave, and after(first block, number) after each. The interpreter
+// lock is released meanwhile; between waves the interpreter may raise, as it does after Ctrl-C.
+template <class Work, class After>
+void in_waves(int64_t blocks, int threads, size_t scratch_bytes, const Work &work, const After &after) {
+    nb::gil_scoped_release release;
+    Team team(threads, blocks, scratch_bytes);
+    for (int64_t first = 0; first < blocks; first += kWave) {
+        const int64_t now = std::min(kWave, blocks - first);
+        team.run(now, [&](int64_t i, void *scratch) { work(first + i, scratch); });
+        after(first, now);
+        if (first + now == blocks) return;
+        nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+}
+
+// Runs fill(offset, count, scratch), then the model, over all blocks; gradient becomes the sum over sequences. Returns
+// how many of these stayed out of it.
 template <class T, class Fill>
-void differentiate(const InstructionSet &set, const Model<T> &model, Target target, int64_t batch, int threads,
-                   Outcome<T> outcome, const Fill &fill) {
+int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target target, int64_t batch, int threads,
+                      Outcome<T> outcome, const Fill &fill) {
     const Functions<T> &f = functions<T>(set);
     const int64_t blocks = blocks_of(batch);
-    const size_t size = outcome.gradient ? model.gradient_size() : 0;
-    // Partial sums are kept for so many blocks at a time: memory stays bounded, the order of summation fixed.
-    const int64_t wave = size ? 512 : blocks;
+    const size_t size = outcome.gradient ? model.gradient_size() : 0, row = size + 1;
     double *const total = outcome.gradient;
-    const Scratch sums(sizeof(double) * size * size_t(std::min(wave, blocks)) + 64);
+    const Scratch sums(sizeof(double) * row * size_t(std::min(kWave, blocks)));
     double *const partial = static_cast<double *>(sums.get());
     std::fill_n(total, size, 0.0);
-    Team team(threads, blocks, f.scratch_bytes(model.dim, &model));
-    for (int64_t first = 0; first < blocks; first += wave) {
-        const int64_t now = std::min(wave, blocks - first);
-        team.run(now, [&](int64_t i, void *scratch) {
-            const int64_t block = first + i;
+    double excluded = 0;
+    in_waves(
+        blocks, threads, f.scratch_bytes(model.dim, &model),
+        [&](int64_t block, void *scratch) {
             const int count = size_of_block(batch, block);
             Outcome<T> mine = outcome;
-            mine.gradient = size ? partial + size_t(i) * size : nullptr;
+            mine.gradient = size ? partial + size_t(block % kWave) * row : nullptr;
             fill(block * kBlock, count, scratch);
             f.differentiate(scratch, model, target, block * kBlock, count, mine);
+        },
+        [&](int64_t, int64_t now) {
+            for (int64_t i = 0; i < now && size; ++i) {
+                for (size_t k = 0; k < size; ++k) total[k] += partial[size_t(i) * row + k];
+                excluded += partial[size_t(i) * row + size];
+            }
         });
-        for (int64_t i = 0; i < now; ++i)
-            for (size_t k = 0; k < size; ++k) total[k] += partial[size_t(i) * size + k];
-    }
+    return int64_t(excluded);
 }
 
 Key make_key(std::uint64_t seed, int64_t stream, std::uint64_t step) {
@@ -244,13 +265,14 @@ void sample_as(const InstructionSet &set, const Task &task, int64_t first, const
     const Batch<T> batch{size, memory<T>("gram", gram, {D, D, size}), memory<T>("task", tasks, {d, size}),
                          memory<T>("ridge", ridge, {d, size})};
     const Functions<T> &f = functions<T>(set);
-    nb::gil_scoped_release release;
-    Team team(threads, blocks_of(size), f.scratch_bytes(d, nullptr));
-    team.run(blocks_of(size), [&](int64_t block, void *scratch) {
-        const int count = size_of_block(size, block);
-        f.draw(scratch, task, first + block * kBlock, count, levels + block * kBlock);
-        f.store(scratch, d, block * kBlock, count, batch);
-    });
+    in_waves(
+        blocks_of(size), threads, f.scratch_bytes(d, nullptr),
+        [&](int64_t block, void *scratch) {
+            const int count = size_of_block(size, block);
+            f.draw(scratch, task, first + block * kBlock, count, levels + block * kBlock);
+            f.store(scratch, d, block * kBlock, count, batch);
+        },
+        [](int64_t, int64_t) {});
 }
 
 void sample(const std::string &isa, int64_t dim, int64_t context, std::uint64_t seed, int64_t stream, std::uint64_t step,
@@ -275,7 +297,7 @@ Outcome<T> make_outcome(const Model<T> &model, int64_t size, const Output &losse
 }
 
 template <class T>
-void evaluate_as(const InstructionSet &set, int64_t dim, const Input &first, const Input &second, const Input &gram,
+int64_t evaluate_as(const InstructionSet &set, int64_t dim, const Input &first, const Input &second, const Input &gram,
                  const Input &target, double ceiling, const Output &losses, const Output &weights, const Output &gradient,
                  int threads) {
     const int64_t size = extent("gram", gram, 3, 2), D = dim + 1;
@@ -285,45 +307,45 @@ void evaluate_as(const InstructionSet &set, int64_t dim, const Input &first, con
     Batch<T> batch{size, const_cast<T *>(memory<T>("gram", gram, {D, D, size})), nullptr, nullptr};
     const T *targets = memory<T>("target", target, {dim, size});
     const auto outcome = make_outcome(parameters.model, size, losses, weights, gradient, ceiling);
-    nb::gil_scoped_release release;
-    differentiate(set, parameters.model, Target::task, size, threads, outcome, [&](int64_t offset, int count, void *scratch) {
+    return differentiate(set, parameters.model, Target::task, size, threads, outcome, [&](int64_t offset, int count, void *scratch) {
         functions<T>(set).load(scratch, dim, offset, count, batch, targets);
     });
 }
 
-void evaluate(const std::string &isa, int64_t dim, const Input &first, const Input &second, const Input &gram,
+int64_t evaluate(const std::string &isa, int64_t dim, const Input &first, const Input &second, const Input &gram,
               const Input &target, double ceiling, const Output &losses, const Output &weights, const Output &gradient,
               int threads) {
     const InstructionSet &set = instruction_set(isa);
     in_range("dim", dim, 1, kMaxDim);
     in_range("threads", threads, 1, kMaxThreads);
-    if (is_single("gram", gram)) evaluate_as<float>(set, dim, first, second, gram, target, ceiling, losses, weights, gradient, threads);
-    else evaluate_as<double>(set, dim, first, second, gram, target, ceiling, losses, weights, gradient, threads);
+    if (is_single("gram", gram)) return evaluate_as<float>(set, dim, first, second, gram, target, ceiling, losses, weights, gradient, threads);
+    return evaluate_as<double>(set, dim, first, second, gram, target, ceiling, losses, weights, gradient, threads);
 }
 
 template <class T>
-void step_as(const InstructionSet &set, const Task &task, int64_t first_sequence, const Input &sigma, const Input &first,
-             const Input &second, Target target, double ceiling, const Output &losses, const Output &gradient, int threads) {
+int64_t step_as(const InstructionSet &set, const Task &task, int64_t first_sequence, const Input &sigma, const Input &first,
+             const Input &second, Target target, double ceiling, const Output &losses, const Output &plain,
+             const Output &gradient, int threads) {
     const int64_t size = extent("sigma", sigma, 1, 0);
     check_sequences(first_sequence, size);
     const double *levels = memory<double>("sigma", sigma, {size});
     const Parameters<T> parameters(task.dim, first, second);
-    const auto outcome = make_outcome(parameters.model, size, losses, Output(), gradient, ceiling);
-    nb::gil_scoped_release release;
-    differentiate(set, parameters.model, target, size, threads, outcome, [&](int64_t offset, int count, void *scratch) {
+    auto outcome = make_outcome(parameters.model, size, losses, Output(), gradient, ceiling);
+    if (plain.is_valid()) outcome.plain = memory<T>("plain", plain, {size});
+    return differentiate(set, parameters.model, target, size, threads, outcome, [&](int64_t offset, int count, void *scratch) {
         functions<T>(set).draw(scratch, task, first_sequence + offset, count, levels + offset);
     });
 }
 
-void step(const std::string &isa, int64_t dim, int64_t context, std::uint64_t seed, int64_t stream, std::uint64_t step_,
+int64_t step(const std::string &isa, int64_t dim, int64_t context, std::uint64_t seed, int64_t stream, std::uint64_t step_,
           int64_t first_sequence, const Input &sigma, const Input &first, const Input &second, bool ridge, double ceiling,
-          const Output &losses, const Output &gradient, int threads) {
+          const Output &losses, const Output &plain, const Output &gradient, int threads) {
     const InstructionSet &set = instruction_set(isa);
     const Task task = make_task(dim, context, make_key(seed, stream, step_));
     in_range("threads", threads, 1, kMaxThreads);
     const Target target = ridge ? Target::ridge : Target::task;
-    if (is_single("losses", losses)) step_as<float>(set, task, first_sequence, sigma, first, second, target, ceiling, losses, gradient, threads);
-    else step_as<double>(set, task, first_sequence, sigma, first, second, target, ceiling, losses, gradient, threads);
+    const auto run = is_single("losses", losses) ? step_as<float> : step_as<double>;
+    return run(set, task, first_sequence, sigma, first, second, target, ceiling, losses, plain, gradient, threads);
 }
 
 void uniforms(std::uint64_t seed, int64_t stream, std::uint64_t step_, int64_t first, const Output &out) {
@@ -371,7 +393,8 @@ NB_MODULE(_core, m) {
           nb::arg("weights").noconvert().none(), nb::arg("gradient").noconvert().none(), "threads"_a);
     m.def("step", &step, "isa"_a, "dim"_a, "context"_a, "seed"_a, "stream"_a, "step"_a, "first_sequence"_a,
           nb::arg("sigma").noconvert(), nb::arg("first").noconvert(), nb::arg("second").noconvert().none(), "ridge"_a,
-          "ceiling"_a, nb::arg("losses").noconvert(), nb::arg("gradient").noconvert(), "threads"_a);
+          "ceiling"_a, nb::arg("losses").noconvert(), nb::arg("plain").noconvert().none(),
+          nb::arg("gradient").noconvert().none(), "threads"_a);
     m.def("uniforms", &uniforms, "seed"_a, "stream"_a, "step"_a, "first"_a, nb::arg("out").noconvert());
     m.def("peak", &peak, "isa"_a, "threads"_a);
 }

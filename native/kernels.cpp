@@ -14,34 +14,73 @@ std::size_t scratch_bytes(std::int64_t dim, const Model<T> *model) {
     return sizeof(Vec<T>) * (Block<T>::vectors(dim) + (sampler > work ? sampler : work));
 }
 
+template <class T>
+bool finite(T x) {
+    return x - x == T(0);
+}
+
+// Adds one group's gradient, which stands in network.gradient, without the lanes that stay out.
+template <class T, class Network>
+void add_lanes(Network &network, const bool *out_of_it, int lanes, double *sum) {
+    const std::size_t size = network.model.gradient_size();
+    bool out[kLanes<T>];
+    for (int k = 0; k < kLanes<T>; ++k) {
+        out[k] = k >= lanes || out_of_it[k];
+        for (std::size_t i = 0; i < size && !out[k]; ++i) out[k] = !finite(network.gradient[i][k]);
+    }
+    for (int k = 0; k < lanes; ++k) {
+        sum[size] += out[k];
+        for (std::size_t i = 0; i < size && !out[k]; ++i) sum[i] += double(network.gradient[i][k]);
+    }
+}
+
 template <class T, class Network>
 void differentiate_with(Network &&network, const Block<T> &block, Target kind, std::int64_t offset, int count,
                         const Outcome<T> &out) {
     const Size d = block.dim;
     const std::size_t size = network.model.gradient_size();
-    if (out.gradient)
+    const auto clear = [&] {
         for (std::size_t i = 0; i < size; ++i) network.gradient[i] = Vec<T>{};
+    };
+    const auto goal = [&](int group) { return kind == Target::ridge ? block.ridge(group) : block.task(group); };
+    bool exploded[kBlock] = {};
+    if (out.gradient) clear();
     for (int group = 0; group * kLanes<T> < count; ++group) {
-        Vec<T> *gram = block.gram(group), *target = kind == Target::ridge ? block.ridge(group) : block.task(group);
+        Vec<T> *gram = block.gram(group), *target = goal(group);
         network.value(gram);
         const Vec<T> loss = network.loss(target);
-        bool exploded = false;
+        const Vec<T> plain = out.plain ? network.loss(block.task(group)) : loss;
+        bool any = false;
         for (int k = 0; k < kLanes<T> && group * kLanes<T> + k < count; ++k) {
             const Size s = offset + group * kLanes<T> + k;
-            const bool finite = loss[k] <= T(3.4e38) || (sizeof(T) == 8 && double(loss[k]) <= 1.7e308);
-            out.losses[s] = finite ? loss[k] : T(__builtin_inf());
+            out.losses[s] = finite(loss[k]) ? loss[k] : T(__builtin_inf());
+            if (out.plain) out.plain[s] = finite(plain[k]) ? plain[k] : T(__builtin_inf());
             if (out.weights)
                 for (Size i = 0; i < d; ++i) out.weights[i * out.size + s] = network.weight(i)[k];
-            if (finite && double(loss[k]) <= out.ceiling) continue;
-            exploded = true;
+            if (finite(loss[k]) && double(loss[k]) <= out.ceiling) continue;
+            any = exploded[group * kLanes<T> + k] = true;
+            // An empty context has no loss and no gradient.
             for (Vec<T> *v = gram; v < block.gram(group + 1); ++v) (*v)[k] = T(0);
         }
         if (!out.gradient) continue;
-        if (exploded) network.value(gram);
+        if (any) network.value(gram);
         network.slope(target);
     }
-    if (out.gradient)
-        for (std::size_t i = 0; i < size; ++i) out.gradient[i] = sum_lanes<T>(network.gradient[i]);
+    if (!out.gradient) return;
+    bool good = true;
+    for (std::size_t i = 0; i < size; ++i) good &= finite(out.gradient[i] = sum_lanes<T>(network.gradient[i]));
+    out.gradient[size] = 0;
+    for (int s = 0; s < count; ++s) out.gradient[size] += exploded[s];
+    if (good) return;
+    // Some sequence's gradient overflowed although its loss did not: once more, group by group, without such lanes.
+    for (std::size_t i = 0; i <= size; ++i) out.gradient[i] = 0;
+    for (int group = 0; group * kLanes<T> < count; ++group) {
+        clear();
+        network.value(block.gram(group));
+        network.slope(goal(group));
+        const int left = count - group * kLanes<T>;
+        add_lanes<T>(network, exploded + group * kLanes<T>, left < kLanes<T> ? left : kLanes<T>, out.gradient);
+    }
 }
 
 template <class T>

@@ -47,14 +47,16 @@ struct Batch {
     T *gram = nullptr, *task = nullptr, *ridge = nullptr;
 };
 
-// What differentiating a block gives. gradient (null: value only) is this block's sum.
+// What differentiating a block gives. gradient (null: value only) is this block's sum over sequences, then how many
+// of them stayed out of it: those whose loss exceeds the ceiling or whose loss or gradient is not finite.
 template <class T>
 struct Outcome {
     std::int64_t size = 0;       // of the batch, the stride of weights
     T *losses = nullptr;         // [batch]
+    T *plain = nullptr;          // [batch], losses against the task whatever the target is, or null
     T *weights = nullptr;        // [d][batch], or null
-    double *gradient = nullptr;  // [gradient_size], or null
-    double ceiling = 0;          // sequences whose loss exceeds it stay out of the gradient
+    double *gradient = nullptr;  // [gradient_size + 1], or null
+    double ceiling = 0;
 };
 
 template <class T>

@@ -67,6 +67,7 @@ def stepping(**changes):
         "ridge": True,
         "ceiling": np.inf,
         "losses": np.empty(5),
+        "plain": np.empty(5),
         "gradient": np.empty(8),
         "threads": 2,
     }
@@ -99,6 +100,7 @@ def test_the_valid_arguments_are_valid():
     _core.evaluate(**evaluating(weights=None, gradient=None))
     _core.step(**stepping())
     _core.step(**stepping(**full()))
+    _core.step(**stepping(plain=None, gradient=None))
 
 
 BAD = [
@@ -146,6 +148,7 @@ BAD = [
     ("evaluate", {"gradient": np.zeros(8, np.float32)}, "gradient must have the dtype"),
     ("step", {"gradient": np.zeros(7)}, "gradient must have shape"),
     ("step", {"losses": np.zeros(6)}, "losses must have shape"),
+    ("step", {"plain": np.zeros(6)}, "plain must have shape"),
     ("step", {"sigma": np.ones(0), "losses": np.ones(0)}, "batch must be"),
     ("step", full(D=5), "P must have shape"),
     ("step", {"first_sequence": -5}, "first must be"),
@@ -173,7 +176,7 @@ def test_bad_arguments_are_refused_in_words(function, changes, words):
         ("evaluate", {"losses": read_only((5,))}),
         ("evaluate", {"ceiling": "high"}),
         ("evaluate", {"target": None}),
-        ("step", {"gradient": None}),
+        ("step", {"losses": None}),
         ("step", {"threads": None}),
     ],
 )

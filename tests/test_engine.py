@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import NATIVE, draw, tame_model
-from ridgeformer import InputError, Key, Problem, engine
+from ridgeformer import InputError, Key, LinearTransformer, Problem, engine
 from ridgeformer.engine import threefry
 
 TWIN = engine.named("numpy")
@@ -187,6 +187,55 @@ def test_exploding_sequences_stay_out_of_the_gradient(any_engine, kind, dtype):
         close(a * 97 / kept.sum(), b, dtype)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", ["full", "diag", "gdpp"])
+@pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 1e100])
+def test_the_gradient_is_finite_whatever_explodes(any_engine, kind, dtype, scale):
+    """Losses may be finite where gradients are not, and parameters may overflow even on an empty context."""
+    highest = 1e30 if dtype == np.float32 else 1e100
+    model = LinearTransformer.random(kind, dim=5, layers=4, heads=2, scale=min(scale, highest))
+    d = Problem(5, 8, "uniform(0,5)").moments(150, dtype=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        kernel = model.astype(dtype).family.kernel()
+    result = any_engine.evaluate(kernel, d.moments.gram, d.ridge)
+    assert all(np.isfinite(piece).all() for piece in result.gradient)
+    assert np.isinf(result.losses).sum() <= result.exploded <= 150
+    if scale > 1:
+        assert result.exploded == 150
+
+
+def test_overflowing_gradients_leave_the_others_as_they_are(native):
+    """One context scaled so that its loss is finite and its gradient is not."""
+    kernel = tame_model("full", 4, 4, 1, 8).astype(np.float32).family.kernel()
+    d = draw(4, 8, 100, dtype=np.float32)
+    for scale in np.geomspace(10, 1e6, 200):
+        gram = np.array(d.moments.gram)
+        gram[7] *= np.float32(scale)
+        result = native.evaluate(kernel, gram, d.ridge)
+        if result.exploded == 1 and np.isfinite(result.losses).all():
+            break
+    else:
+        pytest.fail("no scale makes the gradient overflow alone")
+    others = np.delete(np.arange(100), 7)
+    alone = native.evaluate(kernel, gram[others], d.ridge[others])
+    for a, b in zip(result.gradient, alone.gradient, strict=True):
+        close(a * 100 / 99, b, np.float32)
+
+
+def test_ctrl_c_interrupts_a_long_call():
+    code = """
+import _thread, threading, time
+from ridgeformer import LinearTransformer, Problem
+model = LinearTransformer.random("full", dim=30, layers=6, context=3000)
+threading.Timer(0.5, _thread.interrupt_main).start()
+try:
+    model.step(Problem(30, 60, "fixed(1)"), 2_000_000)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert run(code).stdout.strip() == "interrupted"
+
+
 def run(code, **environment):
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
@@ -201,13 +250,14 @@ def test_the_environment_chooses_the_engine(name):
 
 def test_an_unknown_engine_is_refused():
     done = run("from ridgeformer import engine; engine.current()", RIDGEFORMER_ENGINE="mmx")
-    assert "RIDGEFORMER_ENGINE must be one of" in done.stderr
+    assert "(RIDGEFORMER_ENGINE) must be one of" in done.stderr
     assert "got 'mmx'" in done.stderr
 
 
 def test_threads_come_from_the_environment():
     code = "from ridgeformer.engine import default_threads; print(default_threads())"
     assert run(code, RIDGEFORMER_THREADS="3").stdout.strip() == "3"
+    assert run(code, RIDGEFORMER_THREADS="").returncode == 0
     for bad in ("0", "two", "-1", "9999"):
         assert f"from 1 to 1024; got {bad!r}" in run(code, RIDGEFORMER_THREADS=bad).stderr
 

@@ -195,6 +195,33 @@ def test_pullback_is_the_gradient_of_the_stored_parameters(kind):
             assert slope[name][index] == pytest.approx((loss[0] - loss[1]) / (2 * h), rel=1e-6, abs=1e-9)
 
 
+def test_step_is_moments_then_evaluate():
+    problem = Problem(4, 8, "uniform(0,1)")
+    model = tame_model("diag", 4, 3, 1, 8)
+    fused = model.step(problem, 100, seed=3, stream=1, step=7, plain=True)
+    d = problem.moments(100, seed=3, stream=1, step=7)
+    apart = model.evaluate(d.moments, d.ridge, gradient=True)
+    np.testing.assert_array_equal(fused.losses, apart.losses)
+    np.testing.assert_array_equal(fused.gradient[0], apart.gradient[0])
+    np.testing.assert_array_equal(fused.plain, model.evaluate(d.moments, d.task).losses)
+    assert model.step(problem, 100, gradient=False).gradient is None
+    twin = model.step(problem, 100, seed=3, stream=1, step=7, plain=True, engine="numpy")
+    np.testing.assert_allclose(twin.plain, fused.plain, rtol=1e-9)
+
+
+def test_models_keep_their_own_copy_of_the_parameters():
+    p, q = np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+    model = LinearTransformer(Diag(p, q), 3)
+    p[:] = np.nan
+    assert (model.family.arrays["p"] == 0).all()
+
+
+def test_engines_can_be_named():
+    d = draw(3, 5)
+    model = tame_model("diag", 3, 2, 1, 5)
+    np.testing.assert_allclose(model.weights(d.moments, engine="numpy"), model.weights(d.moments), rtol=1e-10)
+
+
 def diag(**options):
     return LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), **options)
 
@@ -228,7 +255,10 @@ def diag(**options):
         (lambda: diag(dim=3).weights(np.zeros((3, 4, 4))), "takes Moments; got a ndarray"),
         (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((3, 4))), "target must have shape (9, 4)"),
         (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.full((9, 4), np.nan)), "target must be finite"),
-        (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((9, 4)), ceiling=0), "ceiling must be positive"),
+        (
+            lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((9, 4)), ceiling=-1),
+            "ceiling must be at least 0; got -1",
+        ),
         (
             lambda: diag(dim=4).tokens(np.zeros((2, 3, 5)), np.zeros((2, 3)), np.zeros((2, 1, 5))),
             "x must have shape (B, n, 4)",
@@ -240,6 +270,17 @@ def diag(**options):
         (lambda: diag(dim=4).first(2), "layers must be at most 1"),
         (lambda: diag(dim=4).with_identity(2), "position of a new layer must be at most 1"),
         (lambda: tame_model("full", 2, 1, 1, 3).to_diag(), "only GD++ and Diag"),
+        (lambda: diag(dim=4).astype(int), "dtype must be float32 or float64; got <class 'int'>"),
+        (lambda: diag(dim=4).astype("banana"), "dtype must be float32 or float64; got 'banana'"),
+        (lambda: diag(dim=4).weights(draw(4, 5).moments, engine="mmx"), "must be one of"),
+        (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((9, 4)), ceiling="x"), "ceiling must be a number"),
+        (lambda: diag(dim=4).family.pullback(None), "Evaluate with gradient=True"),
+        (lambda: diag(dim=4).family.pullback((np.zeros((2, 2, 2)),)), "a gradient must have the shapes [(1, 2, 2)]"),
+        (lambda: diag(dim=4).step(Problem(3, 5, "fixed(1)"), 5), "needs a problem of that dimension"),
+        (lambda: diag(dim=4).step(Problem(4, 5, "fixed(1)"), 5, target="x"), "target must be ridge or task"),
+        (lambda: LinearTransformer.random(["diag"], dim=2, layers=1), "the family must be one of"),
+        (lambda: LinearTransformer.random("diag", dim=2, layers=1, scale="big"), "scale must be a number; got 'big'"),
+        (lambda: Diag([[[1, 2]]], [[[1, 2], [3]]]), "rectangular"),
     ],
 )
 def test_bad_models_are_refused_in_words(make, words):

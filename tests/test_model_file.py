@@ -88,6 +88,8 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
     [
         (GOOD | {"version": "2"}, {}, "has format version 2; this ridgeformer reads up to 1. Upgrade it"),
         (GOOD | {"version": "x"}, {}, "its format version is 'x'"),
+        (GOOD | {"version": "\u00b2"}, {}, "its format version is"),
+        (GOOD | {"spec": json.dumps(SPEC | {"heads": 99})}, {}, "its spec says 1 and 99"),
         (GOOD | {"format": "other"}, {}, "of some other program"),
         (None, {}, "of some other program"),
         (GOOD | {"spec": "{"}, {}, "header is damaged"),
@@ -96,7 +98,7 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
         (GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})}, {}, "do not fit its spec"),
         (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
         (GOOD | {"spec": json.dumps(SPEC | {"dim": "4"})}, {}, "do not fit its spec"),
-        (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers, its spec says 5"),
+        (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers and 2 heads, its spec says 5 and 2"),
         (GOOD, {"omega": np.zeros((1, 3, 2))}, "do not fit its spec"),
         (GOOD, {"omega": np.full((1, 2, 2), np.nan)}, "do not fit its spec"),
         (GOOD, {"surprise": np.zeros(3)}, "do not fit its spec"),
@@ -122,6 +124,25 @@ def test_missing_files_and_folders_are_named(tmp_path):
         load(tmp_path / "nothing")
     with pytest.raises(InputError, match="folder"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: save("x", path), "save needs a LinearTransformer; got a str"),
+        (lambda path: save(tame_model("diag", 2, 1, 1, 5), ""), "needs the name of a file"),
+        (lambda path: save(tame_model("diag", 2, 1, 1, 5), None), "needs the name of a file; got None"),
+        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record={"a": np.ones(2)}), "that JSON can hold"),
+        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record="text"), "that JSON can hold"),
+        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path.with_name("x" * 300)), "must go to a writable file"),
+        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path / "x"), "must go to a writable file"),
+        (lambda path: load(3), "needs the name of a file; got 3"),
+    ],
+)
+def test_bad_calls_are_refused_in_words(path, make, words):
+    with pytest.raises(InputError) as caught:
+        make(path)
+    assert words in str(caught.value)
 
 
 def test_a_failed_save_keeps_the_old_file(path, monkeypatch):

@@ -107,6 +107,14 @@ def test_categorical_draws_follow_the_weights():
     np.testing.assert_allclose(share, [0.2, 0.5, 0.3], atol=5 * np.sqrt(0.25 / 100_000))
 
 
+def test_scipys_uniform_is_not_taken_for_ours():
+    """scipy.stats.uniform(1, 2) runs from 1 to 3: it becomes uniform(1,3), so that one text has one meaning."""
+    noise = as_noise(stats.uniform(1, 2))
+    assert str(noise) == "uniform(1,3)"
+    assert noise != parse("uniform(1,2)")
+    assert noise.second_moment == pytest.approx(stats.uniform(1, 2).moment(2))
+
+
 def test_as_noise_takes_numbers_text_and_scipy():
     assert as_noise(2) == Fixed(2)
     assert as_noise("fixed(2)") == Fixed(2)
@@ -138,12 +146,20 @@ def test_as_noise_takes_numbers_text_and_scipy():
         (lambda: parse("uniform"), "written as name(numbers)"),
         (lambda: parse("uniform(0,"), "written as name(numbers)"),
         (lambda: parse("__import__('os').system('true')"), "written as name(numbers)"),
-        (lambda: parse("uniform(0,1,2)"), "arguments that do not fit"),
+        (lambda: parse("uniform(0,1,2)"), "the arguments its name takes; got 'uniform(0,1,2)'"),
         (lambda: parse("normal(0,1)"), "known distribution; got 'normal'. Write uniform(0,5)"),
         (lambda: parse("norm(0,1)"), "must not be negative"),
         (lambda: parse("(" * 1000), "written as name(numbers)"),
-        (lambda: parse("expon(scale='a')"), "do not fit"),
+        (lambda: parse("expon(scale='a')"), "the arguments its name takes"),
         (lambda: as_noise(None), "noise must be a distribution"),
+        (lambda: Fixed(1e300), "at most 1e+12, where no signal is left"),
+        (lambda: Categorical(3), "levels must be a list"),
+        (lambda: parse(5), "written as text; got 5"),
+        (lambda: parse("expon(scale=-2)"), "valid parameters; got expon(scale=-2)"),
+        (lambda: Frozen(stats.expon(scale=[1, 2])), "single numbers"),
+        (lambda: as_noise(stats.rv_discrete(values=([1, 3], [0.5, 0.5]))()), "that scipy.stats names"),
+        (lambda: Uniform(0, 1).quadrature(tail=0), "tail must lie between 0 and 0.5; got 0"),
+        (lambda: parse("expon(scale=2)").quadrature(tail=2), "tail must lie between"),
         (lambda: Fixed(1).draw(0), "count must be at least 1"),
         (lambda: Uniform(0, 1).quadrature(per_octave=0), "per_octave must be at least 1"),
     ],

@@ -30,7 +30,7 @@ def evaluate(
     weights: Float | None,
     gradient: NDArray[np.float64] | None,
     threads: int,
-) -> None: ...
+) -> int: ...
 def step(
     isa: str,
     dim: int,
@@ -45,8 +45,9 @@ def step(
     ridge: bool,
     ceiling: float,
     losses: Float,
-    gradient: NDArray[np.float64],
+    plain: Float | None,
+    gradient: NDArray[np.float64] | None,
     threads: int,
-) -> None: ...
+) -> int: ...
 def uniforms(seed: int, stream: int, step: int, first: int, out: NDArray[np.float64]) -> None: ...
 def peak(isa: str, threads: int) -> float: ...

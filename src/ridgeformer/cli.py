@@ -85,6 +85,13 @@ def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, t
         return
     console = Console()
     console.print(table(results, console.width))
+    compared = " ".join(figure.name for figure in results)
+    if "frameworks" in (only or () if quick else only or ("frameworks",)):
+        for name in ("PyTorch", "JAX"):
+            if name not in compared:
+                click.echo(
+                    f"{name} is not installed, so nothing is compared with it: pip install 'ridgeformer[bench]'."
+                )
 
 
 def _problem_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -195,7 +202,8 @@ def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -243,6 +251,9 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.showwarning = lambda message, *_, **__: click.echo(f"ridgeformer: warning: {message}", err=True)
     try:
         code = cli.main(args=arguments, prog_name="ridgeformer", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        code = 0
     except click.ClickException as error:
         _fail(error.format_message())
     except InputError as error:

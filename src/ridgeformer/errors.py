@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["InputError", "array", "integer", "real", "refuse"]
+__all__ = ["InputError", "array", "integer", "number", "precision", "real", "refuse"]
 
 Float = NDArray[np.floating[Any]]
 
@@ -22,16 +22,37 @@ def refuse(rule: str, received: object, remedy: str) -> NoReturn:
     raise InputError(f"{rule}; got {received}. {remedy}")
 
 
+def number(name: str, value: object, least: float = 0.0) -> float:
+    """Return `value` as a float of at least `least`, not NaN."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        refuse(f"{name} must be a number", repr(value), f"Pass a float of at least {least:g}.")
+    result = float(value)
+    if not result >= least:
+        refuse(f"{name} must be at least {least:g}", result, f"Pass a float of at least {least:g}.")
+    return result
+
+
+def precision(dtype: object) -> type[np.float32] | type[np.float64]:
+    """Return float32 or float64, whichever `dtype` names."""
+    for known in (np.float32, np.float64):
+        try:
+            if np.dtype(dtype) == known:  # type: ignore[call-overload]
+                return known
+        except TypeError:
+            break
+    refuse("dtype must be float32 or float64", repr(dtype), "Pass np.float32 or np.float64.")
+
+
 def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
     """Return `value` as an int within bounds."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         refuse(f"{name} must be a whole number", repr(value), f"Pass an int of at least {least}.")
-    number = int(value)
-    if number < least:
-        refuse(f"{name} must be at least {least}", number, f"Pass {name}={least} or more.")
-    if most is not None and number > most:
-        refuse(f"{name} must be at most {most}", number, "Split the work into several calls.")
-    return number
+    whole = int(value)
+    if whole < least:
+        refuse(f"{name} must be at least {least}", whole, f"Pass {least} or more.")
+    if most is not None and whole > most:
+        refuse(f"{name} must be at most {most}", whole, f"Pass {most} or less.")
+    return whole
 
 
 def real(name: str, value: ArrayLike) -> Float:

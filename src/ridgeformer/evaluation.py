@@ -112,7 +112,7 @@ class _Tally:
         """One block, [b, K]; Chan's update keeps the sums accurate over any number of blocks."""
         count, mean = len(losses), losses.mean(0)
         centred, shift, total = losses - mean, mean - self.mean, self.count + len(losses)
-        self.scatter += centred.T @ centred + np.outer(shift, shift) * self.count * count / total
+        self.scatter += np.einsum("bi,bj->ij", centred, centred) + np.outer(shift, shift) * self.count * count / total
         self.mean += shift * count / total
         self.count = total
         self.top = np.sort(np.concatenate([self.top, losses]), axis=0)[-self.keep :]
@@ -151,9 +151,7 @@ def compare(
     least = _floor(problem, sequences, seed) if with_floor else (float("nan"), float("nan"))
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
-        draw = problem.moments(count, seed=seed, stream=EVALUATION, first=first)
-        found = np.stack([np.asarray(p.weights(draw.moments), np.float64) for p in predictors.values()])
-        losses, plain = _losses(found, draw, estimator, (seed, first))
+        losses, plain = _block(predictors, problem, estimator, seed, first, count)
         exploded += (~(np.abs(losses) <= 100 * problem.dim)).sum(0)
         adjusted.add(_capped(losses))
         whole.add(_capped(plain))
@@ -304,6 +302,27 @@ def _profile(
 def _exact(weights: Any, draw: Draw) -> Array:
     """Capped exact losses of several weights [K, B, d], as [B, K]."""
     return _capped(_losses(np.asarray(weights, np.float64), draw, "exact", (0, 0))[0])
+
+
+def _block(
+    predictors: Mapping[str, Predictor], problem: Problem, estimator: Estimator, seed: int, first: int, count: int
+) -> tuple[Array, Array]:
+    """Adjusted and unadjusted losses of one block of sequences, each [B, K]."""
+    adjusted, plain = np.empty((2, count, len(predictors)))
+    fused = [estimator == "exact" and isinstance(p, LinearTransformer) for p in predictors.values()]
+    draw = None if all(fused) else problem.moments(count, seed=seed, stream=EVALUATION, first=first)
+    for column, predictor in enumerate(predictors.values()):
+        if estimator == "exact" and isinstance(predictor, LinearTransformer):
+            # The same sequences, drawn and evaluated in one go.
+            found = predictor.astype(np.float64).step(
+                problem, count, seed=seed, stream=EVALUATION, first=first, gradient=False, plain=True
+            )
+            adjusted[:, column], plain[:, column] = found.losses, found.plain
+        elif draw is not None:
+            weights = np.asarray(predictor.weights(draw.moments), np.float64)[None]
+            pair = _losses(weights, draw, estimator, (seed, first))
+            adjusted[:, column], plain[:, column] = pair[0][:, 0], pair[1][:, 0]
+    return adjusted, plain
 
 
 def _losses(weights: Array, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:

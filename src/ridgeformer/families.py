@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import array, integer, refuse
+from ridgeformer.errors import array, integer, precision, real, refuse
 
 __all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp"]
 
@@ -38,8 +38,19 @@ class Family(ABC):
         """What an engine takes: (omega,) or (P, Q)."""
 
     @abstractmethod
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
         """The gradient with respect to `arrays`, from an engine's with respect to `kernel()`."""
+
+    def _checked(self, gradient: tuple[NDArray[np.float64], ...] | None) -> tuple[NDArray[np.float64], ...]:
+        if gradient is None:
+            refuse("pullback needs a gradient", "None", "Evaluate with gradient=True.")
+        wanted = [value.shape for value in self.kernel()]
+        given = [np.shape(piece) for piece in gradient]
+        if given != wanted:
+            refuse(
+                f"a gradient must have the shapes {wanted} of kernel()", given, "Pass evaluate(...).gradient as it is."
+            )
+        return gradient
 
     @classmethod
     @abstractmethod
@@ -65,8 +76,13 @@ class Family(ABC):
         """float32 or float64."""
         return next(iter(self.arrays.values())).dtype
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in self.arrays.items())
+        return f"{type(self).__name__}({shapes})"
+
     def astype(self, dtype: type) -> Self:
-        """The same parameters in another precision."""
+        """The same parameters in float32 or float64."""
+        dtype = precision(dtype)
         return type(self)(**{name: value.astype(dtype) for name, value in self.arrays.items()})
 
     def select(self, layers: slice) -> Self:
@@ -86,14 +102,14 @@ class Full(Family):
     name = "full"
 
     def __init__(self, P: ArrayLike, Q: ArrayLike) -> None:
-        self._P = array("P", P, ("L", "H", "D", "D"))
+        self._P = array("P", P, ("L", "H", "D", "D")).copy()
         _check_layers("P", self._P)
         if self._P.shape[2] != self._P.shape[3] or self._P.shape[2] < 2:
             refuse("P must have shape (L, H, d+1, d+1)", f"shape {self._P.shape}", "Make its last two axes equal.")
-        given = np.shape(Q)
+        given = real("Q", Q).shape
         if given != self._P.shape:
             refuse("P and Q must have the same shape", f"P {self._P.shape}, Q {given}", "Give both (L, H, d+1, d+1).")
-        self._Q = array("Q", Q, self._P.shape).astype(self._P.dtype, copy=False)
+        self._Q = array("Q", Q, self._P.shape).astype(self._P.dtype)
 
     @property
     def arrays(self) -> dict[str, Float]:
@@ -118,9 +134,10 @@ class Full(Family):
         """P and Q themselves."""
         return self._P, self._Q
 
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
         """Nothing to do."""
-        return {"P": gradient[0], "Q": gradient[1]}
+        P, Q = self._checked(gradient)
+        return {"P": P, "Q": Q}
 
     @classmethod
     def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
@@ -184,13 +201,14 @@ class Diag(_Diagonal):
         omega = self._arrays["omega"]
         return _spread(np.broadcast_to(np.eye(2, dtype=omega.dtype), omega.shape), dim), _spread(omega, dim)
 
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
         """The product rule."""
+        (slope,) = self._checked(gradient)
         if "omega" in self._arrays:
-            return {"omega": gradient[0]}
+            return {"omega": slope}
         return {
-            "p": np.einsum("lij,lhj->lhi", gradient[0], self._arrays["q"]),
-            "q": np.einsum("lij,lhi->lhj", gradient[0], self._arrays["p"]),
+            "p": np.einsum("lij,lhj->lhi", slope, self._arrays["q"]),
+            "q": np.einsum("lij,lhi->lhj", slope, self._arrays["p"]),
         }
 
     @classmethod
@@ -244,9 +262,9 @@ class GDpp(_Diagonal):
         """Diagonal matrices."""
         return self.to_diag().dense(dim)
 
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...]) -> dict[str, NDArray[np.float64]]:
+    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
         """The product rule, for the first column only."""
-        column = gradient[0][:, :, 0]
+        column = self._checked(gradient)[0][:, :, 0]
         if "omega" in self._arrays:
             return {"omega": column}
         return {
@@ -278,21 +296,22 @@ def _factors_or_omega(
     if omega is not None:
         if p is not None or q is not None:
             refuse("give p and q or omega, not both", "both", "Drop one of them.")
-        found = array("omega", omega, ("L", *omega_shape))
+        found = array("omega", omega, ("L", *omega_shape)).copy()
         _check_layers("omega", found)
         return {"omega": found}
     if p is None or q is None:
         refuse("give both p and q, or omega", "neither or one", "Pass the missing array.")
-    p_ = array("p", p, ("L", "H", 2))
+    p_ = array("p", p, ("L", "H", 2)).copy()
     _check_layers("p", p_)
     wanted = (*p_.shape[:2], *q_shape[2:])
-    if np.shape(q) != wanted:
+    shape = real("q", q).shape
+    if shape != wanted:
         refuse(
             f"q must match p {p_.shape} with shape {wanted}",
-            f"shape {np.shape(q)}",
+            f"shape {shape}",
             "Give both the same layers and heads.",
         )
-    return {"p": p_, "q": array("q", q, wanted).astype(p_.dtype, copy=False)}
+    return {"p": p_, "q": array("q", q, wanted).astype(p_.dtype)}
 
 
 def _check_layers(name: str, value: Float) -> None:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Engine, Evaluation
-from ridgeformer.errors import array, integer, refuse
+from ridgeformer.engine import Engine, Evaluation, Key, Target
+from ridgeformer.errors import array, integer, number, refuse
 from ridgeformer.families import FAMILIES, Diag, Family, Full, GDpp
 from ridgeformer.moments import Moments
+from ridgeformer.problem import Problem
 
 __all__ = ["LinearTransformer", "States"]
 
@@ -70,11 +71,11 @@ class LinearTransformer:
         seed: int = 0,
     ) -> LinearTransformer:
         """Normal parameters of standard deviation scale / sqrt(context), as for a Gram matrix divided by n."""
-        if family not in FAMILIES:
+        if not isinstance(family, str) or family not in FAMILIES:
             refuse(f"the family must be one of {', '.join(FAMILIES)}", repr(family), "Choose one of these.")
         dim, layers, heads = integer("dim", dim), integer("layers", layers), integer("heads", heads)
         rng = np.random.default_rng(integer("seed", seed, 0))
-        spread = float(scale) / np.sqrt(integer("context", context))
+        spread = number("scale", scale) / np.sqrt(integer("context", context))
         return cls(FAMILIES[family].random(dim, layers, heads, spread, rng), dim)
 
     # ---- what it is -------------------------------------------------------------------------------------
@@ -175,10 +176,10 @@ class LinearTransformer:
         """w after every layer, [L+1, B, d]; zero at layer 0."""
         return self.states(moments).w
 
-    def weights(self, moments: Moments, *, engine: Engine | None = None, threads: int | None = None) -> Float:
+    def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
         """w_hat, [B, d]: the prediction for a query x is <w_hat, x>."""
         self._check(moments)
-        engine = engine or engines.current()
+        engine = engines.resolve(engine)
         nothing = np.zeros((len(moments), self.dim), moments.dtype)
         found = engine.evaluate(
             self.family.kernel(), moments.gram, nothing, weights=True, gradient=False, threads=threads
@@ -193,21 +194,61 @@ class LinearTransformer:
         *,
         gradient: bool = False,
         ceiling: float = np.inf,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
         threads: int | None = None,
     ) -> Evaluation:
         """Losses 1/2 |w_hat - target|^2 with target [B, d], and the gradient with respect to `family.kernel()`."""
         self._check(moments)
         goal = array("target", target, (len(moments), self.dim)).astype(moments.dtype, copy=False)
-        if np.isnan(ceiling) or ceiling <= 0:
-            refuse("ceiling must be positive", ceiling, "Leave it out for no ceiling.")
-        engine = engine or engines.current()
+        engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
         kernel = self.family.kernel()
         return engine.evaluate(kernel, moments.gram, goal, ceiling=ceiling, gradient=gradient, threads=threads)
 
+    def step(
+        self,
+        problem: Problem,
+        sequences: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        target: Target = "ridge",
+        ceiling: float = np.inf,
+        gradient: bool = True,
+        plain: bool = False,
+        engine: Engine | str | None = None,
+        threads: int | None = None,
+    ) -> Evaluation:
+        """Losses and gradient on fresh sequences that are drawn, used and forgotten: one step of training.
+
+        The same bits as `problem.moments` with the same key and then `evaluate`, in the model's own precision, but
+        faster: use `model.astype(np.float32)` for the fastest. `target` is `ridge` (adjusted loss) or `task`; `plain`
+        asks for the losses against the task as well.
+        """
+        if not isinstance(problem, Problem) or problem.dim != self.dim:
+            refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
+        if target not in ("ridge", "task"):
+            refuse("target must be ridge or task", repr(target), "Choose one of these.")
+        engine = engines.resolve(engine)
+        sigma = problem.sigmas(sequences, seed=seed, stream=stream, step=step, first=first, engine=engine)
+        return engine.step(
+            self.family.kernel(),
+            self.dim,
+            problem.context,
+            sigma,
+            Key(seed, stream, step),
+            target=target,
+            ceiling=number("ceiling", ceiling),
+            gradient=gradient,
+            plain=plain,
+            first=first,
+            threads=threads,
+        )
+
     def _check(self, moments: Moments) -> None:
         if not isinstance(moments, Moments):
-            refuse("a model takes Moments", f"a {type(moments).__name__}", "Use Moments.from_tokens(x, y).")
+            refuse("a model takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
         if moments.dim != self.dim:
             refuse(
                 f"a model for dimension {self.dim} takes moments of dimension {self.dim}",

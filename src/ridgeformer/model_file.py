@@ -10,6 +10,7 @@ LinearTransformer(diag, dim=10, layers=1, heads=2)
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -35,12 +36,19 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
     """
     from safetensors.numpy import save as to_bytes
 
+    if not isinstance(model, LinearTransformer):
+        raise InputError(f"save needs a LinearTransformer; got a {type(model).__name__}. Write save(model, path).")
+    target = _path(path)
     spec = {"family": model.family.name, "dim": model.dim, "layers": model.layers, "heads": model.heads}
     header = {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)}
     if record is not None:
-        header["record"] = json.dumps(dict(record))
+        try:
+            header["record"] = json.dumps(dict(record))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"a record must be a dict that JSON can hold; got one with {error}. Convert it."
+            ) from error
     arrays = {name: np.ascontiguousarray(value) for name, value in model.family.arrays.items()}
-    target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_bytes(to_bytes(arrays, metadata=header))
@@ -50,40 +58,50 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
             f"a model must go to a writable file; {target} is not ({error.strerror}). Choose another."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str]) -> LinearTransformer:
     """Read a model that `save` wrote."""
-    header, arrays = _read(Path(path))
-    spec = _spec(Path(path), header)
+    path = _path(path)
+    header, arrays = _read(path)
+    spec = _spec(path, header)
     try:
         family = FAMILIES[spec["family"]](**arrays)
         model = LinearTransformer(family, spec["dim"])
     except (InputError, KeyError, TypeError) as error:
-        _refuse(Path(path), f"its parameters do not fit its spec {spec} ({error})")
-    if model.layers != spec.get("layers"):
-        _refuse(Path(path), f"its parameters have {model.layers} layers, its spec says {spec.get('layers')}")
+        _refuse(path, f"its parameters do not fit its spec {spec} ({error})")
+    if (model.layers, model.heads) != (spec.get("layers"), spec.get("heads")):
+        found = f"{model.layers} layers and {model.heads} heads"
+        _refuse(path, f"its parameters have {found}, its spec says {spec.get('layers')} and {spec.get('heads')}")
     return model
 
 
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The record that was saved with a model, or an empty one."""
-    header, _ = _read(Path(path))
-    _spec(Path(path), header)
-    return _json(Path(path), header.get("record", "{}"))
+    path = _path(path)
+    header, _ = _read(path)
+    _spec(path, header)
+    return _json(path, header.get("record", "{}"))
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike) or not Path(path).name:
+        raise InputError(f"a model needs the name of a file; got {path!r}. Pass a path such as model.safetensors.")
+    return Path(path)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
+    if path.is_dir():
+        raise InputError(f"a model must be a file; {path} is a folder. Name the .safetensors file in it.")
     try:
         with safe_open(str(path), framework="numpy") as file:
             return dict(file.metadata() or {}), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise InputError(f"a model file must exist; {path} does not. Check the path.") from error
-    except IsADirectoryError as error:
-        raise InputError(f"a model must be a file; {path} is a folder. Name the .safetensors file in it.") from error
     except SafetensorError as error:
         _refuse(path, f"it is truncated, corrupt or of another kind ({error})")
     except OSError as error:
@@ -96,7 +114,7 @@ def _spec(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
     if header.get("format") != FORMAT:
         _refuse(path, "it is a safetensors file of some other program")
     version = header.get("version", "")
-    if not version.isdigit():
+    if not (version.isascii() and version.isdigit()):
         _refuse(path, f"its format version is {version!r}")
     if int(version) > VERSION:
         raise InputError(

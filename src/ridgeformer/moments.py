@@ -127,7 +127,10 @@ class Moments:
         """The contexts that a slice selects."""
         if not isinstance(index, slice):
             refuse("moments are indexed by slices", index, "Write moments[i:i+1] for one context.")
-        chosen = self.gram[index]
+        try:
+            chosen = self.gram[index]
+        except TypeError:
+            refuse("slices need whole numbers", index, "Write moments[i:j].")
         if len(chosen) == 0:
             refuse("a selection must keep at least one context", f"{index} of {len(self)}", "Widen the slice.")
         return Moments._trusted(chosen, self.context, None if self.sigma is None else self.sigma[index])

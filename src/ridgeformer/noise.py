@@ -23,6 +23,7 @@ from ridgeformer.errors import InputError, array, integer, refuse
 __all__ = ["Categorical", "Fixed", "Frozen", "Noise", "Uniform", "as_noise", "parse"]
 
 Array = NDArray[np.float64]
+LARGEST = 1e12
 _EXAMPLES = "Write uniform(0,5), categorical(1,3), fixed(2) or a scipy.stats distribution such as expon(scale=2)."
 
 
@@ -107,6 +108,8 @@ class Categorical(Noise):
     """One of `levels`, with `weights` as probabilities (equal ones if not given)."""
 
     def __init__(self, levels: Sequence[float] | Array, weights: Sequence[float] | Array | None = None) -> None:
+        if np.ndim(levels) != 1:
+            refuse("categorical levels must be a list", repr(levels), "Pass levels such as [1, 3].")
         if len(levels) == 0:
             refuse("categorical noise needs at least one level", "none", "Pass levels such as [1, 3].")
         self.levels = np.array([_level("categorical level", level) for level in levels])
@@ -180,6 +183,7 @@ class Uniform(Noise):
 
     def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
         """Gauss-Legendre on panels that halve towards zero."""
+        _check_tail(tail)
         if self.high == self.low:
             return np.array([self.low]), np.ones(1)
         width = self.high - self.low
@@ -202,6 +206,7 @@ class Frozen(Noise):
     """A frozen scipy.stats distribution on [0, inf), continuous or discrete, with a finite E[sigma^2]."""
 
     def __init__(self, distribution: Any) -> None:
+        from scipy import stats
         from scipy.stats._distn_infrastructure import rv_frozen
 
         if not isinstance(distribution, rv_frozen):
@@ -209,7 +214,17 @@ class Frozen(Noise):
         self.distribution: Any = distribution
         self._discrete = hasattr(distribution, "pmf") and not hasattr(distribution, "pdf")
         self._discrete = self._discrete or hasattr(getattr(distribution, "dist", None), "_nonzero")
+        dist = distribution.dist
+        named = getattr(stats, str(dist.name), None)
+        if type(named) is not type(dist):
+            refuse(
+                "a distribution must be one that scipy.stats names", dist.name, "Use Categorical for a list of levels."
+            )
+        if any(np.ndim(value) for value in (*distribution.args, *distribution.kwds.values())):
+            refuse("a distribution must have single numbers as parameters", "arrays", "Freeze one distribution.")
         low, high = map(float, distribution.support())
+        if math.isnan(low):
+            refuse("a distribution must have valid parameters", f"{self}", "Check their signs and ranges.")
         if not low >= 0:
             refuse(
                 "noise levels must not be negative", f"a support from {low:g}", "Shift or truncate the distribution."
@@ -240,6 +255,7 @@ class Frozen(Noise):
 
     def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
         """Gauss-Legendre on octaves cut at the quantiles too; every panel carries exactly its mass."""
+        _check_tail(tail)
         law = self.distribution
         low, high = float(law.ppf(tail)), float(law.isf(tail))
         if self._discrete:
@@ -283,12 +299,20 @@ def as_noise(value: object) -> Noise:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         return Fixed(float(value))
     if hasattr(value, "ppf"):
-        return Frozen(value)
+        frozen = Frozen(value)
+        # scipy's uniform(1, 2) is ours from 1 to 3: one text must not mean two things.
+        return (
+            Uniform(*map(float, frozen.distribution.support()))
+            if frozen.distribution.dist.name == "uniform"
+            else frozen
+        )
     refuse("noise must be a distribution", f"a {type(value).__name__}", _EXAMPLES)
 
 
 def parse(text: str) -> Noise:
     """The distribution that `text` names; the inverse of `str`."""
+    if not isinstance(text, str):
+        refuse("noise must be written as text", repr(text), _EXAMPLES)
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
@@ -309,7 +333,7 @@ def parse(text: str) -> Noise:
     except InputError:
         raise
     except (TypeError, ValueError) as error:
-        raise InputError(f"noise {text!r} has arguments that do not fit ({error}). {_EXAMPLES}") from error
+        raise InputError(f"noise must have the arguments its name takes; got {text[:80]!r}. {_EXAMPLES}") from error
 
 
 def _scipy_distribution(name: str) -> Any:
@@ -333,7 +357,14 @@ def _level(name: str, value: object) -> float:
         refuse(f"{name} must be finite", level, "Pass a float >= 0.")
     if level < 0:
         refuse(f"{name} must not be negative", level, "Pass a float >= 0.")
+    if level > LARGEST:
+        refuse(f"{name} must be at most {LARGEST:g}, where no signal is left", level, "Pass a smaller one.")
     return level + 0.0  # -0.0 becomes 0.0
+
+
+def _check_tail(tail: float) -> None:
+    if not 0 < tail < 0.5:
+        refuse("tail must lie between 0 and 0.5", tail, "Pass a small probability such as 1e-12.")
 
 
 def _number(value: Any) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Engine, Key
-from ridgeformer.errors import integer, refuse
+from ridgeformer.errors import integer, precision, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 
@@ -44,6 +44,10 @@ class Sequences:
     task: Array
     sigma: Array
 
+    def __repr__(self) -> str:
+        count, n, d = self.x.shape
+        return f"Sequences({count} of {n} tokens, dim={d}, {self.queries.shape[1]} queries each)"
+
 
 @dataclass(frozen=True, eq=False)
 class Draw:
@@ -60,6 +64,9 @@ class Draw:
     task: Float
     ridge: Float
     sigma: Array
+
+    def __repr__(self) -> str:
+        return f"Draw({self.moments!r}, task, ridge, sigma)"
 
 
 @dataclass(frozen=True)
@@ -78,12 +85,19 @@ class Problem:
         object.__setattr__(self, "noise", as_noise(self.noise))
 
     def sigmas(
-        self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, first: int = 0, engine: Engine | None = None
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        engine: Engine | str | None = None,
     ) -> Array:
         """Noise levels of sequences `first` to `first + count`, [B]."""
         key = check_key(seed, stream, step)
         count = check_count(count, first)
-        return self.noise.quantile((engine or engines.current()).uniforms(key, count, first))
+        return self.noise.quantile(engines.resolve(engine).uniforms(key, count, first))
 
     def moments(
         self,
@@ -94,16 +108,15 @@ class Problem:
         step: int = 0,
         first: int = 0,
         dtype: DTypeLike = np.float64,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
         threads: int | None = None,
     ) -> Draw:
         """Moments drawn directly by Bartlett's decomposition, at a cost that does not depend on `context`.
 
         Sequence i of (seed, stream, step) is the same whatever `count`, `first` and the number of threads.
         """
-        engine = engine or engines.current()
-        if np.dtype(dtype) not in (np.float32, np.float64):
-            refuse("dtype must be float32 or float64", np.dtype(dtype), "Pass one of these.")
+        engine = engines.resolve(engine)
+        dtype = precision(dtype)
         sigma = self.sigmas(count, seed=seed, stream=stream, step=step, first=first, engine=engine)
         key = Key(seed, stream, step)
         drawn = engine.sample(self.dim, self.context, sigma, key, first=first, dtype=dtype, threads=threads)

@@ -24,6 +24,7 @@ __all__ = [
     "current",
     "default_threads",
     "named",
+    "resolve",
 ]
 
 
@@ -43,7 +44,8 @@ def named(name: str) -> Engine:
     if name == "numpy":
         return NumpyEngine()
     if name not in available():
-        refuse(f"RIDGEFORMER_ENGINE must be one of {', '.join(available())}", repr(name), "Choose one, or unset it.")
+        known = ", ".join(available())
+        refuse(f"an engine (RIDGEFORMER_ENGINE) must be one of {known}", repr(name), "Choose one of these.")
     from ridgeformer.engine.native import NativeEngine
 
     return NativeEngine(name)
@@ -63,3 +65,10 @@ def current() -> Engine:
             stacklevel=2,
         )
     return named(available()[0])
+
+
+def resolve(engine: Engine | str | None) -> Engine:
+    """An engine from one, from its name, or from None: the current one."""
+    if engine is None:
+        return current()
+    return named(engine) if isinstance(engine, str) else engine

@@ -20,7 +20,11 @@ Target = Literal["ridge", "task"]
 
 
 class Key(NamedTuple):
-    """Names a stream of random sequences. Sequence i of a key is the same whatever the batch, engine or threads."""
+    """Names a stream of random sequences. Sequence i of a key is the same whatever the batch and the threads.
+
+    Between engines, and between float32 and float64, it is the same to rounding; in about one sequence of a million
+    rounding decides whether a random number is rejected, and then that sequence differs.
+    """
 
     seed: int = 0
     stream: int = 0
@@ -35,14 +39,19 @@ class Evaluation:
         losses: [B], 1/2 |w_hat - target|^2 of every sequence; infinite where the model overflowed.
         weights: [B, d], the w_hat, if asked for.
         gradient: of the mean loss, float64, shaped like the parameters, if asked for. Sequences whose loss exceeds
-            the ceiling or is infinite contribute nothing.
+            the ceiling, or whose loss or own gradient is not finite, contribute nothing: it is finite always.
         exploded: how many those are.
+        plain: [B], losses against the task vectors, if `step` was asked for them.
     """
 
     losses: Float
     weights: Float | None
     gradient: tuple[NDArray[np.float64], ...] | None
     exploded: int
+    plain: Float | None = None
+
+    def __repr__(self) -> str:
+        return f"Evaluation({len(self.losses)} sequences, loss {self.loss:g}, {self.exploded} exploded)"
 
     @property
     def loss(self) -> float:
@@ -96,6 +105,8 @@ class Engine(Protocol):
         *,
         target: Target = "ridge",
         ceiling: float = np.inf,
+        gradient: bool = True,
+        plain: bool = False,
         first: int = 0,
         threads: int | None = None,
     ) -> Evaluation:

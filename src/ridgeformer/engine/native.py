@@ -69,11 +69,12 @@ class NativeEngine:
         dtype, dim = gram.dtype, gram.shape[1] - 1
         losses = np.empty(len(gram), dtype)
         found = np.empty((dim, len(gram)), dtype) if weights else None
-        slope = np.empty(sum(p.size for p in parameters)) if gradient else None
+        slope = _slope(parameters) if gradient else None
         first, second = _pair(parameters, dtype)
         innermost = _ready(gram.transpose(1, 2, 0)), _ready(target.T.astype(dtype, copy=False))
-        _core.evaluate(self.name, dim, first, second, *innermost, ceiling, losses, found, slope, _threads(threads))
-        return _evaluation(parameters, losses, found, slope, ceiling)
+        threads = _threads(threads)
+        out = _core.evaluate(self.name, dim, first, second, *innermost, ceiling, losses, found, slope, threads)
+        return _evaluation(parameters, losses, found, slope, out, ceiling)
 
     def step(
         self,
@@ -85,18 +86,25 @@ class NativeEngine:
         *,
         target: Target = "ridge",
         ceiling: float = np.inf,
+        gradient: bool = True,
+        plain: bool = False,
         first: int = 0,
         threads: int | None = None,
     ) -> Evaluation:
         """See `Engine.step`."""
         dtype = parameters[0].dtype
-        losses, slope = np.empty(len(sigma), dtype), np.empty(sum(p.size for p in parameters))
+        losses = np.empty(len(sigma), dtype)
+        others = np.empty(len(sigma), dtype) if plain else None
+        slope = _slope(parameters) if gradient else None
         pair = _pair(parameters, dtype)
         ridge = target == "ridge"
-        _core.step(
-            self.name, dim, context, *key, first, _ready(sigma), *pair, ridge, ceiling, losses, slope, _threads(threads)
-        )
-        return _evaluation(parameters, losses, None, slope, ceiling)
+        where = (self.name, dim, context, *key, first, _ready(sigma))
+        out = _core.step(*where, *pair, ridge, ceiling, losses, others, slope, _threads(threads))
+        return _evaluation(parameters, losses, None, slope, out, ceiling, others)
+
+
+def _slope(parameters: Parameters) -> NDArray[np.float64]:
+    return np.empty(sum(p.size for p in parameters))
 
 
 def _threads(threads: int | None) -> int:
@@ -114,14 +122,19 @@ def _pair(parameters: Parameters, dtype: np.dtype[Any]) -> tuple[Float, Float | 
 
 
 def _evaluation(
-    parameters: Parameters, losses: Float, found: Float | None, slope: NDArray[np.float64] | None, ceiling: float
+    parameters: Parameters,
+    losses: Float,
+    found: Float | None,
+    slope: NDArray[np.float64] | None,
+    excluded: int,
+    ceiling: float,
+    plain: Float | None = None,
 ) -> Evaluation:
-    gradient = None
-    if slope is not None:
-        slope /= len(losses)
-        edges = np.cumsum([p.size for p in parameters])[:-1]
-        pieces = np.split(slope, edges)
-        gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, parameters, strict=True))
-    finite_ceiling = min(ceiling, float(np.finfo(losses.dtype).max))
-    exploded = int(np.count_nonzero(~(losses <= finite_ceiling)))
-    return Evaluation(losses, None if found is None else found.T, gradient, exploded)
+    weights = None if found is None else found.T
+    if slope is None:
+        highest = min(ceiling, float(np.finfo(losses.dtype).max))
+        return Evaluation(losses, weights, None, int(np.count_nonzero(~(losses <= highest))), plain)
+    slope /= len(losses)
+    pieces = np.split(slope, np.cumsum([p.size for p in parameters])[:-1])
+    gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, parameters, strict=True))
+    return Evaluation(losses, weights, gradient, excluded, plain)

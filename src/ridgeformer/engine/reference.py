@@ -6,6 +6,7 @@ One layer is e -> T e with T = I + sum_k P_k G Q_k, hence G <- T G T'. The last 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ class NumpyEngine:
         count, dim = target.shape
         losses, found = np.empty(count, gram.dtype), np.empty((count, dim))
         total = [np.zeros(p.shape) for p in parameters]
+        excluded = 0
         doubled = tuple(p.astype(np.float64) for p in parameters)
         with np.errstate(all="ignore"):
             for part in _chunks(count):
@@ -73,18 +75,14 @@ class NumpyEngine:
                 loss = 0.5 * np.square(found[part] - goal).sum(1)
                 losses[part] = np.where(np.isfinite(loss), loss, np.inf)
                 bad = _exploded(losses[part], ceiling)
-                if not gradient:
-                    continue
-                if bad.any():  # an empty context has no loss and no gradient
-                    G, goal = np.where(bad[:, None, None], 0, G), np.where(bad[:, None], 0, goal)
-                    trace = _forward(doubled, G)
-                for sum_, piece in zip(total, _backward(doubled, trace, goal), strict=True):
-                    sum_ += piece
+                if gradient:
+                    kept = np.flatnonzero(~bad)
+                    excluded += int(bad.sum()) + _add_gradient(doubled, G[kept], goal[kept], total)
         return Evaluation(
             losses,
             found.astype(gram.dtype) if weights else None,
             tuple(sum_ / count for sum_ in total) if gradient else None,
-            int(_exploded(losses, ceiling).sum()),
+            excluded if gradient else int(_exploded(losses, ceiling).sum()),
         )
 
     def step(
@@ -97,12 +95,18 @@ class NumpyEngine:
         *,
         target: Target = "ridge",
         ceiling: float = np.inf,
+        gradient: bool = True,
+        plain: bool = False,
         first: int = 0,
         threads: int | None = None,
     ) -> Evaluation:
         """See `Engine.step`."""
         gram, task, ridge = self.sample(dim, context, sigma, key, first=first, dtype=parameters[0].dtype)
-        return self.evaluate(parameters, gram, ridge if target == "ridge" else task, ceiling=ceiling)
+        goal = ridge if target == "ridge" else task
+        result = self.evaluate(parameters, gram, goal, ceiling=ceiling, gradient=gradient)
+        if not plain:
+            return result
+        return replace(result, plain=self.evaluate(parameters, gram, task, gradient=False).losses)
 
 
 # ---- sampling ---------------------------------------------------------------------------------------------
@@ -215,6 +219,24 @@ def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array) -> li
         direct = _attention_adjoint(parameters, layer, G, T_bar, gradient)
         gram_bar = T.transpose(0, 2, 1) @ gram_bar @ T + (direct + direct.transpose(0, 2, 1)) / 2
     return gradient
+
+
+def _add_gradient(parameters: tuple[Array, ...], gram: Array, target: Array, total: list[Array]) -> int:
+    """Adds the summed gradient to `total`, and returns how many sequences had one that is not finite and stayed out.
+
+    Halves a batch whose sum is not finite, until such sequences stand alone.
+    """
+    if len(gram) == 0:
+        return 0
+    pieces = _backward(parameters, _forward(parameters, gram), target)
+    if all(np.isfinite(piece).all() for piece in pieces):
+        for sum_, piece in zip(total, pieces, strict=True):
+            sum_ += piece
+        return 0
+    if len(gram) == 1:
+        return 1
+    half = len(gram) // 2
+    return sum(_add_gradient(parameters, gram[s], target[s], total) for s in (slice(half), slice(half, None)))
 
 
 def _attention(parameters: tuple[Array, ...], layer: int, G: Array) -> Array:
