@@ -34,7 +34,7 @@ reproduce: install  ## the main job; so far: the baselines of two of the paper's
 	$(BIN)/ridgeformer baselines --noise 'categorical(1,3)'
 	$(BIN)/ridgeformer bench --quick
 
-test: install  ## the tests, a few minutes
+test: install  ## the tests, about a minute once installed
 	$(BIN)/python -m pytest -q -n auto -m 'not long'
 
 test-all: install  ## all tests, the long ones too

@@ -114,7 +114,7 @@ def test_profile_prints_and_draws(model, tmp_path):
         done = call(*arguments, "--plot", str(tmp_path / f"profile.{ending}"), "--json")
         assert (tmp_path / f"profile.{ending}").stat().st_size > 1000
     record = json.loads(done.stdout)
-    assert len(record["sigma"]) == len(record["loss"]) == len(record["bayes"]) == 41
+    assert len(record["sigma"]) == len(record["loss"]) == len(record["bayes"]) == 42
     assert record["sigma"][-1] == 6
     assert "outside" in call(*arguments).stdout
 

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -124,11 +127,48 @@ def test_nothing_beats_the_floor(noise, dim, context):
     rivals |= {
         f"{kind} {seed}": tame_model(kind, dim, 3, 2, context, seed) for kind in ("full", "diag") for seed in (0, 1)
     }
-    rivals |= {"step": LinearTransformer(GDpp(omega=[[0, -1 / (context + dim)]]), dim)}
+    rivals |= {"step": LinearTransformer(GDpp(omega=[[0, -1 / (context + dim)]]), dim), "trained": trained(problem)}
     found = compare(rivals | {"bayes": BayesRR(noise)}, problem, sequences=40_000)
     for name in rivals:
         gap, error = found.difference(name, "bayes")
         assert gap > -4 * error - 1e-12, name
+
+
+def trained(problem, steps=400):
+    """A two-layer Diag model after a little Adam, from one step of gradient descent and a layer that does nothing."""
+    start = LinearTransformer(Diag(omega=[[[0, 0], [-1 / (problem.context + problem.dim), 0]]]), problem.dim)
+    omega = start.with_identity(0).family.omega
+    mean, square = np.zeros_like(omega), np.zeros_like(omega)
+    for step in range(1, steps + 1):
+        model = LinearTransformer(Diag(omega=omega), problem.dim)
+        slope = model.step(problem, 256, step=step, ceiling=100.0).gradient[0]
+        mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
+        rate = 0.003 / problem.context * (1 - step / steps)
+        omega = omega - rate * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-12)
+    return LinearTransformer(Diag(omega=omega), problem.dim)
+
+
+def test_training_by_hand_improves_a_model():
+    problem = Problem(noise="categorical(1,3)")
+    found = compare({"before": trained(problem, 0), "after": trained(problem)}, problem, sequences=20_000)
+    assert found["after"].loss < 0.9 * found["before"].loss
+
+
+@pytest.mark.long
+def test_ten_million_sequences_need_no_more_memory_than_a_hundred_thousand():
+    """Largest resident memory of a process, in MB; the difference allows for the allocator's mood."""
+    code = """
+import resource, sys
+from ridgeformer import Diag, LinearTransformer, Problem, evaluate
+model = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
+evaluate(model, Problem(noise="uniform(0,5)"), sequences=int(sys.argv[1]), with_floor=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+    few, many = (
+        float(subprocess.run([sys.executable, "-c", code, count], capture_output=True, text=True, check=True).stdout)
+        for count in ("100000", "10000000")
+    )
+    assert many < few + 30
 
 
 def test_the_oracle_loses_nothing():

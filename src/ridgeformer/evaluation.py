@@ -238,7 +238,7 @@ def profile(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> Profile:
-    """Adjusted loss at each noise level, by default 41 of them from 0 to one past the distribution's end."""
+    """Adjusted loss at each noise level, by default some 40 of them from 0 to one past the distribution's end."""
     _check("predictor", predictor, problem)
     found = _profile(lambda draw: predictor.weights(draw.moments)[None], problem, sigmas, sequences, seed, progress)
     return Profile(found.sigmas, found.losses[0], found.errors[0], found.in_distribution)
@@ -278,9 +278,7 @@ def _profile(
     seed: int,
     progress: Progress,
 ) -> Profile:
-    levels = (
-        np.linspace(0, problem.noise.upper + 1, 41) if sigmas is None else array("sigmas", sigmas, ("K",)).astype(float)
-    )
+    levels = array("sigmas", _levels(problem) if sigmas is None else sigmas, ("K",)).astype(np.float64)
     if (levels < 0).any():
         refuse("sigmas must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
     means, errors = [], []
@@ -297,6 +295,13 @@ def _profile(
         errors.append(tally.errors)
         progress(done, len(levels))
     return Profile(levels, np.stack(means, -1), np.stack(errors, -1), problem.noise.contains(levels))
+
+
+def _levels(problem: Problem) -> Array:
+    """From 0 to one past the distribution's end, with that end, or the levels of a discrete one, among them."""
+    nodes, _ = problem.noise.quadrature()
+    special = nodes if len(nodes) <= 16 else np.array([problem.noise.upper])
+    return np.union1d(np.linspace(0, problem.noise.upper + 1, 41), special)
 
 
 def _exact(weights: Any, draw: Draw) -> Array:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import Profile
 
@@ -33,8 +31,11 @@ def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> Non
         axis.fill_between(profile.sigmas, low, high, color=colour, alpha=0.25, linewidth=0)
     first = next(iter(profiles.values()))
     inside = first.sigmas[first.in_distribution]
-    if len(inside) > 1 and np.ptp(inside) > 0:
+    if len(inside) > 16:
         axis.axvspan(inside.min(), inside.max(), color="#F0E442", alpha=0.15, linewidth=0, label="in distribution")
+    for level in inside if len(inside) <= 16 else ():
+        label = "in distribution" if level == inside[0] else None
+        axis.axvline(level, color="#F0E442", linewidth=4, alpha=0.5, zorder=0, label=label)
     axis.set(xlabel="noise level sigma", ylabel="adjusted loss", title=title)
     axis.set_ylim(bottom=0)
     axis.spines[["top", "right"]].set_visible(False)
