@@ -119,7 +119,7 @@ def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_
     from ridgeformer.evaluation import compare
     from ridgeformer.problem import Problem
 
-    problem = Problem(dim, context, noise)  # type: ignore[arg-type]
+    problem = Problem(dim, context, noise)
     chosen: dict[str, classical.Predictor] = {
         "OracleRR": classical.OracleRR(),
         "ConstRR": classical.ConstRR.tune(problem),
@@ -151,7 +151,7 @@ def evaluate_model(
     from ridgeformer.model_file import load
     from ridgeformer.problem import Problem
 
-    problem = Problem(dim, context, noise)  # type: ignore[arg-type]
+    problem = Problem(dim, context, noise)
     with _progress("evaluating") as step:
         loaded = load(model)
         found = evaluate(loaded, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
@@ -177,7 +177,7 @@ def profile(
     from ridgeformer.model_file import load
     from ridgeformer.problem import Problem
 
-    problem = Problem(dim, context, noise)  # type: ignore[arg-type]
+    problem = Problem(dim, context, noise)
     loaded = load(model)
     with _progress("profile") as step:
         found = measure(loaded, problem, sequences=sequences, seed=seed, progress=step)

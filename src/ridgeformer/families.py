@@ -153,6 +153,18 @@ class Full(Family):
 class _Diagonal(Family):
     """What Diag and GD++ share: a layer is four omegas, T = I + (omega by blocks) o G."""
 
+    _arrays: dict[str, Float]
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """p and q, or omega."""
+        return self._arrays
+
+    @property
+    def heads(self) -> int:
+        """H; two for omegas."""
+        return self._arrays["p"].shape[1] if "p" in self._arrays else 2
+
     @property
     @abstractmethod
     def omega(self) -> Float:
@@ -176,16 +188,6 @@ class Diag(_Diagonal):
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
     ) -> None:
         self._arrays = _factors_or_omega(p, q, omega, ("L", "H", 2), (2, 2))
-
-    @property
-    def arrays(self) -> dict[str, Float]:
-        """p and q, or omega."""
-        return self._arrays
-
-    @property
-    def heads(self) -> int:
-        """H; two for omegas."""
-        return self._arrays["p"].shape[1] if "p" in self._arrays else 2
 
     @property
     def omega(self) -> Float:
@@ -232,16 +234,6 @@ class GDpp(_Diagonal):
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
     ) -> None:
         self._arrays = _factors_or_omega(p, q, omega, ("L", "H"), (2,))
-
-    @property
-    def arrays(self) -> dict[str, Float]:
-        """p and q, or omega."""
-        return self._arrays
-
-    @property
-    def heads(self) -> int:
-        """H; two for omegas."""
-        return self._arrays["p"].shape[1] if "p" in self._arrays else 2
 
     @property
     def omega(self) -> Float:

@@ -69,20 +69,23 @@ class Draw:
         return f"Draw({self.moments!r}, task, ridge, sigma)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Problem:
-    """In-context regression in `dim` dimensions from `context` examples, with noise levels drawn from `noise`."""
+    """In-context regression in `dim` dimensions from `context` examples, with noise levels drawn from `noise`.
 
-    dim: int = 10
-    context: int = 20
-    noise: Noise = None  # type: ignore[assignment]
+    `noise` may be a `Noise`, its text, a number, or a frozen scipy.stats distribution.
+    """
 
-    def __post_init__(self) -> None:
-        if self.noise is None:
+    dim: int
+    context: int
+    noise: Noise
+
+    def __init__(self, dim: int = 10, context: int = 20, noise: object = None) -> None:
+        if noise is None:
             refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
-        object.__setattr__(self, "dim", integer("dim", self.dim, 1, 4096))
-        object.__setattr__(self, "context", integer("context", self.context, 1, 1 << 52))
-        object.__setattr__(self, "noise", as_noise(self.noise))
+        object.__setattr__(self, "dim", integer("dim", dim, 1, 4096))
+        object.__setattr__(self, "context", integer("context", context, 1, 1 << 52))
+        object.__setattr__(self, "noise", as_noise(noise))
 
     def sigmas(
         self,

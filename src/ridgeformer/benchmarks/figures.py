@@ -75,7 +75,7 @@ class Setup:
         threads: int | None = None,
     ) -> Callable[[], object]:
         """One training step as training does it: noise levels, moments, exact loss, gradient."""
-        problem = Problem(dim, context, noise="uniform(0,5)")  # type: ignore[arg-type]
+        problem = Problem(dim, context, noise="uniform(0,5)")
         kernel = tame(kind, dim, context, layers).family.kernel()
         count = 0
 
@@ -90,7 +90,7 @@ class Setup:
 
     def gradient(self, kind: str, threads: int | None = None) -> Callable[[], object]:
         """Loss and gradient of a batch of moments that is already there."""
-        draw = Problem(DIM, CONTEXT, noise="uniform(0,5)").moments(BATCH, dtype=np.float32)  # type: ignore[arg-type]
+        draw = Problem(DIM, CONTEXT, noise="uniform(0,5)").moments(BATCH, dtype=np.float32)
         kernel = tame(kind, DIM, CONTEXT).family.kernel()
         return lambda: self.engine.evaluate(kernel, draw.moments.gram, draw.ridge, threads=threads or self.threads)
 
@@ -192,7 +192,7 @@ def _growth(setup: Setup) -> list[Figure]:
 
 
 def _evaluation(setup: Setup) -> list[Figure]:
-    problem, count, few = Problem(DIM, CONTEXT, noise="uniform(0,5)"), 100_000, 4000  # type: ignore[arg-type]
+    problem, count, few = Problem(DIM, CONTEXT, noise="uniform(0,5)"), 100_000, 4000
     model = tame("diag", DIM, CONTEXT).astype(np.float64)
 
     def in_tokens() -> object:
