@@ -194,7 +194,7 @@ struct Parameters {
 // So many blocks at a time: memory for partial sums stays bounded, and Ctrl-C need not wait for all of them.
 constexpr int64_t kWave = 64;
 
-// Calls work(block, scratch) for all blocks, wave by wave, and after(first block, number) after each. The interpreter
+// Calls work(block, scratch) for all blocks, wave by wave, and after(how many) after each. The interpreter
 // lock is released meanwhile; between waves the interpreter may raise, as it does after Ctrl-C.
 template <class Work, class After>
 void in_waves(int64_t blocks, int threads, size_t scratch_bytes, const Work &work, const After &after) {
@@ -203,7 +203,7 @@ void in_waves(int64_t blocks, int threads, size_t scratch_bytes, const Work &wor
     for (int64_t first = 0; first < blocks; first += kWave) {
         const int64_t now = std::min(kWave, blocks - first);
         team.run(now, [&](int64_t i, void *scratch) { work(first + i, scratch); });
-        after(first, now);
+        after(now);
         if (first + now == blocks) return;
         nb::gil_scoped_acquire acquire;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -232,7 +232,7 @@ int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target t
             fill(block * kBlock, count, scratch);
             f.differentiate(scratch, model, target, block * kBlock, count, mine);
         },
-        [&](int64_t, int64_t now) {
+        [&](int64_t now) {
             for (int64_t i = 0; i < now && size; ++i) {
                 for (size_t k = 0; k < size; ++k) total[k] += partial[size_t(i) * row + k];
                 excluded += partial[size_t(i) * row + size];
@@ -272,7 +272,7 @@ void sample_as(const InstructionSet &set, const Task &task, int64_t first, const
             f.draw(scratch, task, first + block * kBlock, count, levels + block * kBlock);
             f.store(scratch, d, block * kBlock, count, batch);
         },
-        [](int64_t, int64_t) {});
+        [](int64_t) {});
 }
 
 void sample(const std::string &isa, int64_t dim, int64_t context, std::uint64_t seed, int64_t stream, std::uint64_t step,
