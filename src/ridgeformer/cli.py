@@ -212,19 +212,13 @@ def _print_results(problem: object, results: list[Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    title = f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {results[0].floor:.5f}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("predictor", "loss", "+-", "x floor", "unadjusted", "99.99%", "max", "exploded"):
-        table.add_column(heading, justify="left" if heading == "predictor" else "right", no_wrap=True)
+    wide = max(10, *(len(r.name) for r in results))
+    click.echo(f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {results[0].floor:.5f}\n")
+    click.echo(f"{'':{wide}}     loss       +- x floor unadjusted 99.99 %     max exploded")
     for r in results:
         ratio = f"{r.ratio:.2f}" if r.ratio < 1e6 else "-"
-        numbers = f"{r.loss:.5f}", f"{r.error:.5f}", ratio, f"{r.unadjusted:.4f}", f"{r.tail:.2g}", f"{r.largest:.2g}"
-        table.add_row(r.name, *numbers, str(r.exploded))
-    Console().print(table)
+        losses = f"{r.loss:9.5f}{r.error:9.5f}{ratio:>8}{r.unadjusted:11.4f}{r.tail:8.2g}{r.largest:8.2g}"
+        click.echo(f"{r.name:{wide}}{losses}{r.exploded:9}")
 
 
 def _facts() -> dict[str, Any]:
