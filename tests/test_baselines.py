@@ -87,6 +87,17 @@ def test_tuning_finds_the_best_factor_and_ceiling():
     assert TunedRR.tune(Problem(noise="fixed(0)")).ceiling == 0
 
 
+def test_tuned_is_never_worse_than_const():
+    """ConstRR is a limit of TunedRR, and the better one where n is close to d."""
+    problem = Problem(10, 11, "categorical(1,3)")
+    d = problem.moments(20_000, seed=9)
+    losses = [
+        np.square(p.weights(d.moments) - d.ridge).sum(1).mean()
+        for p in (TunedRR.tune(problem, sequences=20_000), ConstRR.tune(problem))
+    ]
+    assert losses[0] < 1.02 * losses[1]
+
+
 def test_iterative_converges_to_ada_without_an_inversion():
     """The paper: about 100 iterations. In float64 it goes on until the two are the same."""
     d = Problem(10, 20, "uniform(0,5)").moments(2000)
@@ -134,13 +145,16 @@ def test_all_are_predictors():
         (lambda: TunedRR(1, 1).weights(draw(4, 3).moments), "Use ConstRR or BayesRR here"),
         (lambda: IterativeRR(3).weights(draw(4, 3).moments), "n > d"),
         (lambda: IterativeRR(0), "steps must be at least 1"),
-        (lambda: ConstRR(-1), "variance must not be negative"),
-        (lambda: ConstRR(float("nan")), "variance must not be negative or NaN; got nan"),
-        (lambda: TunedRR(1, -2), "ceiling must not be negative"),
+        (lambda: ConstRR(-1), "variance must be at least 0"),
+        (lambda: ConstRR(float("nan")), "variance must be at least 0; got nan"),
+        (lambda: TunedRR(1, -2), "ceiling must be at least 0"),
         (lambda: OracleRR().weights(Moments(np.eye(3)[None], 4)), "needs to know sigma"),
         (lambda: Moments(np.eye(3)[None], 4, np.array([-1.0])), "noise levels must not be negative"),
         (lambda: Moments(np.eye(3)[None], 4, np.ones(2)), "sigma must have shape (1)"),
         (lambda: BayesRR("nonsense(1)"), "known distribution"),
+        (lambda: AdaRR().weights(5), "takes Moments; got a int"),
+        (lambda: ConstRR("x"), "variance must be a number"),
+        (lambda: ConstRR.tune("x"), "needs a Problem; got a str"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, words):

@@ -50,6 +50,7 @@ def posterior_mean(x, y, density, low, high):
     [
         (3, 8, "uniform(0,5)", lambda s: 0.2, 1e-9, 5),
         (3, 60, "uniform(0,5)", lambda s: 0.2, 1e-3, 5),
+        (2, 400, "uniform(0,5)", lambda s: 0.2, 1e-2, 5),
         (2, 3, "uniform(0,2)", lambda s: 0.5, 1e-9, 2),
         (4, 4, "uniform(0,2)", lambda s: 0.5, 1e-9, 2),
         (5, 3, "uniform(0,2)", lambda s: 0.5, 1e-9, 2),
@@ -88,6 +89,8 @@ def test_a_point_at_zero_is_recognised_and_nothing_else_is_taken_for_it():
     d = Problem(3, 9, noise).moments(500, seed=4)
     np.testing.assert_allclose(BayesRR(noise).weights(d.moments), d.ridge, rtol=1e-6, atol=1e-6)
     assert 100 < (d.sigma == 0).sum() < 400
+    single = Problem(3, 9, noise).moments(500, seed=4, dtype=np.float32)
+    np.testing.assert_allclose(BayesRR(noise).weights(single.moments), d.ridge, atol=1e-2)
 
 
 @pytest.mark.parametrize("noise", ["uniform(0,5)", "uniform(0,0)", "categorical(0,3)", "gamma(0.1)", "fixed(0)"])

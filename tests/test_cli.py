@@ -54,7 +54,7 @@ def test_version():
         (["baselines"], {}, "Missing option '--noise'"),
         (["baselines", "--noise", "loud(3)"], {}, "known distribution; got 'loud'"),
         (["baselines", "--noise", "uniform(0,-5)"], {}, "must not be negative"),
-        (["baselines", "--noise", "fixed(1)", "--sequences", "0"], {}, "sequences must be at least 1"),
+        (["baselines", "--noise", "fixed(1)", "--sequences", "0"], {}, "sequences must be at least 2"),
         (["baselines", "--noise", "fixed(1)", "--dim", "0"], {}, "dim must be at least 1"),
         (["eval", "/nonexistent", "--noise", "fixed(1)"], {}, "a model file must exist"),
         (["eval", __file__, "--noise", "fixed(1)"], {}, "must be one that ridgeformer saved"),

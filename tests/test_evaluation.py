@@ -260,7 +260,7 @@ def test_results_do_not_depend_on_what_else_is_compared():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: evaluate(AdaRR(), PROBLEM, sequences=0), "sequences must be at least 1"),
+        (lambda: evaluate(AdaRR(), PROBLEM, sequences=0), "sequences must be at least 2"),
         (lambda: evaluate("AdaRR", PROBLEM), "must be a predictor, with weights(moments); got a str"),
         (lambda: evaluate(AdaRR(), "uniform(0,5)"), "needs a Problem; got a str"),
         (lambda: evaluate(AdaRR(), Problem(5, 5, "fixed(1)")), "n > d"),
@@ -269,11 +269,16 @@ def test_results_do_not_depend_on_what_else_is_compared():
             "needs a problem of that dimension; got dimension 3",
         ),
         (lambda: evaluate(AdaRR(), PROBLEM, estimator="guess"), "exact or query; got 'guess'"),
-        (lambda: compare({}, PROBLEM), "at least one predictor"),
+        (lambda: by_layer(AdaRR(), PROBLEM), "need a model; got a AdaRR"),
+        (lambda: evaluate(AdaRR, PROBLEM), "must be a predictor"),
+        (lambda: evaluate(AdaRR(), PROBLEM, seed=[1]), "seed must be a whole number"),
+        (lambda: floor("uniform(0,5)"), "needs a Problem; got a str"),
+        (lambda: compare([AdaRR()], PROBLEM), "a dict of at least one predictor; got list"),
+        (lambda: compare({}, PROBLEM), "a dict of at least one predictor"),
         (lambda: profile(AdaRR(), PROBLEM, [-1.0]), "sigmas must not be negative; got -1"),
         (lambda: profile(AdaRR(), PROBLEM, [np.nan]), "sigmas must be finite"),
         (lambda: profile(AdaRR(), PROBLEM, []), "must not be empty"),
-        (lambda: by_layer(DESCENT, PROBLEM, sequences=-1), "sequences must be at least 1"),
+        (lambda: by_layer(DESCENT, PROBLEM, sequences=-1), "sequences must be at least 2"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, words):

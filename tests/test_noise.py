@@ -20,6 +20,7 @@ ALL = [
     "gamma(0.3)",
     "halfnorm(scale=0.1)",
     "poisson(2)",
+    "poisson(2,loc=0.5)",
     "truncnorm(0,2,loc=0,scale=3)",
 ]
 

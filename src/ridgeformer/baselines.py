@@ -8,12 +8,13 @@ ConstRR(variance=8.33333)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer, refuse
+from ridgeformer.errors import integer, number, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
 from ridgeformer.spectrum import Spectrum
@@ -37,11 +38,12 @@ class OracleRR:
 
     def weights(self, moments: Moments) -> Array:
         """(S + sigma^2)^-1 a."""
+        found = spectrum_of(moments)
         if moments.sigma is None:
             refuse(
                 "OracleRR needs to know sigma", "moments without it", "Use Problem.moments, or pass sigma to Moments."
             )
-        return moments.spectrum.ridge(moments.sigma**2)
+        return found.ridge(moments.sigma**2)
 
     def __repr__(self) -> str:
         return "OracleRR()"
@@ -51,16 +53,16 @@ class ConstRR:
     """Ridge regression with one noise variance for all sequences."""
 
     def __init__(self, variance: float) -> None:
-        self.variance = _not_negative("variance", variance)
+        self.variance = number("variance", variance)
 
     @classmethod
     def tune(cls, problem: Problem) -> ConstRR:
         """The best constant is E[sigma^2]: the risk of any weights that are linear in y is linear in sigma^2."""
-        return cls(problem.noise.second_moment)
+        return cls(check_problem(problem).noise.second_moment)
 
     def weights(self, moments: Moments) -> Array:
         """(S + variance)^-1 a."""
-        return moments.spectrum.ridge(self.variance)
+        return spectrum_of(moments).ridge(self.variance)
 
     def __repr__(self) -> str:
         return f"ConstRR(variance={self.variance:g})"
@@ -71,7 +73,7 @@ class LeastSquares:
 
     def weights(self, moments: Moments) -> Array:
         """S^-1 a, or its pseudo-inverse form."""
-        return moments.spectrum.ridge(0.0)
+        return spectrum_of(moments).ridge(0.0)
 
     def __repr__(self) -> str:
         return "LeastSquares()"
@@ -82,7 +84,7 @@ class AdaRR:
 
     def weights(self, moments: Moments) -> Array:
         """(S + estimate)^-1 a."""
-        return moments.spectrum.ridge(estimate(moments))
+        return spectrum_of(moments).ridge(estimate(moments))
 
     def __repr__(self) -> str:
         return "AdaRR()"
@@ -92,14 +94,14 @@ class TunedRR:
     """AdaRR with the estimate multiplied by `factor` and cut at `ceiling`."""
 
     def __init__(self, factor: float, ceiling: float) -> None:
-        self.factor, self.ceiling = _not_negative("factor", factor), _not_negative("ceiling", ceiling)
+        self.factor, self.ceiling = number("factor", factor), number("ceiling", ceiling)
 
     @classmethod
     def tune(cls, problem: Problem, *, sequences: int = 100_000, seed: int = 1) -> TunedRR:
         """The factor and ceiling with the least adjusted loss on `sequences` random sequences."""
         from scipy.optimize import minimize
 
-        if problem.noise.second_moment == 0:
+        if check_problem(problem).noise.second_moment == 0:
             return cls(0.0, 0.0)
         draw = problem.moments(integer("sequences", sequences), seed=seed, stream=TUNING)
         found = draw.moments.spectrum
@@ -112,7 +114,7 @@ class TunedRR:
         scale = problem.noise.upper**2
         runs = [
             minimize(loss, np.log([f, c * scale]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-8})
-            for f, c in ((1.0, 4.0), (0.7, 0.7))
+            for f, c in ((1.0, 4.0), (0.7, 0.7), (1e3, problem.noise.second_moment / scale))  # the last is ConstRR
         ]
         best = min(runs, key=lambda run: float(run.fun))
         factor, ceiling = np.exp(best.x)
@@ -120,7 +122,7 @@ class TunedRR:
 
     def weights(self, moments: Moments) -> Array:
         """(S + min(factor * estimate, ceiling))^-1 a."""
-        return moments.spectrum.ridge(np.minimum(self.factor * estimate(moments), self.ceiling))
+        return spectrum_of(moments).ridge(np.minimum(self.factor * estimate(moments), self.ceiling))
 
     def __repr__(self) -> str:
         return f"TunedRR(factor={self.factor:.4g}, ceiling={self.ceiling:.4g})"
@@ -139,24 +141,29 @@ class IterativeRR:
 
     def weights(self, moments: Moments) -> Array:
         """The weights after the last step."""
-        return np.asarray(self.weights_by_step(moments)[-1])
+        for coordinates in self._steps(moments):
+            last = coordinates
+        return spectrum_of(moments).back(last)
 
     def weights_by_step(self, moments: Moments) -> Array:
         """The weights after every step, [steps + 1, B, d]; zero at the start."""
+        trace = [spectrum_of(moments).back(coordinates) for coordinates in self._steps(moments)]
+        return np.stack([np.zeros_like(trace[0]), *trace])
+
+    def _steps(self, moments: Moments) -> Iterator[Array]:
+        """Coordinates in the eigenbasis after each step, [B, m]."""
         _enough(moments)
-        found = moments.spectrum
+        found = spectrum_of(moments)
         values, c = found.values, found.c
-        largest = np.abs(moments.S.astype(np.float64)).sum(2).max(1)
+        largest = np.abs(moments.S.astype(np.float64)).sum(2).max(1)[:, None]
         w, v = np.zeros_like(c), np.zeros_like(c)
-        trace = np.zeros((self.steps + 1, len(moments), moments.dim))
-        for step in range(1, self.steps + 1):
+        for _ in range(self.steps):
             slope = values * w - c
             residual = np.maximum(found.total + (w * (slope - c)).sum(1), 0.0)
             variance = (residual / (moments.context - moments.dim))[:, None]
-            w = w - slope / largest[:, None]
-            v = v - ((values + variance) * v - c) / (largest[:, None] + variance)
-            trace[step] = found.back(v)
-        return trace
+            w = w - slope / largest
+            v = v - ((values + variance) * v - c) / (largest + variance)
+            yield v
 
     def __repr__(self) -> str:
         return f"IterativeRR(steps={self.steps})"
@@ -165,24 +172,31 @@ class IterativeRR:
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
 
 
+def check_problem(problem: Problem) -> Problem:
+    """A problem, and nothing else."""
+    if not isinstance(problem, Problem):
+        refuse("this needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
+    return problem
+
+
+def spectrum_of(moments: Moments) -> Spectrum:
+    """The spectrum of moments, and of nothing else."""
+    if not isinstance(moments, Moments):
+        refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
+    return moments.spectrum
+
+
 def estimate(moments: Moments) -> Array:
     """The unbiased estimate of the noise variance, [B]; needs n > d."""
     _enough(moments)
-    found: Spectrum = moments.spectrum
-    return found.unbiased_variance()
+    return spectrum_of(moments).unbiased_variance()
 
 
 def _enough(moments: Moments) -> None:
+    spectrum_of(moments)
     if moments.context <= moments.dim:
         refuse(
             "estimating the noise needs more examples than dimensions, n > d",
             f"n = {moments.context}, d = {moments.dim}",
             "Use ConstRR or BayesRR here.",
         )
-
-
-def _not_negative(name: str, value: float) -> float:
-    number = float(value)
-    if not number >= 0:
-        refuse(f"{name} must not be negative or NaN", number, "Pass a number >= 0.")
-    return number

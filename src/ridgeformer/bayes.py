@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.baselines import spectrum_of
 from ridgeformer.engine import default_threads
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
@@ -33,7 +34,7 @@ class BayesRR:
 
     def weights(self, moments: Moments, *, threads: int | None = None) -> Array:
         """E[w | context], [B, d]."""
-        found = moments.spectrum
+        found = spectrum_of(moments)
         # A posterior over log sigma has a width of about 1 / sqrt(2 (n - d)): so many nodes an octave resolve it.
         freedom = max(found.context - found.dim, 0)
         nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
@@ -56,8 +57,10 @@ def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Arr
     """E[1 / (lambda_i + sigma^2) | context] of some contexts with similar residuals, [b, m]."""
     residual, values, c = found.residual[part], found.values[part], found.c[part]
     freedom = max(found.context - found.dim, 0)
+    if len(nodes) == 1:
+        return np.asarray(1 / (values + nodes[0] ** 2))
     # Below this variance the data cannot tell noise from rounding; it also gives a point at sigma = 0 a likelihood.
-    least = 1e-14 * found.total[part] / found.context + 1e-300
+    least = found.rounding * found.total[part] / found.context + 1e-300
     chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
     v = np.maximum(nodes[chosen] ** 2, least[:, None])  # [b, K]
     shifted = values[:, None, :] + v[:, :, None]  # [b, K, m]

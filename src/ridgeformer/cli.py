@@ -155,9 +155,9 @@ def evaluate_model(
     with _progress("evaluating") as step:
         loaded = load(model)
         found = evaluate(loaded, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
-        exact = evaluate(loaded, problem, sequences=sequences, seed=seed, progress=step)
     _print_results(problem, [replace(found, name=model.name)], as_json)
     if estimator == "query" and not as_json:
+        exact = evaluate(loaded, problem, sequences=sequences, seed=seed)
         ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
         click.echo(f"exact: {exact.loss:.5f} +- {exact.error:.5f}, a variance {ratio:.0f} times smaller")
 
@@ -179,6 +179,10 @@ def profile(
 
     problem = Problem(dim, context, noise)
     loaded = load(model)
+    if plot is not None:
+        from ridgeformer.plots import check_plot
+
+        check_plot(plot)
     with _progress("profile") as step:
         found = measure(loaded, problem, sequences=sequences, seed=seed, progress=step)
         best = measure(BayesRR(problem.noise), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)

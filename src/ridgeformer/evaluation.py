@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.baselines import Predictor
+from ridgeformer.baselines import Predictor, check_problem
 from ridgeformer.bayes import BayesRR
 from ridgeformer.errors import array, integer, refuse
 from ridgeformer.model import LinearTransformer
@@ -139,13 +139,15 @@ def compare(
     progress: Progress = lambda done, total: None,
 ) -> Comparison:
     """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses."""
-    if not predictors:
-        refuse("a comparison needs at least one predictor", "none", "Pass a dict of name to predictor.")
+    if not isinstance(predictors, Mapping) or not predictors:
+        refuse(
+            "a comparison needs a dict of at least one predictor", type(predictors).__name__, "Pass {name: predictor}."
+        )
     for name, predictor in predictors.items():
         _check(name, predictor, problem)
     if estimator not in ("exact", "query"):
         refuse("the estimator must be exact or query", repr(estimator), "Choose one of these.")
-    sequences = integer("sequences", sequences)
+    sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
     adjusted, whole = _Tally(len(predictors), sequences), _Tally(len(predictors), sequences)
     exploded = np.zeros(len(predictors), int)
     least = _floor(problem, sequences, seed) if with_floor else (float("nan"), float("nan"))
@@ -207,6 +209,7 @@ def evaluate(
 
 def floor(problem: Problem, *, sequences: int = 100_000, seed: int = 0) -> Result:
     """The Bayes floor: no predictor whatsoever has a smaller expected loss."""
+    check_problem(problem)
     found = evaluate(BayesRR(problem.noise), problem, sequences=sequences, seed=seed, with_floor=False)
     return replace(found, floor=found.loss, floor_error=found.error)
 
@@ -254,7 +257,7 @@ def profile_by_layer(
     progress: Progress = lambda done, total: None,
 ) -> Profile:
     """As `profile`, for the readout after every layer: losses and errors are [L+1, K]."""
-    _check("model", model, problem)
+    _check_model(model, problem)
     return _profile(lambda draw: model.weights_by_layer(draw.moments), problem, sigmas, sequences, seed, progress)
 
 
@@ -262,9 +265,9 @@ def by_layer(
     model: LinearTransformer, problem: Problem, *, sequences: int = 100_000, seed: int = 0
 ) -> tuple[Array, Array]:
     """Adjusted loss of the readout after every layer, and standard errors, [L+1] each; layer 0 predicts 0."""
-    _check("model", model, problem)
-    tally = _Tally(model.layers + 1, sequences)
-    for first in range(0, integer("sequences", sequences), BLOCK):
+    _check_model(model, problem)
+    tally = _Tally(model.layers + 1, integer("sequences", sequences, 2))
+    for first in range(0, sequences, BLOCK):
         draw = problem.moments(min(BLOCK, sequences - first), seed=seed, stream=EVALUATION, first=first)
         tally.add(_exact(model.weights_by_layer(draw.moments), draw))
     return tally.mean, tally.errors
@@ -285,7 +288,7 @@ def _profile(
     for done, level in enumerate(levels, 1):
         fixed = Problem(problem.dim, problem.context, Fixed(float(level)))
         tally: _Tally | None = None
-        for first in range(0, integer("sequences", sequences), BLOCK):
+        for first in range(0, integer("sequences", sequences, 2), BLOCK):
             draw = fixed.moments(min(BLOCK, sequences - first), seed=seed, stream=EVALUATION, first=first)
             losses = _exact(weights(draw), draw)
             tally = tally or _Tally(losses.shape[1], sequences)
@@ -324,8 +327,12 @@ def _block(
             )
             adjusted[:, column], plain[:, column] = found.losses, found.plain
         elif draw is not None:
-            weights = np.asarray(predictor.weights(draw.moments), np.float64)[None]
-            pair = _losses(weights, draw, estimator, (seed, first))
+            weights = np.asarray(predictor.weights(draw.moments), np.float64)
+            if weights.shape != (count, problem.dim):
+                refuse(
+                    f"weights must have shape {(count, problem.dim)}", f"shape {weights.shape}", "Mend the predictor."
+                )
+            pair = _losses(weights[None], draw, estimator, (seed, first))
             adjusted[:, column], plain[:, column] = pair[0][:, 0], pair[1][:, 0]
     return adjusted, plain
 
@@ -346,15 +353,20 @@ def _capped(losses: Array) -> Array:
     return np.where(np.abs(losses) <= CAP, losses, CAP)
 
 
+def _check_model(model: object, problem: Problem) -> None:
+    if not isinstance(model, LinearTransformer):
+        refuse("losses by layer need a model", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+    _check("model", model, problem)
+
+
 def _check(name: str, predictor: object, problem: Problem) -> None:
-    if not isinstance(predictor, Predictor):
+    if isinstance(predictor, type) or not isinstance(predictor, Predictor):
         refuse(
             f"{name} must be a predictor, with weights(moments)",
             f"a {type(predictor).__name__}",
             "Pass a model or baseline.",
         )
-    if not isinstance(problem, Problem):
-        refuse("evaluation needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
+    check_problem(problem)
     if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
         refuse(
             f"a model for dimension {predictor.dim} needs a problem of that dimension",

@@ -13,6 +13,7 @@ import ast
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -190,7 +191,7 @@ class Uniform(Noise):
         edges = _octaves(max(self.low, tail * self.high), self.high)
         if self.low < edges[0]:
             edges = np.concatenate([[self.low], edges])
-        nodes, spacing = _panels(edges, per_octave)
+        nodes, spacing = _panels(*_refined(edges, per_octave))
         return nodes, spacing / width
 
     @property
@@ -259,7 +260,7 @@ class Frozen(Noise):
         law = self.distribution
         low, high = float(law.ppf(tail)), float(law.isf(tail))
         if self._discrete:
-            nodes = np.arange(math.floor(low), math.ceil(high) + 1, dtype=float)
+            nodes = np.arange(low, high + 1)  # from a point of the support, which may be shifted
             weights = np.asarray(law.pmf(nodes), float)
             kept = weights > 0
             return nodes[kept], weights[kept] / weights.sum()
@@ -268,6 +269,7 @@ class Frozen(Noise):
         edges = np.unique(np.concatenate([_octaves(max(low, 1e-300), high), quantiles]))
         edges = edges[(edges >= low) & (edges <= high)]
         edges[0], edges[-1] = min(low, edges[0]), high
+        edges, per_octave = _refined(edges, per_octave)
         nodes, spacing = _panels(edges, per_octave)
         shape = (len(edges) - 1, per_octave)
         density = np.nan_to_num(np.asarray(law.pdf(nodes)), posinf=0.0).reshape(shape) * spacing.reshape(shape)
@@ -377,6 +379,16 @@ def _octaves(low: float, high: float) -> Array:
     """Edges from low to high, halving downwards from high."""
     count = max(1, math.ceil(math.log2(high / low)))
     return np.concatenate([[low], high * 0.5 ** np.arange(count - 1, -1, -1.0)])
+
+
+def _refined(edges: Array, order: int) -> tuple[Array, int]:
+    """The same number of nodes in more panels of lower order: rules of hundreds of nodes are slow to make."""
+    parts = -(-integer("per_octave", order) // 32)
+    if parts == 1:
+        return edges, order
+    shares = np.arange(parts) / parts
+    inner = [np.geomspace(a, b, parts + 1)[:-1] if a > 0 else a + (b - a) * shares for a, b in pairwise(edges)]
+    return np.append(np.concatenate(inner), edges[-1]), -(-order // parts)
 
 
 def _panels(edges: Array, order: int) -> tuple[Array, Array]:

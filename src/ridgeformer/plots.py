@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import Profile
 
-__all__ = ["draw_profile"]
+__all__ = ["check_plot", "draw_profile"]
 
 COLOURS = ("#0072B2", "#999999", "#D55E00", "#009E73")  # apart for colour-blind readers and in grey
 
 
-def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> None:
-    """Adjusted loss against sigma, one line a profile, the range that can occur shaded."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError(
-            "plots need matplotlib, which is not installed. Run pip install 'ridgeformer[plot]'."
-        ) from error
+def check_plot(path: Path) -> None:
+    """Refuse what could not be drawn, before anything is computed for it."""
     if path.suffix not in (".png", ".pdf", ".svg"):
         raise InputError(f"a plot must end in .png, .pdf or .svg; got {path.name!r}. Rename it.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"a plot must go to a writable folder; {path.parent} is not. Choose another.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise InputError("plots need matplotlib, which is missing. Run pip install 'ridgeformer[plot]'.") from error
+
+
+def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> None:
+    """Adjusted loss against sigma, one line a profile, the range that can occur shaded."""
+    check_plot(path)
+    from matplotlib.figure import Figure
+
     canvas = Figure(figsize=(6, 3.6), layout="constrained")
     axis = canvas.subplots()
     for colour, (name, profile) in zip(COLOURS, profiles.items(), strict=False):

@@ -23,7 +23,10 @@ CHUNK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues [B, m], ascending, of S; c = V'a [B, m]; V [B, d, m]; residual sum of squares [B]; y'y [B]; n; d."""
+    """Eigenvalues [B, m], ascending, of S; c = V'a [B, m]; V [B, d, m]; residual sum of squares [B]; y'y [B]; n; d.
+
+    `rounding` is the share of y'y below which a residual may be nothing but rounding.
+    """
 
     values: Array
     c: Array
@@ -32,6 +35,7 @@ class Spectrum:
     total: Array
     context: int
     dim: int
+    rounding: float
 
     def back(self, coordinates: Array) -> Array:
         """From the eigenbasis to weights, [B, m] to [B, d]."""
@@ -67,4 +71,5 @@ def spectrum(moments: Moments, threads: int | None = None) -> Spectrum:
         list(pool.map(work, range(0, B, CHUNK)))
     total = moments.l.astype(np.float64)
     residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if moments.context > d else np.zeros(B)
-    return Spectrum(values, c, vectors, residual, total, moments.context, d)
+    rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
+    return Spectrum(values, c, vectors, residual, total, moments.context, d, rounding)
