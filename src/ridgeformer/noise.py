@@ -56,7 +56,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def upper(self) -> float:
-        """The largest level, or the one that only 1e-9 of the mass exceeds: where plots may end."""
+        """The largest level, or the one that only 0.1 % of the mass exceeds: where plots may end."""
 
     def draw(self, count: int, seed: int = 0) -> Array:
         """`count` independent levels."""
@@ -283,8 +283,8 @@ class Frozen(Noise):
 
     @property
     def upper(self) -> float:
-        """The support's end, or the level that 1e-9 of the mass exceeds."""
-        return self._high if math.isfinite(self._high) else float(self.distribution.isf(1e-9))
+        """The support's end, or the level that 0.1 % of the mass exceeds."""
+        return self._high if math.isfinite(self._high) else float(self.distribution.isf(1e-3))
 
     def __str__(self) -> str:
         parts = [_number(value) for value in self.distribution.args]
