@@ -59,7 +59,7 @@ def current() -> Engine:
         return named(wanted)
     if available() == ("numpy",):
         warnings.warn(
-            "ridgeformer's native core is not built, so NumPy does its work, some hundred times slower. "
+            "ridgeformer's native core is not built, so NumPy does its work, far slower. "
             "Reinstall where a C++17 compiler is available; RIDGEFORMER_ENGINE=numpy silences this.",
             RuntimeWarning,
             stacklevel=2,
