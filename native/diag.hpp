@@ -133,8 +133,8 @@ struct Diag {
     }
 
     // delta_l = dloss/drho_0 T_0' ... T_{l-1}', upwards, and what it contributes to the gradient directly.
-    void deltas(const V *target) {
-        for (Size i = 0; i < d; ++i) delta(0)[i] = rho[i] + target[i];
+    void deltas(const V *target, V factor) {
+        for (Size i = 0; i < d; ++i) delta(0)[i] = factor * (rho[i] + target[i]);
         delta_y(0) = V{};
         for (Size l = 0; l < L; ++l) {
             const T p = model.omega[4 * l], q = model.omega[4 * l + 1], r = model.omega[4 * l + 2], s = model.omega[4 * l + 3];
@@ -276,8 +276,9 @@ struct Diag {
         forward(gram);
         rows();
     }
-    void slope(const V *target) {
-        deltas(target);
+    // Adds to the gradient that of factor times the loss.
+    void slope(const V *target, V factor) {
+        deltas(target, factor);
         backward();
     }
     V weight(Size i) const { return -rho[i]; }

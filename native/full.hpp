@@ -141,8 +141,8 @@ struct Full {
         return T(0.5) * total;
     }
 
-    void deltas(const V *target) {
-        for (Size i = 0; i + 1 < D; ++i) delta[i] = rho[i] + target[i];
+    void deltas(const V *target, V factor) {
+        for (Size i = 0; i + 1 < D; ++i) delta[i] = factor * (rho[i] + target[i]);
         delta[D - 1] = V{};
         for (Size l = 0; l + 1 < L; ++l) map(T_ + l * cells, delta + l * D, delta + (l + 1) * D);
     }
@@ -266,8 +266,9 @@ struct Full {
         forward(gram);
         rows();
     }
-    void slope(const V *target) {
-        deltas(target);
+    // Adds to the gradient that of factor times the loss.
+    void slope(const V *target, V factor) {
+        deltas(target, factor);
         backward();
     }
     V weight(Size i) const { return -rho[i]; }

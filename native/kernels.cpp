@@ -19,18 +19,24 @@ bool finite(T x) {
     return x - x == T(0);
 }
 
-// Adds one group's gradient, which stands in network.gradient, without the lanes that stay out.
+// Above the ceiling the gradient is that of ceiling (1 + log(loss / ceiling)): the direction, at a bounded size.
+template <class T>
+Vec<T> damping(const Vec<T> &loss, double ceiling) {
+    Vec<T> factor = splat<T>(T(1));
+    for (int k = 0; k < kLanes<T>; ++k)
+        if (double(loss[k]) > ceiling) factor[k] = T(ceiling / double(loss[k]));
+    return factor;
+}
+
+// Adds one group's gradient, which stands in network.gradient, without the lanes where it is not finite.
 template <class T, class Network>
-void add_lanes(Network &network, const bool *out_of_it, int lanes, double *sum) {
+void add_lanes(Network &network, const bool *exploded, int lanes, double *sum) {
     const std::size_t size = network.model.gradient_size();
-    bool out[kLanes<T>];
-    for (int k = 0; k < kLanes<T>; ++k) {
-        out[k] = k >= lanes || out_of_it[k];
-        for (std::size_t i = 0; i < size && !out[k]; ++i) out[k] = !finite(network.gradient[i][k]);
-    }
     for (int k = 0; k < lanes; ++k) {
-        sum[size] += out[k];
-        for (std::size_t i = 0; i < size && !out[k]; ++i) sum[i] += double(network.gradient[i][k]);
+        bool good = true;
+        for (std::size_t i = 0; i < size && good; ++i) good = finite(network.gradient[i][k]);
+        sum[size] += exploded[k] || !good;
+        for (std::size_t i = 0; i < size && good; ++i) sum[i] += double(network.gradient[i][k]);
     }
 }
 
@@ -57,14 +63,15 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
             if (out.plain) out.plain[s] = finite(plain[k]) ? plain[k] : T(__builtin_inf());
             if (out.weights)
                 for (Size i = 0; i < d; ++i) out.weights[i * out.size + s] = network.weight(i)[k];
-            if (finite(loss[k]) && double(loss[k]) <= out.ceiling) continue;
+            exploded[group * kLanes<T> + k] = !(double(loss[k]) <= out.ceiling);
+            if (finite(loss[k])) continue;
             any = exploded[group * kLanes<T> + k] = true;
-            // An empty context has no loss and no gradient.
+            // An empty context has no gradient.
             for (Vec<T> *v = gram; v < block.gram(group + 1); ++v) (*v)[k] = T(0);
         }
         if (!out.gradient) continue;
         if (any) network.value(gram);
-        network.slope(target);
+        network.slope(target, damping<T>(loss, out.ceiling));
     }
     if (!out.gradient) return;
     bool good = true;
@@ -77,7 +84,7 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
     for (int group = 0; group * kLanes<T> < count; ++group) {
         clear();
         network.value(block.gram(group));
-        network.slope(goal(group));
+        network.slope(goal(group), damping<T>(network.loss(goal(group)), out.ceiling));
         const int left = count - group * kLanes<T>;
         add_lanes<T>(network, exploded + group * kLanes<T>, left < kLanes<T> ? left : kLanes<T>, out.gradient);
     }

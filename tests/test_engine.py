@@ -178,13 +178,27 @@ def test_exploding_sequences_stay_out_of_the_gradient(any_engine, kind, dtype):
     alone = any_engine.evaluate(kernel, gram[calm], d.ridge[calm])
     for a, b in zip(result.gradient, alone.gradient, strict=True):
         close(a * 100 / 97, b, dtype)
-    ceiling = float(np.median(alone.losses))
-    low = any_engine.evaluate(kernel, gram[calm], d.ridge[calm], ceiling=ceiling)
-    kept = alone.losses <= ceiling
-    assert low.exploded == (~kept).sum()
-    below = any_engine.evaluate(kernel, gram[calm][kept], d.ridge[calm][kept])
-    for a, b in zip(low.gradient, below.gradient, strict=True):
-        close(a * 97 / kept.sum(), b, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_above_the_ceiling_the_gradient_is_that_of_a_logarithm(any_engine, kind, dtype):
+    """Of ceiling (1 + log(loss / ceiling)): every sequence's own gradient times ceiling / loss."""
+    kernel = tame_model(kind, 4, 5, 1, 8).astype(dtype).family.kernel()
+    d = draw(4, 8, 70, dtype=dtype)
+    gram = np.array(d.moments.gram)
+    plain = any_engine.evaluate(kernel, gram, d.ridge)
+    ceiling = float(np.median(plain.losses))
+    damped = any_engine.evaluate(kernel, gram, d.ridge, ceiling=ceiling)
+    assert damped.exploded == (plain.losses > ceiling).sum() == 35
+    assert (damped.losses == plain.losses).all()
+    expected = [np.zeros_like(piece) for piece in plain.gradient]
+    for i, loss in enumerate(plain.losses):
+        alone = any_engine.evaluate(kernel, gram[i : i + 1], d.ridge[i : i + 1])
+        for total, piece in zip(expected, alone.gradient, strict=True):
+            total += piece * min(1.0, ceiling / loss) / 70
+    for a, b in zip(damped.gradient, expected, strict=True):
+        close(a, b, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -38,9 +38,10 @@ class Evaluation:
     Attributes:
         losses: [B], 1/2 |w_hat - target|^2 of every sequence; infinite where the model overflowed.
         weights: [B, d], the w_hat, if asked for.
-        gradient: of the mean loss, float64, shaped like the parameters, if asked for. Sequences whose loss exceeds
-            the ceiling, or whose loss or own gradient is not finite, contribute nothing: it is finite always.
-        exploded: how many those are.
+        gradient: of the mean loss, float64, shaped like the parameters, if asked for. Of a loss above the ceiling it
+            is that of ceiling (1 + log(loss / ceiling)): the direction at a bounded size. Sequences whose loss or own
+            gradient is not finite contribute nothing: it is finite always.
+        exploded: how many sequences lie above the ceiling or contribute nothing.
         plain: [B], losses against the task vectors, if `step` was asked for them.
     """
 

@@ -65,7 +65,7 @@ class NumpyEngine:
         count, dim = target.shape
         losses, found = np.empty(count, gram.dtype), np.empty((count, dim))
         total = [np.zeros(p.shape) for p in parameters]
-        excluded = 0
+        exploded = 0
         doubled = tuple(p.astype(np.float64) for p in parameters)
         with np.errstate(all="ignore"):
             for part in _chunks(count):
@@ -74,15 +74,15 @@ class NumpyEngine:
                 found[part] = -trace.rows[0][:, :dim]
                 loss = 0.5 * np.square(found[part] - goal).sum(1)
                 losses[part] = np.where(np.isfinite(loss), loss, np.inf)
-                bad = _exploded(losses[part], ceiling)
                 if gradient:
-                    kept = np.flatnonzero(~bad)
-                    excluded += int(bad.sum()) + _add_gradient(doubled, G[kept], goal[kept], total)
+                    finite = np.isfinite(losses[part])
+                    excluded = _add_gradient(doubled, G[finite], goal[finite], ceiling, total)
+                    exploded += int(_exploded(losses[part], ceiling).sum()) + excluded
         return Evaluation(
             losses,
             found.astype(gram.dtype) if weights else None,
             tuple(sum_ / count for sum_ in total) if gradient else None,
-            excluded if gradient else int(_exploded(losses, ceiling).sum()),
+            exploded if gradient else int(_exploded(losses, ceiling).sum()),
         )
 
     def step(
@@ -204,11 +204,16 @@ def _forward(parameters: tuple[Array, ...], gram: Array) -> _Trace:
     return trace
 
 
-def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array) -> list[Array]:
-    """Gradient of the summed loss, by the reverse mode that the documentation derives."""
+def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array, ceiling: float) -> list[Array]:
+    """Gradient of the summed loss, by the reverse mode that the documentation derives.
+
+    Above the ceiling it is that of ceiling (1 + log(loss / ceiling)).
+    """
     gradient = [np.zeros(p.shape) for p in parameters]
     q = np.zeros_like(trace.rows[0])
-    q[:, :-1] = trace.rows[0][:, :-1] + target
+    error = trace.rows[0][:, :-1] + target
+    loss = 0.5 * np.square(error).sum(1, keepdims=True)
+    q[:, :-1] = error * np.where(loss > ceiling, ceiling / loss, 1.0)
     carried = [q]
     for T in trace.maps:
         carried.append(np.einsum("bij,bj->bi", T, carried[-1]))
@@ -221,22 +226,26 @@ def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array) -> li
     return gradient
 
 
-def _add_gradient(parameters: tuple[Array, ...], gram: Array, target: Array, total: list[Array]) -> int:
-    """Adds the summed gradient to `total`, and returns how many sequences had one that is not finite and stayed out.
+def _add_gradient(
+    parameters: tuple[Array, ...], gram: Array, target: Array, ceiling: float, total: list[Array]
+) -> int:
+    """Adds the summed gradient to `total`; returns how many below the ceiling had one that is not finite and stayed out.
 
     Halves a batch whose sum is not finite, until such sequences stand alone.
     """
     if len(gram) == 0:
         return 0
-    pieces = _backward(parameters, _forward(parameters, gram), target)
+    trace = _forward(parameters, gram)
+    pieces = _backward(parameters, trace, target, ceiling)
     if all(np.isfinite(piece).all() for piece in pieces):
         for sum_, piece in zip(total, pieces, strict=True):
             sum_ += piece
         return 0
     if len(gram) == 1:
-        return 1
+        return int(0.5 * np.square(trace.rows[0][:, :-1] + target).sum() <= ceiling)
     half = len(gram) // 2
-    return sum(_add_gradient(parameters, gram[s], target[s], total) for s in (slice(half), slice(half, None)))
+    parts = slice(half), slice(half, None)
+    return sum(_add_gradient(parameters, gram[s], target[s], ceiling, total) for s in parts)
 
 
 def _attention(parameters: tuple[Array, ...], layer: int, G: Array) -> Array:
