@@ -26,12 +26,13 @@ from ridgeformer.evaluation import (
     profile,
     profile_by_layer,
 )
-from ridgeformer.families import Diag, Full, GDpp
+from ridgeformer.families import Diag, Family, Full, GDpp
 from ridgeformer.model import LinearTransformer, States
 from ridgeformer.model_file import load, save
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
 from ridgeformer.problem import Draw, Problem, Sequences
+from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_run, train, train_many
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "Diag",
     "Draw",
     "Evaluation",
+    "Family",
     "Fixed",
     "Frozen",
     "Full",
@@ -56,12 +58,17 @@ __all__ = [
     "Moments",
     "Noise",
     "OracleRR",
+    "Paper",
     "Predictor",
     "Problem",
     "Profile",
+    "Progress",
     "Result",
+    "Search",
     "Sequences",
+    "Spec",
     "States",
+    "Training",
     "TunedRR",
     "Uniform",
     "by_layer",
@@ -69,7 +76,10 @@ __all__ = [
     "evaluate",
     "floor",
     "load",
+    "load_run",
     "profile",
     "profile_by_layer",
     "save",
+    "train",
+    "train_many",
 ]

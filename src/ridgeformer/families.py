@@ -17,12 +17,29 @@ from ridgeformer.errors import array, integer, precision, real, refuse
 __all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp"]
 
 Float = NDArray[np.floating[Any]]
+FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
 
 
 class Family(ABC):
     """Parameters of every layer and head."""
 
     name: ClassVar[str]
+    poorer: ClassVar[type[Family] | None] = None  # a family whose every model `embed` turns into one of this
+    most_heads: ClassVar[int | None] = None  # more of them reach nothing new
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """A subclass with a name can be trained, saved and loaded by that name."""
+        super().__init_subclass__(**keywords)
+        if "name" in cls.__dict__:
+            known = FAMILIES.get(cls.name)
+            if known is not None and known.__qualname__ != cls.__qualname__:
+                refuse("the name of a family must be its own", repr(cls.name), "Choose another name.")
+            FAMILIES[cls.name] = cls
+
+    @classmethod
+    def embed(cls, other: Family, dim: int, heads: int) -> Self:
+        """A model of the `poorer` family, of as many layers, as one of this family with the same function."""
+        refuse(f"{cls.name} contains no other family", other, "Train without growing from one.")
 
     @property
     @abstractmethod
@@ -145,6 +162,12 @@ class Full(Family):
         shape = (layers, heads, dim + 1, dim + 1)
         return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
 
+    @classmethod
+    def embed(cls, other: Family, dim: int, heads: int) -> Self:
+        """See `Family.embed`: dense matrices; further heads do nothing."""
+        P, Q = other.dense(dim)
+        return cls(_more_heads(P, heads, 0.0), _more_heads(Q, heads, 0.1))
+
     def _identity_layer(self) -> dict[str, Float]:
         D = self.dim + 1
         return {"P": np.zeros((self.heads, D, D)), "Q": np.broadcast_to(np.eye(D), (self.heads, D, D))}
@@ -183,6 +206,7 @@ class Diag(_Diagonal):
     """
 
     name = "diag"
+    most_heads = 2
 
     def __init__(
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
@@ -219,6 +243,15 @@ class Diag(_Diagonal):
         shape = (layers, heads, 2)
         return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
 
+    @classmethod
+    def embed(cls, other: Family, dim: int, heads: int) -> Self:
+        """See `Family.embed`: GD++ with q_y = 0; further heads do nothing."""
+        if not isinstance(other, GDpp):
+            refuse("Diag contains GD++ models", other, "Pass GDpp parameters.")
+        same = other.to_diag()
+        p, q = (np.diagonal(m, axis1=2, axis2=3)[..., [0, -1]] for m in same.dense(1))
+        return cls(_more_heads(p, heads, 0.0), _more_heads(q, heads, 0.1))
+
     def _identity_layer(self) -> dict[str, Float]:
         if "omega" in self._arrays:
             return {"omega": np.zeros((2, 2))}
@@ -229,6 +262,7 @@ class GDpp(_Diagonal):
     """Diag without any flow out of y: q_y = 0. p [L, H, 2] and q [L, H]; or `omega` [L, 2] = (xx, yx)."""
 
     name = "gdpp"
+    most_heads = 1
 
     def __init__(
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
@@ -275,7 +309,13 @@ class GDpp(_Diagonal):
         return {"p": np.zeros((self.heads, 2)), "q": np.ones(self.heads)}
 
 
-FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Full, Diag, GDpp)}
+Diag.poorer, Full.poorer = GDpp, Diag
+
+
+def _more_heads(values: Float, heads: int, fill: float) -> Float:
+    """[L, H, ...] with further heads of constant parameters."""
+    extra = np.full((values.shape[0], heads - values.shape[1], *values.shape[2:]), fill, values.dtype)
+    return np.concatenate([values, extra], axis=1)
 
 
 def _factors_or_omega(

@@ -226,10 +226,8 @@ def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array, ceili
     return gradient
 
 
-def _add_gradient(
-    parameters: tuple[Array, ...], gram: Array, target: Array, ceiling: float, total: list[Array]
-) -> int:
-    """Adds the summed gradient to `total`; returns how many below the ceiling had one that is not finite and stayed out.
+def _add_gradient(parameters: tuple[Array, ...], gram: Array, target: Array, ceiling: float, total: list[Array]) -> int:
+    """Adds the summed gradient to `total`; returns how many below the ceiling had one that is not finite.
 
     Halves a batch whose sum is not finite, until such sequences stand alone.
     """

@@ -1,0 +1,77 @@
+"""Quasi-Newton descent for models with few parameters: SciPy's BFGS, with a rule when to stop and a way to go on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Descent", "descend"]
+
+Array = NDArray[np.float64]
+BAD = 700.0  # the logarithm of a loss that is not finite
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """Where a descent has come to.
+
+    Attributes:
+        point: [k]; value: the objective there; inverse: [k, k], of the Hessian; evaluations: how many were used.
+        rested: whether it ended because nothing more was to be gained, not because its iterations were over.
+    """
+
+    point: Array
+    value: float
+    inverse: Array
+    evaluations: int
+    rested: bool
+
+
+def descend(
+    objective: Callable[[Array], tuple[float, Array]],
+    start: Descent | Array,
+    iterations: int,
+    tolerance: float = 1e-6,
+) -> Descent:
+    """Minimise the logarithm of `objective` until ten iterations gain less than `tolerance`.
+
+    The logarithm makes losses of 1 and of 1e-12 alike. A start that comes from `descend` goes on where that stopped.
+    """
+    from scipy import optimize
+
+    minimize: Any = optimize.minimize
+
+    def logarithm(point: Array) -> tuple[float, Array]:
+        value, slope = objective(point)
+        if not (np.isfinite(value) and value > 0):
+            return BAD, np.zeros_like(point)
+        return float(np.log(value)), slope / value
+
+    best: list[float] = []
+
+    def enough(intermediate_result: Any) -> None:
+        best.append(float(intermediate_result.fun))
+        if len(best) > 10 and best[-11] - best[-1] < tolerance:
+            raise StopIteration
+
+    options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-9}
+    point, used = (start.point, start.evaluations) if isinstance(start, Descent) else (start, 0)
+    if isinstance(start, Descent):
+        options["hess_inv0"] = (start.inverse + start.inverse.T) / 2
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # SciPy warns where a line search ends; what counts is the value found
+        try:
+            found = minimize(logarithm, point, jac=True, method="BFGS", callback=enough, options=options)
+        except (ValueError, np.linalg.LinAlgError):  # the inverse Hessian lost its positivity to rounding
+            options.pop("hess_inv0", None)
+            found = minimize(logarithm, point, jac=True, method="BFGS", callback=enough, options=options)
+    inverse = np.asarray(found.hess_inv, np.float64)
+    if not np.isfinite(inverse).all():
+        inverse = np.eye(len(point))
+    value, rested = float(np.exp(found.fun)), found.status != 1 and found.fun < BAD
+    return Descent(np.asarray(found.x, np.float64), value, inverse, used + int(found.nfev), rested)

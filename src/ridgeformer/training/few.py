@@ -1,0 +1,108 @@
+"""Models with few parameters (Diag: four numbers a layer) descend by BFGS on fixed sequences.
+
+A descent takes a tenth of a second, so there are dozens of them. Each stage drops the losers and uses more sequences;
+the last one adds the contexts on which the winner fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.engine import Key
+from ridgeformer.training.bfgs import Descent, descend
+from ridgeformer.training.objective import Hard, SampleAverage, mine
+from ridgeformer.training.task import RACE, SEARCH, SELECT, Task
+from ridgeformer.training.vector import Vector
+
+__all__ = ["descend_many_starts"]
+
+Array = NDArray[np.float64]
+Objective = Callable[[Array], tuple[float, Array]]
+EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end
+SEARCHED = 1 << 18  # contexts among which hard ones are looked for
+
+
+def descend_many_starts(task: Task) -> tuple[bool, str]:
+    """Leave the best model in `task.best`; say whether its descent came to rest, and how it was found."""
+    work = _Work(task)
+    starts = task.starts(6, 3 * task.layers)
+    points = [work.vector.pack(start) for start in starts]
+    race = work.stage("race", 0.0, 0.3, EARLY, points, 60)
+    best = work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
+    final = work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
+    winner, hard = min(final, key=_value), Hard.none(task.problem)
+    for turn in range(3):
+        known = len(hard)
+        model = work.vector.model(winner.point)
+        hard = mine(model, task.problem, hard, Key(task.seed, SEARCH, turn), SEARCHED, task.threads)
+        if turn and len(hard) == known:
+            break
+        done = 0.8 + 0.06 * turn
+        (winner,) = work.stage(f"finish {turn + 1}", done, done + 0.06, LAST, [winner], 40, hard)
+    rest = "came to rest" if winner.rested else "was still gaining"
+    return winner.rested, f"{len(starts)} starts; the last descent {rest}"
+
+
+class _Work:
+    """Stages of descents, each kept in the journal."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.vector = Vector(task.fresh(0), task.problem.context)
+        # Losses near float32's rounding need float64.
+        few = task.best and task.best.astype(np.float64).step(task.problem, 4096, stream=SELECT, step=1, gradient=False)
+        self.dtype: type = np.float64 if few and few.loss < 1e-5 * task.problem.dim else np.float32
+
+    def stage(
+        self,
+        name: str,
+        begin: float,
+        end: float,
+        sequences: int,
+        starts: Sequence[Descent | Array],
+        iterations: int,
+        hard: Hard | None = None,
+    ) -> list[Descent]:
+        """Descend from every start on the same sequences, and leave the best in `task.best`."""
+        task, found = self.task, []
+        objective = self._objective(sequences, hard)
+        for i, start in enumerate(starts):
+            kept = task.journal.recall(f"{name}/{i}")
+            if kept is None:
+                reached = descend(objective, start, iterations, 1e-5)
+                used = reached.evaluations - (start.evaluations if isinstance(start, Descent) else 0)
+                facts = np.array([reached.value, reached.evaluations, reached.rested])
+                kept = {"point": reached.point, "inverse": reached.inverse, "facts": facts}
+                task.journal.keep(f"{name}/{i}", kept)
+                task.best = task.best or self.vector.model(reached.point)
+                task.done(name, begin + (end - begin) * (i + 1) / len(starts), sequences * used, reached.value)
+            value, evaluations, rested = kept["facts"].tolist()
+            found.append(Descent(kept["point"], value, kept["inverse"], int(evaluations), bool(rested)))
+        task.best = self.vector.model(min(found, key=_value).point)
+        return found
+
+    def _objective(self, sequences: int, hard: Hard | None) -> Objective:
+        key = Key(self.task.seed, RACE, sequences)
+        average = SampleAverage(self.task.problem, sequences, key, self.dtype, hard, self.task.threads)
+
+        def value(point: Array) -> tuple[float, Array]:
+            found, slope = average(self.vector.model(point))
+            return found, self.vector.slope(slope)
+
+        return value
+
+
+def _value(descent: Descent) -> float:
+    return descent.value
+
+
+def _distinct(descents: Sequence[Descent], most: int) -> list[Descent]:
+    """The best of them, one for each minimum: equal losses mean the same place."""
+    chosen: list[Descent] = []
+    for descent in sorted(descents, key=_value):
+        if all(abs(descent.value - other.value) > 2e-3 * other.value for other in chosen):
+            chosen.append(descent)
+    return chosen[:most]

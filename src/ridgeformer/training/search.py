@@ -1,0 +1,72 @@
+"""Our protocol: from a problem, a family and a depth to a model, with nothing to tune.
+
+Local minima are the obstacle, not the number of steps. So: many cheap starts, fresh ones and ones grown from the best
+shallower model by a small random layer; the losers are dropped early; the winner is finished on many sequences and on
+those where it fails. At the end the shallower model and that of the poorer family, embedded, are candidates too: on
+the sequences that select, nothing comes out worse than they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.families import GDpp
+from ridgeformer.model import LinearTransformer
+from ridgeformer.training.few import descend_many_starts
+from ridgeformer.training.many import descend_one_start
+from ridgeformer.training.quadrature import exact_loss, least_excess
+from ridgeformer.training.task import SELECT, Found, OutOfTime, Task
+
+__all__ = ["search"]
+
+Array = NDArray[np.float64]
+FEW = 256  # parameters, up to which descent is by BFGS
+SELECTION = 1 << 17  # sequences that decide between candidates
+
+
+def search(task: Task) -> Found:
+    """Find the best model that the protocol can."""
+    if task.family is GDpp:
+        return _by_quadrature(task)
+    ancestors = task.ancestors()
+    fresh = task.fresh(0)
+    task.best = ancestors[-1] if ancestors else fresh
+    parameters = sum(value.size for value in fresh.family.arrays.values())
+    try:
+        converged, message = (descend_many_starts if parameters <= FEW else descend_one_start)(task)
+    except OutOfTime:
+        task.journal.write()
+        converged, message = False, "the time given was over"
+    best = task.best
+    chosen = _select(task, [*ancestors, best])
+    if chosen is not best:
+        message += "; the shallower or poorer model was as good and was kept"
+    return Found(chosen, converged, message)
+
+
+def _by_quadrature(task: Task) -> Found:
+    family = least_excess(task.problem, task.layers, task.heads, task.seed, task.shallower)
+    model = LinearTransformer(family, task.problem.dim)
+    task.done("quadrature", 1.0, 0, exact_loss(model, task.problem))
+    return Found(model, True, "optimum by quadrature over the eigenvalues, without sampling")
+
+
+def _select(task: Task, candidates: list[LinearTransformer]) -> LinearTransformer:
+    """The one that explodes least often; among equals the one of least loss, a later one only if clearly better."""
+    best, best_losses = candidates[0], _losses(candidates[0], task)
+    for model in candidates[1:]:
+        losses = _losses(model, task)
+        wild, best_wild = (int((~(x <= 100 * task.problem.dim)).sum()) for x in (losses, best_losses))
+        difference = losses - best_losses
+        better = difference.mean() < -difference.std() / np.sqrt(len(difference))
+        if wild < best_wild or (wild == best_wild and better):
+            best, best_losses = model, losses
+    return best
+
+
+def _losses(model: LinearTransformer, task: Task) -> Array:
+    found = model.astype(np.float64).step(
+        task.problem, SELECTION, seed=task.seed, stream=SELECT, gradient=False, threads=task.threads
+    )
+    return np.minimum(found.losses.astype(np.float64), 1e12)

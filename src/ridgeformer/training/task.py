@@ -1,0 +1,114 @@
+"""What a search is given, what it leaves behind, and where it starts from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.families import Family
+from ridgeformer.model import LinearTransformer
+from ridgeformer.problem import Problem
+from ridgeformer.training.journal import Journal
+
+__all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "OutOfTime", "Task"]
+
+Array = NDArray[np.float64]
+# Streams of sequences; evaluation and the tuned baselines have others.
+RACE, FINISH, SEARCH, SELECT = 1, 2, 3, 4
+
+
+class OutOfTime(Exception):
+    """The time that was given is over."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The model that was chosen, whether its descent had come to rest, and how that was seen."""
+
+    model: LinearTransformer
+    converged: bool
+    message: str
+
+
+@dataclass(eq=False)
+class Task:
+    """A model to be found, and what helps to find it.
+
+    Attributes:
+        shallower: the best model of one layer less; poorer: that of the poorer family; None where there is none.
+        report: called with the phase, the fraction done and the loss after every piece of work.
+        deadline: when to stop, by time.monotonic().
+        best: the best model so far.
+    """
+
+    problem: Problem
+    family: type[Family]
+    layers: int
+    heads: int
+    seed: int
+    effort: float
+    shallower: LinearTransformer | None
+    poorer: LinearTransformer | None
+    journal: Journal
+    report: Callable[[str, float, float], None]
+    deadline: float | None = None
+    threads: int | None = None
+    best: LinearTransformer | None = field(default=None, init=False)
+
+    def many(self, count: int) -> int:
+        """A number of starts or rounds, times the effort."""
+        return max(1, round(count * self.effort))
+
+    def done(self, phase: str, fraction: float, work: int, loss: float) -> None:
+        """Report a piece of work that was done just now, on so many sequences."""
+        self.journal.note(phase, work, loss)
+        self.report(phase, fraction, loss)
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise OutOfTime
+
+    # ---- starts -----------------------------------------------------------------------------------------
+
+    def starts(self, fresh: int, grown: int) -> list[LinearTransformer]:
+        """Fresh ones, ones grown from the shallower model, and the poorer model as it is."""
+        found = [self.fresh(i) for i in range(self.many(fresh))]
+        if self.shallower is not None:
+            found += [self._grown(self.shallower, i) for i in range(self.many(grown))]
+        if self.poorer is not None:
+            found.append(self._embedded(self.poorer))
+        return found
+
+    def ancestors(self) -> list[LinearTransformer]:
+        """The shallower and the poorer model as models of this family and depth, with the same function."""
+        found = []
+        if self.shallower is not None:
+            found.append(self.shallower.with_identity(self.layers - 1))
+        if self.poorer is not None:
+            found.append(self._embedded(self.poorer))
+        return found
+
+    def fresh(self, number: int) -> LinearTransformer:
+        """A small random model: large ones end in worse minima, or overflow."""
+        scale = 0.05 / np.sqrt(self.problem.context)
+        rng, dim = self._rng(1, number), self.problem.dim
+        return LinearTransformer(self.family.random(dim, self.layers, self.heads, scale, rng), dim)
+
+    def _grown(self, shallower: LinearTransformer, number: int) -> LinearTransformer:
+        """The shallower model with a small random layer somewhere; successive numbers try all positions."""
+        rng, dim = self._rng(2, number), self.problem.dim
+        scale = np.exp(rng.uniform(np.log(0.1), np.log(0.4))) / np.sqrt(self.problem.context)
+        new = self.family.random(dim, 1, self.heads, scale, rng).arrays
+        at = (number * max(1, self.layers // 3) + self.seed) % self.layers if number < self.layers else number
+        old = shallower.family.arrays
+        merged = {name: np.insert(old[name], at % self.layers, new[name], axis=0) for name in old}
+        return LinearTransformer(self.family(**merged), dim)
+
+    def _embedded(self, poorer: LinearTransformer) -> LinearTransformer:
+        return LinearTransformer(self.family.embed(poorer.family, self.problem.dim, self.heads), self.problem.dim)
+
+    def _rng(self, *which: int) -> np.random.Generator:
+        """Random numbers for one purpose: the same whatever was interrupted."""
+        return np.random.default_rng([self.seed, self.layers, *which])

@@ -1,0 +1,48 @@
+"""Parameters of any family as one vector of numbers near one, which is what optimisers want."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.families import Family
+from ridgeformer.model import LinearTransformer
+
+__all__ = ["Vector"]
+
+Array = NDArray[np.float64]
+
+
+class Vector:
+    """Packs and unpacks the parameters of models shaped like `model`.
+
+    A layer multiplies by P G Q, and G grows as n: parameters times sqrt(n) are of the order of one whatever n is.
+    """
+
+    def __init__(self, model: LinearTransformer, context: int) -> None:
+        self._family: type[Family] = type(model.family)
+        self._shapes = {name: value.shape for name, value in model.family.arrays.items()}
+        self._dim, self.scale = model.dim, float(np.sqrt(context))
+
+    def pack(self, model: LinearTransformer) -> Array:
+        """The numbers of a model."""
+        return self.scale * self._join({name: value.astype(np.float64) for name, value in model.family.arrays.items()})
+
+    def model(self, vector: Array, dtype: type = np.float64) -> LinearTransformer:
+        """The model with these numbers."""
+        arrays: dict[str, NDArray[Any]] = {}
+        start = 0
+        for name, shape in self._shapes.items():
+            end = start + int(np.prod(shape))
+            arrays[name] = (vector[start:end] / self.scale).astype(dtype).reshape(shape)
+            start = end
+        return LinearTransformer(self._family(**arrays), self._dim)
+
+    def slope(self, gradient: dict[str, Array]) -> Array:
+        """The gradient with respect to the numbers, from one with respect to the family's arrays."""
+        return self._join(gradient) / self.scale
+
+    def _join(self, arrays: dict[str, Array]) -> Array:
+        return np.concatenate([arrays[name].ravel() for name in self._shapes])
