@@ -28,7 +28,7 @@ SEARCHED = 1 << 18  # contexts among which hard ones are looked for
 def descend_many_starts(task: Task) -> tuple[bool, str]:
     """Leave the best model in `task.best`; say whether its descent came to rest, and how it was found."""
     work = _Work(task)
-    starts = task.starts(6, 3 * task.layers)
+    starts = [*task.starts(6, 3 * task.layers), *task.ancestors()[-1:]]
     points = [work.vector.pack(start) for start in starts]
     race = work.stage("race", 0.0, 0.3, EARLY, points, 60)
     best = work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
@@ -37,7 +37,7 @@ def descend_many_starts(task: Task) -> tuple[bool, str]:
     for turn in range(3):
         known = len(hard)
         model = work.vector.model(winner.point)
-        hard = mine(model, task.problem, hard, Key(task.seed, SEARCH, turn), SEARCHED, task.threads)
+        hard = mine(model, task.problem, hard, Key(task.seed, SEARCH, turn), SEARCHED, task.caution, task.threads)
         if turn and len(hard) == known:
             break
         done = 0.8 + 0.06 * turn

@@ -25,7 +25,8 @@ __all__ = ["STRETCH", "Hard", "SampleAverage", "ceiling", "damped", "mine"]
 Array = NDArray[np.float64]
 Value = tuple[float, dict[str, Array]]
 STRETCH = 1.2  # contexts are stretched by this in the search for hard ones
-WEIGHT = 0.3  # what a hard sequence counts, next to one that was met without stretching
+WEIGHT = 0.5  # what a hard sequence counts, next to one that was met without stretching
+FAILS = 20  # times the ceiling: a loss from which on a stretched context counts as hard
 MOST = 512  # hard sequences that are kept
 STORED = 1 << 27  # bytes of Gram matrices that are kept; beyond, they are drawn again every time
 
@@ -47,7 +48,7 @@ class Hard:
 
     gram: Array
     target: Array
-    share: float = 0.0  # of all contexts, that they stand for
+    share: float = 0.0  # of the objective: their part of all contexts, times what one of them counts
 
     @classmethod
     def none(cls, problem: Problem) -> Hard:
@@ -60,19 +61,26 @@ class Hard:
     def value(self, model: LinearTransformer, problem: Problem, threads: int | None) -> Value:
         """Their share of the objective, and its gradient."""
         moments = Moments._trusted(self.gram, problem.context)
-        share = WEIGHT * self.share
         limit = ceiling(problem)
         found = model.evaluate(moments, self.target, gradient=True, ceiling=limit, threads=threads)
         worst = damped(np.minimum(found.losses, np.finfo(np.float64).max), limit)
         gradient = model.family.pullback(found.gradient)
-        return share * float(worst.mean()), {name: share * slope for name, slope in gradient.items()}
+        return self.share * float(worst.mean()), {name: self.share * slope for name, slope in gradient.items()}
 
 
 def mine(
-    model: LinearTransformer, problem: Problem, known: Hard, key: Key, sequences: int, threads: int | None = None
+    model: LinearTransformer,
+    problem: Problem,
+    known: Hard,
+    key: Key,
+    sequences: int,
+    caution: float = 1.0,
+    threads: int | None = None,
 ) -> Hard:
-    """Further hard contexts, found among `sequences` fresh ones, before those already known."""
-    engine, limit = engines.resolve(None), ceiling(problem) / 2
+    """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution."""
+    if not caution:
+        return known
+    engine, limit = engines.resolve(None), FAILS * ceiling(problem)
     first, *others = model.astype(np.float32).family.kernel()
     stretched = (np.float32(STRETCH) * first, *others)  # the same as stretching the Gram matrix
     found: list[int] = []
@@ -86,7 +94,7 @@ def mine(
     draws = [problem.moments(1, seed=key.seed, stream=key.stream, step=key.step, first=i) for i in found[: MOST // 2]]
     gram = np.concatenate([*(STRETCH * draw.moments.gram for draw in draws), known.gram])[:MOST]
     target = np.concatenate([*(draw.ridge for draw in draws), known.target])[:MOST]
-    return Hard(gram, target, max(len(found), len(gram)) / sequences)
+    return Hard(gram, target, caution * WEIGHT * max(len(found), len(gram)) / sequences)
 
 
 @dataclass(eq=False)

@@ -16,15 +16,20 @@ class Search:
 
     Attributes:
         effort: how many starts and steps, relative to the default.
+        caution: what contexts on which a model explodes count in the objective, relative to the default. 0 ignores all
+            but the bulk: losses are then a few percent lower on nearly every sequence, and huge on one in a million.
         seconds: stop after so long, with the best model so far; such a run cannot be repeated bit for bit.
     """
 
     effort: float = 1.0
+    caution: float = 1.0
     seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < number("effort", self.effort) <= 1000:
             refuse("effort must lie in (0, 1000]", self.effort, "Pass 1 for the default.")
+        if not number("caution", self.caution) <= 1000:
+            refuse("caution must lie in [0, 1000]", self.caution, "Pass 1 for the default.")
         if self.seconds is not None and not number("seconds", self.seconds) > 0:
             refuse("seconds must be positive", self.seconds, "Pass the time that training may take, or None.")
 

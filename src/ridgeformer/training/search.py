@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ridgeformer.families import GDpp
 from ridgeformer.model import LinearTransformer
 from ridgeformer.training.few import descend_many_starts
-from ridgeformer.training.many import descend_one_start
+from ridgeformer.training.many import descend_few_starts
 from ridgeformer.training.quadrature import exact_loss, least_excess
 from ridgeformer.training.task import SELECT, Found, OutOfTime, Task
 
@@ -34,7 +34,7 @@ def search(task: Task) -> Found:
     task.best = ancestors[-1] if ancestors else fresh
     parameters = sum(value.size for value in fresh.family.arrays.values())
     try:
-        converged, message = (descend_many_starts if parameters <= FEW else descend_one_start)(task)
+        converged, message = (descend_many_starts if parameters <= FEW else descend_few_starts)(task)
     except OutOfTime:
         task.journal.write()
         converged, message = False, "the time given was over"

@@ -51,6 +51,7 @@ class Task:
     heads: int
     seed: int
     effort: float
+    caution: float
     shallower: LinearTransformer | None
     poorer: LinearTransformer | None
     journal: Journal
@@ -73,12 +74,10 @@ class Task:
     # ---- starts -----------------------------------------------------------------------------------------
 
     def starts(self, fresh: int, grown: int) -> list[LinearTransformer]:
-        """Fresh ones, ones grown from the shallower model, and the poorer model as it is."""
+        """Fresh ones, and ones grown from the shallower model."""
         found = [self.fresh(i) for i in range(self.many(fresh))]
         if self.shallower is not None:
             found += [self._grown(self.shallower, i) for i in range(self.many(grown))]
-        if self.poorer is not None:
-            found.append(self._embedded(self.poorer))
         return found
 
     def ancestors(self) -> list[LinearTransformer]:
@@ -87,7 +86,8 @@ class Task:
         if self.shallower is not None:
             found.append(self.shallower.with_identity(self.layers - 1))
         if self.poorer is not None:
-            found.append(self._embedded(self.poorer))
+            embedded = self.family.embed(self.poorer.family, self.problem.dim, self.heads)
+            found.append(LinearTransformer(embedded, self.problem.dim))
         return found
 
     def fresh(self, number: int) -> LinearTransformer:
@@ -105,9 +105,6 @@ class Task:
         old = shallower.family.arrays
         merged = {name: np.insert(old[name], at % self.layers, new[name], axis=0) for name in old}
         return LinearTransformer(self.family(**merged), dim)
-
-    def _embedded(self, poorer: LinearTransformer) -> LinearTransformer:
-        return LinearTransformer(self.family.embed(poorer.family, self.problem.dim, self.heads), self.problem.dim)
 
     def _rng(self, *which: int) -> np.random.Generator:
         """Random numbers for one purpose: the same whatever was interrupted."""

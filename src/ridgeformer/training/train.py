@@ -280,13 +280,15 @@ class _Session:
     def _search(self, spec: Spec, before: list[Training], journal: Journal) -> Found:
         models = {(t.spec.family, t.spec.layers): t.model for t in before}
         poorer = spec.family.poorer
+        protocol = spec.protocol if isinstance(spec.protocol, Search) else Search()
         task = Task(
             problem=spec.problem,
             family=spec.family,
             layers=spec.layers,
             heads=spec.heads,
             seed=spec.seed,
-            effort=spec.protocol.effort if isinstance(spec.protocol, Search) else 1.0,
+            effort=protocol.effort,
+            caution=protocol.caution,
             shallower=models.get((spec.family, spec.layers - 1)),
             poorer=models.get((poorer, spec.layers)) if poorer else None,
             journal=journal,
