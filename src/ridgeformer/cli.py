@@ -200,6 +200,177 @@ def profile(
         click.echo(f"{row[0]:6.3f} {row[1]:10.5f} {row[2]:8.5f} {row[3]:10.5f}{'' if row[4] else '   outside'}")
 
 
+_FAMILIES = click.Choice(["gdpp", "diag", "full"])
+_PLOT = click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the learning curve here (needs matplotlib)."
+)
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
+    "  ridgeformer train --family full --layers 4 --noise 'categorical(1,3)' --seed 3 --json\n"
+    "  ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png\n"
+    "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/"
+)
+@click.option("--family", type=_FAMILIES, default="diag", show_default=True, help="Parameters of a layer.")
+@click.option("--layers", default=4, show_default=True, help="Depth.")
+@click.option("--heads", default=1, show_default=True, help="Heads a layer.")
+@_problem_options
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for runs: what is there is found, or gone on with."
+)
+@click.option("--protocol", type=click.Choice(["search", "paper"]), default="search", show_default=True)
+@click.option("--effort", type=float, help="search: starts and steps, relative to the default.")
+@click.option("--caution", type=float, help="search: weight of sequences that explode, relative to the default.")
+@click.option("--seconds", type=float, help="search: stop after so long, with the best so far.")
+@click.option("--steps", type=int, help="paper: steps of Adam [default: 200000].")
+@click.option("--batch", type=int, help="paper: sequences a step [default: 2048].")
+@click.option("--rate", type=float, help="paper: learning rate [default: 1e-4].")
+@_PLOT
+@click.option("--quiet", "-q", is_flag=True, help="No progress display.")
+@click.option("--threads", type=click.IntRange(1, 1024), help="Threads to use (default: all cores).")
+def train(
+    family: str,
+    layers: int,
+    heads: int,
+    noise: str,
+    dim: int,
+    context: int,
+    sequences: int,
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+    protocol: str,
+    plot: Path | None,
+    quiet: bool,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Train a linear transformer on a problem, and print how good it is.
+
+    The shallower models and those of the poorer families, from which it is grown, are trained first; with --out all of
+    them are kept. A run that was stopped goes on when the same command is given again.
+    """
+    from ridgeformer.problem import Problem
+    from ridgeformer.training import Paper, Search
+    from ridgeformer.training import train as fit
+
+    chosen = {"search": ("effort", "caution", "seconds"), "paper": ("steps", "batch", "rate")}
+    given = {name: value for name, value in options.items() if value is not None}
+    wrong = sorted(given.keys() - set(chosen[protocol]))
+    if wrong:
+        others = f"the other protocol's; {protocol} has --{', --'.join(chosen[protocol])}"
+        raise InputError(f"--{wrong[0]} must belong to --protocol {protocol}; it is {others}. Leave it out.")
+    recipe = Paper(**given) if protocol == "paper" else Search(**given)
+    problem = Problem(dim, context, noise)
+    if plot is not None:
+        from ridgeformer.plots import check_plot
+
+        check_plot(plot)
+    try:
+        with _training_display(problem, sequences, quiet) as callback:
+            found = fit(
+                problem,
+                family,
+                layers,
+                heads,
+                seed=seed,
+                protocol=recipe,
+                sequences=sequences,
+                out=out,
+                callback=callback,
+                threads=threads,
+            )
+    except KeyboardInterrupt:
+        again = f"what is done is kept in {out}: give the same command again to go on" if out else "nothing was kept"
+        click.echo(f"ridgeformer: stopped; {again}", err=True)
+        sys.exit(130)
+    _print_training(found, as_json, plot)
+
+
+@cli.command(
+    epilog="Example:\n\n\b\n  ridgeformer show runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png"
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@_PLOT
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def show(run: Path, plot: Path | None, as_json: bool) -> None:
+    """Print a finished run; or, of a folder of runs, one line for each."""
+    from ridgeformer.training import load_run
+
+    if plot is not None:
+        from ridgeformer.plots import check_plot
+
+        check_plot(plot)
+    inside = sorted(run.glob("*/spec.json")) if run.is_dir() and not (run / "spec.json").exists() else []
+    if not inside:
+        _print_training(load_run(run), as_json, plot)
+        return
+    if plot is not None:
+        raise InputError(f"--plot must be given one run; {run} holds {len(inside)}. Name one of its folders.")
+    finished = [load_run(path.parent) for path in inside if (path.parent / "record.json").exists()]
+    if as_json:
+        click.echo(json.dumps([training.record() for training in finished], indent=2))
+        return
+    for t in finished:
+        ratio = f"{t.result.ratio:6.2f} x floor" if t.result.ratio < 1e6 else " " * 14
+        click.echo(f"{t.loss:10.4g} {ratio}  {t.status:14}  {t.folder.name if t.folder else ''}")
+    unfinished = len(inside) - len(finished)
+    if unfinished:
+        click.echo(f"{unfinished} unfinished: give their commands again to go on")
+
+
+@contextlib.contextmanager
+def _training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """A line on stderr that says how far training has come, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from ridgeformer.evaluation import floor
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda progress: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(f"{problem}", total=1.0, state="the floor ...")
+        least = floor(problem, sequences=min(sequences, 20_000)).loss
+
+        def show(now: Any) -> None:
+            ratio = f" ({now.loss / least:.2f} x floor)" if least else ""
+            state = f"{now.phase}: loss {now.loss:.4g}{ratio}, {now.seconds:.0f} s, {now.remaining:.0f} s left"
+            bar.update(task, completed=now.fraction, description=now.run.split(", d=")[0], state=state)
+
+        yield show
+
+
+def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
+    if plot is not None:
+        from ridgeformer.plots import draw_training
+
+        draw_training(plot, training)
+    if as_json:
+        click.echo(
+            json.dumps({**training.record(), "folder": str(training.folder) if training.folder else None}, indent=2)
+        )
+        return
+    r = training.result
+    ratio = f", {r.ratio:.3g} x the floor of {r.floor:.4g}" if r.ratio < 1e6 else ""
+    made = ", ".join(f"{name} {value}" for name, value in training.made_with.items())
+    rows = {
+        "status": f"{training.status}: {training.message}",
+        "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences{ratio}",
+        "tail": f"99.99 %: {r.tail:.3g}, largest: {r.largest:.3g}, exploded: {r.exploded} of {r.sequences:,}",
+        "time": f"{training.seconds:.1f} s; {training.total_seconds:.1f} s with the models it was grown from",
+        "made with": made,
+        "stored in": training.folder or "nowhere: add --out runs/ to keep it",
+    }
+    click.echo(training.spec.describe() + f", seed {training.spec.seed}")
+    for name, text in rows.items():
+        click.echo(f"  {name:10} {text}")
+
+
 @contextlib.contextmanager
 def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr, where that is a terminal."""

@@ -248,9 +248,10 @@ class Diag(_Diagonal):
         """See `Family.embed`: GD++ with q_y = 0; further heads do nothing."""
         if not isinstance(other, GDpp):
             refuse("Diag contains GD++ models", other, "Pass GDpp parameters.")
-        same = other.to_diag()
-        p, q = (np.diagonal(m, axis1=2, axis2=3)[..., [0, -1]] for m in same.dense(1))
-        return cls(_more_heads(p, heads, 0.0), _more_heads(q, heads, 0.1))
+        column = other.omega[:, :, 0]
+        size = np.sqrt(np.abs(column).max(1) + np.finfo(column.dtype).tiny)
+        p, q = column / size[:, None], np.stack([size, np.zeros_like(size)], -1)
+        return cls(_more_heads(p[:, None], heads, 0.0), _more_heads(q[:, None], heads, 0.1))
 
     def _identity_layer(self) -> dict[str, Float]:
         if "omega" in self._arrays:
@@ -314,6 +315,8 @@ Diag.poorer, Full.poorer = GDpp, Diag
 
 def _more_heads(values: Float, heads: int, fill: float) -> Float:
     """[L, H, ...] with further heads of constant parameters."""
+    if heads < values.shape[1]:
+        refuse(f"the embedded model needs {values.shape[1]} heads", heads, "Pass at least as many.")
     extra = np.full((values.shape[0], heads - values.shape[1], *values.shape[2:]), fill, values.dtype)
     return np.concatenate([values, extra], axis=1)
 

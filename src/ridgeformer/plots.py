@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import Profile
+from ridgeformer.training import Training
 
-__all__ = ["check_plot", "draw_profile"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_plot", "draw_profile", "draw_training"]
 
 COLOURS = ("#0072B2", "#999999", "#D55E00", "#009E73")  # apart for colour-blind readers and in grey
 
@@ -48,6 +53,32 @@ def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> Non
     axis.set_ylim(bottom=0)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
+    _write(canvas, path)
+
+
+def draw_training(path: Path, training: Training) -> None:
+    """Training loss against sequences used, phase by phase, with the loss that was reported and the floor."""
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    canvas = Figure(figsize=(6, 3.6), layout="constrained")
+    axis = canvas.subplots()
+    phases = list(dict.fromkeys(phase for phase, _, _ in training.history))
+    shades = [COLOURS[0], "#56B4E9", COLOURS[3], "#E69F00", "#CC79A7"]
+    for i, phase in enumerate(phases):
+        points = [(work, loss) for name, work, loss in training.history if name == phase]
+        works, losses = zip(*points, strict=True)
+        axis.plot(works, losses, "o-", markersize=4, linewidth=1.2, color=shades[i % len(shades)], label=phase)
+    axis.axhline(training.loss, color=COLOURS[2], linewidth=2, label=f"on fresh sequences: {training.loss:.4g}")
+    if training.floor > 0:
+        axis.axhline(training.floor, color="black", linewidth=1.2, linestyle="--", label=f"floor: {training.floor:.4g}")
+    axis.set(xlabel="sequences used", ylabel="loss", title=training.spec.describe(), yscale="log")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)
+    _write(canvas, path)
+
+
+def _write(canvas: Figure, path: Path) -> None:
     try:
         canvas.savefig(path, dpi=160)
     except OSError as error:

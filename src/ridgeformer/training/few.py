@@ -76,9 +76,9 @@ class _Work:
                 used = reached.evaluations - (start.evaluations if isinstance(start, Descent) else 0)
                 facts = np.array([reached.value, reached.evaluations, reached.rested])
                 kept = {"point": reached.point, "inverse": reached.inverse, "facts": facts}
-                task.journal.keep(f"{name}/{i}", kept)
                 task.best = task.best or self.vector.model(reached.point)
-                task.done(name, begin + (end - begin) * (i + 1) / len(starts), sequences * used, reached.value)
+                fraction = begin + (end - begin) * (i + 1) / len(starts)
+                task.done(f"{name}/{i}", kept, name, fraction, sequences * used, reached.value)
             value, evaluations, rested = kept["facts"].tolist()
             found.append(Descent(kept["point"], value, kept["inverse"], int(evaluations), bool(rested)))
         task.best = self.vector.model(min(found, key=_value).point)

@@ -67,12 +67,11 @@ class Journal:
         """What was kept under this name."""
         return self._kept.get(name)
 
-    def keep(self, name: str, arrays: Arrays) -> Arrays:
+    def keep(self, name: str, arrays: Arrays) -> None:
         """Keep a finished piece of work, and from time to time write everything down."""
         self._kept[name] = arrays
         if time.monotonic() - self._written >= self.interval:
             self.write()
-        return arrays
 
     def forget(self, name: str) -> None:
         """Drop what is no longer needed."""

@@ -116,8 +116,8 @@ class _Work:
             state.run(self._gradient(stream, batch, hard, losses), rates)
             loss = float(np.mean(losses[-200:]))
             facts = {"facts": np.array([loss, hard.share]), "gram": hard.gram, "target": hard.target}
-            kept = task.journal.keep(name, {**state.arrays(), **facts})
-            task.done(phase, fraction, batch * len(rates), loss)
+            kept = {**state.arrays(), **facts}
+            task.done(name, kept, phase, fraction, batch * len(rates), loss)
         loss, share = kept["facts"].tolist()
         state = Soap(**{key: value.copy() for key, value in kept.items() if key not in ("facts", "gram", "target")})
         return _Place(state, Hard(kept["gram"], kept["target"], share), loss)

@@ -49,10 +49,10 @@ def train_as_the_paper(task: Task, protocol: Paper) -> Found:
             state = {key: value.copy() for key, value in zip(_names(names), current, strict=True)}
             if lost:
                 return Found(model, False, f"the loss was not finite at step {taken:,}; a smaller rate may help")
-            task.journal.keep(f"step/{taken}", {**state, "taken": np.array([taken])})
-            task.journal.forget(f"step/{taken - SAVED}")
-            task.best = LinearTransformer(task.family(**point), task.problem.dim)
-            task.done("adam", taken / protocol.steps, protocol.batch * len(losses), float(np.mean(losses)))
+            state["taken"] = np.array([taken])
+            task.journal.forget(f"step/{(taken - 1) // SAVED * SAVED}")
+            work, mean_loss = protocol.batch * len(losses), float(np.mean(losses))
+            task.done(f"step/{taken}", state, "adam", taken / protocol.steps, work, mean_loss)
             losses = []
     return Found(
         LinearTransformer(task.family(**point), task.problem.dim), False, f"all {protocol.steps:,} steps were taken"

@@ -64,9 +64,10 @@ class Task:
         """A number of starts or rounds, times the effort."""
         return max(1, round(count * self.effort))
 
-    def done(self, phase: str, fraction: float, work: int, loss: float) -> None:
-        """Report a piece of work that was done just now, on so many sequences."""
+    def done(self, name: str, result: dict[str, Array], phase: str, fraction: float, work: int, loss: float) -> None:
+        """Keep and report a piece of work that was done just now, on so many sequences."""
         self.journal.note(phase, work, loss)
+        self.journal.keep(name, result)
         self.report(phase, fraction, loss)
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise OutOfTime

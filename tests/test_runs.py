@@ -1,0 +1,254 @@
+"""Runs on disk: found again, gone on with after any interruption, never mixed up, never half-written."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ridgeformer import InputError, Paper, Problem, Search, load, load_run, train
+from ridgeformer.training.runs import Folder
+
+SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
+QUICK = Search(effort=0.2)
+CODE = """
+import sys
+from ridgeformer import Problem, Search, Paper, train
+from ridgeformer.training.runs import Folder
+family, protocol = sys.argv[2], eval(sys.argv[3])
+runs = Folder(sys.argv[1], interval=0.0)
+problem = Problem(3, 6, "uniform(0,3)") if family == "diag" else Problem(8, 12, "uniform(0,3)")
+train(problem, family, 2, protocol=protocol, sequences=1000, out=runs)
+"""
+
+
+def start(folder, family, protocol):
+    command = [sys.executable, "-c", CODE, str(folder), family, protocol]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def content(folder):
+    """All that must be equal: models and records without times."""
+    found = {}
+    for path in sorted(Path(folder).glob("*/record.json")):
+        record = json.loads(path.read_text())
+        record.pop("seconds"), record.pop("total_seconds")
+        arrays = load(path.parent / "model.safetensors").family.arrays
+        found[path.parent.name] = (record, {name: value.tobytes() for name, value in arrays.items()})
+    return found
+
+
+KINDS = [("diag", "Search(effort=0.2)", 8), ("full", "Search(effort=0.1)", 6), ("diag", "Paper(4000, 64)", 6)]
+
+
+@pytest.mark.parametrize(("family", "protocol", "kills"), KINDS)
+def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, family, protocol, kills):
+    """kill -9, 20 times over the three cases; then it runs to its end, and nothing differs from an undisturbed run."""
+    whole = start(tmp_path / "whole", family, protocol)
+    began = time.monotonic()
+    assert whole.wait(120) == 0, whole.stderr.read()
+    duration = time.monotonic() - began
+    rng = random.Random(family + protocol)
+    killed, alive = 0, 0
+    while killed < kills:
+        victim = start(tmp_path / "killed", family, protocol)
+        time.sleep(0.4 + rng.uniform(0, 0.5) * duration)
+        if victim.poll() is None:
+            victim.send_signal(signal.SIGKILL)
+            killed += 1
+            alive += any(tmp_path.joinpath("killed").glob("*/journal*"))
+        else:  # it came to its end: the last run is taken away, so that there is something left to kill
+            shutil.rmtree(next(tmp_path.joinpath("killed").glob(f"{family}-2*")))
+        victim.wait()
+        victim.stdout.close(), victim.stderr.close()
+    assert alive  # at least one was killed in the middle of a run, not between two
+    last = start(tmp_path / "killed", family, protocol)
+    assert last.wait(120) == 0, last.stderr.read()
+    for process in (whole, last):
+        process.stdout.close(), process.stderr.close()
+    assert content(tmp_path / "whole") == content(tmp_path / "killed")
+    assert not list(tmp_path.glob("*/*/journal*"))
+
+
+def test_a_journal_lets_a_run_go_on(tmp_path):
+    """Stopped by a callback after each piece of work, it never does the same piece twice."""
+    pieces = []
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        pieces.append((progress.run, progress.phase, progress.loss))
+        raise Stop
+
+    problem, protocol = Problem(11, 14, "uniform(0,3)"), Search(effort=0.1)
+    runs = Folder(tmp_path, interval=0.0)
+    for _ in range(200):
+        try:
+            found = train(problem, "full", 1, protocol=protocol, sequences=1000, out=runs, callback=stop)
+            break
+        except Stop:
+            pass
+    whole = train(problem, "full", 1, protocol=protocol, sequences=1000)
+    assert len(pieces) > 5
+    assert len(set(pieces)) == len(pieces)
+    for a, b in zip(found.model.family.arrays.values(), whole.model.family.arrays.values(), strict=True):
+        assert (a == b).all()
+    assert found.history == whole.history
+
+
+def test_a_finished_run_is_found(tmp_path):
+    first = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path)
+    seen = []
+    second = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path, callback=seen.append)
+    assert not seen
+    assert second.record() == first.record() == load_run(first.folder).record()
+    assert sorted(p.name.split("-")[0] for p in tmp_path.iterdir()) == ["diag", "diag", "gdpp", "gdpp"]
+    assert sorted(p.name for p in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
+
+
+def test_specs_do_not_share_a_folder(tmp_path):
+    one = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    others = [
+        train(SMALL, "gdpp", 1, seed=1, sequences=1000, out=tmp_path),
+        train(SMALL, "gdpp", 1, sequences=2000, out=tmp_path),
+        train(SMALL, "gdpp", 1, sequences=1000, protocol=Search(effort=2), out=tmp_path),
+        train(Problem(3, 6, "uniform(0,2)"), "gdpp", 1, sequences=1000, out=tmp_path),
+    ]
+    assert len({one.folder, *(other.folder for other in others)}) == 5
+
+
+def test_two_processes_on_one_run_do_no_harm(tmp_path):
+    whole = start(tmp_path / "whole", "full", "Search(effort=0.1)")
+    both = [start(tmp_path / "both", "full", "Search(effort=0.1)") for _ in range(2)]
+    for process in (whole, *both):
+        assert process.wait(120) == 0, process.stderr.read()
+        process.stdout.close(), process.stderr.close()
+    assert content(tmp_path / "whole") == content(tmp_path / "both")
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path):
+    process = start(tmp_path, "diag", "Paper(2_000_000, 64)")
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/journal*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) != 0
+    assert "KeyboardInterrupt" in process.stderr.read()
+    process.stdout.close(), process.stderr.close()
+    assert list(tmp_path.glob("*/journal*"))
+    assert not list(tmp_path.glob("*/.*.tmp"))
+
+
+# ---- what can be wrong with a folder ------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    place = tmp_path / "runs"
+    place.write_text("")
+    with pytest.raises(InputError, match=r"runs need a folder; .*runs is a file"):
+        train(SMALL, "gdpp", 1, out=place)
+    folder = tmp_path / "store"
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=folder)
+    shutil.rmtree(done.folder)
+    done.folder.write_text("")
+    with pytest.raises(InputError, match=r"a run needs a folder; .* is a file"):
+        train(SMALL, "gdpp", 1, sequences=1000, out=folder)
+
+
+def test_a_folder_that_is_not_writable(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(InputError, match=r"runs need a writable folder; .* is not"):
+        train(SMALL, "gdpp", 1, out=tmp_path / "runs")
+
+
+def test_a_folder_that_cannot_be_made():
+    with pytest.raises(InputError, match=r"runs need a folder that can be made; .* cannot"):
+        train(SMALL, "gdpp", 1, out="/proc/none/runs")
+
+
+@pytest.mark.parametrize("name", ["spec.json", "record.json"])
+def test_a_folder_that_holds_another_run(tmp_path, name):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / name
+    if name == "spec.json":
+        (done.folder / "record.json").unlink()
+    text = path.read_text().replace('"seed": 0', '"seed": 7')
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"must hold that run; .* holds one with another seed"):
+        train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "record.json").write_text("{"), "must hold JSON"),
+        (lambda f: (f / "record.json").write_text("[]"), "must hold a JSON object"),
+        (lambda f: (f / "record.json").write_text("{}"), "one that ridgeformer wrote"),
+        (lambda f: (f / "record.json").unlink(), "has none yet. Train it to its end"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"no"), "truncated, corrupt or of another kind"),
+        (lambda f: (f / "model.safetensors").unlink(), "must exist"),
+        (lambda f: shutil.rmtree(f), "a run is a folder; .* is not there"),
+    ],
+)
+def test_a_damaged_run(tmp_path, damage, message):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    damage(done.folder)
+    with pytest.raises(InputError, match=message):
+        load_run(done.folder)
+
+
+def test_a_newer_record(tmp_path):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "record.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 9'))
+    with pytest.raises(InputError, match="newer ridgeformer"):
+        load_run(done.folder)
+    with pytest.raises(InputError, match=r"has none. Name the folder of one run"):
+        load_run(tmp_path)
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    """The write fails in the middle: the error says so, no half-written file stays, and the run goes on later."""
+    real = os.fsync
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    def fill(progress):
+        if progress.phase == "best":
+            monkeypatch.setattr(os, "fsync", full)
+
+    runs = Folder(tmp_path, interval=0.0)
+    with pytest.raises(InputError, match=r"refused .No space left on device.*intact"):
+        train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=runs, callback=fill)
+    assert list(tmp_path.glob("*/journal.safetensors"))
+    assert not list(tmp_path.glob("*/.*.tmp"))
+    monkeypatch.setattr(os, "fsync", real)
+    found = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=runs)
+    assert found.history == train(SMALL, "diag", 1, protocol=QUICK, sequences=1000).history
+
+
+def test_the_paper_s_protocol_lasts_too(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        if progress.fraction > 0.4:
+            raise Stop
+
+    protocol = Paper(steps=3500, batch=32, rate=1e-3)
+    runs = Folder(tmp_path, interval=0.0)
+    with pytest.raises(Stop):
+        train(SMALL, "diag", 2, protocol=protocol, sequences=1000, out=runs, callback=stop)
+    found = train(SMALL, "diag", 2, protocol=protocol, sequences=1000, out=runs)
+    whole = train(SMALL, "diag", 2, protocol=protocol, sequences=1000)
+    assert (found.model.family.omega == whole.model.family.omega).all()
+    assert found.history == whole.history
+    assert len(found.history) == 4
