@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help install reproduce test test-all bench lint sanitize wheel clean
+.PHONY: help install reproduce test test-all bench bench-training lint sanitize wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ test-all: install  ## all tests, the long ones too
 
 bench: $(VENV)/.bench  ## every figure of speed, against PyTorch and JAX (installs both)
 	$(BIN)/ridgeformer bench --out benchmarks/latest.json
+
+bench-training: install  ## what training reaches in which time, seeds 0 to 4; about 25 minutes
+	$(BIN)/ridgeformer bench --only training --seeds 5 --out benchmarks/training.json
 
 lint: install  ## ruff (lint and format) and mypy
 	$(BIN)/ruff check .

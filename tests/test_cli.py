@@ -1,7 +1,9 @@
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -19,7 +21,7 @@ def call(*arguments, **environment):
 
 
 def test_help_has_examples():
-    commands = ("info", "bench", "baselines", "eval", "profile")
+    commands = ("info", "bench", "baselines", "eval", "profile", "train", "show")
     for arguments in (["--help"], ["-h"], *([name, "--help"] for name in commands)):
         done = call(*arguments)
         assert done.returncode == 0
@@ -52,6 +54,16 @@ def test_version():
         (["bench", "--threads", "0"], {}, "Invalid value for '--threads'"),
         (["bench", "--out", "/nonexistent/x.json"], {}, "writable folder"),
         (["baselines"], {}, "Missing option '--noise'"),
+        (["train"], {}, "Missing option '--noise'"),
+        (["train", "--noise", "fixed(1)", "--family", "mlp"], {}, "Invalid value for '--family'"),
+        (["train", "--noise", "fixed(1)", "--layers", "0"], {}, "layers must be at least 1; got 0"),
+        (["train", "--noise", "fixed(1)", "--steps", "5"], {}, "--steps must belong to --protocol search"),
+        (["train", "--noise", "fixed(1)", "--protocol", "paper", "--effort", "2"], {}, "--effort must belong to"),
+        (["train", "--noise", "fixed(1)", "--effort", "0"], {}, "effort must lie in (0, 1000]"),
+        (["train", "--noise", "fixed(1)", "--out", __file__], {}, "is a file. Choose another place"),
+        (["train", "--noise", "fixed(1)", "--plot", "curve.doc"], {}, "must end in .png, .pdf or .svg"),
+        (["show", "/nonexistent"], {}, "a run is a folder; /nonexistent is not there"),
+        (["show", __file__], {}, "a run is a folder; "),
         (["baselines", "--noise", "loud(3)"], {}, "known distribution; got 'loud'"),
         (["baselines", "--noise", "uniform(0,-5)"], {}, "must not be negative"),
         (["baselines", "--noise", "fixed(1)", "--sequences", "0"], {}, "sequences must be at least 2"),
@@ -151,3 +163,58 @@ def test_interruption_is_one_line(monkeypatch, capsys):
         cli.main([])
     assert stopped.value.code == 130
     assert capsys.readouterr().err == "ridgeformer: interrupted\n"
+
+
+TRAIN = ["train", "--family", "diag", "--layers", "2", "--noise", "uniform(0,3)", "--dim", "3", "--context", "6"]
+TRAIN += ["--sequences", "5000", "--effort", "0.2"]
+
+
+def test_training_and_showing(tmp_path):
+    done = call(*TRAIN, "--out", str(tmp_path / "runs"), "--plot", str(tmp_path / "curve.png"))
+    assert done.returncode == 0, done.stderr
+    assert "diag, 2 layers, d=3 n=6 uniform(0,3), seed 0" in done.stdout
+    for word in ("status", "x the floor of", "exploded: 0 of 5,000", "with the models it was grown from", "stored in"):
+        assert word in done.stdout
+    assert (tmp_path / "curve.png").stat().st_size > 10_000
+    again = json.loads(call(*TRAIN, "--out", str(tmp_path / "runs"), "--json").stdout)
+    assert again["spec"]["layers"] == 2
+    assert f"{again['result']['loss']:.5g}" in done.stdout
+    shown = call("show", again["folder"])
+    assert shown.stdout == done.stdout
+    assert json.loads(call("show", again["folder"], "--json").stdout) == again
+    listed = call("show", str(tmp_path / "runs")).stdout.splitlines()
+    assert len(listed) == 4
+    assert any(again["folder"].split("/")[-1] in line for line in listed)
+    assert len(json.loads(call("show", str(tmp_path / "runs"), "--json").stdout)) == 4
+    model = str(tmp_path / again["folder"] / "model.safetensors")
+    problem = ["--noise", "uniform(0,3)", "--dim", "3", "--context", "6", "--sequences", "5000"]
+    found = json.loads(call("eval", model, *problem, "--json").stdout)
+    assert found["results"][0]["loss"] == again["result"]["loss"]
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "ridgeformer",
+        "train",
+        "--layers",
+        "2",
+        "--noise",
+        "fixed(1)",
+        "--protocol",
+        "paper",
+    ]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/journal*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; what is done is kept in" in message
+    assert "same command again to go on" in message
+    unfinished = call("show", str(tmp_path))
+    assert "1 unfinished" in unfinished.stdout

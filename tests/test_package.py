@@ -54,6 +54,7 @@ ORDER = [
     "benchmarks.clock",
     "benchmarks.frameworks",
     "benchmarks.figures",
+    "benchmarks.training",
     "benchmarks.report",
     "benchmarks",
     "cli",
@@ -115,7 +116,10 @@ def test_everything_public_is_documented():
     assert sorted(ridgeformer.__all__) == ridgeformer.__all__
 
 
-@pytest.mark.parametrize("name", ["noise", "moments", "problem", "model", "model_file", "baselines", "evaluation"])
+@pytest.mark.parametrize(
+    "name",
+    ["noise", "moments", "problem", "model", "model_file", "baselines", "evaluation", "wishart", "training.train"],
+)
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(f"ridgeformer.{name}")
     result = doctest.testmod(module)

@@ -59,9 +59,10 @@ def info(as_json: bool) -> None:
 @click.option("--quick", is_flag=True, help="Fewer repetitions and no comparison with PyTorch and JAX.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this group of figures; may be repeated.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file.")
+@click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Seeds to train with.")
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads to use (default: all cores).")
-def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, threads: int | None) -> None:
-    """Measure this machine's speed as ratios taken in one run.
+def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, seeds: int, threads: int | None) -> None:
+    """Measure this machine's speed as ratios taken in one run, and what training reaches in which time.
 
     The whole run compares with PyTorch and JAX if they are installed: pip install 'ridgeformer[bench]'.
     """
@@ -75,7 +76,11 @@ def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, t
     error_console = Console(stderr=True)
     with error_console.status("measuring ...") as status:
         results = run(
-            quick=quick, only=only, threads=threads, progress=lambda text: status.update(f"measuring {text} ...")
+            quick=quick,
+            only=only,
+            seeds=seeds,
+            threads=threads,
+            progress=lambda text: status.update(f"measuring {text} ..."),
         )
     record: dict[str, Any] = {"machine": _facts(), "figures": [figure.as_dict() for figure in results]}
     if out is not None:
@@ -222,6 +227,9 @@ _PLOT = click.option(
 @click.option("--protocol", type=click.Choice(["search", "paper"]), default="search", show_default=True)
 @click.option("--effort", type=float, help="search: starts and steps, relative to the default.")
 @click.option("--caution", type=float, help="search: weight of sequences that explode, relative to the default.")
+@click.option(
+    "--precision", type=click.Choice(["auto", "float32", "float64"]), help="search: what descents compute in."
+)
 @click.option("--seconds", type=float, help="search: stop after so long, with the best so far.")
 @click.option("--steps", type=int, help="paper: steps of Adam [default: 200000].")
 @click.option("--batch", type=int, help="paper: sequences a step [default: 2048].")
@@ -255,7 +263,7 @@ def train(
     from ridgeformer.training import Paper, Search
     from ridgeformer.training import train as fit
 
-    chosen = {"search": ("effort", "caution", "seconds"), "paper": ("steps", "batch", "rate")}
+    chosen = {"search": ("effort", "caution", "precision", "seconds"), "paper": ("steps", "batch", "rate")}
     given = {name: value for name, value in options.items() if value is not None}
     wrong = sorted(given.keys() - set(chosen[protocol]))
     if wrong:

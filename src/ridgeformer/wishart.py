@@ -9,7 +9,7 @@ with one more row and column in A, int f_j, where the number of eigenvalues is o
 basis is t^a exp(-t^2/2) L_j(t^2), smooth for every n and d.
 
 >>> values, weights = eigenvalues(10, 20)
->>> round(weights.sum(), 9), round(weights @ values, 9)  # d of them, and E[tr S] = n d
+>>> round(float(weights.sum()), 9), round(float(weights @ values), 9)  # d of them, and E[tr S] = n d
 (10.0, 200.0)
 """
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ridgeformer.benchmarks.figures import GROUPS, Figure, Setup
+from ridgeformer.benchmarks import figures as speed
+from ridgeformer.benchmarks import training
+from ridgeformer.benchmarks.figures import Figure, Setup
 from ridgeformer.errors import refuse
 
-__all__ = ["Figure", "run"]
+__all__ = ["GROUPS", "Figure", "run"]
+
+GROUPS = {**speed.GROUPS, "training": training.figures}
 
 
 def run(
     *,
     quick: bool = False,
     only: Sequence[str] = (),
+    seeds: int = 1,
     threads: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[Figure]:
@@ -22,7 +27,7 @@ def run(
     if unknown:
         refuse(f"--only must name one of {', '.join(GROUPS)}", repr(unknown[0]), "Choose one of these.")
     chosen = list(only) or [name for name in GROUPS if not (quick and name == "frameworks")]
-    setup = Setup.make(quick=quick, threads=threads)
+    setup = Setup.make(quick=quick, threads=threads, seeds=seeds, progress=progress)
     figures: list[Figure] = []
     for name in chosen:
         progress(name)

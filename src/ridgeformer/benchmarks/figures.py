@@ -59,11 +59,16 @@ class Setup:
     engine: Engine
     threads: int
     rounds: int
+    quick: bool = False
+    seeds: int = 1
+    progress: Callable[[str], None] = lambda text: None
 
     @classmethod
-    def make(cls, *, quick: bool, threads: int | None) -> Setup:
+    def make(
+        cls, *, quick: bool, threads: int | None, seeds: int = 1, progress: Callable[[str], None] = lambda text: None
+    ) -> Setup:
         """The engine in use, all cores unless told otherwise."""
-        return cls(engine.current(), threads or engine.default_threads(), 3 if quick else 12)
+        return cls(engine.current(), threads or engine.default_threads(), 3 if quick else 12, quick, seeds, progress)
 
     def step(
         self,

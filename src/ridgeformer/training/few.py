@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ridgeformer.engine import Key
 from ridgeformer.training.bfgs import Descent, descend
 from ridgeformer.training.objective import Hard, SampleAverage, mine
-from ridgeformer.training.task import RACE, SEARCH, SELECT, Task
+from ridgeformer.training.task import RACE, SEARCH, Task
 from ridgeformer.training.vector import Vector
 
 __all__ = ["descend_many_starts"]
@@ -52,9 +52,7 @@ class _Work:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.vector = Vector(task.fresh(0), task.problem.context)
-        # Losses near float32's rounding need float64.
-        few = task.best and task.best.astype(np.float64).step(task.problem, 4096, stream=SELECT, step=1, gradient=False)
-        self.dtype: type = np.float64 if few and few.loss < 1e-5 * task.problem.dim else np.float32
+        self.dtype = task.dtype()
 
     def stage(
         self,

@@ -63,6 +63,7 @@ class _Work:
         start = task.fresh(0)
         self.vector = Vector(start, task.problem.context)
         self.shape = next(iter(start.family.arrays.values())).shape[-2:]
+        self.dtype = task.dtype()
 
     def begin(self, model: LinearTransformer) -> _Place:
         """A start."""
@@ -126,11 +127,11 @@ class _Work:
         task, limit = self.task, ceiling(self.task.problem)
 
         def slope(step: int, point: Array) -> Array:
-            model = self.vector.model(point.ravel(), np.float32)
+            model = self.vector.model(point.ravel(), self.dtype)
             found = model.step(
                 task.problem, batch, seed=task.seed, stream=stream, step=step, ceiling=limit, threads=task.threads
             )
-            losses.append(float(damped(np.minimum(found.losses, np.finfo(np.float32).max), limit).mean()))
+            losses.append(float(damped(np.minimum(found.losses, np.finfo(self.dtype).max), limit).mean()))
             slopes = model.family.pullback(found.gradient)
             if len(hard):
                 more = hard.value(self.vector.model(point.ravel()), task.problem, task.threads)[1]

@@ -18,11 +18,14 @@ class Search:
         effort: how many starts and steps, relative to the default.
         caution: what contexts on which a model explodes count in the objective, relative to the default. 0 ignores all
             but the bulk: losses are then a few percent lower on nearly every sequence, and huge on one in a million.
+        precision: what descents compute in: `float32`, `float64`, or `auto`, which takes float64 only where losses come
+            near float32's rounding. Selection and the reported loss are float64 always.
         seconds: stop after so long, with the best model so far; such a run cannot be repeated bit for bit.
     """
 
     effort: float = 1.0
     caution: float = 1.0
+    precision: str = "auto"
     seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -30,6 +33,8 @@ class Search:
             refuse("effort must lie in (0, 1000]", self.effort, "Pass 1 for the default.")
         if not number("caution", self.caution) <= 1000:
             refuse("caution must lie in [0, 1000]", self.caution, "Pass 1 for the default.")
+        if self.precision not in ("auto", "float32", "float64"):
+            refuse("precision must be auto, float32 or float64", repr(self.precision), "Choose one of these.")
         if self.seconds is not None and not number("seconds", self.seconds) > 0:
             refuse("seconds must be positive", self.seconds, "Pass the time that training may take, or None.")
 

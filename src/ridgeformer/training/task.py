@@ -52,6 +52,7 @@ class Task:
     seed: int
     effort: float
     caution: float
+    precision: str
     shallower: LinearTransformer | None
     poorer: LinearTransformer | None
     journal: Journal
@@ -63,6 +64,15 @@ class Task:
     def many(self, count: int) -> int:
         """A number of starts or rounds, times the effort."""
         return max(1, round(count * self.effort))
+
+    def dtype(self) -> type[np.float32] | type[np.float64]:
+        """What descents compute in: float32, unless losses come near its rounding or one was asked for."""
+        if self.precision == "auto" and self.best is not None:
+            known = self.best.astype(np.float64).step(
+                self.problem, 4096, stream=SELECT, step=1, gradient=False, threads=self.threads
+            )
+            return np.float64 if known.loss < 1e-5 * self.problem.dim else np.float32
+        return np.float64 if self.precision == "float64" else np.float32
 
     def done(self, name: str, result: dict[str, Array], phase: str, fraction: float, work: int, loss: float) -> None:
         """Keep and report a piece of work that was done just now, on so many sequences."""

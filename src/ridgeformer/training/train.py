@@ -289,6 +289,7 @@ class _Session:
             seed=spec.seed,
             effort=protocol.effort,
             caution=protocol.caution,
+            precision=protocol.precision,
             shallower=models.get((spec.family, spec.layers - 1)),
             poorer=models.get((poorer, spec.layers)) if poorer else None,
             journal=journal,
