@@ -346,7 +346,7 @@ def _training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Cal
         least = floor(problem, sequences=min(sequences, 20_000)).loss
 
         def show(now: Any) -> None:
-            ratio = f" ({now.loss / least:.2f} x floor)" if least else ""
+            ratio = f" ({now.loss / least:.2f} x floor)" if now.loss < 1e6 * least else ""
             state = f"{now.phase}: loss {now.loss:.4g}{ratio}, {now.seconds:.0f} s, {now.remaining:.0f} s left"
             bar.update(task, completed=now.fraction, description=now.run.split(", d=")[0], state=state)
 

@@ -22,6 +22,7 @@ __all__ = ["descend_many_starts"]
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end
+TURNS = 6  # of searching for hard contexts and finishing, at most; beyond three only if the model still explodes
 SEARCHED = 1 << 18  # contexts among which hard ones are looked for
 
 
@@ -34,14 +35,14 @@ def descend_many_starts(task: Task) -> tuple[bool, str]:
     best = work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
     final = work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
     winner, hard = min(final, key=_value), Hard.none(task.problem)
-    for turn in range(3):
+    for turn in range(TURNS):
         known = len(hard)
-        model = work.vector.model(winner.point)
-        hard = mine(model, task.problem, hard, Key(task.seed, SEARCH, turn), SEARCHED, task.caution, task.threads)
-        if turn and len(hard) == known:
+        model, key = work.vector.model(winner.point), Key(task.seed, SEARCH, turn)
+        hard = mine(model, task.problem, hard, key, SEARCHED, task.caution, task.threads)
+        if turn and not hard.exploded and (len(hard) == known or turn > 2):
             break
-        done = 0.8 + 0.06 * turn
-        (winner,) = work.stage(f"finish {turn + 1}", done, done + 0.06, LAST, [winner], 40, hard)
+        begin, end = 1 - 0.2 * 0.6**turn, 1 - 0.2 * 0.6 ** (turn + 1)
+        (winner,) = work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], 40, hard)
     rest = "came to rest" if winner.rested else "was still gaining"
     return winner.rested, f"{len(starts)} starts; the last descent {rest}"
 

@@ -26,6 +26,7 @@ __all__ = ["descend_few_starts"]
 Array = NDArray[np.float64]
 SHORT, LONG = 256, 512  # sequences of a step, in the first race and after it
 ROUND = 500  # steps between two searches for hard contexts
+REPAIRS = 3  # further rounds, at most, as long as the model explodes
 RATE = 0.01
 SEARCHED = 1 << 17  # contexts among which hard ones are looked for before every round
 
@@ -91,14 +92,17 @@ class _Work:
         task, gain = self.task, 1.0
         fractions = np.arange(rounds * ROUND) / (rounds * ROUND)
         rates = RATE * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * fractions)))
-        names = [f"descent/{number}/{turn}" for turn in range(rounds)]
+        rates = np.append(rates, np.tile(rates[-ROUND:], REPAIRS))
+        names = [f"descent/{number}/{turn}" for turn in range(rounds + REPAIRS)]
         kept = [turn for turn, name in enumerate(names) if task.journal.recall(name)]
-        for turn in range(min(kept, default=0), rounds):
+        for turn in range(min(kept, default=0), rounds + REPAIRS):
             if task.journal.recall(names[turn]) is None:
                 key = Key(task.seed, SEARCH, turn)
                 hard = mine(self.model(place), task.problem, place.hard, key, SEARCHED, task.caution, task.threads)
                 place = _Place(place.state, hard, place.loss)
-            fraction = begin + (end - begin) * (turn + 1) / rounds
+                if turn >= rounds and not hard.exploded:
+                    break
+            fraction = begin + (end - begin) * min(turn + 1, rounds) / rounds
             now = rates[turn * ROUND : (turn + 1) * ROUND]
             before, place = place, self._piece(names[turn], "descent", fraction, place, FINISH, LONG, now)
             gain = 1 - place.loss / before.loss
@@ -116,12 +120,11 @@ class _Work:
             state, hard = place.state, place.hard
             state.run(self._gradient(stream, batch, hard, losses), rates)
             loss = float(np.mean(losses[-200:]))
-            facts = {"facts": np.array([loss, hard.share]), "gram": hard.gram, "target": hard.target}
-            kept = {**state.arrays(), **facts}
+            kept = {**state.arrays(), **hard.arrays(), "loss": np.array([loss])}
             task.done(name, kept, phase, fraction, batch * len(rates), loss)
-        loss, share = kept["facts"].tolist()
-        state = Soap(**{key: value.copy() for key, value in kept.items() if key not in ("facts", "gram", "target")})
-        return _Place(state, Hard(kept["gram"], kept["target"], share), loss)
+        others = {*place.hard.arrays(), "loss"}
+        state = Soap(**{key: value.copy() for key, value in kept.items() if key not in others})
+        return _Place(state, Hard.restored(kept), float(kept["loss"][0]))
 
     def _gradient(self, stream: int, batch: int, hard: Hard, losses: list[float]) -> Callable[[int, Array], Array]:
         task, limit = self.task, ceiling(self.task.problem)

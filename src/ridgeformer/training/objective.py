@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 Value = tuple[float, dict[str, Array]]
 STRETCH = 1.2  # contexts are stretched by this in the search for hard ones
 WEIGHT = 0.5  # what a hard sequence counts, next to one that was met without stretching
+EXPLODES = 100  # times the ceiling: a loss from which on a sequence counts as exploded, as in evaluation
+STRONGER = 3.0  # what hard sequences count more as long as there are such
 FAILS = 20  # times the ceiling: a loss from which on a stretched context counts as hard
 MOST = 512  # hard sequences that are kept
 STORED = 1 << 27  # bytes of Gram matrices that are kept; beyond, they are drawn again every time
@@ -44,16 +46,36 @@ def damped(losses: NDArray[Any], limit: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Hard:
-    """Stretched contexts on which some model failed: Gram matrices [h, D, D], targets [h, d]."""
+    """Stretched contexts on which some model failed.
+
+    Attributes:
+        gram: [h, D, D]; target: [h, d].
+        share: of the objective: their part of all contexts, times what one of them counts.
+        strength: what one counts, relative to the first search: it grows as long as the model explodes.
+        exploded: how many contexts of the last search the model exploded on without stretching.
+    """
 
     gram: Array
     target: Array
-    share: float = 0.0  # of the objective: their part of all contexts, times what one of them counts
+    share: float = 0.0
+    strength: float = 1.0
+    exploded: int = 0
 
     @classmethod
     def none(cls, problem: Problem) -> Hard:
         """No such contexts yet."""
         return cls(np.empty((0, problem.dim + 1, problem.dim + 1)), np.empty((0, problem.dim)))
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Array]) -> Hard:
+        """From what `arrays` gave."""
+        share, strength, exploded = arrays["hard"].tolist()
+        return cls(arrays["gram"], arrays["target"], share, strength, int(exploded))
+
+    def arrays(self) -> dict[str, Array]:
+        """To be stored."""
+        facts = np.array([self.share, self.strength, self.exploded])
+        return {"gram": self.gram, "target": self.target, "hard": facts}
 
     def __len__(self) -> int:
         return len(self.gram)
@@ -80,9 +102,29 @@ def mine(
     """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution."""
     if not caution:
         return known
-    engine, limit = engines.resolve(None), FAILS * ceiling(problem)
+    exploded = len(_above(model, problem, key, sequences, 1.0, EXPLODES * ceiling(problem), threads))
+    found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
+    draws = [problem.moments(1, seed=key.seed, stream=key.stream, step=key.step, first=i) for i in found[: MOST // 2]]
+    gram = np.concatenate([*(STRETCH * draw.moments.gram for draw in draws), known.gram])[:MOST]
+    target = np.concatenate([*(draw.ridge for draw in draws), known.target])[:MOST]
+    strength = known.strength * (STRONGER if exploded and len(known) else 1.0)
+    share = caution * WEIGHT * strength * max(len(found), len(gram)) / sequences
+    return Hard(gram, target, share, strength, exploded)
+
+
+def _above(
+    model: LinearTransformer,
+    problem: Problem,
+    key: Key,
+    sequences: int,
+    stretch: float,
+    limit: float,
+    threads: int | None,
+) -> list[int]:
+    """Which of a key's sequences, with stretched contexts, have losses above the limit."""
+    engine = engines.resolve(None)
     first, *others = model.astype(np.float32).family.kernel()
-    stretched = (np.float32(STRETCH) * first, *others)  # the same as stretching the Gram matrix
+    stretched = (np.float32(stretch) * first, *others)  # the same as stretching the Gram matrix
     found: list[int] = []
     for start in range(0, sequences, 1 << 16):
         count = min(1 << 16, sequences - start)
@@ -91,10 +133,7 @@ def mine(
             stretched, problem.dim, problem.context, sigma, key, gradient=False, first=start, threads=threads
         )
         found += [start + int(i) for i in np.flatnonzero(~(result.losses <= limit))]
-    draws = [problem.moments(1, seed=key.seed, stream=key.stream, step=key.step, first=i) for i in found[: MOST // 2]]
-    gram = np.concatenate([*(STRETCH * draw.moments.gram for draw in draws), known.gram])[:MOST]
-    target = np.concatenate([*(draw.ridge for draw in draws), known.target])[:MOST]
-    return Hard(gram, target, caution * WEIGHT * max(len(found), len(gram)) / sequences)
+    return found
 
 
 @dataclass(eq=False)

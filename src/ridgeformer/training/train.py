@@ -137,7 +137,7 @@ class Training:
         return self.result.floor
 
     def __repr__(self) -> str:
-        ratio = f", {self.result.ratio:.3g} x the floor" if np.isfinite(self.result.ratio) else ""
+        ratio = f", {self.result.ratio:.3g} x the floor" if self.result.ratio < 1e6 else ""
         return (
             f"Training({self.spec.describe()}: {self.status}, loss {self.loss:.4g}{ratio}, {self.total_seconds:.1f} s)"
         )
