@@ -28,13 +28,15 @@ $(VENV)/.bench: $(VENV)/.installed
 
 install: $(VENV)/.installed  ## make .venv and build the native core
 
-reproduce: install  ## the main job; so far: the baselines of two of the paper's problems, and this machine's speed
+reproduce: install  ## the main job; so far: the baselines of two of the paper's problems, a trained model, this machine's speed
 	$(BIN)/ridgeformer info
 	$(BIN)/ridgeformer baselines --noise 'uniform(0,5)'
 	$(BIN)/ridgeformer baselines --noise 'categorical(1,3)'
+	@mkdir -p runs
+	$(BIN)/ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/ --plot runs/learning-curve.png
 	$(BIN)/ridgeformer bench --quick
 
-test: install  ## the tests, about a minute once installed
+test: install  ## the tests, a few minutes once installed
 	$(BIN)/python -m pytest -q -n auto -m 'not long'
 
 test-all: install  ## all tests, the long ones too

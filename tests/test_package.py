@@ -127,9 +127,10 @@ def test_examples_in_docstrings_run(name):
     assert result.failed == 0
 
 
-def test_the_readme_runs():
-    """Every Python block of the README, in order, in one session."""
-    text = (SOURCE.parents[1] / "README.md").read_text()
+@pytest.mark.parametrize("name", ["README.md", pytest.param("docs/training.md", marks=pytest.mark.long)])
+def test_the_readme_runs(name):
+    """Every Python block, in order, in one session."""
+    text = (SOURCE.parents[1] / name).read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks
     session = {}

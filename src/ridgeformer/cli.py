@@ -31,6 +31,7 @@ class _Group(click.Group):
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Examples:\n\n\b\n  ridgeformer info\n  ridgeformer baselines --noise 'uniform(0,5)'\n"
+    "  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
     "  ridgeformer bench --quick",
 )
 @click.version_option(__version__, message="ridgeformer %(version)s")
@@ -330,15 +331,18 @@ def show(run: Path, plot: Path | None, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """A line on stderr that says how far training has come, where that is a terminal."""
+    """A line on stderr that says how far training has come; where that is no terminal, one every ten seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
     from ridgeformer.evaluation import floor
 
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet:
         yield lambda progress: None
+        return
+    if not console.is_terminal:
+        yield _lines()
         return
     columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
     with Progress(*columns, console=console, transient=True) as bar:
@@ -351,6 +355,20 @@ def _training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Cal
             bar.update(task, completed=now.fraction, description=now.run.split(", d=")[0], state=state)
 
         yield show
+
+
+def _lines() -> Callable[[Any], None]:
+    """For logs: a line now and then."""
+    last = 0.0
+
+    def show(now: Any) -> None:
+        nonlocal last
+        if now.seconds - last >= 10:
+            last = now.seconds
+            text = f"{now.run.split(', d=')[0]}, {now.phase}: loss {now.loss:.4g}, {now.remaining:.0f} s left"
+            click.echo(f"{now.seconds:.0f} s, {100 * now.fraction:.0f} %: {text}", err=True)
+
+    return show
 
 
 def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
