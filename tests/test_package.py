@@ -49,6 +49,9 @@ ORDER = [
     "training.runs",
     "training.train",
     "training",
+    "sweeps.grid",
+    "sweeps.execute",
+    "sweeps",
     "plots",
     "",  # the package itself
     "benchmarks.clock",

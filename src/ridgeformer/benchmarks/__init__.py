@@ -11,7 +11,7 @@ from ridgeformer.errors import refuse
 
 __all__ = ["GROUPS", "Figure", "run"]
 
-GROUPS = {**speed.GROUPS, "training": training.figures}
+GROUPS = {**speed.GROUPS, "training": training.figures, "silence": training.silent_figures}
 
 
 def run(

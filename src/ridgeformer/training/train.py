@@ -36,7 +36,7 @@ from ridgeformer.training.runs import FORMAT, VERSION, Folder, Memory, Runs, rea
 from ridgeformer.training.search import search
 from ridgeformer.training.task import Found, Task
 
-__all__ = ["Progress", "Spec", "Training", "load_run", "train", "train_many"]
+__all__ = ["Progress", "Session", "Spec", "Training", "load_run", "make_spec", "parse_spec", "train", "train_many"]
 
 Status = Literal["converged", "budget reached", "diverged"]
 SEQUENCES = 100_000
@@ -181,9 +181,9 @@ def train(
     With `out`, a folder, every one of them is a run that lasts: called again, this goes on where it was killed, or
     returns at once what is finished. `sequences` is how many fresh ones the reported loss is measured on.
     """
-    spec = _spec(problem, family, layers, heads, seed, protocol, sequences)
+    spec = make_spec(problem, family, layers, heads, seed, protocol, sequences)
     runs = Memory() if out is None else out if isinstance(out, Memory | Folder) else Folder(out)
-    return _Session(runs, callback, threads, [spec]).train(spec)
+    return Session(runs, callback, threads, [spec]).train(spec)
 
 
 def train_many(
@@ -208,7 +208,7 @@ def train_many(
         refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
     depths = list(layers)
     specs = [
-        _spec(problem, family, depth, heads, seed, protocol, sequences)
+        make_spec(problem, family, depth, heads, seed, protocol, sequences)
         for seed in seeds
         for family in families
         for depth in depths
@@ -216,17 +216,17 @@ def train_many(
     if not specs:
         refuse("there must be something to train", "no family, depth or seed", "Pass at least one of each.")
     runs = Memory() if out is None else out if isinstance(out, Memory | Folder) else Folder(out)
-    session = _Session(runs, callback, threads, specs)
+    session = Session(runs, callback, threads, specs)
     return [session.train(spec) for spec in specs]
 
 
 def load_run(folder: str | os.PathLike[str]) -> Training:
     """A finished run, from its folder."""
     model, record = read_run(folder)
-    return _training(_parse(record["spec"]), model, record, Path(folder))
+    return _training(parse_spec(record["spec"]), model, record, Path(folder))
 
 
-class _Session:
+class Session:
     """One call: trains specs with what they need first, and reports how far it has come."""
 
     def __init__(self, runs: Runs, callback: Callback, threads: int | None, specs: Sequence[Spec]) -> None:
@@ -294,10 +294,18 @@ class _Session:
             poorer=models.get((poorer, spec.layers)) if poorer else None,
             journal=journal,
             report=lambda phase, fraction, loss: self._report(spec, phase, fraction, loss),
-            deadline=self.deadline,
+            deadline=self._deadline(spec),
             threads=self.threads,
         )
         return train_as_the_paper(task, spec.protocol) if isinstance(spec.protocol, Paper) else search(task)
+
+    def _deadline(self, spec: Spec) -> float | None:
+        """A run's part of the time that is left: what it costs, of all that is still to be done."""
+        if self.deadline is None:
+            return None
+        left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
+        now = time.monotonic()
+        return now + max(self.deadline - now, 0.0) * self.costs[spec.name] / left
 
     def _lineage(self, training: Training) -> list[Training]:
         return [self.finished[s.name] for s in _needs(training.spec) if s.name in self.finished]
@@ -311,7 +319,7 @@ class _Session:
         self.callback(Progress(spec.describe(), phase, share, loss, seconds, remaining))
 
 
-def _spec(
+def make_spec(
     problem: Problem,
     family: str | type[Family],
     layers: int,
@@ -320,6 +328,7 @@ def _spec(
     protocol: str | Protocol,
     sequences: int,
 ) -> Spec:
+    """A spec of checked values."""
     check_problem(problem)
     if isinstance(family, str) and family in FAMILIES:
         family = FAMILIES[family]
@@ -385,13 +394,13 @@ def _made_with(threads: int | None) -> dict[str, Any]:
     }
 
 
-def _parse(spec: dict[str, Any]) -> Spec:
+def parse_spec(spec: dict[str, Any]) -> Spec:
     """A spec from JSON."""
     protocol = dict(spec["protocol"])
     kind = NAMES[protocol.pop("name")]
     problem = Problem(spec["dim"], spec["context"], parse(spec["noise"]))
     rest = (spec["layers"], spec["heads"], spec["seed"], kind(**protocol), spec["sequences"])
-    return _spec(problem, spec["family"], *rest)
+    return make_spec(problem, spec["family"], *rest)
 
 
 def _training(spec: Spec, model: LinearTransformer, record: dict[str, Any], folder: Path | None) -> Training:

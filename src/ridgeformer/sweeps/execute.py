@@ -1,0 +1,178 @@
+"""Run a grid: units of work that any `concurrent.futures.Executor` maps, a folder of runs as the store.
+
+A unit is all runs of one problem, seed and number of heads, shallow before deep: what one model needs of another is
+then trained once. Finished runs are found and skipped; a failure is reported with its reason and never stored; a worker
+that dies costs the time since the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgeformer.errors import InputError, integer
+from ridgeformer.training import Spec
+from ridgeformer.training.runs import Folder
+from ridgeformer.training.train import Session, parse_spec
+
+__all__ = ["Failure", "State", "Sweep", "sweep"]
+
+RETRIES = 3  # of a unit whose worker died
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be trained, and why."""
+
+    run: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a sweep has come: counts of runs, seconds since it began, seconds left (estimated)."""
+
+    total: int
+    done: int
+    running: int
+    failed: int
+    seconds: float
+    remaining: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep left behind: the folders of all finished runs, what failed, how many were there before."""
+
+    folders: list[Path]
+    failures: list[Failure]
+    found: int
+    seconds: float
+
+
+def sweep(
+    specs: Iterable[Spec],
+    out: str | os.PathLike[str],
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Callable[[State], None] = lambda state: None,
+    interval: float = 1.0,
+) -> Sweep:
+    """Train all specs into the folder `out`.
+
+    The default executor has one process a core, each with one thread. Any other may be given, such as that of a Dask
+    client, `client.get_executor()`; its workers must see the same folder.
+    """
+    wanted = list(dict.fromkeys(specs))
+    store = Folder(out)
+    began = time.monotonic()
+    places = {spec.name: store.path / spec.name for spec in wanted}
+    found = {name for name, place in places.items() if (place / "record.json").exists()}
+    units = [unit for unit in _units(wanted) if any(spec.name not in found for spec in unit)]
+    failures: list[Failure] = []
+
+    def report(running: int) -> None:
+        done = sum((place / "record.json").exists() for place in places.values())
+        seconds = time.monotonic() - began
+        share = (done - len(found)) / max(len(wanted) - len(found), 1)
+        left = seconds * (1 - share) / share if share else float("inf")
+        progress(State(len(wanted), done, running, len(failures), seconds, left))
+
+    report(0)
+    driver = _Driver(store.path, executor, workers, interval)
+    try:
+        failures += driver.run(units, report)
+    finally:
+        driver.close()
+    report(0)
+    folders = [place for place in places.values() if (place / "record.json").exists()]
+    return Sweep(folders, failures, len(found), time.monotonic() - began)
+
+
+def _units(specs: Sequence[Spec]) -> list[list[Spec]]:
+    groups: dict[Any, list[Spec]] = {}
+    for spec in specs:
+        groups.setdefault((spec.problem, spec.heads, spec.seed, spec.protocol), []).append(spec)
+    return list(groups.values())
+
+
+def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
+    """Train the runs of a unit; returns the names and reasons of those that failed. Runs in a worker."""
+    parsed = [parse_spec(spec) for spec in specs]
+    session = Session(Folder(folder), lambda progress: None, threads, parsed)
+    failed = []
+    for spec in parsed:
+        try:
+            session.train(spec)
+        except Exception as error:
+            text = str(error) if isinstance(error, InputError) else traceback.format_exc(limit=-3)
+            failed.append((spec.name, text))
+    return failed
+
+
+class _Driver:
+    """Submits units, and submits again what a dead worker left behind."""
+
+    def __init__(self, folder: Path, executor: Executor | None, workers: int | None, interval: float) -> None:
+        from ridgeformer.engine import default_threads
+
+        self.folder, self.given, self.interval = folder.absolute(), executor, interval
+        self.workers = default_threads() if workers is None else integer("workers", workers, 1, 1024)
+        self.threads = 1 if executor is None else None
+        self.executor = executor or self._pool()
+
+    def run(self, units: list[list[Spec]], report: Callable[[int], None]) -> list[Failure]:
+        """All units; returns what failed."""
+        failures: list[Failure] = []
+        tries = dict.fromkeys(range(len(units)), 0)
+        running = {self._submit(unit): i for i, unit in enumerate(units)}
+        while running:
+            done, _ = wait(running, timeout=self.interval, return_when=FIRST_COMPLETED)
+            again = []
+            for future in done:
+                i = running.pop(future)
+                try:
+                    failures += [Failure(name, reason) for name, reason in future.result()]
+                except (BrokenProcessPool, CancelledError):
+                    again.append(i)
+                except Exception as error:
+                    failures += [Failure(spec.name, f"{type(error).__name__}: {error}") for spec in units[i]]
+            if again:
+                # A pool that lost a worker is lost as a whole: everything that ran in it runs again, from its journals.
+                again += list(running.values())
+                running = {}
+                self.executor.shutdown(wait=False, cancel_futures=True)
+                self.executor = self.given or self._pool()
+                for i in again:
+                    tries[i] += 1
+                    if tries[i] <= RETRIES:
+                        running[self._submit(units[i])] = i
+                    else:
+                        reason = f"its worker died {RETRIES + 1} times"
+                        failures += [Failure(spec.name, reason) for spec in units[i] if not self._finished(spec)]
+            report(min(len(running), self.workers))
+        return failures
+
+    def close(self) -> None:
+        """Stop workers that are ours; nothing that is stored is lost."""
+        if self.given is None:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, unit: list[Spec]) -> Future[list[tuple[str, str]]]:
+        return self.executor.submit(train_unit, str(self.folder), [spec.as_dict() for spec in unit], self.threads)
+
+    def _pool(self) -> ProcessPoolExecutor:
+        import multiprocessing
+
+        return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+
+    def _finished(self, spec: Spec) -> bool:
+        return (self.folder / spec.name / "record.json").exists()

@@ -1,0 +1,212 @@
+"""Sweeps with real processes: a pool, a Dask scheduler, workers and drivers that are killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ridgeformer import InputError, Search, load, train
+from ridgeformer.sweeps import Grid, read_grid, sweep
+from ridgeformer.sweeps.execute import train_unit
+
+QUICK = Search(effort=0.2)
+GRID = Grid(
+    noise=["uniform(0,3)", "fixed(1)"],
+    dim=[3],
+    context=[6],
+    family=["gdpp", "diag"],
+    layers=[2, 1],
+    seed=[0, 1, 2, 3, 4],
+    protocol=QUICK,
+    sequences=1000,
+)
+
+
+def bits(folders):
+    return {
+        folder.name: {name: value.tobytes() for name, value in load(folder / "model.safetensors").family.arrays.items()}
+        for folder in folders
+    }
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory):
+    """The forty runs of the grid on two processes, and where they are."""
+    out = tmp_path_factory.mktemp("pool")
+    states = []
+    return sweep(GRID.specs(), out, workers=2, progress=states.append, interval=0.1), out, states
+
+
+def test_a_grid_is_every_combination():
+    specs = list(GRID.specs())
+    assert len(specs) == len(GRID) == 40
+    assert len({spec.name for spec in specs}) == 40
+    assert [spec.layers for spec in specs[:2]] == [1, 2]
+
+
+def test_a_sweep_is_what_training_gives(pooled):
+    found, _, states = pooled
+    assert len(found.folders) == 40
+    assert not found.failures
+    assert found.found == 0
+    spec = next(spec for spec in GRID.specs() if spec.family.name == "diag" and spec.layers == 2 and spec.seed == 3)
+    alone = train(spec.problem, "diag", 2, seed=3, protocol=QUICK, sequences=1000)
+    stored = bits(found.folders)[spec.name]
+    assert stored == {name: value.tobytes() for name, value in alone.model.family.arrays.items()}
+    assert [state.done for state in states] == sorted(state.done for state in states)
+    assert states[-1].done == states[-1].total == 40
+
+
+def test_finished_runs_are_skipped(pooled):
+    _, out, _ = pooled
+    start = time.monotonic()
+    again = sweep(GRID.specs(), out, workers=2)
+    assert again.found == 40
+    assert time.monotonic() - start < 5  # no process was started
+
+
+def start_driver(out, grid):
+    command = [sys.executable, "-m", "ridgeformer", "sweep", str(grid), "--out", str(out), "--workers", "2", "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+@pytest.fixture
+def grid_file(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamily = ["gdpp", "diag"]\nlayers = [1, 2]\n'
+        "seed = [0, 1, 2, 3, 4]\nsequences = 1000\n[protocol]\neffort = 0.2\n"
+    )
+    return path
+
+
+def children(pid):
+    out = subprocess.run(["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in out.splitlines() if "spawn_main" in line]
+
+
+def test_a_killed_worker_costs_only_time(tmp_path, grid_file, pooled):
+    driver = start_driver(tmp_path / "runs", grid_file)
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    victims = children(driver.pid)
+    assert victims
+    os.kill(victims[0], signal.SIGKILL)
+    out, message = driver.communicate(timeout=120)
+    record = json.loads(out)
+    assert driver.returncode == 0, message
+    assert len(record["finished"]) == 40
+    assert not record["failures"]
+    assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
+
+
+def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
+    first = start_driver(tmp_path / "runs", grid_file)
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "runs").glob("*/record.json"))) < 5 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    kept = len(list((tmp_path / "runs").glob("*/record.json")))
+    both = [start_driver(tmp_path / "runs", grid_file) for _ in range(2)]  # two drivers on one store
+    for driver in both:
+        out, message = driver.communicate(timeout=180)
+        assert driver.returncode == 0, message
+        record = json.loads(out)
+        assert record["found"] >= min(kept, 1)
+        assert len(record["finished"]) == 40
+    assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
+
+
+def test_dask_gives_the_same_bits_and_survives_a_killed_worker(tmp_path, grid_file, pooled):
+    """A real scheduler and two worker processes, started as Dask's users start them."""
+    pytest.importorskip("distributed")
+    port = 20_000 + os.getpid() % 20_000
+    address = f"tcp://127.0.0.1:{port}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    dask = [sys.executable, "-m", "dask"]
+    processes = [subprocess.Popen([*dask, "scheduler", "--port", str(port), "--dashboard-address", ":0"], **quiet)]
+    try:
+        time.sleep(2)
+        for _ in range(2):
+            arguments = ["worker", address, "--nthreads", "1", "--no-nanny"]
+            processes.append(subprocess.Popen([*dask, *arguments], **quiet))
+        command = [sys.executable, "-m", "ridgeformer", "sweep", str(grid_file), "--out", str(tmp_path / "runs")]
+        driver = subprocess.Popen(
+            [*command, "--dask", address, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 90
+        while len(list((tmp_path / "runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        processes[1].send_signal(signal.SIGKILL)
+        out, message = driver.communicate(timeout=180)
+        assert driver.returncode == 0, message
+        assert len(json.loads(out)["finished"]) == 40
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
+
+
+# ---- what can go wrong --------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
+    """One run's folder is damaged: that run fails with its reason, its neighbour is trained."""
+    specs = list(
+        Grid(noise=["fixed(1)", "fixed(2)"], dim=[3], context=[6], family=["gdpp"], layers=[1], sequences=1000).specs()
+    )
+    broken = tmp_path / specs[0].name
+    broken.mkdir()
+    (broken / "spec.json").write_text("{")
+    found = sweep(specs, tmp_path, workers=1)
+    assert [failure.run for failure in found.failures] == [specs[0].name]
+    assert "must hold JSON" in found.failures[0].reason
+    assert [folder.name for folder in found.folders] == [specs[1].name]
+    assert train_unit(str(tmp_path), [specs[0].as_dict()], 1)[0][0] == specs[0].name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('noise = ["fixed(1)"]\nlayers = = 3', "must be TOML; .*line 2"),
+        ("layers = [1]", "must have the key noise"),
+        ('noise = ["fixed(1)"]\nlayer = [3]', "line 2, key layer: a key of a grid must be one of noise"),
+        ('noise = ["fixed(1)"]\nlayers = 3', "line 2, key layers: layers must be a list"),
+        ('noise = ["fixed(1)"]\nlayers = [0]', "line 2, key layers: layers must be at least 1; got 0"),
+        ('noise = ["fixed(1)"]\nseed = [1, 1]', "line 2, key seed: seed must list every value once"),
+        ('noise = ["loud(1)"]', "line 1, key noise: .*known distribution"),
+        ('noise = ["fixed(1)"]\nfamily = ["mlp"]', "line 2, key family: family must be one of"),
+        (
+            'noise = ["fixed(1)"]\n[protocol]\nname = "adam"',
+            "line 2, key protocol: .*must have the name search or paper",
+        ),
+        ('noise = ["fixed(1)"]\n[protocol]\nrate = 3', "line 3, key rate: a key of .protocol. must be one of effort"),
+        ('noise = ["fixed(1)"]\n[protocol]\neffort = 0', "key protocol: effort must lie in"),
+    ],
+)
+def test_a_malformed_grid_says_where(tmp_path, text, message):
+    path = tmp_path / "grid.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_grid(path)
+
+
+def test_a_grid_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="must be a readable text file"):
+        read_grid(tmp_path / "none.toml")
+
+
+def test_an_unreachable_scheduler(tmp_path, grid_file):
+    pytest.importorskip("distributed")
+    command = [sys.executable, "-m", "ridgeformer", "sweep", str(grid_file), "--out", str(tmp_path / "runs")]
+    done = subprocess.run([*command, "--dask", "tcp://127.0.0.1:9"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "does not answer" in done.stderr.splitlines()[-1]
+    assert "dask scheduler" in done.stderr
