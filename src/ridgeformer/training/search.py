@@ -17,6 +17,7 @@ from ridgeformer.families import GDpp
 from ridgeformer.model import LinearTransformer
 from ridgeformer.training.few import descend_many_starts
 from ridgeformer.training.many import descend_few_starts
+from ridgeformer.training.objective import ceiling, damped
 from ridgeformer.training.quadrature import exact_loss, least_excess
 from ridgeformer.training.task import SELECT, Found, OutOfTime, Task
 
@@ -60,12 +61,18 @@ def _by_quadrature(task: Task) -> Found:
 
 
 def _select(task: Task, candidates: list[LinearTransformer]) -> LinearTransformer:
-    """The one that explodes least often; among equals the one of least loss, a later one only if clearly better."""
+    """The one that explodes least often; among equals the one of least loss, a later one only if clearly better.
+
+    Without caution, explosions count no more than any other large loss, by their logarithm.
+    """
     best, best_losses = candidates[0], _losses(candidates[0], task)
     for model in candidates[1:]:
         losses = _losses(model, task)
         wild, best_wild = (int((~(x <= 100 * task.problem.dim)).sum()) for x in (losses, best_losses))
         difference = losses - best_losses
+        if not task.caution:
+            wild = best_wild = 0
+            difference = damped(losses, ceiling(task.problem)) - damped(best_losses, ceiling(task.problem))
         better = difference.mean() < -difference.std() / np.sqrt(len(difference))
         if wild < best_wild or (wild == best_wild and better):
             best, best_losses = model, losses
