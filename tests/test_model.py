@@ -247,7 +247,7 @@ def diag(**options):
             "dim must fit P and Q",
         ),
         (lambda: LinearTransformer(np.zeros(3), 2), "parameter family; got a ndarray"),
-        (lambda: LinearTransformer.random("dense", dim=2, layers=1), "one of full, diag, gdpp; got 'dense'"),
+        (lambda: LinearTransformer.random("dense", dim=2, layers=1), "one of full, diag, gdpp"),
         (lambda: LinearTransformer.random("diag", dim=2, layers=0), "layers must be at least 1; got 0"),
         (lambda: LinearTransformer.random("diag", dim=2, layers=1, heads=0), "heads must be at least 1"),
         (lambda: diag(dim=3).weights(draw(4, 5).moments), "dimension 3 takes moments of dimension 3; got dimension 4"),

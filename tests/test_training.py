@@ -320,7 +320,8 @@ def test_time_can_be_limited():
     assert found.loss < 2  # predicting 0 has 4
     more = train(problem, "full", 3, protocol=Search(seconds=4), sequences=5000)
     assert more.status == "budget reached"
-    assert more.loss < found.loss
+    assert more.loss <= found.loss
+    assert len(more.history) >= len(found.history)
 
 
 def test_a_run_that_must_diverge_says_so():
@@ -435,7 +436,7 @@ UNTUNED = [
     (3, 6, "uniform(0,4)", 5),
     (20, 30, "uniform(0,6)", 5),
     (10, 6, "categorical(0.1,4)", 5),
-    (5, 12, "categorical(0.5,2,6,weights=[0.5,0.3,0.2])", 8),
+    (5, 12, "categorical(0.5,2,6,weights=[0.5,0.3,0.2])", 10),
     (6, 15, "expon(scale=2)", 7),
 ]
 
