@@ -57,8 +57,16 @@ def test_version():
         (["train"], {}, "Missing option '--noise'"),
         (["train", "--noise", "fixed(1)", "--family", "mlp"], {}, "Invalid value for '--family'"),
         (["train", "--noise", "fixed(1)", "--layers", "0"], {}, "layers must be at least 1; got 0"),
-        (["train", "--noise", "fixed(1)", "--steps", "5"], {}, "--steps must belong to --protocol search"),
-        (["train", "--noise", "fixed(1)", "--protocol", "paper", "--effort", "2"], {}, "--effort must belong to"),
+        (
+            ["train", "--noise", "fixed(1)", "--steps", "5"],
+            {},
+            "--protocol search takes --effort, --caution, --precision, --seconds; got --steps",
+        ),
+        (
+            ["train", "--noise", "fixed(1)", "--protocol", "paper", "--effort", "2"],
+            {},
+            "--protocol paper takes --steps, --batch, --rate; got --effort",
+        ),
         (["train", "--noise", "fixed(1)", "--effort", "0"], {}, "effort must lie in (0, 1000]"),
         (["train", "--noise", "fixed(1)", "--out", __file__], {}, "is a file. Choose another place"),
         (["train", "--noise", "fixed(1)", "--plot", "curve.doc"], {}, "must end in .png, .pdf or .svg"),
@@ -183,13 +191,19 @@ def test_training_and_showing(tmp_path):
     assert shown.stdout == done.stdout
     assert json.loads(call("show", again["folder"], "--json").stdout) == again
     listed = call("show", str(tmp_path / "runs")).stdout.splitlines()
-    assert len(listed) == 4
+    assert len(listed) == 5
+    assert listed[0].split() == ["loss", "x", "floor", "status", "run"]
     assert any(again["folder"].split("/")[-1] in line for line in listed)
     assert len(json.loads(call("show", str(tmp_path / "runs"), "--json").stdout)) == 4
     model = str(tmp_path / again["folder"] / "model.safetensors")
     problem = ["--noise", "uniform(0,3)", "--dim", "3", "--context", "6", "--sequences", "5000"]
     found = json.loads(call("eval", model, *problem, "--json").stdout)
     assert found["results"][0]["loss"] == again["result"]["loss"]
+    (tmp_path / again["folder"] / "record.json").write_text("")
+    damaged = call("show", str(tmp_path / "runs"))
+    assert damaged.returncode == 0
+    assert len(damaged.stdout.splitlines()) == 4
+    assert "damaged: diag-2x1" in damaged.stderr
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):

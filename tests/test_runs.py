@@ -204,13 +204,34 @@ def test_a_damaged_run(tmp_path, damage, message):
         load_run(done.folder)
 
 
+@pytest.mark.parametrize("key", ["result", "history", "seconds", "spec"])
+def test_an_incomplete_record(tmp_path, key):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "record.json"
+    record = json.loads(path.read_text())
+    record[key] = {"loss": "low"}
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"a record must be complete; .* has a damaged one"):
+        load_run(done.folder)
+
+
+def test_a_family_that_is_not_there(tmp_path):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "model.safetensors"
+    path.write_bytes(path.read_bytes().replace(b'\\"family\\": \\"gdpp\\"', b'\\"family\\": \\"mine\\"'))
+    with pytest.raises(InputError, match=r"has 'mine'. Import the module that defines that family"):
+        load_run(done.folder)
+    with pytest.raises(InputError, match="runs need the name of a folder; got 3"):
+        train(SMALL, "gdpp", 1, out=3)
+
+
 def test_a_newer_record(tmp_path):
     done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     path = done.folder / "record.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 9'))
     with pytest.raises(InputError, match="newer ridgeformer"):
         load_run(done.folder)
-    with pytest.raises(InputError, match=r"has none. Name the folder of one run"):
+    with pytest.raises(InputError, match=r"has none. Name a run's folder"):
         load_run(tmp_path)
 
 

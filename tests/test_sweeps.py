@@ -110,8 +110,11 @@ def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
     deadline = time.monotonic() + 60
     while len(list((tmp_path / "runs").glob("*/record.json"))) < 5 and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.communicate()
+    workers = children(first.pid)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate(timeout=30)  # ends when the workers, which share its pipe, have ended too
+    assert workers
+    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
     kept = len(list((tmp_path / "runs").glob("*/record.json")))
     both = [start_driver(tmp_path / "runs", grid_file) for _ in range(2)]  # two drivers on one store
     for driver in both:
@@ -121,6 +124,18 @@ def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
         assert record["found"] >= min(kept, 1)
         assert len(record["finished"]) == 40
     assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
+
+
+def test_ctrl_c_stops_a_sweep_at_once(tmp_path, grid_file):
+    driver = start_driver(tmp_path / "runs", grid_file)
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "runs").glob("*/record.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(driver.pid, signal.SIGINT)
+    _, message = driver.communicate(timeout=10)
+    assert driver.returncode == 130
+    assert "give the same command again to go on" in message
+    assert len(list((tmp_path / "runs").glob("*/record.json"))) < 40
 
 
 def test_dask_gives_the_same_bits_and_survives_a_killed_worker(tmp_path, grid_file, pooled):

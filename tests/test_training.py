@@ -407,6 +407,8 @@ def test_a_custom_family_is_a_small_class(tmp_path):
         (lambda: Search(seconds=0), "seconds must be positive"),
         (lambda: Paper(steps=0), "steps must be at least 1"),
         (lambda: Paper(rate=0), "learning rate must be positive"),
+        (lambda: Paper(rate=float("inf")), "learning rate must be positive and finite"),
+        (lambda: Search(precision="half"), "precision must be auto, float32 or float64"),
         (lambda: train_many(SMALL, "diag"), "families and layers must be lists"),
         (lambda: train_many(SMALL, ["diag"], []), "something to train"),
         (lambda: exact_loss(LinearTransformer.random("diag", dim=3, layers=1), SMALL), "known for GD"),

@@ -108,7 +108,7 @@ def _problem_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--dim", default=10, show_default=True, help="Dimension d."),
             click.option("--context", default=20, show_default=True, help="Context length n."),
             click.option("--sequences", default=100_000, show_default=True, help="Fresh sequences to evaluate on."),
-            click.option("--seed", default=0, show_default=True, help="Which sequences."),
+            click.option("--seed", default=0, show_default=True, help="Seed of all random numbers."),
             click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts."),
         ]
     ):
@@ -268,8 +268,10 @@ def train(
     given = {name: value for name, value in options.items() if value is not None}
     wrong = sorted(given.keys() - set(chosen[protocol]))
     if wrong:
-        others = f"the other protocol's; {protocol} has --{', --'.join(chosen[protocol])}"
-        raise InputError(f"--{wrong[0]} must belong to --protocol {protocol}; it is {others}. Leave it out.")
+        raise InputError(
+            f"--protocol {protocol} takes --{', --'.join(chosen[protocol])}; got --{wrong[0]}, an option of the other one. "
+            "Leave it out, or choose that protocol."
+        )
     recipe = Paper(**given) if protocol == "paper" else Search(**given)
     problem = Problem(dim, context, noise)
     if plot is not None:
@@ -306,6 +308,7 @@ def train(
 def show(run: Path, plot: Path | None, as_json: bool) -> None:
     """Print a finished run; or, of a folder of runs, one line for each."""
     from ridgeformer.training import load_run
+    from ridgeformer.training.runs import read_record
 
     if plot is not None:
         from ridgeformer.plots import check_plot
@@ -317,16 +320,29 @@ def show(run: Path, plot: Path | None, as_json: bool) -> None:
         return
     if plot is not None:
         raise InputError(f"--plot must be given one run; {run} holds {len(inside)}. Name one of its folders.")
-    finished = [load_run(path.parent) for path in inside if (path.parent / "record.json").exists()]
+    records, damaged, unfinished = [], [], 0
+    for folder in (path.parent for path in inside):
+        if not (folder / "record.json").exists():
+            unfinished += 1
+            continue
+        try:
+            record = read_record(folder)
+            result = record["result"]
+            ratio = f"{result['ratio']:7.2f}" if result["ratio"] is not None else "      -"
+            line = f"{float(result['loss']):10.4g} {ratio}  {record['status']:14}  {folder.name}"
+            records.append((record, line))
+        except (InputError, KeyError, TypeError, ValueError) as error:
+            damaged.append(f"damaged: {folder.name}: {error}")
     if as_json:
-        click.echo(json.dumps([training.record() for training in finished], indent=2))
+        click.echo(json.dumps([record for record, _ in records], indent=2))
         return
-    for t in finished:
-        ratio = f"{t.result.ratio:6.2f} x floor" if t.result.ratio < 1e6 else " " * 14
-        click.echo(f"{t.loss:10.4g} {ratio}  {t.status:14}  {t.folder.name if t.folder else ''}")
-    unfinished = len(inside) - len(finished)
+    click.echo("      loss x floor  status          run")
+    for _, line in records:
+        click.echo(line)
     if unfinished:
         click.echo(f"{unfinished} unfinished: give their commands again to go on")
+    for line in damaged:
+        click.echo(" ".join(line.split()), err=True)
 
 
 @cli.command(

@@ -30,6 +30,7 @@ Estimator = Literal["exact", "query"]
 Progress = Callable[[int, int], None]
 BLOCK = 16_384  # sequences at a time: memory does not grow with their number
 CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
+ROUNDING = 1e-20  # a floor below this is 0: of a known noise level
 EVALUATION = 1 << 30  # the stream that evaluation draws from
 
 
@@ -61,10 +62,10 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """Loss over floor: 1 is the best that can be; infinite where the floor is 0 and the loss is not."""
-        if self.floor > 0:
+        """Loss over floor: 1 is the best that can be; infinite where the floor is 0 to rounding and the loss is not."""
+        if self.floor > ROUNDING:
             return self.loss / self.floor
-        return 1.0 if self.loss == 0 else float("inf")
+        return 1.0 if self.loss <= ROUNDING else float("inf")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; an infinite ratio is None."""

@@ -67,6 +67,11 @@ def load(path: str | os.PathLike[str]) -> LinearTransformer:
     path = _path(path)
     header, arrays = _read(path)
     spec = _spec(path, header)
+    if isinstance(spec.get("family"), str) and spec["family"] not in FAMILIES:
+        raise InputError(
+            f"a model's family must be one of {', '.join(FAMILIES)}; {path} has {spec['family']!r}. "
+            "Import the module that defines that family first."
+        )
     try:
         family = FAMILIES[spec["family"]](**arrays)
         model = LinearTransformer(family, spec["dim"])

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import Profile
 from ridgeformer.training import Training
@@ -57,28 +59,34 @@ def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> Non
 
 
 def draw_training(path: Path, training: Training) -> None:
-    """Training loss against sequences used, phase by phase, with the loss that was reported and the floor."""
+    """Training loss against sequences used, phase by phase, with the loss that was reported and the floor.
+
+    The paper's protocol trains on the unadjusted loss, so its points lie above the line that they lead to.
+    """
     check_plot(path)
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    canvas = Figure(figsize=(6, 3.6), layout="constrained")
+    canvas = Figure(figsize=(7.5, 3.6), layout="constrained")
     axis = canvas.subplots()
     phases = list(dict.fromkeys(phase for phase, _, _ in training.history))
-    shades = [COLOURS[0], "#56B4E9", COLOURS[3], "#E69F00", "#CC79A7"]
+    shades = [COLOURS[0], "#56B4E9", COLOURS[3], "#E69F00", "#CC79A7", "#999999", "#882255", "#44AA99", "#661100"]
     for i, phase in enumerate(phases):
         points = [(work / 1e6, loss) for name, work, loss in training.history if name == phase]
         works, losses = zip(*points, strict=True)
-        axis.plot(works, losses, "o-", markersize=4, linewidth=1.2, color=shades[i % len(shades)], label=phase)
+        style = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
+        axis.plot(works, losses, style, markersize=4, linewidth=1.2, color=shades[i % len(shades)], label=phase)
     axis.axhline(training.loss, color=COLOURS[2], linewidth=2, label=f"on fresh sequences: {training.loss:.4g}")
-    if training.floor > 0:
+    if np.isfinite(training.result.ratio):
         axis.axhline(training.floor, color="black", linewidth=1.2, linestyle="--", label=f"floor: {training.floor:.4g}")
     axis.set(xlabel="sequences used, in millions", ylabel="loss", title=training.spec.describe(), yscale="log")
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-    axis.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    low, high = axis.get_ylim()
+    if high < 8 * low:  # less than a decade: the minor ticks need labels
+        axis.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axis.tick_params(axis="y", which="both", labelsize=8)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     _write(canvas, path)
 
 

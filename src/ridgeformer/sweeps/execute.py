@@ -8,6 +8,8 @@ that dies costs the time since the last checkpoint.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +21,7 @@ from typing import Any
 
 from ridgeformer.errors import InputError, integer
 from ridgeformer.training import Spec
-from ridgeformer.training.runs import Folder
+from ridgeformer.training.runs import Folder, is_finished
 from ridgeformer.training.train import Session, parse_spec
 
 __all__ = ["Failure", "State", "Sweep", "sweep"]
@@ -75,7 +77,7 @@ def sweep(
     store = Folder(out)
     began = time.monotonic()
     places = {spec.name: store.path / spec.name for spec in wanted}
-    found = {name for name, place in places.items() if (place / "record.json").exists()}
+    found = {name for name, place in places.items() if is_finished(place)}
     units = [unit for unit in _units(wanted) if any(spec.name not in found for spec in unit)]
     failures: list[Failure] = []
 
@@ -93,7 +95,7 @@ def sweep(
     finally:
         driver.close()
     report(0)
-    folders = [place for place in places.values() if (place / "record.json").exists()]
+    folders = [place for place in places.values() if is_finished(place)]
     return Sweep(folders, failures, len(found), time.monotonic() - began)
 
 
@@ -116,6 +118,18 @@ def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) ->
             text = str(error) if isinstance(error, InputError) else traceback.format_exc(limit=-3)
             failed.append((spec.name, text))
     return failed
+
+
+def _begin_worker(driver: int) -> None:
+    """Leave Ctrl-C to the driver, and end with it however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class _Driver:
@@ -156,7 +170,10 @@ class _Driver:
                     if tries[i] <= RETRIES:
                         running[self._submit(units[i])] = i
                     else:
-                        reason = f"its worker died {RETRIES + 1} times"
+                        reason = (
+                            f"its worker died {RETRIES + 1} times. A script must call sweep under "
+                            "`if __name__ == '__main__':`; otherwise look for a lack of memory."
+                        )
                         failures += [Failure(spec.name, reason) for spec in units[i] if not self._finished(spec)]
             report(min(len(running), self.workers))
         return failures
@@ -164,7 +181,10 @@ class _Driver:
     def close(self) -> None:
         """Stop workers that are ours; nothing that is stored is lost."""
         if self.given is None:
+            workers = list((getattr(self.executor, "_processes", None) or {}).values())
             self.executor.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
 
     def _submit(self, unit: list[Spec]) -> Future[list[tuple[str, str]]]:
         return self.executor.submit(train_unit, str(self.folder), [spec.as_dict() for spec in unit], self.threads)
@@ -172,7 +192,8 @@ class _Driver:
     def _pool(self) -> ProcessPoolExecutor:
         import multiprocessing
 
-        return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.workers, context, initializer=_begin_worker, initargs=(os.getpid(),))
 
     def _finished(self, spec: Spec) -> bool:
-        return (self.folder / spec.name / "record.json").exists()
+        return is_finished(self.folder / spec.name)

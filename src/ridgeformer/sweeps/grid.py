@@ -61,6 +61,7 @@ class Grid:
                 integer(axis, value)
         for value in self.seed:
             integer("seed", value, 0)
+        integer("sequences", self.sequences, 2)
         list(self.problems())
 
     def problems(self) -> Iterator[Problem]:
@@ -103,7 +104,7 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
     arguments: dict[str, Any] = dict(found)
     if "protocol" in found:
         arguments["protocol"] = _protocol(place, text, found["protocol"])
-    for axis in AXES:
+    for axis in (*AXES, "sequences"):
         if axis in found:
             try:
                 Grid(**{"noise": ["fixed(1)"], axis: found[axis]})
@@ -118,7 +119,10 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
 def _protocol(place: Path, text: str, table: Any) -> Search | Paper:
     if not isinstance(table, Mapping) or table.get("name", "search") not in NAMES:
         _complain(
-            place, text, "protocol", f"[protocol] must have the name {' or '.join(NAMES)}; got {table!r}. Add it."
+            place,
+            text,
+            "protocol",
+            f"[protocol] must have the name {' or '.join(NAMES)}; got {table!r}. Choose one of these.",
         )
     parameters = {key: value for key, value in table.items() if key != "name"}
     kind = NAMES[table.get("name", "search")]

@@ -50,8 +50,8 @@ class Paper:
     def __post_init__(self) -> None:
         integer("steps", self.steps)
         integer("batch", self.batch, 1, 1 << 24)
-        if not number("rate", self.rate) > 0:
-            refuse("the learning rate must be positive", self.rate, "Pass 1e-4, for example.")
+        if not 0 < number("rate", self.rate) < float("inf"):
+            refuse("the learning rate must be positive and finite", self.rate, "Pass 1e-4, for example.")
 
 
 Protocol = Search | Paper

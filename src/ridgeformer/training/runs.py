@@ -14,10 +14,11 @@ from ridgeformer.model import LinearTransformer
 from ridgeformer.model_file import load, save
 from ridgeformer.training.journal import Journal, write_whole
 
-__all__ = ["Folder", "Memory", "Runs", "read_run"]
+__all__ = ["AGAIN", "Folder", "Memory", "Runs", "is_finished", "read_record", "read_run"]
 
 Record = dict[str, Any]
 FORMAT, VERSION = "ridgeformer-run", 1
+AGAIN = "Move its folder away and train it again."
 
 
 class Memory:
@@ -47,6 +48,8 @@ class Folder:
     """Runs in the sub-folders of one folder. Several processes may share it: files are replaced whole."""
 
     def __init__(self, path: str | os.PathLike[str], interval: float = 1.0) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"runs need the name of a folder; got {path!r}. Pass a path such as runs/.")
         self.path, self.interval = Path(path), interval
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
@@ -111,6 +114,15 @@ Runs = Memory | Folder
 
 def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
     """The model and the record of a finished run."""
+    found = read_record(folder)
+    try:
+        return load(Path(folder) / "model.safetensors"), found
+    except InputError as error:
+        raise InputError(f"{error} Or: {AGAIN[0].lower()}{AGAIN[1:]}") from error
+
+
+def read_record(folder: str | os.PathLike[str]) -> Record:
+    """The record of a finished run."""
     path = Path(folder)
     if not path.is_dir():
         raise InputError(f"a run is a folder; {path} is {'a file' if path.exists() else 'not there'}. Check the path.")
@@ -118,22 +130,28 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     if not record.exists():
         if (path / "spec.json").exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
-        raise InputError(f"a run's folder has a record.json; {path} has none. Name the folder of one run.")
+        raise InputError(f"a run's folder has a record.json; {path} has none. Name a run's folder, or one of runs.")
     found = _json(record)
     if found.get("format") != FORMAT or not isinstance(found.get("spec"), dict):
-        raise InputError(f"a record must be one that ridgeformer wrote; {record} is not. Train the run again.")
-    if int(found.get("version", 0)) > VERSION:
+        raise InputError(f"a record must be one that ridgeformer wrote; {record} is not. {AGAIN}")
+    if not isinstance(found.get("version"), int) or found["version"] > VERSION:
         raise InputError(f"{record} was written by a newer ridgeformer. Upgrade this one to read it.")
-    return load(path / "model.safetensors"), found
+    return found
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a folder holds a finished run, by its record alone."""
+    try:
+        return "status" in _json(folder / "record.json")
+    except InputError:
+        return False
 
 
 def _json(path: Path) -> Record:
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path} must hold JSON; it does not ({error}). Move the folder away and train again."
-        ) from error
+        raise InputError(f"{path} must hold JSON; it does not ({error}). {AGAIN}") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path} must hold a JSON object; it holds something else. Move the folder away.")
+        raise InputError(f"{path} must hold a JSON object; it holds something else. {AGAIN}")
     return found

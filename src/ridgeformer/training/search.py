@@ -44,7 +44,7 @@ def search(task: Task) -> Found:
     best = task.best
     chosen = _select(task, [*ancestors, best])
     if chosen is not best:
-        message += "; the shallower or poorer model was as good and was kept"
+        message += "; the model it was grown from, or that of the poorer family, was as good and was kept"
     return Found(chosen, converged, message)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from ridgeformer import engine as engines
 from ridgeformer.baselines import check_problem
-from ridgeformer.errors import integer, refuse
+from ridgeformer.errors import InputError, integer, refuse
 from ridgeformer.evaluation import Result, evaluate
 from ridgeformer.families import FAMILIES, Family
 from ridgeformer.model import LinearTransformer
@@ -32,7 +32,7 @@ from ridgeformer.problem import Problem
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.paper import train_as_the_paper
 from ridgeformer.training.protocols import NAMES, Paper, Protocol, Search, as_protocol, describe
-from ridgeformer.training.runs import FORMAT, VERSION, Folder, Memory, Runs, read_run
+from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, Folder, Memory, Runs, read_run
 from ridgeformer.training.search import search
 from ridgeformer.training.task import Found, Task
 
@@ -177,7 +177,8 @@ def train(
     """Find the best linear transformer of a family for a problem.
 
     The model is grown: the shallower models of the family and those of the poorer families (GD++ for Diag, Diag for
-    Full) are trained first and are candidates to the end: one more layer or a richer family never comes out worse.
+    Full) are trained first and are candidates to the end: on the sequences that select, one more layer or a richer
+    family never comes out worse, unless what it is grown from explodes more often.
     With `out`, a folder, every one of them is a run that lasts: called again, this goes on where it was killed, or
     returns at once what is finished. `sequences` is how many fresh ones the reported loss is measured on.
     """
@@ -223,7 +224,11 @@ def train_many(
 def load_run(folder: str | os.PathLike[str]) -> Training:
     """A finished run, from its folder."""
     model, record = read_run(folder)
-    return _training(parse_spec(record["spec"]), model, record, Path(folder))
+    try:
+        spec = parse_spec(record["spec"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"a record must be complete; {folder} has a damaged one ({error!r}). {AGAIN}") from error
+    return _training(spec, model, record, Path(folder))
 
 
 class Session:
@@ -370,15 +375,16 @@ def _cost(spec: Spec) -> float:
     if isinstance(spec.protocol, Paper):
         return float(spec.protocol.steps * spec.protocol.batch)
     size = spec.problem.dim**2 / 100
-    seconds = {"gdpp": 0.15, "diag": 0.1 + 0.09 * spec.layers**2 * size}
-    return spec.protocol.effort * seconds.get(spec.family.name, 0.5 + 0.8 * spec.layers * spec.heads * size)
+    seconds = {"gdpp": 0.15, "diag": 0.85 * spec.layers * (0.6 + 0.4 * size)}
+    return spec.protocol.effort * seconds.get(spec.family.name, 2 + 1.2 * spec.layers * spec.heads * (0.4 + 0.6 * size))
 
 
 def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
     nothing = spec.problem.dim / 2
     if not result.loss < nothing or not np.isfinite(result.loss):
         return "diverged", f"worse than predicting 0 for everything (a loss of {result.loss:.3g}): {found.message}"
-    tail = f"; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else ""
+    more = "" if found.converged or isinstance(spec.protocol, Paper) else "; more effort may gain more"
+    tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
     return "converged" if found.converged else "budget reached", found.message + tail
 
 
@@ -404,17 +410,22 @@ def parse_spec(spec: dict[str, Any]) -> Spec:
 
 
 def _training(spec: Spec, model: LinearTransformer, record: dict[str, Any], folder: Path | None) -> Training:
-    names = {f: record["result"][f] for f in Result.__dataclass_fields__}
-    history = [(str(phase), int(work), float(loss)) for phase, work, loss in record["history"]]
-    return Training(
-        model=model,
-        spec=spec,
-        status=record["status"],
-        message=record["message"],
-        result=Result(**names),
-        history=history,
-        seconds=record["seconds"],
-        total_seconds=record["total_seconds"],
-        made_with=record["made_with"],
-        folder=folder,
-    )
+    try:
+        found = record["result"]
+        kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int}
+        result = Result(**{f: kinds.get(f, float)(found[f]) for f in Result.__dataclass_fields__})
+        return Training(
+            model=model,
+            spec=spec,
+            status=record["status"],
+            message=str(record["message"]),
+            result=result,
+            history=[(str(phase), int(work), float(loss)) for phase, work, loss in record["history"]],
+            seconds=float(record["seconds"]),
+            total_seconds=float(record["total_seconds"]),
+            made_with=dict(record["made_with"]),
+            folder=folder,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        where = folder or "a record"
+        raise InputError(f"a record must be complete; {where} has a damaged one ({error!r}). {AGAIN}") from error
