@@ -114,7 +114,6 @@ def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
     os.kill(first.pid, signal.SIGKILL)
     first.communicate(timeout=30)  # ends when the workers, which share its pipe, have ended too
     assert workers
-    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
     kept = len(list((tmp_path / "runs").glob("*/record.json")))
     both = [start_driver(tmp_path / "runs", grid_file) for _ in range(2)]  # two drivers on one store
     for driver in both:
