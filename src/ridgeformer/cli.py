@@ -269,7 +269,7 @@ def train(
     wrong = sorted(given.keys() - set(chosen[protocol]))
     if wrong:
         raise InputError(
-            f"--protocol {protocol} takes --{', --'.join(chosen[protocol])}; got --{wrong[0]}, which is the other one's. "
+            f"--protocol {protocol} takes --{', --'.join(chosen[protocol])}; got --{wrong[0]}, the other one's. "
             "Leave it out, or choose that protocol."
         )
     recipe = Paper(**given) if protocol == "paper" else Search(**given)
