@@ -44,7 +44,7 @@ def search(task: Task) -> Found:
     best = task.best
     chosen = _select(task, [*ancestors, best])
     if chosen is not best:
-        message += "; the model it was grown from, or that of the poorer family, was as good and was kept"
+        message += "; a model it was grown from was as good, or explodes less often, and was kept"
     return Found(chosen, converged, message)
 
 
