@@ -20,8 +20,8 @@ class Search:
             but the bulk: losses are then a few percent lower on nearly every sequence, and huge on one in a million.
         precision: what descents compute in: `float32`, `float64`, or `auto`, which takes float64 only where losses come
             near float32's rounding. Selection and the reported loss are float64 always.
-        seconds: stop after so long, with the best model so far; such a run cannot be repeated bit for bit. Every model it
-            is grown from gets its part of the time; what was found last may still explode, and is then not chosen.
+        seconds: stop after so long, with the best model so far; such a run cannot be repeated bit for bit. Every model
+            it is grown from gets its part of the time; what was found last may still explode, and is then not chosen.
     """
 
     effort: float = 1.0
