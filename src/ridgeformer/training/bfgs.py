@@ -73,5 +73,5 @@ def descend(
     inverse = np.asarray(found.hess_inv, np.float64)
     if not np.isfinite(inverse).all():
         inverse = np.eye(len(point))
-    value, rested = float(np.exp(found.fun)), found.status != 1 and found.fun < BAD
+    value, rested = float(np.exp(min(found.fun, BAD))), found.status != 1 and found.fun < BAD
     return Descent(np.asarray(found.x, np.float64), value, inverse, used + int(found.nfev), rested)
