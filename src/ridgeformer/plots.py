@@ -69,16 +69,22 @@ def draw_training(path: Path, training: Training) -> None:
 
     canvas = Figure(figsize=(7.5, 3.6), layout="constrained")
     axis = canvas.subplots()
+    highest = training.spec.problem.dim  # twice the loss of predicting nothing
     phases = list(dict.fromkeys(phase for phase, _, _ in training.history))
     shades = [COLOURS[0], "#56B4E9", COLOURS[3], "#E69F00", "#CC79A7", "#999999", "#882255", "#44AA99", "#661100"]
     for i, phase in enumerate(phases):
-        points = [(work / 1e6, loss) for name, work, loss in training.history if name == phase]
+        # A start that overflowed has a loss of any size: it would leave the others no room.
+        points = [(work / 1e6, loss) for name, work, loss in training.history if name == phase and loss <= highest]
+        if not points:
+            continue
         works, losses = zip(*points, strict=True)
         style = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
         axis.plot(works, losses, style, markersize=4, linewidth=1.2, color=shades[i % len(shades)], label=phase)
     axis.axhline(training.loss, color=COLOURS[2], linewidth=2, label=f"on fresh sequences: {training.loss:.4g}")
     if np.isfinite(training.result.ratio):
         axis.axhline(training.floor, color="black", linewidth=1.2, linestyle="--", label=f"floor: {training.floor:.4g}")
+    if left_out := sum(not loss <= highest for _, _, loss in training.history):
+        axis.plot([], [], " ", label=f"{left_out} above {highest} not shown")
     axis.set(xlabel="sequences used, in millions", ylabel="loss", title=training.spec.describe(), yscale="log")
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     low, high = axis.get_ylim()

@@ -190,9 +190,7 @@ def _growth(setup: Setup) -> list[Figure]:
         times = best_times(work, max(2, setup.rounds // 4), {"10": 20, "40": 2})
         detail = f"{1e3 * times['10']:.2f} ms to {1e3 * times['40']:.1f} ms"
         power = np.log(times["40"] / times["10"]) / np.log(4)
-        figures.append(
-            Figure(f"{kind} step, growth from d = 10 to 40", float(power), "(power)", 3.0, 3.0, False, detail)
-        )
+        figures.append(Figure(f"{kind} step, growth from d = 10 to 40", float(power), "", 3.0, 3.0, False, detail))
     return figures
 
 

@@ -110,8 +110,8 @@ def _gdpp(setup: Setup) -> list[Figure]:
         (silent if noise == "uniform(0,0)" else gaps).extend(gap)
     longest = f"longest {max(times):.2f} s"
     return [
-        Figure("gdpp, noisy columns: above its optimum", max(gaps), "%", 0.2, 0.2, False, f"best of {seeds} seeds"),
-        Figure("gdpp, uniform(0,0): above its optimum", max(silent), "%", 0.2, 0.2, False, f"best of {seeds} seeds"),
+        Figure("gdpp, noisy: above its optimum", max(gaps), "%", 0.2, 0.2, False, f"best of {seeds} seeds"),
+        Figure("gdpp, no noise: above its optimum", max(silent), "%", 0.2, 0.2, False, f"best of {seeds} seeds"),
         Figure("gdpp, seven depths: time", sorted(times)[len(times) // 2], "s", 1, 1, False, longest),
     ]
 
