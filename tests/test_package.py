@@ -60,6 +60,13 @@ ORDER = [
     "benchmarks.training",
     "benchmarks.report",
     "benchmarks",
+    "cli.group",
+    "cli.options",
+    "cli.display",
+    "cli.machine",
+    "cli.measure",
+    "cli.training",
+    "cli.sweep",
     "cli",
     "__main__",
 ]

@@ -53,7 +53,8 @@ class _Work:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.vector = Vector(task.fresh(0), task.problem.context)
-        self.dtype = task.dtype()
+        # BFGS measures curvature by differences of gradients: float32 costs it more iterations than it saves time.
+        self.dtype = np.float32 if task.precision == "float32" else np.float64
 
     def stage(
         self,

@@ -112,9 +112,9 @@ class Task:
         rng, dim = self._rng(2, number), self.problem.dim
         scale = np.exp(rng.uniform(np.log(0.1), np.log(0.4))) / np.sqrt(self.problem.context)
         new = self.family.random(dim, 1, self.heads, scale, rng).arrays
-        at = (number * max(1, self.layers // 3) + self.seed) % self.layers if number < self.layers else number
+        at = self._rng(3).permutation(self.layers)[number % self.layers]
         old = shallower.family.arrays
-        merged = {name: np.insert(old[name], at % self.layers, new[name], axis=0) for name in old}
+        merged = {name: np.insert(old[name], at, new[name], axis=0) for name in old}
         return LinearTransformer(self.family(**merged), dim)
 
     def _rng(self, *which: int) -> np.random.Generator:

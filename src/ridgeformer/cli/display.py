@@ -1,0 +1,65 @@
+"""How far a computation has come, on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+__all__ = ["progress_bar", "training_display"]
+
+
+@contextlib.contextmanager
+def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """A line on stderr that says how far training has come; where that is no terminal, one every ten seconds."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from ridgeformer.evaluation import floor
+
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda progress: None
+        return
+    if not console.is_terminal:
+        yield _lines()
+        return
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(f"{problem}", total=1.0, state="the floor ...")
+        least = floor(problem, sequences=min(sequences, 20_000)).loss
+
+        def show(now: Any) -> None:
+            ratio = f" ({now.loss / least:.2f} x floor)" if now.loss < 1e6 * least else ""
+            state = f"{now.phase}: loss {now.loss:.4g}{ratio}, {now.seconds:.0f} s, {now.remaining:.0f} s left"
+            bar.update(task, completed=now.fraction, description=now.run.split(", d=")[0], state=state)
+
+        yield show
+
+
+def _lines() -> Callable[[Any], None]:
+    """For logs: a line now and then."""
+    last = 0.0
+
+    def show(now: Any) -> None:
+        nonlocal last
+        if now.seconds - last >= 10:
+            last = now.seconds
+            text = f"{now.run.split(', d=')[0]}, {now.phase}: loss {now.loss:.4g}, {now.remaining:.0f} s left"
+            click.echo(f"{now.seconds:.0f} s, {100 * now.fraction:.0f} %: {text}", err=True)
+
+    return show
+
+
+@contextlib.contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,79 @@
+"""`ridgeformer sweep`: many models."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ridgeformer.cli.display import progress_bar
+from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import AS_JSON
+from ridgeformer.errors import InputError
+
+
+@cli.command(
+    epilog="A grid is a TOML file of lists; every combination is a run:\n\n\b\n"
+    "  noise = ['uniform(0,5)', 'categorical(1,3)']\n  family = ['diag', 'full']\n  layers = [1, 2, 3, 4]\n"
+    "  seed = [0, 1, 2, 3, 4]\n\nIt may also have dim, context, heads, sequences and [protocol].\n\n"
+    "Examples:\n\n\b\n  ridgeformer sweep grid.toml --out runs/\n"
+    "  ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786"
+)
+@click.argument("grid", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the runs.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes (default: one a core).")
+@click.option("--dask", metavar="ADDRESS", help="Run on this Dask scheduler instead; needs ridgeformer[dask].")
+@click.option("--quiet", "-q", is_flag=True, help="No progress display.")
+@AS_JSON
+def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool, as_json: bool) -> None:
+    """Train every run of a grid, several at a time; finished ones are found and skipped."""
+    from ridgeformer.sweeps import read_grid
+    from ridgeformer.sweeps import sweep as run
+
+    specs = list(read_grid(grid).specs())
+    client = _dask_client(dask) if dask else None
+    try:
+        with progress_bar(f"{len(specs)} runs") as bar:
+
+            def show(state: Any) -> None:
+                if not quiet:
+                    bar(state.done, state.total)
+
+            executor = client.get_executor() if client else None
+            found = run(specs, out, executor=executor, workers=workers, progress=show)
+    except KeyboardInterrupt:
+        click.echo(f"ridgeformer: stopped; give the same command again to go on from what is in {out}", err=True)
+        sys.exit(130)
+    finally:
+        if client is not None:
+            client.close()
+    if as_json:
+        failures = [{"run": failure.run, "reason": failure.reason} for failure in found.failures]
+        folders = [str(folder) for folder in found.folders]
+        record = {"runs": len(specs), "finished": folders, "found": found.found, "failures": failures}
+        click.echo(json.dumps({**record, "seconds": found.seconds}, indent=2))
+    else:
+        new = len(found.folders) - found.found
+        click.echo(f"{new} trained, {found.found} found, {len(found.failures)} failed, {found.seconds:.1f} s; see")
+        click.echo(f"  ridgeformer show {out}")
+        for failure in found.failures:
+            click.echo(f"failed: {failure.run}: {failure.reason}", err=True)
+    if found.failures:
+        sys.exit(1)
+
+
+def _dask_client(address: str) -> Any:
+    try:
+        from dask.distributed import Client
+    except ImportError as error:
+        raise InputError("--dask needs Dask, which is missing. Run pip install 'ridgeformer[dask]'.") from error
+    try:
+        return Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--dask must be the address of a running scheduler; {address} does not answer ({error}). "
+            "Start one with `dask scheduler`."
+        ) from error
