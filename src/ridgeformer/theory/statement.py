@@ -1,0 +1,62 @@
+"""What a statement of the paper gives when it is run: a measured error, the bound it must keep, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["Check", "relative_error"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One measured claim of a statement.
+
+    Attributes:
+        statement: the module's name, `momentum` for example: what `ridgeformer verify --only` takes.
+        what: the claim, in a few words.
+        error: what was measured, at least 0: the smaller, the better the claim holds.
+        bound: the largest error with which the claim stands.
+        facts: further measured numbers, by name, for the record.
+
+    >>> Check("momentum", "w, exactly", error=3e-15, bound=1e-10).passed
+    True
+    """
+
+    statement: str
+    what: str
+    error: float
+    bound: float
+    facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error keeps its bound. An error that is not a number does not."""
+        return bool(self.error <= self.bound)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "statement": self.statement,
+            "what": self.what,
+            "error": float(self.error),
+            "bound": float(self.bound),
+            "passed": self.passed,
+            "facts": dict(self.facts),
+        }
+
+
+def relative_error(found: ArrayLike, truth: ArrayLike) -> float:
+    """The largest difference of two arrays of one shape, divided by the largest entry of `truth`, or by 1 if all are 0.
+
+    Infinite where either array is not finite.
+    """
+    found, truth = np.asarray(found, np.float64), np.asarray(truth, np.float64)
+    if found.shape != truth.shape or not (np.isfinite(found).all() and np.isfinite(truth).all()):
+        return float("inf")
+    return float(np.abs(found - truth).max()) / (float(np.abs(truth).max()) or 1.0)
