@@ -23,6 +23,7 @@ class Check:
         error: what was measured, at least 0: the smaller, the better the claim holds.
         bound: the largest error with which the claim stands.
         facts: further measured numbers, by name, for the record.
+        as_printed: the error of the formula that the paper prints, where it is another one.
 
     >>> Check("momentum", "w, exactly", error=3e-15, bound=1e-10).passed
     True
@@ -33,6 +34,7 @@ class Check:
     error: float
     bound: float
     facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    as_printed: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -47,6 +49,7 @@ class Check:
             "error": float(self.error),
             "bound": float(self.bound),
             "passed": self.passed,
+            "as_printed": self.as_printed,
             "facts": dict(self.facts),
         }
 
