@@ -42,24 +42,31 @@ class Check:
         return bool(self.error <= self.bound)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Plain data, for JSON; what is not finite is None."""
         return {
             "statement": self.statement,
             "what": self.what,
-            "error": float(self.error),
+            "error": _finite(self.error),
             "bound": float(self.bound),
             "passed": self.passed,
-            "as_printed": self.as_printed,
+            "as_printed": _finite(self.as_printed),
             "facts": dict(self.facts),
         }
 
 
-def relative_error(found: ArrayLike, truth: ArrayLike) -> float:
+def relative_error(found: ArrayLike, truth: ArrayLike, apart: int = 0) -> float:
     """The largest difference of two arrays of one shape, divided by the largest entry of `truth`, or by 1 if all are 0.
 
-    Infinite where either array is not finite.
+    Along the first `apart` axes every slice is measured by its own largest entry: no large one hides a small one's
+    error. Infinite where either array is not finite.
     """
     found, truth = np.asarray(found, np.float64), np.asarray(truth, np.float64)
     if found.shape != truth.shape or not (np.isfinite(found).all() and np.isfinite(truth).all()):
         return float("inf")
-    return float(np.abs(found - truth).max()) / (float(np.abs(truth).max()) or 1.0)
+    rest = (*truth.shape[:apart], -1)
+    size = np.abs(truth.reshape(rest)).max(-1)
+    return float((np.abs(found - truth).reshape(rest).max(-1) / np.where(size > 0, size, 1.0)).max())
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and np.isfinite(value) else None

@@ -1,0 +1,34 @@
+"""Random models for the checks: every layer changes tokens visibly, and nothing explodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ridgeformer.errors import integer
+from ridgeformer.model import LinearTransformer
+
+__all__ = ["random_model"]
+
+
+def random_model(
+    family: str, *, dim: int, context: int, layers: int, heads: int = 1, seed: int = 0
+) -> LinearTransformer:
+    """A random model of `family` whose layers move tokens by up to some tenths of their size, on contexts of n tokens.
+
+    The Gram matrix has a norm of about n d or more, and Full matrices one of 2 sqrt(D) times their entries' spread.
+    Flows out of y feed on themselves, so Diag takes smaller parameters than GD++.
+
+    >>> random_model("diag", dim=3, context=9, layers=2)
+    LinearTransformer(diag, dim=3, layers=2, heads=1)
+    """
+    dim, context, heads = integer("dim", dim), integer("context", context), integer("heads", heads)
+    size = {"full": 0.7 / np.sqrt(dim + 1), "diag": 0.6}.get(family, 1.2)
+    return LinearTransformer.random(
+        family,
+        dim=dim,
+        layers=layers,
+        heads=heads,
+        scale=size / np.sqrt(heads),
+        context=2 * (context + dim + 1) * (dim + 1),
+        seed=seed,
+    )

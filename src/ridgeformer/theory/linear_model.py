@@ -1,0 +1,150 @@
+"""Every layer keeps a linear model: whatever P and Q are, tokens of layer l are (M x + y u, a y - <w, x>).
+
+The paper's first theorem, with the recursion of its lemma. Write the layer's map as T = I + [A b; c' d]; then
+
+    M <- (I + A) M - b w'       u <- (I + A) u + a b
+    a <- (1 + d) a + <c, u>     w <- (1 + d) w - M'c
+
+from M = I, u = 0, a = 1, w = 0. The paper prints + b w' in the first, and tokens of layer l + 1 beside (M, u, a, w) of
+layer l, which with these initial values is one layer late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import array
+from ridgeformer.model import LinearTransformer, States
+from ridgeformer.problem import Problem
+from ridgeformer.theory.examples import random_model
+from ridgeformer.theory.statement import Check, relative_error
+
+__all__ = ["Blocks", "attention", "check", "follow", "printed_update", "read_off", "reconstruct", "update"]
+
+Float = NDArray[np.floating[Any]]
+ROUNDING = 1e-10  # relative, in float64, over at most seven layers of order-one maps
+CASES = [("full", 1), ("full", 3), ("diag", 1), ("diag", 2), ("gdpp", 1)]
+
+
+class Blocks(NamedTuple):
+    """sum_k P_k G Q_k of one layer, by blocks: A [B, d, d], b [B, d], c [B, d], d [B]."""
+
+    A: Float
+    b: Float
+    c: Float
+    d: Float
+
+
+Update = Callable[[Blocks, States], States]
+
+
+def attention(model: LinearTransformer, layer: int, context: Float) -> Blocks:
+    """The blocks of a layer from the context tokens that enter it, [B, n, D]: a plain sum over tokens."""
+    gram = np.einsum("bjc,bjd->bcd", context, context)
+    whole = np.einsum("kce,bef,kfd->bcd", model.P[layer], gram, model.Q[layer], optimize=True)
+    d = model.dim
+    return Blocks(whole[:, :d, :d], whole[:, :d, d], whole[:, d, :d], whole[:, d, d])
+
+
+def update(blocks: Blocks, state: States) -> States:
+    """The lemma, corrected: the linear model after a layer from the one before, both without the layer axis."""
+    A, b, c, d = blocks
+    M, u, a, w = state
+    return States(
+        M + A @ M - b[:, :, None] * w[:, None, :],
+        u + _times(A, u) + a[:, None] * b,
+        (1 + d) * a + (c * u).sum(1),
+        (1 + d)[:, None] * w - _times(np.swapaxes(M, 1, 2), c),
+    )
+
+
+def printed_update(blocks: Blocks, state: States) -> States:
+    """The lemma as the paper prints it: + b w' in M."""
+    M = state.M + blocks.A @ state.M + blocks.b[:, :, None] * state.w[:, None, :]
+    return update(blocks, state)._replace(M=M)
+
+
+def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update = update) -> States:
+    """The linear model of every layer by the recursion, fed with the true tokens' sums; x [B, n, d], y [B, n]."""
+    x_, y_ = array("x", x, ("B", "n", model.dim)), array("y", y, ("B", "n"))
+    trace = model.tokens(x_, y_, x_[:, :1])[:, :, : x_.shape[1]]
+    state = _initial(len(x_), model.dim)
+    states = [state]
+    for layer in range(model.layers):
+        state = update(attention(model, layer, trace[layer]), state)
+        states.append(state)
+    return States(*(np.stack(parts) for parts in zip(*states, strict=True)))
+
+
+def read_off(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> States:
+    """The linear model of every layer from tokens alone, no recursion.
+
+    Queries along the axes show M and w; what the context tokens have beyond these, u and a.
+    """
+    x_, y_ = array("x", x, ("B", "n", model.dim)), array("y", y, ("B", "n"))
+    n, d = x_.shape[1:]
+    trace = model.tokens(x_, y_, np.broadcast_to(np.eye(d), (len(x_), d, d)))
+    M, w = np.swapaxes(trace[:, :, n:, :d], 2, 3), -trace[:, :, n:, d]
+    beyond = trace[:, :, :n] - np.einsum("lbjd,bij->lbid", trace[:, :, n:], x_)
+    per_y = np.einsum("lbid,bi->lbd", beyond, y_) / np.square(y_).sum(1)[:, None]
+    return States(M, per_y[..., :d], per_y[..., d], w)
+
+
+def reconstruct(states: States, x: Float, y: Float) -> Float:
+    """Tokens of every layer from its linear model, [L+1, B, n, D]; queries are tokens with y = 0."""
+    features = np.einsum("lbij,bnj->lbni", states.M, x) + y[None, :, :, None] * states.u[:, :, None, :]
+    labels = states.a[:, :, None] * y - np.einsum("lbi,bni->lbn", states.w, x)
+    return np.concatenate([features, labels[..., None]], axis=-1)
+
+
+def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Check]:
+    """Tokens of every layer against the linear model, for every family; `late` plants the printed index."""
+    found = []
+    for family, heads in CASES:
+        what = f"tokens of 7 layers, {family}, {heads} head{'s' * (heads > 1)}"
+        error, printed = (_error(family, heads, seed, rule, late) for rule in (update, printed_update))
+        wrong = None if family == "gdpp" else printed  # b = 0 in GD++
+        found.append(Check("linear_model", what, error, ROUNDING, {"layers": 7, "heads": heads}, wrong))
+    found.append(
+        Check(
+            "linear_model",
+            "(M, u, a, w) are the tokens' own, full, 2 heads",
+            _error_of_states(seed, update),
+            ROUNDING,
+            as_printed=_error_of_states(seed, printed_update),
+        )
+    )
+    return found
+
+
+def _error(family: str, heads: int, seed: int, update: Update, late: int) -> float:
+    """Over context tokens and queries of 8 noisy sequences, and every layer."""
+    model = random_model(family, dim=4, context=9, layers=7, heads=heads, seed=seed)
+    s = Problem(4, 9, "uniform(0,1)").sequences(8, seed=seed, queries=3)
+    truth = model.tokens(s.x, s.y, s.queries)
+    states = follow(model, s.x, s.y, update)
+    x = np.concatenate([s.x, s.queries], axis=1)
+    y = np.concatenate([s.y, np.zeros(s.answers.shape)], axis=1)
+    built = reconstruct(states, x, y)
+    return relative_error(built[: len(built) - late], truth[late:], apart=2)
+
+
+def _error_of_states(seed: int, update: Update) -> float:
+    model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
+    s = Problem(4, 9, "uniform(0,1)").sequences(8, seed=seed)
+    pairs = zip(follow(model, s.x, s.y, update), read_off(model, s.x, s.y), strict=True)
+    return max(relative_error(recursive, plain, apart=2) for recursive, plain in pairs)
+
+
+def _initial(count: int, dim: int) -> States:
+    """M = I, u = 0, a = 1, w = 0."""
+    zero = np.zeros((count, dim))
+    return States(np.broadcast_to(np.eye(dim), (count, dim, dim)), zero, np.ones(count), zero)
+
+
+def _times(matrices: Float, vectors: Float) -> Float:
+    return np.asarray(np.einsum("bij,bj->bi", matrices, vectors))
