@@ -43,9 +43,7 @@ def log_spaced(kappa: float, count: int = 50) -> Array:
 
 def chebyshev_degree(kappa: float, epsilon: float) -> int:
     """The least degree of a polynomial with e(0) = 1 and |e| <= epsilon on [1, kappa]: 1 / T_k((kappa+1)/(kappa-1))."""
-    if kappa == 1:
-        return 1
-    return _whole(math.acosh(1 / epsilon) / (2 * math.atanh(1 / math.sqrt(kappa))))
+    return _whole(math.acosh(1 / epsilon) / _contraction(_root_excess(kappa)))
 
 
 def _whole(steps: float) -> int:
@@ -53,9 +51,14 @@ def _whole(steps: float) -> int:
     return max(1, math.ceil(steps * (1 - 1e-14)))
 
 
-def _contraction(kappa: float) -> float:
-    """-log (kappa - 1) / (kappa + 1): what a gradient step gains."""
-    return math.inf if kappa == 1 else -math.log1p(-2 / (kappa + 1))
+def _contraction(excess: float) -> float:
+    """log (ratio + 1) / (ratio - 1) from ratio - 1: of kappa, or of its root."""
+    return math.log1p(2 / excess) if excess > 0 else math.inf
+
+
+def _root_excess(kappa: float) -> float:
+    """sqrt(kappa) - 1."""
+    return (kappa - 1) / (math.sqrt(kappa) + 1)
 
 
 def _least(enough: Callable[[int], bool]) -> int:
@@ -75,13 +78,20 @@ def _rms_of_power(logs: Array, power: float) -> float:
 
 
 def _logs(values: Array) -> Array:
-    """log |1 - 2 lambda / (nu + mu)|."""
+    """log |1 - 2 lambda / (nu + mu)|, which is the same from either end of the spectrum."""
+    least, largest = values[0], values[-1]
+    nearer = np.minimum(values, (largest - values) + least)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.abs((values[-1] - values + values[0] - values) / (values[-1] + values[0]))))
+        return np.asarray(np.log1p(-2 * nearer / (largest + least)))
 
 
 def _gradient_descent_worst(kappa: float, epsilon: float) -> int:
-    return _whole(-math.log(epsilon) / _contraction(kappa))
+    return _whole(_gradient_steps(kappa, epsilon))
+
+
+def _gradient_steps(kappa: float, epsilon: float) -> float:
+    """Steps of gradient descent, not rounded up."""
+    return -math.log(epsilon) / _contraction(kappa - 1)
 
 
 def _gradient_descent_on(values: Array, epsilon: float) -> int:
@@ -91,10 +101,8 @@ def _gradient_descent_on(values: Array, epsilon: float) -> int:
 
 def _heavy_ball_worst(kappa: float, epsilon: float) -> int:
     """At the largest eigenvalue |e_k| = rate^k (1 + k (1 + rate)), and nowhere more."""
-    rate = (math.sqrt(kappa) - 1) / (math.sqrt(kappa) + 1)
-    if rate == 0:
-        return 1
-    return _least(lambda k: k * math.log(rate) + math.log1p(k * (1 + rate)) <= math.log(epsilon))
+    log_rate = -_contraction(_root_excess(kappa))
+    return _least(lambda k: k * log_rate + math.log1p(k * (1 + math.exp(log_rate))) <= math.log(epsilon))
 
 
 def _heavy_ball_on(values: Array, epsilon: float) -> int | None:
@@ -131,7 +139,7 @@ def _conjugate_gradients_on(values: Array, epsilon: float) -> int:
 
 
 def _newton_worst(kappa: float, epsilon: float) -> int:
-    return 1 + max(0, math.ceil(math.log2(max(-math.log(epsilon) / _contraction(kappa), 1) * (1 - 1e-14))))
+    return 1 + max(0, math.ceil(math.log2(max(_gradient_steps(kappa, epsilon), 1) * (1 - 1e-14))))
 
 
 def _newton_on(values: Array, epsilon: float) -> int:

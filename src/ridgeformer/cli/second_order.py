@@ -1,0 +1,71 @@
+"""`ridgeformer second-order`: how many layers GD++ needs, beside classical methods."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import AS_JSON, plot_option
+
+
+@cli.command(
+    "second-order",
+    epilog="Examples:\n\n\b\n  ridgeformer second-order\n  ridgeformer second-order --kappa 1e12 --epsilon 1e-30\n"
+    "  ridgeformer second-order --plot layers.png",
+)
+@click.option("--kappa", type=float, default=1e6, show_default=True, help="Condition number of S, at least 1.")
+@click.option("--epsilon", type=float, default=1e-10, show_default=True, help="Accuracy |w - w*| / |w*|, below 1.")
+@click.option("--eigenvalues", default=50, show_default=True, help="Log-spaced eigenvalues to run on, 2 to 200.")
+@plot_option("layers against kappa and epsilon")
+@AS_JSON
+def second_order(kappa: float, epsilon: float, eigenvalues: int, plot: Path | None, as_json: bool) -> None:
+    """Print how many layers GD++ needs for least squares, beside the steps of classical methods.
+
+    For the worst spectrum of condition number kappa, and run on log-spaced eigenvalues; and how the numbers grow.
+    """
+    from ridgeformer.theory.layers_needed import EPSILONS, KAPPAS, SECOND_ORDER, compare, counts, growth
+
+    if plot is not None:
+        from ridgeformer.plots import check_plot
+
+        check_plot(plot)
+    rows = compare(kappa, epsilon, eigenvalues)
+    fits = {name: growth(counts(count)) for name, count in SECOND_ORDER.items()}
+    if plot is not None:
+        from ridgeformer.theory.pictures import draw_layers_needed
+
+        draw_layers_needed(plot, kappa, epsilon)
+    if as_json:
+        record = {
+            "kappa": kappa,
+            "epsilon": epsilon,
+            "eigenvalues": eigenvalues,
+            "layers": {row.name: {"worst": row.worst, "log_spaced": row.log_spaced} for row in rows},
+            "growth": {name: fit._asdict() for name, fit in fits.items()},
+        }
+        click.echo(json.dumps(record, indent=2))
+        return
+    click.echo(f"Layers or steps until |w - w*| <= {epsilon:g} |w*|, with condition number {kappa:g}\n")
+    click.echo(f"{'':20} {'any spectrum':>19} {f'{eigenvalues} log-spaced':>19}")
+    for row in rows:
+        click.echo(f"{row.name:20} {_whole(row.worst):>19} {_whole(row.log_spaced):>19}")
+    click.echo(
+        "\nConjugate gradients in exact arithmetic end after as many steps as there are eigenvalues. '-': not run."
+    )
+    click.echo(
+        "\nLayers = a log kappa + b log log 1/epsilon + c, fitted to any spectrum, "
+        f"kappa {KAPPAS[0]:g} to {KAPPAS[-1]:g}, epsilon {EPSILONS[0]:g} to {EPSILONS[-1]:g}\n"
+    )
+    click.echo(f"{'':20} {'a':>17} {'b':>17} {'c':>8} {'farthest':>9}")
+    for name, fit in fits.items():
+        slopes = [f"{fit[i]:.3f} +- {fit.errors[i]:.3f}" for i in range(2)]
+        click.echo(f"{name:20} {slopes[0]:>17} {slopes[1]:>17} {fit.constant:8.2f} {fit.farthest:9.2f}")
+
+
+def _whole(count: int | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count:,}" if count < 10**14 else f"{count:.4g}"
