@@ -52,6 +52,12 @@ ORDER = [
     "sweeps.grid",
     "sweeps.execute",
     "sweeps",
+    "export.coefficients",
+    "export.python",
+    "export.latex",
+    "export.torch",
+    "export.onnx",
+    "export",
     "plots",
     "",  # the package itself
     "benchmarks.clock",
@@ -67,6 +73,7 @@ ORDER = [
     "cli.measure",
     "cli.training",
     "cli.sweep",
+    "cli.export",
     "cli",
     "__main__",
 ]
@@ -128,7 +135,18 @@ def test_everything_public_is_documented():
 
 @pytest.mark.parametrize(
     "name",
-    ["noise", "moments", "problem", "model", "model_file", "baselines", "evaluation", "wishart", "training.train"],
+    [
+        "noise",
+        "moments",
+        "problem",
+        "model",
+        "model_file",
+        "baselines",
+        "evaluation",
+        "wishart",
+        "training.train",
+        "export",
+    ],
 )
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(f"ridgeformer.{name}")

@@ -11,6 +11,7 @@ with a target::
     print(model.evaluate(draw.moments, draw.ridge).loss)     # adjusted loss: how far from knowing sigma
 """
 
+from ridgeformer import export
 from ridgeformer.baselines import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
 from ridgeformer.engine import Evaluation, Key
@@ -74,6 +75,7 @@ __all__ = [
     "by_layer",
     "compare",
     "evaluate",
+    "export",
     "floor",
     "load",
     "load_run",

@@ -1,0 +1,76 @@
+"""`ridgeformer export`: a model as code, equations or a graph."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import AS_JSON
+from ridgeformer.errors import InputError
+from ridgeformer.export import FORMATS
+from ridgeformer.model import LinearTransformer
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer export model.safetensors\n"
+    "  ridgeformer export runs/diag-2x1-uniform-0-5-d10n20-s0-0123456789 --to latex --digits 2\n"
+    "  ridgeformer export model.safetensors --to torch --out model.py\n"
+    "  ridgeformer export model.safetensors --to onnx --out model.onnx"
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--to", type=click.Choice(list(FORMATS)), default="python", show_default=True, help="What to write.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write; without it, text is printed.")
+@click.option("--digits", type=int, help="latex: significant digits [default: 3].")
+@AS_JSON
+def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: bool) -> None:
+    """Write a model as code, equations or a graph that do without ridgeformer.
+
+    MODEL is a .safetensors file or a run's folder. python: a NumPy module; latex: the update equations; torch: a
+    PyTorch module; onnx: a float32 graph, which needs --out and ridgeformer[onnx].
+    """
+    from ridgeformer.export import export as convert
+    from ridgeformer.export import write
+
+    if FORMATS[to].binary and out is None:
+        raise InputError(f"{to} is binary and needs a file; got none. Add --out model{FORMATS[to].suffix}.")
+    loaded, about = _read(model)
+    options = {} if digits is None else {"digits": digits}
+    content = convert(loaded, to, about=about, **options)
+    if out is not None:
+        write(content, out)
+    if as_json:
+        facts = {"family": loaded.family.name, "layers": loaded.layers, "heads": loaded.heads, "dim": loaded.dim}
+        where = {"text": content} if out is None else {"out": str(out), "bytes": out.stat().st_size}
+        click.echo(json.dumps({"model": str(model), **facts, "to": to, **where}, indent=2))
+    elif out is not None:
+        click.echo(f"{loaded} as {to} in {out}")
+    else:
+        click.echo(content, nl=False)
+
+
+def _read(path: Path) -> tuple[LinearTransformer, str]:
+    """A model and what its record says about it."""
+    from ridgeformer.model_file import load, read_record
+    from ridgeformer.training.runs import read_run
+
+    if path.is_dir():
+        if not (path / "record.json").exists() and not (path / "spec.json").exists():
+            raise InputError(f"MODEL must be a model file or a run's folder; {path} is another folder. Name one in it.")
+        loaded, record = read_run(path)
+    else:
+        loaded, record = load(path), read_record(path)
+    return loaded, _about(record)
+
+
+def _about(record: dict[str, Any]) -> str:
+    """What a run's record says, as far as it says it: the file may come from anywhere."""
+    try:
+        spec, result = record["spec"], record["result"]
+        problem = f"d={spec['dim']} n={spec['context']} {spec['noise']}"
+        return f"Trained on {problem}, seed {spec['seed']}: adjusted loss {float(result['loss']):.4g}."
+    except (KeyError, TypeError, ValueError):
+        return ""

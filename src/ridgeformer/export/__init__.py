@@ -1,0 +1,78 @@
+"""Models as text or files that do without ridgeformer: NumPy or PyTorch source, LaTeX equations, ONNX graphs.
+
+>>> from ridgeformer import Diag, LinearTransformer
+>>> model = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10)  # one step of gradient descent
+>>> module = {}
+>>> exec(export(model), module)
+>>> module["weights"]([[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0]).round(2).tolist()  # 0.03 sum y x
+[0.69, 1.02]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ridgeformer.errors import InputError, refuse
+from ridgeformer.export.latex import to_latex
+from ridgeformer.export.onnx import to_onnx
+from ridgeformer.export.python import to_python
+from ridgeformer.export.torch import to_torch
+from ridgeformer.model import LinearTransformer
+from ridgeformer.training.journal import write_whole
+
+__all__ = ["FORMATS", "Format", "export", "write"]
+
+
+class Format(NamedTuple):
+    """A way to write models.
+
+    `make(model, about, **options)` gives text, or bytes where it is `binary`; `options` names what else it takes.
+    """
+
+    make: Callable[..., str | bytes]
+    suffix: str
+    binary: bool = False
+    options: frozenset[str] = frozenset()
+
+
+FORMATS: dict[str, Format] = {
+    "python": Format(to_python, ".py"),
+    "latex": Format(to_latex, ".tex", options=frozenset({"digits"})),
+    "torch": Format(to_torch, ".py"),
+    "onnx": Format(to_onnx, ".onnx", binary=True),
+}
+
+
+def export(model: LinearTransformer, to: str = "python", *, about: str = "", **options: object) -> str | bytes:
+    """A model as a `python` module, `latex` equations or a `torch` module, all text; or an `onnx` graph, bytes.
+
+    `about` is a remark that goes with it, such as what the model was trained on. LaTeX takes `digits`, by default 3.
+    """
+    if not isinstance(model, LinearTransformer):
+        refuse("export needs a LinearTransformer", f"a {type(model).__name__}", "Write export(model, to='python').")
+    if not isinstance(to, str) or to not in FORMATS:
+        refuse(f"a format must be one of {', '.join(FORMATS)}", repr(to), "Choose one of these.")
+    chosen = FORMATS[to]
+    unknown = sorted(options.keys() - chosen.options)
+    if unknown:
+        takers = [name for name, other in FORMATS.items() if unknown[0] in other.options]
+        remedy = f"Leave it out, or export to {takers[0]}." if takers else "Leave it out."
+        refuse(f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], remedy)
+    return chosen.make(model, about, **options)
+
+
+def write(content: str | bytes, path: str | os.PathLike[str]) -> None:
+    """Write what `export` gave. The file appears when it is complete; an older one is replaced at that moment."""
+    if not isinstance(path, str | os.PathLike) or not Path(path).name:
+        refuse("an export needs the name of a file", repr(path), "Pass a path such as model.py.")
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        refuse("an export must go to a file", f"{target}, which is something else", "Choose another name.")
+    try:
+        write_whole(target, content.encode() if isinstance(content, str) else content)
+    except InputError as error:
+        why = getattr(error.__cause__, "strerror", error)
+        raise InputError(f"an export must go to a writable file; {target} is not ({why}). Choose another.") from error

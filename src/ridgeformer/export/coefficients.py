@@ -1,0 +1,91 @@
+"""What the formats share: the numbers of a model, and text that can hold them."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import array
+from ridgeformer.families import Diag, Family, Full, GDpp
+from ridgeformer.model import LinearTransformer
+
+__all__ = ["NAMES", "count", "exact", "flat", "omegas", "paragraph", "plain", "title"]
+
+Float = NDArray[np.floating[Any]]
+NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, row by row
+
+
+def omegas(model: LinearTransformer) -> Float | None:
+    """omega of every layer and head, [L, H, 2, 2], in float64; None where P and Q are dense.
+
+    A layer's heads add up. A model stored as `omega` has one of them. A Full model whose matrices are all of Diag's
+    form has them too: training grows such models from Diag ones, and keeps what it cannot better.
+    """
+    family: Family | None = model.family.astype(np.float64)
+    if isinstance(family, Full):
+        family = _as_diag(family)
+    if family is None:
+        return None
+    kernel = family.kernel()
+    if len(kernel) != 1:
+        return None
+    if isinstance(family, GDpp):
+        family = family.to_diag()
+    if isinstance(family, Diag) and "p" in family.arrays:
+        p, q = family.arrays["p"], family.arrays["q"]
+        with np.errstate(over="ignore"):
+            return array("omega", p[..., :, None] * q[..., None, :], (*p.shape, 2))
+    return kernel[0][:, None]
+
+
+def _as_diag(full: Full) -> Diag | None:
+    (P, Q), ends = full.dense(full.dim), [0, -1]
+    diag = Diag(P[..., ends, ends], Q[..., ends, ends])
+    same = all(np.array_equal(one, other) for one, other in zip(diag.dense(full.dim), (P, Q), strict=True))
+    return diag if same else None
+
+
+def exact(value: float) -> str:
+    """The shortest text that reads back as this float64; zero without a sign."""
+    return repr(float(value) + 0.0)
+
+
+def title(model: LinearTransformer) -> str:
+    """Such as `Diag, 2 layers, 1 head, for d = 10`."""
+    name = {"full": "Full", "diag": "Diag", "gdpp": "GD++"}.get(model.family.name, model.family.name)
+    found = omegas(model)
+    heads = model.heads if found is None else found.shape[1]
+    same = " (with the matrices of a Diag)" if found is not None and isinstance(model.family, Full) else ""
+    return f"{name}{same}, {count(model.layers, 'layer')}, {count(heads, 'head')}, for d = {model.dim}"
+
+
+def count(number: int, noun: str) -> str:
+    """Such as `1 layer` and `2 layers`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def plain(text: str, width: int = 110) -> list[str]:
+    """Lines that may stand in a docstring or a comment of any format, whatever was in `text`."""
+    harmless = "".join(letter if letter.isprintable() and letter not in '\\"' else " " for letter in text)
+    return textwrap.wrap(harmless, width)
+
+
+def paragraph(about: str) -> str:
+    """`about` as a paragraph of a docstring, with an empty line before and after; or nothing."""
+    lines = plain(about)
+    return "\n".join(["", *lines, ""]) if lines else ""
+
+
+def flat(matrices: Float, width: int = 116) -> str:
+    """Matrices [L, H, D, D] as lines of one flat list of numbers that read back exactly, a new line for every row."""
+    lines = []
+    for layer, heads in enumerate(matrices):
+        for head, matrix in enumerate(heads):
+            lines.append(f"    # layer {layer + 1}, head {head + 1}")
+            for row in matrix:
+                text = ", ".join(map(exact, row)) + ","
+                lines += textwrap.wrap(text, width, initial_indent="    ", subsequent_indent="        ")
+    return "\n".join(lines)

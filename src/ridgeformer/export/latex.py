@@ -1,0 +1,99 @@
+"""A model as equations: its updates, layer by layer, with their numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import integer
+from ridgeformer.export.coefficients import omegas, plain, title
+from ridgeformer.model import LinearTransformer
+
+__all__ = ["to_latex"]
+
+Float = NDArray[np.floating[Any]]
+
+MOMENTS = r"""  \Sigma^{l} &= \sum_{i=1}^{n} x_i^{l} (x_i^{l})^\top, \qquad
+  \alpha^{l} = \sum_{i=1}^{n} y_i^{l} x_i^{l}, \qquad
+  \lambda^{l} = \sum_{i=1}^{n} (y_i^{l})^2"""
+
+LAYER = r"""  e_i^{0} &= \begin{pmatrix} x_i \\ y_i \end{pmatrix}, \qquad
+  G^{l} = \sum_{i=1}^{n} e_i^{l} (e_i^{l})^\top \\
+  e_i^{l+1} &= e_i^{l} + \sum_{k=1}^{HEADS} P_k^{l} G^{l} Q_k^{l} e_i^{l} \\
+  \hat{y} &= -(e_{n+1}^{LAYERS})_{SIZE}"""
+
+
+def to_latex(model: LinearTransformer, about: str = "", digits: int = 3) -> str:
+    """The model's update equations as align environments, for a document that loads amsmath.
+
+    Diag and GD++: two equations a layer, for x and y, with the sums over heads rounded to `digits` significant digits;
+    terms that are zero are left out. Full: the matrices of every layer and head, each rounded to `digits` significant
+    digits of its largest entry.
+    """
+    digits = integer("digits", digits, 1, 17)
+    comments = [f"{title(model)}; numbers rounded to {digits} digits. Needs amsmath.", *plain(about)]
+    comments.append("Tokens i = 1, ..., n are the context; token n+1 is the query (x, 0).")
+    found = omegas(model)
+    equations = _dense(model, digits) if found is None else _diagonal(found.sum(1), digits)
+    return "\n".join([*(f"% {line}" for line in comments), *equations]) + "\n"
+
+
+def _diagonal(omega: Float, digits: int) -> list[str]:
+    rows = [MOMENTS]
+    for layer, ((xx, xy), (yx, yy)) in enumerate(omega):
+        at = f"^{{{layer}}}"
+        x = _sum(f"x_i{at}", [(xx, rf"\Sigma{at} x_i{at}"), (xy, rf"y_i{at} \alpha{at}")], digits)
+        y = _sum(f"y_i{at}", [(yx, rf"\langle \alpha{at}, x_i{at} \rangle"), (yy, rf"\lambda{at} y_i{at}")], digits)
+        rows += [f"  x_i^{{{layer + 1}}} &= {x}", f"  y_i^{{{layer + 1}}} &= {y}"]
+    rows.append(rf"  \hat{{y}} &= -y_{{n+1}}^{{{len(omega)}}}")
+    return _align(rows)
+
+
+def _sum(first: str, terms: list[tuple[Any, str]], digits: int) -> str:
+    text = first
+    for factor, what in terms:
+        if factor:
+            text += f" {'-' if factor < 0 else '+'} {_number(abs(factor), digits)}\\, {what}"
+    return text
+
+
+def _number(value: float, digits: int) -> str:
+    """A positive number, with a power of ten where it is small or large."""
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if -4 <= power < digits:
+        return f"{value:.{digits - 1 - power}f}"
+    return rf"{mantissa} \cdot 10^{{{power}}}"
+
+
+def _dense(model: LinearTransformer, digits: int) -> list[str]:
+    text = LAYER.replace("HEADS", str(model.heads)).replace("LAYERS", str(model.layers))
+    if model.heads == 1:
+        text = text.replace(r"\sum_{k=1}^{1} P_k^{l} G^{l} Q_k^{l}", "P^{l} G^{l} Q^{l}")
+    lines = _align([text.replace("SIZE", str(model.dim + 1))])
+    for layer, (P, Q) in enumerate(zip(model.P, model.Q, strict=True)):
+        for head in range(model.heads):
+            at = f"^{{{layer}}}" if model.heads == 1 else f"_{{{head + 1}}}^{{{layer}}}"
+            lines += _align([f"  {name}{at} &= {_matrix(of[head], digits)}" for name, of in (("P", P), ("Q", Q))])
+    return lines
+
+
+def _matrix(matrix: Float, digits: int) -> str:
+    """A matrix with the power of ten of its largest entry in front. An array: amsmath's own stop at ten columns."""
+    largest = float(np.abs(matrix).max())
+    power = max(math.floor(math.log10(largest)), -300) if largest else 0
+    rows = " \\\\\n".join("    " + " & ".join(_entry(value, power, digits) for value in row) for row in matrix)
+    scale = rf"10^{{{power}}} \cdot " if power else ""
+    return f"{scale}\\left(\\begin{{array}}{{{'r' * len(matrix)}}}\n{rows}\n  \\end{{array}}\\right)"
+
+
+def _entry(value: float, power: int, digits: int) -> str:
+    text = f"{float(value) / 10.0**power:.{digits - 1}f}"
+    return text.removeprefix("-") if not float(text) else text
+
+
+def _align(rows: list[str]) -> list[str]:
+    return [r"\begin{align*}", " \\\\\n".join(rows), r"\end{align*}"]

@@ -1,0 +1,127 @@
+"""A model as an ONNX graph, in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import InputError, refuse
+from ridgeformer.export.coefficients import omegas, title
+from ridgeformer.model import LinearTransformer
+
+__all__ = ["to_onnx"]
+
+OPSET, IR_VERSION = 17, 8  # of 2022: old enough for every runtime in use
+Float = NDArray[np.floating[Any]]
+
+
+class _Graph:
+    """Nodes and constants, each of which gives its output's name."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, name: str, value: Float | list[int]) -> str:
+        """A float32 tensor, or a list of indices."""
+        from onnx import numpy_helper
+
+        with np.errstate(over="ignore"):
+            whole = np.asarray(value, np.int64 if isinstance(value, list) else np.float32)
+        if not np.isfinite(whole).all():
+            refuse(
+                "parameters must fit in float32", f"{name} of {np.abs(value).max():.3g}", "Export to python instead."
+            )
+        self.constants.append(numpy_helper.from_array(whole, name))
+        return name
+
+    def node(self, kind: str, output: str, *inputs: str, **attributes: Any) -> str:
+        """The output of an operator."""
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(kind, list(inputs), [output], name=f"{kind}:{output}", **attributes))
+        return output
+
+
+def to_onnx(model: LinearTransformer, about: str = "") -> bytes:
+    """A graph from X [batch, context, d], y [batch, context] and x_query [batch, queries, d], all float32, to
+
+    `prediction` [batch, queries] and `weights` [batch, d], the w with which it predicts <w, x>. Batch, context and
+    queries may have any length. The context's tokens go through the layers; the readout goes back through them,
+    r_l = r_{l+1} T_l, as in training. Needs onnx: pip install 'ridgeformer[onnx]'.
+    """
+    try:
+        from onnx import TensorProto, checker, helper
+    except ImportError as error:
+        raise InputError("an ONNX export needs onnx, which is missing. Run pip install 'ridgeformer[onnx]'.") from error
+
+    graph = _Graph()
+    _layers(graph, model)
+
+    def tensor(name: str, *shape: int | str) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    inputs = [
+        tensor("X", "batch", "context", model.dim),
+        tensor("y", "batch", "context"),
+        tensor("x_query", "batch", "queries", model.dim),
+    ]
+    outputs = [tensor("prediction", "batch", "queries"), tensor("weights", "batch", model.dim)]
+    found = helper.make_model(
+        helper.make_graph(graph.nodes, "linear transformer", inputs, outputs, graph.constants),
+        producer_name="ridgeformer",
+        doc_string=f"{title(model)}. {about}".strip(),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+    )
+    checker.check_model(found, full_check=True)
+    return bytes(found.SerializeToString())
+
+
+def _layers(graph: _Graph, model: LinearTransformer) -> None:
+    D = model.dim + 1
+    last, eye = graph.constant("last axis", [-1]), graph.constant("identity", np.eye(D))
+    column = graph.node("Unsqueeze", "y column", "y", last)
+    tokens = graph.node("Concat", "tokens 0", "X", column, axis=2)
+    maps = []
+    for layer, change in enumerate(_changes(graph, model), 1):
+        turned = graph.node("Transpose", f"tokens {layer - 1} transposed", tokens, perm=[0, 2, 1])
+        gram = graph.node("MatMul", f"gram {layer - 1}", turned, tokens)
+        T = graph.node("Add", f"T {layer}", change(gram), eye)  # a token e becomes T e
+        maps.append(T)
+        if layer < model.layers:
+            turned = graph.node("Transpose", f"T {layer} transposed", T, perm=[0, 2, 1])
+            tokens = graph.node("MatMul", f"tokens {layer}", tokens, turned)
+    row = graph.constant("readout", -np.eye(D)[None, -1:])  # minus a token's y
+    for layer in range(model.layers, 0, -1):
+        row = graph.node("MatMul", f"readout of layer {layer - 1}", row, maps[layer - 1])
+    start, end = graph.constant("zero", [0]), graph.constant("d", [model.dim])
+    w = graph.node("Slice", "weights row", row, start, end, last)  # [batch, 1, d]
+    graph.node("Squeeze", "weights", w, graph.constant("middle axis", [1]))
+    upright = graph.node("Transpose", "weights column", w, perm=[0, 2, 1])
+    graph.node("Squeeze", "prediction", graph.node("MatMul", "prediction column", "x_query", upright), last)
+
+
+def _changes(graph: _Graph, model: LinearTransformer) -> Any:
+    """For every layer a function from the Gram matrix's name to that of T - I."""
+    found = omegas(model)
+    if found is not None:
+        sizes = [model.dim, 1]
+        for layer, omega in enumerate(found.sum(1), 1):
+            spread = np.repeat(np.repeat(omega, sizes, axis=0), sizes, axis=1)
+            name = graph.constant(f"omega {layer}", spread)
+            yield lambda gram, name=name, layer=layer: graph.node("Mul", f"change {layer}", gram, name)
+        return
+    for layer, (P, Q) in enumerate(zip(model.P, model.Q, strict=True), 1):
+
+        def change(gram: str, layer: int = layer, P: Float = P, Q: Float = Q) -> str:
+            heads = []
+            for head in range(model.heads):
+                at = f"{layer} head {head + 1}"
+                left = graph.node("MatMul", f"PG {at}", graph.constant(f"P {at}", P[head]), gram)
+                heads.append(graph.node("MatMul", f"PGQ {at}", left, graph.constant(f"Q {at}", Q[head])))
+            return graph.node("Sum", f"change {layer}", *heads)
+
+        yield change
