@@ -27,6 +27,7 @@ from ridgeformer.evaluation import (
     profile,
     profile_by_layer,
 )
+from ridgeformer.explanation import Ablation, Explanation, ablate, explain
 from ridgeformer.families import Diag, Family, Full, GDpp
 from ridgeformer.model import LinearTransformer, States
 from ridgeformer.model_file import load, save
@@ -38,6 +39,7 @@ from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_r
 __version__ = "0.1.0"
 
 __all__ = [
+    "Ablation",
     "AdaRR",
     "BayesRR",
     "Categorical",
@@ -46,6 +48,7 @@ __all__ = [
     "Diag",
     "Draw",
     "Evaluation",
+    "Explanation",
     "Family",
     "Fixed",
     "Frozen",
@@ -72,9 +75,11 @@ __all__ = [
     "Training",
     "TunedRR",
     "Uniform",
+    "ablate",
     "by_layer",
     "compare",
     "evaluate",
+    "explain",
     "export",
     "floor",
     "load",

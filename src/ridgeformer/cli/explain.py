@@ -1,0 +1,174 @@
+"""`ridgeformer explain`: a model read as an algorithm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ridgeformer.cli.display import progress_bar
+from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import AS_JSON, plot_option
+from ridgeformer.errors import InputError
+
+if TYPE_CHECKING:
+    from ridgeformer.explanation import Ablation, Explanation
+    from ridgeformer.model import LinearTransformer
+    from ridgeformer.problem import Problem
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789\n"
+    "  ridgeformer explain model.safetensors --noise 'uniform(0,5)' --plot story.png\n"
+    "  ridgeformer explain model.safetensors --noise 'categorical(1,3)' --ablate --json"
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--noise", help="Such as 'uniform(0,5)'; by default what the model was trained on, if its file says so.")
+@click.option("--dim", type=int, help="Dimension d [default: the model's].")
+@click.option("--context", type=int, help="Context length n [default: what the model was trained on, or 20].")
+@click.option("--sequences", default=20_000, show_default=True, help="Fresh sequences to read it on.")
+@click.option("--seed", default=0, show_default=True, help="Seed of all random numbers.")
+@click.option("--ablate", is_flag=True, help="Also print the loss without each layer and each term.")
+@plot_option("it")
+@AS_JSON
+def explain(
+    model: Path,
+    noise: str | None,
+    dim: int | None,
+    context: int | None,
+    sequences: int,
+    seed: int,
+    ablate: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Print what each layer of a model does, in numbers and in words.
+
+    MODEL is a model's file or a run's folder. The rules behind the words are in docs/explain.md.
+    """
+    from ridgeformer.explanation import ablate as take_away
+    from ridgeformer.explanation import explain as read
+
+    loaded, problem = _model_and_problem(model, noise, dim, context)
+    if plot is not None:
+        from ridgeformer.plots import check_plot
+
+        check_plot(plot)
+    with progress_bar("reading") as step:
+        found = read(loaded, problem, sequences=sequences, seed=seed, progress=step)
+        removed = take_away(loaded, problem, sequences=sequences, seed=seed, progress=step) if ablate else []
+    if plot is not None:
+        from ridgeformer.explanation.pictures import draw_explanation
+
+        draw_explanation(plot, found)
+    if as_json:
+        ablations = {"ablations": [entry._asdict() for entry in removed]} if ablate else {}
+        click.echo(json.dumps({**found.as_dict(), **ablations}, indent=2))
+        return
+    _print(found, removed)
+
+
+def _model_and_problem(
+    path: Path, noise: str | None, dim: int | None, context: int | None
+) -> tuple[LinearTransformer, Problem]:
+    """What is named on the command line goes before what the model's record says."""
+    from ridgeformer.model_file import load, read_record
+    from ridgeformer.problem import Problem
+    from ridgeformer.training.runs import read_run
+
+    if path.is_dir():
+        model, record = read_run(path)
+    else:
+        model, record = load(path), read_record(path)
+    spec = record.get("spec")
+    known: dict[str, Any] = spec if isinstance(spec, dict) else {}
+    noise = noise or known.get("noise")
+    if noise is None:
+        raise InputError(
+            f"a model is read on a problem, and {path.name} does not say which; got no --noise. "
+            "Add --noise 'uniform(0,5)', for example."
+        )
+    return model, Problem(dim or model.dim, context or known.get("context") or 20, noise)
+
+
+def _print(found: Explanation, removed: list[Ablation]) -> None:
+    b = found.behaviour
+    left_out = f", {b.exploded} that explode left out" if b.exploded else ""
+    click.echo(f"{found.model!r} on {found.problem}, {b.sequences:,} sequences{left_out}")
+    click.echo(f"loss {b.loss[-1]:.5f}, floor {b.floor:.5f}\n")
+    _print_coefficients(found)
+    _print_layers(found)
+    _print_by_noise(found)
+    if removed:
+        click.echo("without                                          loss    x whole")
+        for what, loss, ratio in removed:
+            click.echo(f"{what:40} {_short(loss):>12} {_short(ratio):>10}")
+        click.echo()
+    click.echo("in words")
+    for sentence in (*found.summary, *(role.sentence for role in found.roles)):
+        click.echo(f"  {sentence}")
+
+
+def _print_coefficients(found: Explanation) -> None:
+    whole = all(layer.share > 1 - 1e-9 for layer in found.coefficients)
+    more = "" if whole else "   diagonal   of P   of Q acting   rank of the rest"
+    click.echo(f"layer   omega_xx   omega_xy   omega_yx   omega_yy{more}")
+    for i, layer in enumerate(found.coefficients):
+        line = f"{i + 1:5}" + "".join(f"{value:11.4g}" for row in layer.omega for value in row)
+        if not whole:
+            p, q = layer.P[0].share, layer.Q[0].share
+            ranks = f"{layer.P[0].effective:.1f}, Q {layer.Q[0].effective:.1f}"
+            line += f"{layer.share:11.3f}{p:7.3f}{q:7.3f}{found.behaviour.diagonal[i]:7.3f}   P {ranks}"
+        click.echo(line)
+    if found.symmetry is not None:
+        s = found.symmetry
+        click.echo(
+            f"turning x changes w by {100 * s.defect:.3g} % of its mean square; "
+            f"the mean over {s.rotations} turns has a loss of {s.averaged:.5f}, each {s.loss:.5f}"
+        )
+    click.echo()
+
+
+def _print_layers(found: Explanation) -> None:
+    b = found.behaviour
+    click.echo("after       loss  direction  shrinkage       size  known  moved  condition  MSM': 5 %   50 %    95 %")
+    for i in range(found.model.layers + 1):
+        parts = "".join(f"{_short(v):>11}" for v in (b.loss[i], b.direction[i], b.shrinkage[i], b.size[i]))[1:]
+        quantiles = f"{_short(b.spectrum[i, 0]):>12}{_short(b.spectrum[i, 2]):>7}{_short(b.spectrum[i, 4]):>8}"
+        click.echo(f"{i:5}{parts}{b.known[i]:7.3f}{b.moved[i]:7.3f}{_short(b.condition[i]):>11}{quantiles}")
+    click.echo(f"least squares knows {b.knowable:.3f}; Bayes moves by {b.moved_bayes:.3f}\n")
+    click.echo("layer   momentum   1 - beta   noise through it   loss without it")
+    for i in range(found.model.layers):
+        numbers = f"{_short(b.momentum[i]):>11}{_short(b.kept[i]):>11}{b.through[i]:19.3f}"
+        click.echo(f"{i + 1:5}{numbers}{_short(found.removed[i]):>16} x")
+    click.echo()
+
+
+def _print_by_noise(found: Explanation) -> None:
+    n = found.noise
+    shown = range(len(n.sigmas)) if len(n.sigmas) <= 6 else [round(i * (len(n.sigmas) - 1) / 5) for i in range(6)]
+    click.echo("sigma" + " " * 17 + "".join(f"{n.sigmas[k]:11.3g}" for k in shown))
+    click.echo("ridge over least squares" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown)[2:])
+    tables = (
+        ("factor", n.factor, 1),
+        ("best factor", n.best, 1),
+        ("step size", n.step, 1),
+        ("way to least squares", n.progress, 1),
+        ("|w - w_OLS|^2", n.to_ols, 0),
+        ("|w - w_ridge|^2", n.to_ridge, 0),
+        ("|w - w_Bayes|^2", n.to_bayes, 0),
+    )
+    for name, values, first in tables:
+        for i, row in enumerate(values):
+            label = f"{name:20}" if i == 0 else " " * 20
+            click.echo(f"{label}{i + first:2}" + "".join(f"{_short(row[k]):>11}" for k in shown))
+    click.echo()
+
+
+def _short(value: float) -> str:
+    """Four digits, or - for what does not exist."""
+    if value != value:
+        return "-"
+    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.1e}"

@@ -1,0 +1,19 @@
+"""Reading a trained model as an algorithm."""
+
+from ridgeformer.explanation.ablation import Ablation, ablate
+from ridgeformer.explanation.coefficients import Coefficients, diagonal_part
+from ridgeformer.explanation.explanation import Explanation, explain
+from ridgeformer.explanation.story import Role
+from ridgeformer.explanation.symmetry import Symmetry, symmetry
+
+__all__ = [
+    "Ablation",
+    "Coefficients",
+    "Explanation",
+    "Role",
+    "Symmetry",
+    "ablate",
+    "diagonal_part",
+    "explain",
+    "symmetry",
+]

@@ -1,0 +1,98 @@
+"""What the loss becomes when a part of a model is taken away and nothing else is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation import compare
+from ridgeformer.explanation.coefficients import check, diagonal_part
+from ridgeformer.families import Diag, Full, GDpp
+from ridgeformer.model import LinearTransformer
+from ridgeformer.problem import Problem
+
+__all__ = ["Ablation", "ablate", "without", "without_layer"]
+
+Array = NDArray[np.float64]
+FLOWS = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}  # to and from, as the omegas
+
+
+class Ablation(NamedTuple):
+    """What was taken away, the loss without it, and that over the whole model's."""
+
+    what: str
+    loss: float
+    ratio: float
+
+
+def ablate(
+    model: LinearTransformer,
+    problem: Problem,
+    *,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Ablation]:
+    """The loss without each layer, without each flow of each layer, and with the layers of a Full model made diagonal.
+
+    All on the same sequences. A flow such as xy, from y to x, is omega_xy = 0 in a diagonal layer, and that block of
+    T - I in a Full one. A term that is 0 already is left out. The first entry is the whole model.
+    """
+    check(model, problem)
+    variants = {"nothing": model}
+    for layer in range(model.layers):
+        variants[f"layer {layer + 1}"] = without_layer(model, layer)
+        for flow in FLOWS:
+            if _flows(model, layer, flow):
+                variants[f"layer {layer + 1}, {flow}"] = without(model, layer, flow)
+        if isinstance(model.family, Full) and model.layers > 1:
+            variants[f"layer {layer + 1}, all but its diagonal part"] = diagonal_part(model, {layer})
+    if isinstance(model.family, Full):
+        variants["all layers, all but their diagonal parts"] = diagonal_part(model)
+    found = compare(variants, problem, sequences=sequences, seed=seed, with_floor=False, progress=progress)
+    whole = found["nothing"].loss
+    return [Ablation(what, r.loss, r.loss / whole if whole > 0 else float("inf")) for what, r in found.items()]
+
+
+def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:
+    """The model with layer `layer`, from 0, made the identity."""
+    if isinstance(model.family, Diag | GDpp):
+        omega = np.array(model.family.omega)
+        omega[layer] = 0
+        return LinearTransformer(Diag(omega=omega), model.dim)
+    P = np.array(model.P)
+    P[layer] = 0
+    return LinearTransformer(Full(P, model.Q))
+
+
+def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer:
+    """The model without one flow of one layer, from 0: `xx`, `xy` (from y to x), `yx` or `yy`."""
+    if flow not in FLOWS:
+        refuse("a flow must be one of xx, xy, yx, yy", repr(flow), "Choose one of these.")
+    to, origin = FLOWS[flow]
+    if isinstance(model.family, Diag | GDpp):
+        omega = np.array(model.family.omega)
+        omega[layer, to, origin] = 0
+        return LinearTransformer(Diag(omega=omega), model.dim)
+    # Rows of P are where a flow goes, columns of Q where it comes from: two heads for each hold all blocks but one.
+    rows, columns = _block(to, model.dim), _block(origin, model.dim)
+    P, Q = np.concatenate([model.P, np.zeros_like(model.P)], 1), np.concatenate([model.Q, model.Q], 1)
+    heads = model.heads
+    P[layer, :heads, rows], P[layer, heads:, rows] = 0, model.P[layer][:, rows]
+    Q[layer, heads:, :, columns] = 0
+    return LinearTransformer(Full(P, Q))
+
+
+def _block(index: int, dim: int) -> slice:
+    return slice(0, dim) if index == 0 else slice(dim, dim + 1)
+
+
+def _flows(model: LinearTransformer, layer: int, flow: str) -> bool:
+    """Whether there is anything to take away."""
+    to, origin = FLOWS[flow]
+    P, Q = model.P[layer][:, _block(to, model.dim)], model.Q[layer][:, :, _block(origin, model.dim)]
+    return bool((P.any((1, 2)) & Q.any((1, 2))).any())

@@ -1,0 +1,237 @@
+"""What the layers do on average: over the problem's own noise, and at fixed noise levels.
+
+The loss after a layer has three parts. With w rescaled by the best factor for each noise level, what is left is its
+error of *direction*; with one factor for all levels, there is an error of *shrinkage* more; and without a factor, one
+of *size*. Factors range from 1/4 to 4: w a thousand times too small is not a solution that only lacks a scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.explanation.readings import Readings
+from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
+
+__all__ = ["Behaviour", "ByNoise", "behaviour", "by_noise", "levels"]
+
+Array = NDArray[np.float64]
+RESCALING = 4.0
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+STRATA = 10  # of a continuous distribution of noise levels
+BINS = 8  # of eigenvalues
+ROUNDING = 1e-10  # of a loss
+
+
+@dataclass(frozen=True, eq=False)
+class Behaviour:
+    """Over the problem's noise. States are L+1, the input first; layers are L.
+
+    Attributes:
+        loss, direction, shrinkage, size: [L+1], adjusted loss and its three parts.
+        floor: adjusted loss of the Bayes predictor.
+        known: [L+1], rank correlation of sigma with the sum of squared labels; of the residual of least squares it is
+            `knowable`. NaN where sigma does not vary.
+        moved: [L+1], how far w moves, relative to its mean square, when sequences swap their residual sums of squares;
+            the Bayes predictor moves by `moved_bayes`.
+        through: [L], how far the last w moves when they are swapped in one layer's attention for the query, relative to
+            swapping them in all layers.
+        spectrum: [L+1, 5], quantiles (5, 25, 50, 75, 95 %) of the eigenvalues of M S M', over sequences and directions.
+        condition: [L+1], median of the largest over the smallest.
+        momentum: [L], squared part of the update of w that is due to u, over the whole of it squared; more than 1 where
+            the gradient's part cancels it. kept: [L], the coefficient 1 - beta with which u is carried on. NaN where
+            there is no update, or no u.
+        diagonal: [L], share of the squared T - I on these sequences that the best diagonal layer would do.
+        sequences: how many were read; exploded: how many were left out, with a loss above 100 d.
+    """
+
+    loss: Array
+    direction: Array
+    shrinkage: Array
+    size: Array
+    floor: float
+    known: Array
+    knowable: float
+    moved: Array
+    moved_bayes: float
+    through: Array
+    spectrum: Array
+    condition: Array
+    momentum: Array
+    kept: Array
+    diagonal: Array
+    sequences: int
+    exploded: int
+
+
+@dataclass(frozen=True, eq=False)
+class ByNoise:
+    """At fixed noise levels, K of them.
+
+    Attributes:
+        sigmas: [K].
+        factor: [L, K], mean of T_yy (of a diagonal layer 1 + omega_yy lambda), by which the layer multiplies w.
+        best: [L, K], the factor that would bring the layer's w nearest to the ridge solution.
+        shrinkage: [K], the factor that brings least squares nearest to it: about n / (n + sigma^2).
+        step: [L, K], effective step size: the coefficient of the layer's update on the gradient g = a_l a - S w_l.
+        progress: [L, K], the coefficient on a_l w* - w_l: 1 is Newton's step, all of the way to least squares.
+        to_ols, to_ridge, to_bayes: [L+1, K], mean squared distances of w.
+        eigenvalues: [J], middles of J bins of eigenvalues of S; filter: [L+1, K, J], w over least squares along
+            eigenvectors with such eigenvalues; ideal: [K, J], the same of the ridge solution.
+    """
+
+    sigmas: Array
+    factor: Array
+    best: Array
+    shrinkage: Array
+    step: Array
+    progress: Array
+    to_ols: Array
+    to_ridge: Array
+    to_bayes: Array
+    eigenvalues: Array
+    filter: Array
+    ideal: Array
+
+
+def levels(noise: Noise) -> Array:
+    """Levels to look at: all of a discrete distribution, or six over the range (of others, 98 % of it)."""
+    if isinstance(noise, Fixed | Categorical):
+        return np.unique(noise.quadrature()[0])
+    ends = [0.0, 1.0] if isinstance(noise, Uniform) else [0.01, 0.99]
+    low, high = noise.quantile(np.array(ends))
+    return np.unique(np.linspace(low, high, 6))
+
+
+def behaviour(found: Readings) -> Behaviour:
+    """From readings over the problem's own noise."""
+    kept = survivors(found)
+    exploded, found = int((~kept).sum()), found.select(kept)
+    loss = 0.5 * found.to_ridge.mean(1)
+    direction, shrinkage, size = _parts(found)
+    sigma = found.sigma[0]
+    with np.errstate(all="ignore"):
+        return Behaviour(
+            loss=loss,
+            direction=direction,
+            shrinkage=shrinkage,
+            size=size,
+            floor=0.5 * float(found.floor.mean()),
+            known=np.array([_rank_correlation(labels, sigma) for labels in found.labels]),
+            knowable=_rank_correlation(found.residual[0], sigma),
+            moved=_ratio(found.moved.sum(1), found.own.sum(1), 0.0),
+            moved_bayes=float(found.bayes_moved.sum() / found.bayes.sum()),
+            through=_ratio(found.through.sum(1), found.moved[-1].sum(), 0.0),
+            spectrum=np.quantile(found.spectrum, QUANTILES, axis=(1, 2)).T,
+            condition=np.median(found.spectrum[..., -1] / found.spectrum[..., 0], axis=1),
+            momentum=_ratio(found.momentum.sum(1), found.delta.sum(1)),
+            kept=_ratio(found.kept.sum(1), found.u.sum(1)),
+            diagonal=_diagonal(found),
+            sequences=len(found),
+            exploded=exploded,
+        )
+
+
+def by_noise(sigmas: Array, found: list[Readings]) -> ByNoise:
+    """From readings at each level."""
+    found = [readings.select(survivors(readings)) for readings in found]
+    edges = np.quantile(np.concatenate([r.values[0].ravel() for r in found]), np.linspace(0, 1, BINS + 1))
+    every = np.concatenate([r.values[0].ravel() for r in found])
+    middles = np.array([np.median(every[_bin(every, edges) == j]) for j in range(BINS)])
+    filters, ideals = zip(*(_filter(r, edges) for r in found), strict=True)
+
+    def across(numerator: str, denominator: str, layers: slice = slice(None)) -> Array:
+        pairs = [(getattr(r, numerator)[layers].sum(1), getattr(r, denominator)[layers].sum(1)) for r in found]
+        return np.stack([_ratio(top, bottom) for top, bottom in pairs], -1)
+
+    def mean(name: str) -> Array:
+        return np.stack([getattr(r, name).mean(1) for r in found], -1)
+
+    return ByNoise(
+        sigmas=sigmas,
+        factor=mean("factor"),
+        best=across("with_ridge", "own", slice(0, -1)),
+        shrinkage=np.array(
+            [float((r.least * r.values / (r.values + r.sigma[..., None] ** 2)).sum() / r.least.sum()) for r in found]
+        ),
+        step=across("by_gradient", "gradient"),
+        progress=across("by_newton", "newton"),
+        to_ols=mean("to_ols"),
+        to_ridge=mean("to_ridge"),
+        to_bayes=mean("to_bayes"),
+        eigenvalues=middles,
+        filter=np.stack(filters, 1),
+        ideal=np.stack(ideals),
+    )
+
+
+def survivors(found: Readings) -> NDArray[np.bool_]:
+    """Sequences on which the model does not explode, [B]."""
+    limit = 200 * found.spectrum.shape[-1]
+    good = found.to_ridge[-1] <= limit
+    for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
+        good &= (np.abs(getattr(found, name)) < 1e100).all(0)
+    good &= np.isfinite(found.spectrum).all((0, 2))
+    return np.asarray(good if good.any() else np.ones_like(good))
+
+
+def _parts(found: Readings) -> tuple[Array, Array, Array]:
+    """Errors of direction, shrinkage and size, [L+1] each."""
+    sigma = found.sigma[0]
+    distinct, group = np.unique(sigma, return_inverse=True)
+    if len(distinct) > 16:
+        group = np.argsort(np.argsort(sigma, kind="stable")) * STRATA // len(sigma)
+    loss = 0.5 * found.to_ridge.mean(1)
+    common = _rescaled(found).sum(1)
+    chosen = np.stack([_rescaled(found.select(group == g)).sum(1) for g in np.unique(group)]).sum(0)
+    direction, whole = chosen / len(found), common / len(found)
+    shrinkage, size = whole - direction, loss - whole
+    return direction, np.where(shrinkage > ROUNDING * loss, shrinkage, 0.0), np.where(size > ROUNDING * loss, size, 0.0)
+
+
+def _rescaled(found: Readings) -> Array:
+    """Losses of w times the best factor for these sequences, [L+1, B]."""
+    best = _ratio(found.with_ridge.sum(1), found.own.sum(1), 1.0)
+    factor = np.clip(best, 1 / RESCALING, RESCALING)[:, None]
+    return 0.5 * (found.ridge - 2 * factor * found.with_ridge + factor**2 * found.own)
+
+
+def _diagonal(found: Readings) -> Array:
+    """The share of T - I that the best omegas for these sequences explain, [L]."""
+    product, gram = found.by_gram.sum(1), found.gram.sum(1)
+    return _ratio((_ratio(product, gram, 0.0) * product).sum(1), found.act.sum(1), 1.0)
+
+
+def _filter(found: Readings, edges: Array) -> tuple[Array, Array]:
+    """[L+1, J] and [J]: the coefficient of w, and of the ridge solution, on least squares, by eigenvalue."""
+    group, weight = _bin(found.values[0], edges), found.least[0]
+    ideal = weight * found.values[0] / (found.values[0] + found.sigma[0][:, None] ** 2)
+    whole = np.array([weight[group == j].sum() for j in range(len(edges) - 1)])
+    of_model = np.stack([found.along[:, group == j].sum(1) for j in range(len(edges) - 1)], -1)
+    of_ridge = np.array([ideal[group == j].sum() for j in range(len(edges) - 1)])
+    return _ratio(of_model, whole), _ratio(of_ridge, whole)
+
+
+def _bin(values: Array, edges: Array) -> NDArray[np.intp]:
+    return np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+
+
+def _ratio(top: Array, bottom: Array | float, otherwise: float = float("nan")) -> Array:
+    """top / bottom, or `otherwise` where bottom is 0."""
+    top, bottom = np.broadcast_arrays(np.asarray(top, float), np.asarray(bottom, float))
+    return np.asarray(np.divide(top, bottom, out=np.full(top.shape, otherwise), where=bottom != 0))
+
+
+def _rank_correlation(values: Array, sigma: Array) -> float:
+    """Spearman's; NaN if sigma does not vary."""
+    first, second = _ranks(values), _ranks(sigma)
+    spread = float(first.std() * second.std())
+    return float(((first - first.mean()) * (second - second.mean())).mean() / spread) if spread > 0 else float("nan")
+
+
+def _ranks(values: Array) -> Array:
+    """From 0, equal values sharing the mean of theirs."""
+    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - (count + 1) / 2)[group])

@@ -1,0 +1,143 @@
+"""A layer's four omegas, and how much of a Full layer they are.
+
+A layer is the linear map G -> sum_k P_k G Q_k of symmetric matrices. P and Q themselves are no measure of it: c P and
+Q / c are the same layer, and heads can be mixed. So the diagonal part of a layer is the diagonal layer whose *map* is
+nearest, in the Frobenius norm on symmetric G. With d coordinates x and the label y that is
+
+    omega_xx = sum_k (tr P_xx tr Q_xx + <P_xx, Q_xx>) / (d^2 + d)
+    omega_xy = sum_k (tr P_xx Q_yy + <P_xy, Q_xy>) / d
+    omega_yx = sum_k (P_yy tr Q_xx + <P_yx, Q_yx>) / d
+    omega_yy = sum_k P_yy Q_yy
+
+and for P and Q that are diagonal themselves, the paper's equation for the omegas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.baselines import check_problem
+from ridgeformer.errors import refuse
+from ridgeformer.families import Diag, Full
+from ridgeformer.model import LinearTransformer
+
+__all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
+
+Array = NDArray[np.float64]
+VISIBLE = 0.01  # of a matrix's largest singular value: above it, one of the rest counts
+
+
+@dataclass(frozen=True)
+class Rest:
+    """One matrix, P or Q of a head, beside its diagonal part diag(p_x I, p_y).
+
+    Attributes:
+        share: of the squared Frobenius norm, carried by the diagonal part; 1 for a matrix of zeros.
+        rank: singular values of the rest above 1 % of the matrix's largest.
+        effective: (sum s^2)^2 / sum s^4 of the rest's singular values s: how many carry it; 0 without a rest.
+    """
+
+    share: float
+    rank: int
+    effective: float
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What a layer's parameters say.
+
+    Attributes:
+        omega: ((xx, xy), (yx, yy)) of the nearest diagonal layer, row to, column from.
+        share: of the squared norm of the map G -> sum P G Q, carried by that layer.
+        P, Q: each head's matrices, beside their own diagonal parts.
+    """
+
+    omega: tuple[tuple[float, float], tuple[float, float]]
+    share: float
+    P: tuple[Rest, ...]
+    Q: tuple[Rest, ...]
+
+
+def coefficients(model: LinearTransformer) -> list[Coefficients]:
+    """Of every layer."""
+    found = []
+    for P, Q in zip(model.P.astype(np.float64), model.Q.astype(np.float64), strict=True):
+        omega = nearest_omega(P, Q)
+        whole = _squared_norm(P, Q)
+        d = model.dim
+        carried = float((omega**2 * [[(d * d + d) / 2, d / 2], [d / 2, 1.0]]).sum())
+        pairs = ((float(omega[0, 0]), float(omega[0, 1])), (float(omega[1, 0]), float(omega[1, 1])))
+        share = carried / whole if whole > 0 else 1.0
+        found.append(Coefficients(pairs, min(share, 1.0), tuple(map(_rest, P)), tuple(map(_rest, Q))))
+    return found
+
+
+def nearest_omega(P: Array, Q: Array) -> Array:
+    """[2, 2]: of the diagonal layer nearest to that of P and Q, [H, D, D] each."""
+    d = P.shape[-1] - 1
+    x, y = slice(0, d), d
+    trace_p, trace_q = np.trace(P[:, x, x], axis1=1, axis2=2), np.trace(Q[:, x, x], axis1=1, axis2=2)
+    p, q = P[:, y, y], Q[:, y, y]
+    xx = (trace_p * trace_q + (P[:, x, x] * Q[:, x, x]).sum((1, 2))).sum() / (d * d + d)
+    xy = (trace_p * q + (P[:, x, y] * Q[:, x, y]).sum(1)).sum() / d
+    yx = (p * trace_q + (P[:, y, x] * Q[:, y, x]).sum(1)).sum() / d
+    return np.array([[xx, xy], [yx, (p * q).sum()]])
+
+
+def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> LinearTransformer:
+    """The model with every layer, or those of these indices, replaced by the nearest diagonal one."""
+    chosen = set(range(model.layers)) if layers is None else layers
+    P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
+    if len(chosen) == model.layers:
+        return LinearTransformer(
+            Diag(omega=np.stack([nearest_omega(*pair) for pair in zip(P, Q, strict=True)])), model.dim
+        )
+    heads = max(model.heads, 2)
+    P, Q = _padded(P, heads), _padded(Q, heads)
+    for layer in chosen:
+        flat = LinearTransformer(Diag(omega=nearest_omega(P[layer], Q[layer])[None]), model.dim)
+        P[layer], Q[layer] = _padded(flat.P, heads)[0], _padded(flat.Q, heads)[0]
+    return LinearTransformer(Full(P, Q))
+
+
+def check(model: object, problem: object) -> None:
+    """A model, a problem, and both of one dimension."""
+    if not isinstance(model, LinearTransformer):
+        refuse("only a model can be read as an algorithm", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+    if problem is None:
+        refuse("a model is read on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
+    if model.dim != check_problem(problem).dim:  # type: ignore[arg-type]
+        refuse(
+            f"a model for dimension {model.dim} needs a problem of that dimension",
+            f"dimension {problem.dim}",  # type: ignore[attr-defined]
+            "Use a problem or a model of the same dimension.",
+        )
+
+
+def _squared_norm(P: Array, Q: Array) -> float:
+    """Of G -> sum_k P_k G Q_k on symmetric G; its kernel is 1/2 (P_ac Q_db + P_ad Q_cb), summed over heads."""
+    straight = np.einsum("kab,jab->kj", P, P) * np.einsum("kab,jab->kj", Q, Q)
+    crossed = np.einsum("kac,jad,kdb,jcb->kj", P, P, Q, Q, optimize=True)
+    return float(0.5 * (straight + crossed).sum())
+
+
+def _rest(matrix: Array) -> Rest:
+    d = len(matrix) - 1
+    diagonal = np.diag(np.append(np.full(d, np.trace(matrix[:d, :d]) / d), matrix[d, d]))
+    whole, rest = float((matrix**2).sum()), matrix - diagonal
+    left = float((rest**2).sum())
+    if left <= 1e-28 * whole:  # rounding
+        return Rest(1.0, 0, 0.0)
+    values = np.linalg.svd(rest, compute_uv=False)
+    rank = int((values > VISIBLE * np.linalg.norm(matrix, 2)).sum())
+    return Rest(1 - left / whole, rank, float((values**2).sum() ** 2 / (values**4).sum()))
+
+
+def _padded(values: NDArray[Any], heads: int) -> Array:
+    """[L, H, D, D] with further heads of zeros."""
+    missing = heads - values.shape[1]
+    return np.pad(np.asarray(values, np.float64), ((0, 0), (0, missing), (0, 0), (0, 0)))

@@ -1,0 +1,129 @@
+"""A trained model as an algorithm: what each layer's parameters are, what it does, and that in words.
+
+>>> from ridgeformer import Diag, LinearTransformer, Problem
+>>> step = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10)
+>>> found = explain(step, Problem(noise="fixed(1)"), sequences=2000)
+>>> found.coefficients[0].omega, round(float(found.noise.step[0, 0]), 6)
+(((0.0, 0.0), (-0.03, 0.0)), 0.03)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import array, integer, refuse
+from ridgeformer.evaluation import compare
+from ridgeformer.explanation.ablation import without_layer
+from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
+from ridgeformer.explanation.coefficients import Coefficients, check, coefficients
+from ridgeformer.explanation.readings import read
+from ridgeformer.explanation.story import Role, roles, summary
+from ridgeformer.explanation.symmetry import Symmetry, symmetry
+from ridgeformer.families import Full
+from ridgeformer.model import LinearTransformer
+from ridgeformer.noise import Fixed
+from ridgeformer.problem import Problem
+
+__all__ = ["Explanation", "explain"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What a model does on a problem.
+
+    Attributes:
+        model, problem: what was read.
+        coefficients: of every layer.
+        behaviour: over the problem's noise; noise: at fixed levels of it.
+        removed: [L], the loss without each layer over the loss with it, at most 1e12 each.
+        symmetry: of a Full model, whether it treats all directions alike; else None.
+        roles: what each layer does, with a sentence that carries its numbers.
+    """
+
+    model: LinearTransformer
+    problem: Problem
+    coefficients: list[Coefficients]
+    behaviour: Behaviour
+    noise: ByNoise
+    removed: Array
+    symmetry: Symmetry | None
+    roles: list[Role]
+
+    @property
+    def summary(self) -> list[str]:
+        """Which layers estimate the noise, solve, shrink, and where the noise acts."""
+        return summary(self.behaviour, self.roles)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.summary, *(role.sentence for role in self.roles)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON; what does not exist, such as the momentum of a first layer, is None."""
+        return {
+            "model": repr(self.model),
+            "problem": str(self.problem),
+            "coefficients": [asdict(layer) for layer in self.coefficients],
+            "behaviour": _plain(vars(self.behaviour)),
+            "by_noise": _plain(vars(self.noise)),
+            "removed": _plain(self.removed),
+            "symmetry": None if self.symmetry is None else asdict(self.symmetry),
+            "roles": [role._asdict() for role in self.roles],
+            "summary": self.summary,
+        }
+
+
+def explain(
+    model: LinearTransformer,
+    problem: Problem,
+    *,
+    sigmas: Sequence[float] | Array | None = None,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Explanation:
+    """Read a model: its parameters, and what its layers do on fresh sequences of a problem.
+
+    `sigmas` are the fixed noise levels to look at, in order: by default those of a discrete distribution, or six over
+    the range of a continuous one. A fifth of the `sequences` are spent on each of these.
+    """
+    check(model, problem)
+    sequences, seed = integer("sequences", sequences, 100), integer("seed", seed, 0)
+    chosen = levels(problem.noise) if sigmas is None else np.unique(array("sigmas", sigmas, ("K",)).astype(np.float64))
+    if chosen[0] < 0:
+        refuse("sigmas must not be negative", float(chosen[0]), "Pass standard deviations >= 0.")
+    each, done = max(sequences // 5, 100), 0
+    total = sequences + each * len(chosen)
+
+    def step(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
+
+    found = behaviour(read(model, problem, problem.noise, sequences, seed, step))
+    fixed = [Problem(problem.dim, problem.context, Fixed(float(level))) for level in chosen]
+    noise = by_noise(chosen, [read(model, one, problem.noise, each, seed, step) for one in fixed])
+    variants = {str(layer): without_layer(model, layer) for layer in range(model.layers)}
+    losses = compare({"whole": model, **variants}, problem, sequences=sequences, seed=seed, with_floor=False)
+    whole = losses["whole"].loss
+    removed = np.array([losses[name].loss / whole if whole > 0 else np.inf for name in variants])
+    directions = symmetry(model, problem, seed=seed) if isinstance(model.family, Full) else None
+    told = roles(found, noise, removed)
+    return Explanation(model, problem, coefficients(model), found, noise, removed, directions, told)
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: lists instead of arrays, None instead of NaN and infinity."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

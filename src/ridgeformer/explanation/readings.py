@@ -1,0 +1,227 @@
+"""What every layer of a model does on every sequence, as numbers.
+
+With C_l = T_{l-1} ... T_0 = [M u; -w' a], a context token is (M x + y u, a y - <w, x>) at layer l. Let w* be the
+context's least-squares solution and rho its residual sum of squares. Then
+
+    G_0 = [I w*]' S [I w*] + rho e_y e_y'      and so      G_l = (a part of the signal) + rho (u, a)(u, a)'.
+
+The second fact splits every update into a gradient part and a momentum part, as the paper's lemma 'diagonal update'
+does for Diag, and for any P and Q. The first allows an experiment: give a sequence the rho of another one, leave S and
+w* as they are, and see what moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.bayes import BayesRR
+from ridgeformer.evaluation import EVALUATION
+from ridgeformer.model import LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise
+from ridgeformer.problem import Draw, Problem
+
+__all__ = ["Readings", "Trace", "read", "run"]
+
+Array = NDArray[np.float64]
+BLOCK = 2048  # sequences at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A model's run: T [L, B, D, D], C and G [L+1, B, D, D]."""
+
+    T: Array
+    C: Array
+    G: Array
+
+    @property
+    def w(self) -> Array:
+        """[L+1, B, d]."""
+        return -self.C[:, :, -1, :-1]
+
+
+def run(model: LinearTransformer, gram: NDArray[Any]) -> Trace:
+    """Every layer's T, C and G for Gram matrices [B, D, D], in float64."""
+    G = np.asarray(gram, np.float64)
+    eye = np.eye(model.dim + 1)
+    T, C, grams = [], [np.broadcast_to(eye, G.shape)], [G]
+    for P, Q in zip(model.P.astype(np.float64), model.Q.astype(np.float64), strict=True):
+        T.append(eye + (P[None] @ grams[-1][:, None] @ Q[None]).sum(1))
+        C.append(T[-1] @ C[-1])
+        grams.append(T[-1] @ grams[-1] @ np.swapaxes(T[-1], 1, 2))
+    return Trace(np.stack(T), np.stack(C), np.stack(grams))
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """One number for every sequence, B of them, and state (L+1), layer (L) or neither.
+
+    Attributes:
+        sigma, residual: [1, B]; values, least: eigenvalues of S and w*^2 along its eigenvectors, [1, B, m].
+        ridge: |w_ridge|^2; floor: |w_bayes - w_ridge|^2; bayes: |w_bayes|^2; bayes_moved: its move when rho is swapped.
+        own: |w_l|^2; with_ridge: <w_l, w_ridge>; to_ols, to_ridge, to_bayes: squared distances of w_l.
+        labels: sum of the squared labels of layer l; spectrum: eigenvalues of M S M', [L+1, B, d], ascending.
+        along: (w_l times w*) along the eigenvectors of S, [L+1, B, m]; moved: of w_l, squared, when rho is swapped.
+        factor: T_yy, by which the layer multiplies w; the rest of its update is `delta`, squared.
+        by_gradient, gradient: <delta, g> and |g|^2 with g = a_l a - S w_l; by_newton, newton: with a_l w* - w_l for g.
+        momentum: squared, of the part of delta that is due to rho; kept, u: <what is left of u, u> and |u|^2.
+        through: of w_L, squared, when rho is swapped in this layer's attention for the query alone.
+        act: |T - I|^2; by_gram, gram: <T - I, G> and |G|^2 of the four blocks xx, xy, yx, yy, [L, B, 4].
+    """
+
+    sigma: Array
+    residual: Array
+    values: Array
+    least: Array
+    ridge: Array
+    floor: Array
+    bayes: Array
+    bayes_moved: Array
+    own: Array
+    with_ridge: Array
+    to_ols: Array
+    to_ridge: Array
+    to_bayes: Array
+    labels: Array
+    spectrum: Array
+    along: Array
+    moved: Array
+    factor: Array
+    delta: Array
+    by_gradient: Array
+    gradient: Array
+    by_newton: Array
+    newton: Array
+    momentum: Array
+    kept: Array
+    u: Array
+    through: Array
+    act: Array
+    by_gram: Array
+    gram: Array
+
+    def select(self, chosen: NDArray[np.bool_]) -> Readings:
+        """Of some of the sequences."""
+        return Readings(**{f.name: getattr(self, f.name)[:, chosen] for f in fields(self)})
+
+    def __len__(self) -> int:
+        return int(self.sigma.shape[1])
+
+
+def read(
+    model: LinearTransformer,
+    problem: Problem,
+    noise: Noise,
+    sequences: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda count: None,
+) -> Readings:
+    """Of fresh sequences of a problem; `noise` is what the Bayes predictor believes, which may be another one."""
+    pieces = []
+    for first in range(0, sequences, BLOCK):
+        count = min(BLOCK, sequences - first)
+        draw = problem.moments(count, seed=seed, stream=EVALUATION, first=first)
+        with np.errstate(all="ignore"):
+            pieces.append(_block(model, draw, BayesRR(noise)))
+        progress(count)
+    return Readings(**{f.name: np.concatenate([getattr(p, f.name) for p in pieces], axis=1) for f in fields(Readings)})
+
+
+def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
+    moments, found, ridge = draw.moments, draw.moments.spectrum, np.asarray(draw.ridge, np.float64)
+    ols, rho = found.ridge(0.0), found.residual
+    swapped = np.array(moments.gram, np.float64)
+    swapped[:, -1, -1] += np.roll(rho, 1) - rho
+    mean, moved = bayes.weights(moments), bayes.weights(Moments._trusted(swapped, moments.context))
+    here, there = run(model, moments.gram), run(model, swapped)
+    w, coordinates = here.w, np.einsum("bim,bi->bm", found.vectors, ols)
+    M = here.C[:, :, :-1, :-1]
+    return Readings(
+        sigma=draw.sigma[None],
+        residual=rho[None],
+        values=found.values[None],
+        least=coordinates[None] ** 2,
+        ridge=_squared(ridge)[None],
+        floor=_squared(mean - ridge)[None],
+        bayes=_squared(mean)[None],
+        bayes_moved=_squared(moved - mean)[None],
+        own=_squared(w),
+        with_ridge=(w * ridge).sum(-1),
+        to_ols=_squared(w - ols),
+        to_ridge=_squared(w - ridge),
+        to_bayes=_squared(w - mean),
+        labels=here.G[:, :, -1, -1],
+        spectrum=_eigenvalues(M @ moments.S.astype(np.float64) @ np.swapaxes(M, 2, 3)),
+        along=np.einsum("bim,lbi->lbm", found.vectors, w) * coordinates,
+        moved=_squared(there.w - w),
+        through=_squared(_patched(here.T, there.T) - w[-1]),
+        **_updates(model, here, draw, ols, rho),
+    )
+
+
+def _updates(model: LinearTransformer, here: Trace, draw: Draw, ols: Array, rho: Array) -> dict[str, Array]:
+    """How each layer changes w and u, split as the paper's lemma does."""
+    T, C, w = here.T, here.C[:-1], here.w
+    M, u, a = C[:, :, :-1, :-1], C[:, :, :-1, -1], C[:, :, -1, -1]
+    factor = T[:, :, -1, -1]
+    delta = w[1:] - factor[..., None] * w[:-1]
+    gradient = a[..., None] * draw.moments.a - np.einsum("bij,lbj->lbi", draw.moments.S, w[:-1])
+    newton = a[..., None] * ols - w[:-1]
+    P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
+    noise = np.concatenate([u, a[..., None]], -1)  # the noise of a token: r_i (u, a)
+    left, right = np.einsum("lkij,lbj->lkbi", P, noise), np.einsum("lbj,lkji->lkbi", noise, Q)
+    by_noise = np.einsum("b,lkbi,lkbj->lbij", rho, left, right, optimize=True)  # that part of T - I
+    momentum = -np.einsum("lbij,lbi->lbj", M, by_noise[:, :, -1, :-1])
+    kept = np.einsum("lbij,lbj->lbi", T[:, :, :-1, :-1], u) + a[..., None] * by_noise[:, :, :-1, -1]
+    act, G = T - np.eye(model.dim + 1), here.G[:-1]
+    return {
+        "factor": factor,
+        "delta": _squared(delta),
+        "by_gradient": (delta * gradient).sum(-1),
+        "gradient": _squared(gradient),
+        "by_newton": (delta * newton).sum(-1),
+        "newton": _squared(newton),
+        "momentum": _squared(momentum),
+        "kept": (kept * u).sum(-1),
+        "u": _squared(u),
+        "act": np.square(act).sum((-1, -2)),
+        "by_gram": _blocks(act * G),
+        "gram": _blocks(G * G),
+    }
+
+
+def _blocks(values: Array) -> Array:
+    """Sums over the blocks xx, xy, yx, yy of [..., D, D]."""
+    x, y = values[..., :-1, :], values[..., -1, :]
+    parts = [x[..., :-1].sum((-1, -2)), x[..., -1].sum(-1), y[..., :-1].sum(-1), y[..., -1]]
+    return np.stack(parts, -1)
+
+
+def _patched(T: Array, other: Array) -> Array:
+    """The last w when the query meets another T in one layer, [L, B, d]: for each layer in turn."""
+    L, B, D = T.shape[:3]
+    before = [np.broadcast_to(np.eye(D), (B, D, D))]
+    for t in T[:-1]:
+        before.append(t @ before[-1])
+    row, found = np.broadcast_to(np.eye(D)[-1:], (B, 1, D)), [np.empty(0)] * L
+    for layer in reversed(range(L)):
+        found[layer] = -(row @ other[layer] @ before[layer])[:, 0, :-1]
+        row = row @ T[layer]
+    return np.stack(found)
+
+
+def _eigenvalues(matrices: Array) -> Array:
+    """Ascending; NaN where a matrix has overflowed."""
+    good = np.asarray(np.isfinite(matrices).all((-1, -2)))
+    values = np.linalg.eigvalsh(np.where(good[..., None, None], matrices, 0.0))
+    return np.where(good[..., None], np.maximum(values, 0.0), np.nan)
+
+
+def _squared(values: Array) -> Array:
+    return np.asarray(np.square(values).sum(-1))

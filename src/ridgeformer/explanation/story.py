@@ -1,0 +1,191 @@
+"""What the layers do, in words, by stated rules, each sentence with the numbers that it rests on.
+
+A layer
+
+- *estimates the noise* if it is the first after which the sum of squared labels knows sigma nearly as well as the
+  residual of least squares does: 90 % of the way from the raw labels' rank correlation to that one's;
+- *solves* if the error of direction falls by a quarter or more;
+- *shrinks* if the error of shrinkage falls by a quarter or more, and by at least a twentieth of its largest value; how:
+  by its factor, if that differs by 10 % or more between the least and the largest noise level, by its step, if the
+  share of the way to least squares that it goes differs by a fifth of it and by 5 % or more, or by both;
+- *loads the momentum* if it keeps less than half of u, |1 - beta| < 1/2, and the part of the next layer's update that
+  is due to u is, squared, a quarter of the whole or more;
+- *sets the size* if the error of size falls by half or more, and by at least a tenth of the loss before;
+- *conditions x* if the median condition number falls by a quarter or more.
+
+A layer of no such kind *prepares*, if the loss without it is more than 5 % higher, and else does *nothing that shows*.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.explanation.behaviour import Behaviour, ByNoise
+
+__all__ = ["Role", "roles", "summary"]
+
+Array = NDArray[np.float64]
+ESTIMATES = 0.9  # of the way from what raw labels tell to what the residual of least squares tells
+FALL = 0.25  # of an error or a condition number
+NOTABLE = 0.05  # of the largest error of shrinkage
+SIZE, SIZE_NOTABLE = 0.5, 0.1
+KEPT, LOADED = 0.5, 0.25  # of u; of the next layer's update, squared
+BY_FACTOR, BY_STEP, STEP_NOTABLE = 0.1, 0.2, 0.05
+USES = 0.05  # of what swapping the noise in all layers moves
+NEEDED = 1.05  # the loss without a layer over that with it
+NAMES = {"estimates": "estimates the noise", "solves": "solves", "shrinks": "shrinks", "sizes": "sets the size"}
+NAMES |= {
+    "conditions": "conditions x",
+    "loads": "loads the momentum",
+    "prepares": "prepares",
+    "idle": "does nothing that shows",
+}
+
+
+class Role(NamedTuple):
+    """One thing that a layer, from 1, does: `kind` is a key of `NAMES`, `sentence` says it with its numbers."""
+
+    layer: int
+    kind: str
+    sentence: str
+
+
+def roles(found: Behaviour, noise: ByNoise, removed: Array) -> list[Role]:
+    """Of all layers in order; `removed` [L] is the loss without each layer over the loss with it."""
+    told = []
+    for layer in range(len(removed)):
+        here = [
+            Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.")
+            for kind, text in (
+                ("conditions", _conditions(found, layer)),
+                ("estimates", _estimates(found, layer)),
+                ("solves", _solves(found, noise, layer)),
+                ("shrinks", _shrinks(found, noise, layer)),
+                ("loads", _loads(found, layer)),
+                ("sizes", _sizes(found, layer)),
+            )
+            if text
+        ]
+        told += here or [_otherwise(found, layer, float(removed[layer]))]
+    return told
+
+
+def summary(found: Behaviour, told: list[Role]) -> list[str]:
+    """Which layer estimates the noise, which ones solve, which ones shrink, and where the noise acts."""
+    by_kind = {kind: [role.layer for role in told if role.kind == kind] for kind in NAMES}
+    lines = []
+    if np.isnan(found.knowable):
+        lines.append("The noise level is always the same: there is nothing to estimate.")
+    elif by_kind["estimates"]:
+        lines.append(f"The noise is estimated by {_layers(by_kind['estimates'])}.")
+    else:
+        best = int(np.nanargmax(found.known))
+        lines.append(
+            f"No layer estimates the noise: the labels' rank correlation with sigma is at most {found.known[best]:.3f} "
+            f"(after layer {best}), that of the residual of least squares {found.knowable:.3f}."
+        )
+    lines.append(
+        _most(by_kind["solves"], found.direction, "The regression is solved by", "No layer solves", "direction")
+    )
+    lines.append(_most(by_kind["shrinks"], found.shrinkage, "It is shrunk by", "No layer shrinks", "shrinkage"))
+    lines.append(_acts(found))
+    return lines
+
+
+def _acts(found: Behaviour) -> str:
+    if found.moved[-1] < 1e-12:
+        return "The noise acts nowhere: residual sums of squares swapped between sequences leave w as it is."
+    ordered = [int(i) for i in np.argsort(-found.through) if found.through[i] >= USES]
+    parts = [f"{100 * found.through[i]:.0f} % of that in layer {i + 1}" for i in ordered]
+    return (
+        f"Residual sums of squares swapped between sequences move w by {100 * found.moved[-1]:.2g} % of its mean "
+        f"square (Bayes: {100 * found.moved_bayes:.2g} %); swapped in the attention of one layer alone: "
+        f"{', '.join(parts) or f'in none {100 * USES:.0f} % of that'}."
+    )
+
+
+def _conditions(found: Behaviour, layer: int) -> str:
+    before, after = found.condition[layer : layer + 2]
+    return f"the median condition number falls from {before:.3g} to {after:.3g}" if after <= (1 - FALL) * before else ""
+
+
+def _estimates(found: Behaviour, layer: int) -> str:
+    if not found.knowable > found.known[0]:
+        return ""
+    good = found.known >= found.known[0] + ESTIMATES * (found.knowable - found.known[0])
+    if not good[layer + 1] or good[: layer + 1].any():
+        return ""
+    return (
+        f"the sum of squares of the labels that it puts out has a rank correlation of {found.known[layer + 1]:.3f} "
+        f"with sigma (raw labels {found.known[0]:.3f}, residual of least squares {found.knowable:.3f})"
+    )
+
+
+def _solves(found: Behaviour, noise: ByNoise, layer: int) -> str:
+    before, after = found.direction[layer : layer + 2]
+    if after > (1 - FALL) * before:
+        return ""
+    way = _ends(noise, 100 * noise.progress[layer], ".0f", " %")
+    return f"the error of direction falls from {before:.3g} to {after:.3g}; of the way to least squares it goes {way}"
+
+
+def _shrinks(found: Behaviour, noise: ByNoise, layer: int) -> str:
+    before, after = found.shrinkage[layer : layer + 2]
+    if after > (1 - FALL) * before or before - after < NOTABLE * found.shrinkage.max() or before <= 0:
+        return ""
+    factor, progress = noise.factor[layer], noise.progress[layer]
+    how = []
+    if abs(factor[-1] - factor[0]) >= BY_FACTOR * abs(factor[0]):
+        how.append(f"by its factor ({_ends(noise, factor, '.2f')})")
+    if abs(progress[-1] - progress[0]) >= max(BY_STEP * np.abs(progress[[0, -1]]).max(), STEP_NOTABLE):
+        how.append(f"by its step ({_ends(noise, 100 * progress, '.0f', ' %')} of the way to least squares)")
+    ridge = f"ridge over least squares is {_ends(noise, noise.shrinkage, '.2f')}"
+    means = " and ".join(how) or "by neither its factor nor its step alone"
+    return f"the error of shrinkage falls from {before:.3g} to {after:.3g}, {means}; {ridge}"
+
+
+def _loads(found: Behaviour, layer: int) -> str:
+    following = found.momentum[layer + 1 : layer + 2]
+    if not abs(found.kept[layer]) < KEPT or not (following >= LOADED).any():
+        return ""
+    share = f"the part of the next layer's update that is due to u is, squared, {following[0]:.3g} of the whole"
+    return f"it keeps {found.kept[layer]:.2g} of u, and {share}"
+
+
+def _sizes(found: Behaviour, layer: int) -> str:
+    before, after = found.size[layer : layer + 2]
+    enough = after <= (1 - SIZE) * before and before - after >= SIZE_NOTABLE * found.loss[layer]
+    return f"the error of size falls from {before:.3g} to {after:.3g}" if enough else ""
+
+
+def _otherwise(found: Behaviour, layer: int, removed: float) -> Role:
+    kind = "prepares" if removed > NEEDED else "idle"
+    losses = f"the readout's loss goes from {found.loss[layer]:.3g} to {found.loss[layer + 1]:.3g}"
+    times = f"{removed:.3g} times" if removed < 1e6 else "more than a million times"
+    text = f"{losses}; without the layer the model's loss is {times} what it is"
+    return Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.")
+
+
+def _ends(noise: ByNoise, values: Array, form: str, unit: str = "") -> str:
+    """The value at the least and at the largest noise level."""
+    first = f"{values[0]:{form}}{unit} at sigma = {noise.sigmas[0]:g}"
+    return first if len(noise.sigmas) == 1 else f"{first}, {values[-1]:{form}}{unit} at sigma = {noise.sigmas[-1]:g}"
+
+
+def _most(layers: list[int], error: Array, opening: str, none: str, name: str) -> str:
+    if not layers:
+        return f"{none}: the error of {name} is {error[0]:.3g} at first and {error[-1]:.3g} at the end."
+    falls = {layer: float(error[layer - 1] - error[layer]) for layer in layers}
+    best = max(falls, key=lambda layer: falls[layer])
+    most = f", most by layer {best}" if len(layers) > 1 else ""
+    numbers = f"the error of {name} is {error[best - 1]:.3g} before layer {best} and {error[best]:.3g} after"
+    return f"{opening} {_layers(layers)}{most}: {numbers}."
+
+
+def _layers(layers: list[int]) -> str:
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    return f"layers {', '.join(map(str, layers[:-1]))} and {layers[-1]}"

@@ -1,0 +1,72 @@
+"""Whether a model treats all directions of x alike.
+
+The problem does: with R orthogonal, the context (R x, y) has the answer R w. So do Diag and GD++, by their form, and
+the Bayes predictor. Full need not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import integer
+from ridgeformer.evaluation import EVALUATION
+from ridgeformer.explanation.coefficients import check
+from ridgeformer.model import LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.problem import Problem
+
+__all__ = ["Symmetry", "symmetry", "turned"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """How a model's weights depend on the directions of x.
+
+    Attributes:
+        defect: mean square of R' w(R context) - w(context) over that of w: 0 if all directions are treated alike.
+        loss: mean adjusted loss of R' w(R context) over `rotations` turns, in expectation the model's own.
+        averaged: adjusted loss of the mean of R' w(R context): never larger, and the less, the more it depends on R.
+    """
+
+    defect: float
+    loss: float
+    averaged: float
+    rotations: int
+
+
+def symmetry(
+    model: LinearTransformer, problem: Problem, *, sequences: int = 5000, rotations: int = 16, seed: int = 0
+) -> Symmetry:
+    """Turn the contexts at random and compare."""
+    check(model, problem)
+    sequences, rotations = integer("sequences", sequences), integer("rotations", rotations, 2)
+    draw = problem.moments(sequences, seed=seed, stream=EVALUATION)
+    rng = np.random.default_rng((seed, EVALUATION))
+    here = model.weights(draw.moments).astype(np.float64)
+    there = np.stack([turned(model, draw.moments, _rotation(model.dim, rng)) for _ in range(rotations)])
+    with np.errstate(all="ignore"):
+        losses = 0.5 * np.square(there - draw.ridge).sum(2)
+        averaged = 0.5 * np.square(there.mean(0) - draw.ridge).sum(1)
+        good = (losses <= 100 * model.dim).all(0) & (np.square(here).sum(1) <= 200 * model.dim)
+    defect = np.square(there - here)[:, good].sum(2).mean() / np.square(here[good]).sum(1).mean()
+    return Symmetry(float(defect), float(losses[:, good].mean()), float(averaged[good].mean()), rotations)
+
+
+def turned(model: LinearTransformer, moments: Moments, rotation: Array) -> Array:
+    """R' w(R context) of every context, [B, d], with R [d, d]."""
+    R = np.eye(model.dim + 1)
+    R[:-1, :-1] = rotation
+    gram: NDArray[Any] = R @ moments.gram.astype(np.float64) @ R.T
+    return np.asarray(model.weights(Moments._trusted((gram + np.swapaxes(gram, 1, 2)) / 2, moments.context)) @ rotation)
+
+
+def _rotation(dim: int, rng: np.random.Generator) -> Array:
+    """Uniform over the orthogonal matrices."""
+    basis, triangle = np.linalg.qr(rng.standard_normal((dim, dim)))
+    return np.asarray(basis * np.sign(np.diag(triangle)))
