@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from conftest import tame_model
 from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, Search, load, save, train
 from ridgeformer.cli import main
-from ridgeformer.export import FORMATS, export, write
+from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.families import Family
 
 MODELS = {
@@ -317,6 +318,17 @@ def test_latex_of_a_matrix_of_zeros():
     assert "0.00 & 0.00" in export(LinearTransformer(Full(np.ones((1, 1, 2, 2)), np.zeros((1, 1, 2, 2)))), "latex")
 
 
+def test_the_documentation_shows_what_is_exported():
+    """The numbers of its example, put into a model, give its text again."""
+    text = (Path(__file__).parents[1] / "docs" / "export.md").read_text()
+    source = next(block for block in text.split("```python\n") if block.startswith('"""')).split("```")[0]
+    model = LinearTransformer(Diag(omega=np.reshape(run(source)["LAYERS"], (2, 2, 2))), dim=10)
+    about = source.split("\n")[2]
+    assert export(model, about=about) == source
+    assert f"```latex\n{export(model, 'latex', about=about)}```" in text
+    exec(text.split("```python\n")[1].split("```")[0], {})
+
+
 class Scaled(Family):
     """A family of one's own: one number a layer, the step of gradient descent."""
 
@@ -375,6 +387,27 @@ def test_bad_exports_are_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make(tame_model("diag", 2, 1, 1, 3))
     assert words in str(caught.value)
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch, tmp_path):
+    path = tmp_path / "model.py"
+    write("old", path)
+    write("new", path)
+    assert path.read_text() == "new"
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(InputError, match=r"model.py is not \(No space left on device\). Choose another."):
+        write(b"newer", path)
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_formats_can_be_added(monkeypatch):
+    monkeypatch.setitem(FORMATS, "text", Format(lambda model, about: f"{model} {about}", ".txt"))
+    assert export(tame_model("diag", 2, 1, 1, 3), "text", about="!").endswith("heads=1) !")
 
 
 def test_onnx_that_is_missing_is_named(monkeypatch):
