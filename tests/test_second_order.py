@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from decimal import Decimal, localcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -327,3 +328,19 @@ def test_errors_on_the_command_line(arguments, words, capsys):
     code, out, err = call(capsys, *arguments)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_the_documentation_has_the_numbers_of_the_command():
+    lines = (Path(__file__).parents[1] / "docs" / "second-order.md").read_text().splitlines()
+    names = {"GD++, paper": "| GD++, ", "no GD++ below": "| no GD++ model below", "Newton (Schulz)": "| Newton"}
+    for row in compare(1e6, 1e-10):
+        cells = f"| {row.worst:,} | {'' if row.log_spaced is None else f'{row.log_spaced:,} '}|"
+        assert any(line.startswith(names.get(row.name, f"| {row.name}")) and line.endswith(cells) for line in lines), (
+            row
+        )
+    for name, count in needed.SECOND_ORDER.items():
+        fit = growth(counts(count))
+        start = names.get(name, f"| {name}")
+        for slope, error in zip(fit[:2], fit.errors[:2], strict=True):
+            cell = f"| {slope:.3f} +- {error:.3f} |"
+            assert any(line.startswith(start) and cell in line for line in lines), (name, cell)

@@ -8,7 +8,7 @@ import warnings
 
 import click
 
-from ridgeformer.cli import explain, export, machine, measure, sweep, training  # noqa: F401  registers them
+from ridgeformer.cli import explain, export, machine, measure, second_order, sweep, training  # noqa: F401  registers them
 from ridgeformer.cli.group import cli
 from ridgeformer.errors import InputError
 
