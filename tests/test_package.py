@@ -164,6 +164,9 @@ def test_everything_public_is_documented():
         "wishart",
         "training.train",
         "export",
+        "theory.gdpp_solver",
+        "theory.layers_needed",
+        "theory.rescaling",
     ],
 )
 def test_examples_in_docstrings_run(name):
@@ -173,7 +176,15 @@ def test_examples_in_docstrings_run(name):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("name", ["README.md", pytest.param("docs/training.md", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "docs/second-order.md",
+        "docs/rescaling.md",
+        pytest.param("docs/training.md", marks=pytest.mark.long),
+    ],
+)
 def test_the_readme_runs(name):
     """Every Python block, in order, in one session."""
     text = (SOURCE.parents[1] / name).read_text()
