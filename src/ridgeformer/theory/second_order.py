@@ -87,13 +87,12 @@ def _final_step(seed: int, step: float) -> Check:
         anywhere, along_top = _distance(model, x, y, solution) / epsilon, _distance(model, x, along, top) / epsilon
         worst = max(worst, float(anywhere.max()), float(along_top.max()))
         reached = min(reached, float(along_top.min()))
-    # 1e-16 of rounding is 1e-10 of the smallest epsilon
+    # 1e-16 of rounding is 1e-10 of the smallest epsilon.
     return Check(NAME, "one step: |w - w*| / (epsilon |w*|)", worst, 1 + 1e-8, {"least along the largest": reached})
 
 
 def _large_kappa(plan: Plan) -> Check:
     """max / min of s (1 - gamma s)^2 over 2001 points, over c kappa."""
-
     kappas = (1.1, 1.5, 2.0, 3.5, 10.0, 1e3, 1e6, 1e12)
     factors = [_ratio(Decimal(kappa), plan) / kappa for kappa in kappas]
     printed = _ratio(Decimal(2), PRINTED) / 2  # from 3 on an eigenvalue vanishes
