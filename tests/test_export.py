@@ -213,7 +213,7 @@ def test_numbers_read_back_exactly():
     rng = np.random.default_rng(0)
     omega = rng.normal(size=(3, 2, 2)) * 10.0 ** rng.integers(-30, 30, size=(3, 2, 2))
     assert np.array_equal(run(export(LinearTransformer(Diag(omega=omega), 4)))["LAYERS"], omega.reshape(3, 4))
-    P, Q = rng.normal(size=(2, 3, 2, 4, 4)) / 7
+    P, Q = rng.normal(size=(2, 3, 2, 9, 9)) * 10.0 ** rng.integers(-30, 30, size=(2, 3, 2, 9, 9))
     module = run(export(LinearTransformer(Full(P, Q))))
     assert np.array_equal(module["P"], P)
     assert np.array_equal(module["Q"], Q)

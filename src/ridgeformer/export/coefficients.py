@@ -12,7 +12,7 @@ from ridgeformer.errors import array
 from ridgeformer.families import Diag, Family, Full, GDpp
 from ridgeformer.model import LinearTransformer
 
-__all__ = ["NAMES", "count", "exact", "flat", "omegas", "paragraph", "plain", "title"]
+__all__ = ["NAMES", "count", "exact", "flat", "omegas", "paragraph", "plain", "title", "wrapped"]
 
 Float = NDArray[np.floating[Any]]
 NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, row by row
@@ -87,5 +87,17 @@ def flat(matrices: Float, width: int = 116) -> str:
             lines.append(f"    # layer {layer + 1}, head {head + 1}")
             for row in matrix:
                 text = ", ".join(map(exact, row)) + ","
-                lines += textwrap.wrap(text, width, initial_indent="    ", subsequent_indent="        ")
+                lines += wrapped(text, width)
     return "\n".join(lines)
+
+
+def wrapped(numbers: str, width: int) -> list[str]:
+    """Lines of numbers separated by spaces, none of them broken."""
+    return textwrap.wrap(
+        numbers,
+        width,
+        initial_indent="    ",
+        subsequent_indent="        ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

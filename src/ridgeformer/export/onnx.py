@@ -46,11 +46,12 @@ class _Graph:
 
 
 def to_onnx(model: LinearTransformer, about: str = "") -> bytes:
-    """A graph from X [batch, context, d], y [batch, context] and x_query [batch, queries, d], all float32, to
+    """A graph in float32, serialised. Needs onnx: pip install 'ridgeformer[onnx]'.
 
-    `prediction` [batch, queries] and `weights` [batch, d], the w with which it predicts <w, x>. Batch, context and
-    queries may have any length. The context's tokens go through the layers; the readout goes back through them,
-    r_l = r_{l+1} T_l, as in training. Needs onnx: pip install 'ridgeformer[onnx]'.
+    Inputs: X [batch, context, d], y [batch, context], x_query [batch, queries, d]. Outputs: prediction [batch, queries]
+    and weights [batch, d], the w with which it predicts <w, x>. Batch, context and queries may have any length.
+
+    The context's tokens go through the layers, and the readout back through them, r_l = r_{l+1} T_l, as in training.
     """
     try:
         from onnx import TensorProto, checker, helper
@@ -85,11 +86,15 @@ def _layers(graph: _Graph, model: LinearTransformer) -> None:
     last, eye = graph.constant("last axis", [-1]), graph.constant("identity", np.eye(D))
     column = graph.node("Unsqueeze", "y column", "y", last)
     tokens = graph.node("Concat", "tokens 0", "X", column, axis=2)
-    maps = []
-    for layer, change in enumerate(_changes(graph, model), 1):
+    maps, omega, (P, Q) = [], omegas(model), model.family.dense(model.dim)
+    for layer in range(1, model.layers + 1):
         turned = graph.node("Transpose", f"tokens {layer - 1} transposed", tokens, perm=[0, 2, 1])
         gram = graph.node("MatMul", f"gram {layer - 1}", turned, tokens)
-        T = graph.node("Add", f"T {layer}", change(gram), eye)  # a token e becomes T e
+        if omega is None:
+            change = _dense(graph, layer, P[layer - 1], Q[layer - 1], gram)
+        else:
+            change = _diagonal(graph, layer, omega[layer - 1].sum(0), model.dim, gram)
+        T = graph.node("Add", f"T {layer}", change, eye)  # a token e becomes T e
         maps.append(T)
         if layer < model.layers:
             turned = graph.node("Transpose", f"T {layer} transposed", T, perm=[0, 2, 1])
@@ -104,24 +109,17 @@ def _layers(graph: _Graph, model: LinearTransformer) -> None:
     graph.node("Squeeze", "prediction", graph.node("MatMul", "prediction column", "x_query", upright), last)
 
 
-def _changes(graph: _Graph, model: LinearTransformer) -> Any:
-    """For every layer a function from the Gram matrix's name to that of T - I."""
-    found = omegas(model)
-    if found is not None:
-        sizes = [model.dim, 1]
-        for layer, omega in enumerate(found.sum(1), 1):
-            spread = np.repeat(np.repeat(omega, sizes, axis=0), sizes, axis=1)
-            name = graph.constant(f"omega {layer}", spread)
-            yield lambda gram, name=name, layer=layer: graph.node("Mul", f"change {layer}", gram, name)
-        return
-    for layer, (P, Q) in enumerate(zip(model.P, model.Q, strict=True), 1):
+def _diagonal(graph: _Graph, layer: int, omega: Float, dim: int, gram: str) -> str:
+    """T - I = omega o G, each of omega's four numbers over its block."""
+    blocks = np.repeat(np.repeat(omega, [dim, 1], axis=0), [dim, 1], axis=1)
+    return graph.node("Mul", f"change {layer}", gram, graph.constant(f"omega {layer}", blocks))
 
-        def change(gram: str, layer: int = layer, P: Float = P, Q: Float = Q) -> str:
-            heads = []
-            for head in range(model.heads):
-                at = f"{layer} head {head + 1}"
-                left = graph.node("MatMul", f"PG {at}", graph.constant(f"P {at}", P[head]), gram)
-                heads.append(graph.node("MatMul", f"PGQ {at}", left, graph.constant(f"Q {at}", Q[head])))
-            return graph.node("Sum", f"change {layer}", *heads)
 
-        yield change
+def _dense(graph: _Graph, layer: int, P: Float, Q: Float, gram: str) -> str:
+    """T - I = sum_k P_k G Q_k."""
+    heads = []
+    for head in range(len(P)):
+        at = f"{layer} head {head + 1}"
+        left = graph.node("MatMul", f"PG {at}", graph.constant(f"P {at}", P[head]), gram)
+        heads.append(graph.node("MatMul", f"PGQ {at}", left, graph.constant(f"Q {at}", Q[head])))
+    return graph.node("Sum", f"change {layer}", *heads)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from string import Template
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.export.coefficients import flat, paragraph, title
+from ridgeformer.export.coefficients import flat, paragraph, title, wrapped
 from ridgeformer.families import Diag, GDpp
 from ridgeformer.model import LinearTransformer
 
@@ -157,6 +156,5 @@ def _rows(values: NDArray[np.floating[Any]]) -> str:
     lines = []
     for layer, value in enumerate(values, 1):
         text = f"{(value + 0.0).tolist()},"
-        pieces = textwrap.wrap(text, 104, initial_indent="    ", subsequent_indent="        ")
-        lines.append("\n".join(pieces) + f"  # layer {layer}")
+        lines.append("\n".join(wrapped(text, 104)) + f"  # layer {layer}")
     return "\n".join(lines)
