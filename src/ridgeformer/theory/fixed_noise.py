@@ -1,0 +1,138 @@
+"""GD++ sees only E[sigma^2]: on any noise distribution it solves the fixed-noise problem of that variance, exactly.
+
+The paper observes that GD++ ends as if there were one noise level; this is why. No flow leaves y in GD++, so w = f(S) a
+with a polynomial f that no label touches. With e = 1 - lambda f(lambda) its risk is
+
+    1/2 E |w - w_task|^2 = 1/2 E sum over eigenvalues ( e^2 + sigma^2 (1 - e)^2 / lambda ),
+
+linear in sigma^2; so averaged over any distribution it is that at sigma^2 = E[sigma^2]. There the best f at all is
+ridge regression with this variance: ConstRR bounds every GD++ model from below, at any depth, on any noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.baselines import ConstRR
+from ridgeformer.errors import real, refuse
+from ridgeformer.families import GDpp
+from ridgeformer.model import LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise
+from ridgeformer.problem import Draw, Problem
+from ridgeformer.theory.statement import Check
+from ridgeformer.wishart import eigenvalues
+
+__all__ = ["check", "filtered", "risk", "risk_of_noise", "variance"]
+
+Float = NDArray[np.floating[Any]]
+Variance = Callable[[Noise], float]
+NOISES = ["uniform(0,5)", "categorical(1,3)", "expon(scale=2)"]
+SEQUENCES = 100_000
+
+
+def filtered(model: LinearTransformer, values: Float) -> Float:
+    """lambda f(lambda), [K]: the share of w_task that a GD++ model recovers along an eigenvector of eigenvalue lambda.
+
+    Along each eigenvector GD++ is a model of dimension one; this runs it there, with S = a = lambda.
+    """
+    if not isinstance(model.family, GDpp):
+        refuse("only GD++ filters eigenvalues", model, "Use evaluate for the others.")
+    gram = np.broadcast_to(np.asarray(values, np.float64)[:, None, None], (len(values), 2, 2))
+    return np.asarray(LinearTransformer(model.family, 1).weights(Moments(gram, 1))[:, 0], np.float64)
+
+
+def risk(model: LinearTransformer, problem: Problem, variances: ArrayLike) -> Float:
+    """1/2 E |w - w_task|^2 of a GD++ model at every noise variance, by quadrature over the eigenvalues of S; n >= d."""
+    if problem.context < problem.dim:
+        refuse("the risk by quadrature is for n >= d", problem, "Use evaluate for shorter contexts.")
+    values, weights = eigenvalues(problem.dim, problem.context)
+    kept = weights > 1e-12  # where the density has vanished, a polynomial has not
+    values, weights = values[kept], weights[kept]
+    found = filtered(model, values)
+    return np.asarray(0.5 * ((1 - found) ** 2 + real("variances", variances)[..., None] * found**2 / values) @ weights)
+
+
+def variance(noise: Noise) -> float:
+    """E[sigma^2], all that GD++ sees of a noise distribution."""
+    return noise.second_moment
+
+
+def risk_of_noise(model: LinearTransformer, problem: Problem, variance: Variance = variance) -> float:
+    """The same, over the problem's distribution of sigma."""
+    return float(risk(model, problem, variance(problem.noise)))
+
+
+def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
+    """Quadrature against random sequences; the average over sigma against E[sigma^2]; ConstRR against GD++ models."""
+    problems = [Problem(noise=noise) for noise in NOISES]
+    models = [_trained(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
+    pairs = list(zip(models, problems, strict=True))
+    wrong = max(abs(_averaged(m, p) / risk_of_noise(m, p, variance) - 1) for m, p in pairs)
+    most, facts = _below(problems[0], seed)
+    return [
+        Check("fixed_noise", "average over sigma = risk at E[sigma^2], three distributions", wrong, 1e-7),
+        *_sampled(pairs, variance, seed),
+        Check("fixed_noise", "no GD++ model, trained or random, is below ConstRR", most, 1e-12, facts),
+    ]
+
+
+def _averaged(model: LinearTransformer, problem: Problem) -> float:
+    """The risk at every sigma apart, averaged over the distribution: no use of linearity."""
+    sigma, chance = problem.noise.quadrature()
+    return float(chance @ risk(model, problem, sigma**2))
+
+
+def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance, seed: int) -> list[Check]:
+    """The risk and the adjusted loss by quadrature against a Monte Carlo estimate, in its standard errors."""
+    from ridgeformer.training.quadrature import const_loss, exact_loss
+
+    away: dict[str, list[float]] = {"risk": [], "loss": [], "ConstRR": []}
+    for model, problem in pairs:
+        draw = problem.moments(SEQUENCES, seed=seed)
+        const = 0.5 * np.square(ConstRR.tune(problem).weights(draw.moments) - draw.ridge).sum(1)
+        away["risk"].append(_deviation(risk_of_noise(model, problem, variance), model, draw, draw.task))
+        away["loss"].append(_deviation(exact_loss(model, problem), model, draw, draw.ridge))
+        away["ConstRR"].append(float((const_loss(problem) - const.mean()) / const.std() * np.sqrt(SEQUENCES)))
+    names = {"risk": "risk of GD++", "loss": "adjusted loss of GD++", "ConstRR": "adjusted loss of ConstRR"}
+    return [
+        Check(
+            "fixed_noise",
+            f"{names[key]} by quadrature, in standard errors of {SEQUENCES:,} sequences",
+            float(np.abs(values).max()),
+            5.0,
+            {"by noise": dict(zip(NOISES, values, strict=True))},
+        )
+        for key, values in away.items()
+    ]
+
+
+def _deviation(exact: float, model: LinearTransformer, draw: Draw, target: Float) -> float:
+    losses = model.evaluate(draw.moments, target).losses
+    return float((exact - losses.mean()) / losses.std() * np.sqrt(len(losses)))
+
+
+def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
+    """How far the best GD++ model is below ConstRR's risk, relative, at least 0; and how far trained ones are above."""
+    values, weights = eigenvalues(problem.dim, problem.context)
+    level = problem.noise.second_moment
+    least = 0.5 * float(weights @ (level / (values + level)))
+    above = {
+        f"{layers} layers": risk_of_noise(_trained(problem, layers), problem) / least - 1 for layers in (1, 2, 3, 4)
+    }
+    random = [
+        LinearTransformer.random("gdpp", dim=10, layers=3, context=20, scale=0.5, seed=100 * seed + k)
+        for k in range(50)
+    ]
+    found = [*above.values(), *(risk_of_noise(model, problem) / least - 1 for model in random)]
+    return max(-min(found), 0.0), {"trained, above ConstRR's risk": above}
+
+
+def _trained(problem: Problem, layers: int) -> LinearTransformer:
+    from ridgeformer.training.quadrature import least_excess
+
+    return LinearTransformer(least_excess(problem, layers, 1, 0, None), problem.dim)

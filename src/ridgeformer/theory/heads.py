@@ -1,0 +1,131 @@
+"""Heads of diagonal layers: one obeys a constraint, two reach everything, more reach nothing new.
+
+A layer's omega, [[xx, xy], [yx, yy]], is the sum over heads of p q'. One head makes it of rank one, so that
+
+    omega_xx omega_yy = omega_xy omega_yx,
+
+and any omega at all is the sum of two such terms. w is read from y, so xx and xy of the last layer never matter, and
+there the constraint costs nothing: a second head frees one number in every layer but the last.
+
+`Diag(p, q)` with one head obeys the constraint, trained or not; `Diag(omega=...)` has two heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.families import Diag
+from ridgeformer.model import LinearTransformer
+from ridgeformer.problem import Problem
+from ridgeformer.theory.examples import random_model
+from ridgeformer.theory.statement import Check, relative_error
+
+__all__ = ["check", "departure", "merge", "one_head_last", "second_head"]
+
+Float = NDArray[np.floating[Any]]
+Make = Callable[[int], Diag]
+Merge = Callable[[Diag], Diag]
+ROUNDING = 1e-12
+LAYERS, EFFORT = 3, 0.3  # of the models that `second_head` trains
+
+
+def departure(family: Diag) -> Float:
+    """|xx yy - xy yx| of every layer, [L], relative to the larger product: 0 for one head."""
+    (xx, xy), (yx, yy) = np.moveaxis(family.omega.astype(np.float64), 0, -1)
+    size = np.maximum(np.abs(xx * yy), np.abs(xy * yx))
+    return np.asarray(np.abs(xx * yy - xy * yx) / np.where(size > 0, size, 1.0))
+
+
+def merge(family: Diag) -> Diag:
+    """The same model with two heads, from any number of them: the singular vectors of every omega.
+
+    >>> merge(Diag(np.ones((1, 5, 2)), np.ones((1, 5, 2))))
+    Diag(p (1, 2, 2), q (1, 2, 2))
+    """
+    if not isinstance(family, Diag):
+        refuse("heads are merged in Diag models", f"a {type(family).__name__}", "Use to_diag() for GD++.")
+    left, sizes, right = np.linalg.svd(family.omega.astype(np.float64))
+    root = np.sqrt(sizes)[:, :, None]
+    return Diag(np.swapaxes(left, 1, 2) * root, right * root)
+
+
+def one_head_last(family: Diag) -> Diag:
+    """The same predictions with a last layer that one head has: without xx and xy, which nothing reads."""
+    omega = family.omega.copy()
+    omega[-1, 0] = 0
+    return Diag(omega=omega)
+
+
+def second_head(problem: Problem, layers: int = LAYERS, effort: float = EFFORT, seed: int = 0) -> dict[str, float]:
+    """What a second head buys: the losses of trained models with one and two, on the same fresh sequences."""
+    from ridgeformer.evaluation import compare
+    from ridgeformer.training import Search, train
+
+    models = {
+        str(heads): train(
+            problem, "diag", layers, heads, seed=seed, protocol=Search(effort=effort), sequences=10_000
+        ).model
+        for heads in (1, 2)
+    }
+    found = compare(models, problem, sequences=50_000, seed=seed)
+    gain, error = found.difference("1", "2")
+    return {
+        "one head": found["1"].loss,
+        "two heads": found["2"].loss,
+        "gain": gain,
+        "standard error": error,
+        "floor": found["1"].floor,
+        "departure, one head": float(departure(_diag(models["1"])).max()),
+        "departure, two heads": float(departure(_diag(models["2"]))[:-1].max()),
+    }
+
+
+def check(seed: int = 0, one_head: Make | None = None, merge: Merge = merge) -> list[Check]:
+    """The constraint; two heads for five; the last layer; and what training makes of a second head."""
+    make = one_head or _one_head
+    trained = second_head(Problem(noise="categorical(1,3)"), seed=seed)
+    return [
+        Check("heads", "one head: xx yy = xy yx in 7 random layers", float(departure(make(seed)).max()), ROUNDING),
+        Check("heads", "five heads predict what two do, 4 layers", _merged(seed, merge), ROUNDING),
+        Check("heads", "the last layer needs one head only, 4 layers", _last(seed), ROUNDING),
+        Check("heads", "one head, trained: xx yy = xy yx", trained["departure, one head"], ROUNDING),
+        Check(
+            "heads",
+            "two heads, trained, do not lose: loss over one head's, 3 layers, categorical(1,3)",
+            trained["two heads"] / trained["one head"],
+            1 + 2 * trained["standard error"] / trained["one head"],
+            trained,
+        ),
+    ]
+
+
+def _one_head(seed: int) -> Diag:
+    return _diag(random_model("diag", dim=4, context=9, layers=7, seed=seed))
+
+
+def _merged(seed: int, merge: Merge) -> float:
+    """Predictions of five heads against those of the merged model, token by token."""
+    model = random_model("diag", dim=4, context=9, layers=4, heads=5, seed=seed)
+    return _difference(model, LinearTransformer(merge(_diag(model)), 4), seed)
+
+
+def _last(seed: int) -> float:
+    model = random_model("diag", dim=4, context=9, layers=4, heads=2, seed=seed)
+    return _difference(model, LinearTransformer(one_head_last(_diag(model)), 4), seed)
+
+
+def _difference(one: LinearTransformer, other: LinearTransformer, seed: int) -> float:
+    s = Problem(4, 9, "uniform(0,1)").sequences(20, seed=seed, queries=3)
+    return relative_error(other.predict(s.x, s.y, s.queries), one.predict(s.x, s.y, s.queries), apart=1)
+
+
+def _diag(model: LinearTransformer) -> Diag:
+    family = model.family
+    if not isinstance(family, Diag):
+        refuse("heads are those of Diag models", model, "Use to_diag() for GD++.")
+    return family
