@@ -284,6 +284,19 @@ def test_sequences_that_explode_are_left_out_and_counted():
     assert found.loss[-1] <= 100 * 3
 
 
+def test_a_model_that_always_explodes_is_refused():
+    wild = LinearTransformer(Diag(omega=[[[5, 5], [5, 5]]] * 6), 3)
+    with pytest.raises(InputError, match="must not explode on every sequence; got one that does, sigma from"):
+        explain(wild, PROBLEM, sequences=200)
+
+
+@pytest.mark.parametrize(("dim", "context", "heads"), [(1, 3, 1), (4, 2, 2), (3, 1, 1)])
+def test_few_examples_and_few_dimensions(dim, context, heads):
+    found = explain(tame_model("full", dim, 2, heads, context), Problem(dim, context, "uniform(0,1)"), sequences=300)
+    json.dumps(found.as_dict(), allow_nan=False)
+    assert ("With n <= d least squares leaves no residual" in str(found)) == (context <= dim)
+
+
 # ---- words on models whose roles are known ---------------------------------------------------------------------
 
 

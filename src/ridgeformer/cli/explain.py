@@ -118,9 +118,10 @@ def _print_coefficients(found: Explanation) -> None:
     for i, layer in enumerate(found.coefficients):
         line = f"{i + 1:5}" + "".join(f"{value:11.4g}" for row in layer.omega for value in row)
         if not whole:
-            p, q = layer.P[0].share, layer.Q[0].share
-            ranks = f"{layer.P[0].effective:.1f}, Q {layer.Q[0].effective:.1f}"
-            line += f"{layer.share:11.3f}{p:7.3f}{q:7.3f}{found.behaviour.diagonal[i]:7.3f}   P {ranks}"
+            shares = [[rest.share for rest in heads] for heads in (layer.P, layer.Q)]
+            ranks = [[rest.effective for rest in heads] for heads in (layer.P, layer.Q)]
+            line += f"{layer.share:11.3f}{_heads(shares[0], 3):>7}{_heads(shares[1], 3):>7}"
+            line += f"{found.behaviour.diagonal[i]:7.3f}   P {_heads(ranks[0], 1)}, Q {_heads(ranks[1], 1)}"
         click.echo(line)
     if found.symmetry is not None:
         s = found.symmetry
@@ -165,6 +166,11 @@ def _print_by_noise(found: Explanation) -> None:
             label = f"{name:20}" if i == 0 else " " * 20
             click.echo(f"{label}{i + first:2}" + "".join(f"{_short(row[k]):>11}" for k in shown))
     click.echo()
+
+
+def _heads(values: list[float], digits: int) -> str:
+    """One number a head."""
+    return "/".join(f"{value:.{digits}f}" for value in values)
 
 
 def _short(value: float) -> str:

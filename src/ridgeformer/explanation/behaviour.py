@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.errors import refuse
 from ridgeformer.explanation.readings import Readings
 from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
 
@@ -174,7 +175,10 @@ def survivors(found: Readings) -> NDArray[np.bool_]:
     for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
         good &= (np.abs(getattr(found, name)) < 1e100).all(0)
     good &= np.isfinite(found.spectrum).all((0, 2))
-    return np.asarray(good if good.any() else np.ones_like(good))
+    if not good.any():
+        levels = f"sigma from {found.sigma.min():g} to {found.sigma.max():g}"
+        refuse("a model must not explode on every sequence", f"one that does, {levels}", "Train it, or choose sigmas.")
+    return np.asarray(good)
 
 
 def _parts(found: Readings) -> tuple[Array, Array, Array]:

@@ -77,8 +77,10 @@ def summary(found: Behaviour, told: list[Role]) -> list[str]:
     """Which layer estimates the noise, which ones solve, which ones shrink, and where the noise acts."""
     by_kind = {kind: [role.layer for role in told if role.kind == kind] for kind in NAMES}
     lines = []
-    if np.isnan(found.knowable):
+    if np.isnan(found.known[0]):
         lines.append("The noise level is always the same: there is nothing to estimate.")
+    elif np.isnan(found.knowable):
+        lines.append("With n <= d least squares leaves no residual that would tell the noise.")
     elif by_kind["estimates"]:
         lines.append(f"The noise is estimated by {_layers(by_kind['estimates'])}.")
     else:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer
+from ridgeformer.errors import integer, refuse
 from ridgeformer.evaluation import EVALUATION
 from ridgeformer.explanation.coefficients import check
 from ridgeformer.model import LinearTransformer
@@ -54,7 +54,9 @@ def symmetry(
         losses = 0.5 * np.square(there - draw.ridge).sum(2)
         averaged = 0.5 * np.square(there.mean(0) - draw.ridge).sum(1)
         good = (losses <= 100 * model.dim).all(0) & (np.square(here).sum(1) <= 200 * model.dim)
-    defect = np.square(there - here)[:, good].sum(2).mean() / np.square(here[good]).sum(1).mean()
+    if not good.any():
+        refuse("a model must not explode on every sequence", repr(model), "Train it first.")
+    defect = np.square(there[:, good] - here[good]).sum(2).mean() / np.square(here[good]).sum(1).mean()
     return Symmetry(float(defect), float(losses[:, good].mean()), float(averaged[good].mean()), rotations)
 
 
@@ -63,7 +65,9 @@ def turned(model: LinearTransformer, moments: Moments, rotation: Array) -> Array
     R = np.eye(model.dim + 1)
     R[:-1, :-1] = rotation
     gram: NDArray[Any] = R @ moments.gram.astype(np.float64) @ R.T
-    return np.asarray(model.weights(Moments._trusted((gram + np.swapaxes(gram, 1, 2)) / 2, moments.context)) @ rotation)
+    w = model.weights(Moments._trusted((gram + np.swapaxes(gram, 1, 2)) / 2, moments.context))
+    with np.errstate(all="ignore"):
+        return np.asarray(w @ rotation)
 
 
 def _rotation(dim: int, rng: np.random.Generator) -> Array:
