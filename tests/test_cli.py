@@ -21,7 +21,19 @@ def call(*arguments, **environment):
 
 
 def test_help_has_examples():
-    commands = ("info", "bench", "baselines", "eval", "profile", "train", "show", "explain", "export", "second-order")
+    commands = (
+        "info",
+        "bench",
+        "baselines",
+        "eval",
+        "profile",
+        "train",
+        "show",
+        "explain",
+        "export",
+        "second-order",
+        "verify",
+    )
     for arguments in (["--help"], ["-h"], *([name, "--help"] for name in commands)):
         done = call(*arguments)
         assert done.returncode == 0

@@ -8,7 +8,16 @@ import warnings
 
 import click
 
-from ridgeformer.cli import explain, export, machine, measure, second_order, sweep, training  # noqa: F401  registers them
+from ridgeformer.cli import (  # noqa: F401  registers them
+    explain,
+    export,
+    machine,
+    measure,
+    second_order,
+    sweep,
+    training,
+    verify,
+)
 from ridgeformer.cli.group import cli
 from ridgeformer.errors import InputError
 

@@ -43,15 +43,8 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON; what is not finite is None."""
-        return {
-            "statement": self.statement,
-            "what": self.what,
-            "error": _finite(self.error),
-            "bound": float(self.bound),
-            "passed": self.passed,
-            "as_printed": _finite(self.as_printed),
-            "facts": dict(self.facts),
-        }
+        fields = {name: _plain(value) for name, value in vars(self).items()}
+        return {**fields, "passed": self.passed}
 
 
 def relative_error(found: ArrayLike, truth: ArrayLike, apart: int = 0) -> float:
@@ -68,5 +61,12 @@ def relative_error(found: ArrayLike, truth: ArrayLike, apart: int = 0) -> float:
     return float((np.abs(found - truth).reshape(rest).max(-1) / np.where(size > 0, size, 1.0)).max())
 
 
-def _finite(value: float | None) -> float | None:
-    return float(value) if value is not None and np.isfinite(value) else None
+def _plain(value: Any) -> Any:
+    """As JSON has it: no NumPy, nothing that is not finite."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,46 @@
+"""All statements, run one after another."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+
+from ridgeformer.errors import integer, refuse
+from ridgeformer.theory.statement import Check
+
+__all__ = ["STATEMENTS", "verify"]
+
+STATEMENTS = {
+    "linear_model": "Every layer keeps a linear model (theorem and lemma 'main update')",
+    "quadratic": "It cannot represent a quadratic (theorem)",
+    "momentum": "Diagonal layers are descent with momentum (lemma 'diagonal update')",
+    "heads": "One head obeys a constraint, two reach everything (section on diagonal matrices)",
+    "second_order": "GD++ is a second-order method (theorem, two lemmas)",
+    "rescaling": "omega_yy adapts the scale (theorem 'adaptive scaling')",
+    "step_size": "omega_xy adapts the step size (section on omega_xy)",
+    "fixed_noise": "GD++ sees only E[sigma^2] (ours)",
+}
+
+
+def verify(
+    only: Iterable[str] = (), *, seed: int = 0, progress: Callable[[str, int, int], None] | None = None
+) -> list[Check]:
+    """Run every statement's checks, or those of the statements named, in the paper's order.
+
+    `progress` is called before each statement with its name, how many are done and how many there are.
+
+    >>> all(found.passed for found in verify(["momentum"]))
+    True
+    """
+    only = [only] if isinstance(only, str) else list(only)
+    for name in only:
+        if name not in STATEMENTS:
+            refuse(f"a statement must be one of {', '.join(STATEMENTS)}", repr(name), "Choose one of these.")
+    seed = integer("seed", seed, 0)
+    chosen = [name for name in STATEMENTS if not only or name in only]
+    found: list[Check] = []
+    for done, name in enumerate(chosen):
+        if progress is not None:
+            progress(name, done, len(chosen))
+        found += importlib.import_module(f"ridgeformer.theory.{name}").check(seed)
+    return found
