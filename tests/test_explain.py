@@ -368,7 +368,7 @@ def test_every_sentence_carries_its_numbers():
         assert re.search(r"\d", role.sentence.split(":")[1])
         if role.kind == "solves":
             assert f"from {b.direction[role.layer - 1]:.3g} to {b.direction[role.layer]:.3g}" in role.sentence
-            assert b.direction[role.layer] <= 0.75 * b.direction[role.layer - 1]
+            assert b.direction[role.layer] <= 2 / 3 * b.direction[role.layer - 1]
     assert {role.layer for role in found.roles} == {1, 2, 3}
     assert any(role.kind == "solves" for role in found.roles)
 

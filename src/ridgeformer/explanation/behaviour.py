@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
+from ridgeformer.evaluation import ROUNDING as NO_LOSS
 from ridgeformer.explanation.readings import Readings
 from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
 
@@ -119,7 +120,7 @@ def behaviour(found: Readings) -> Behaviour:
             direction=direction,
             shrinkage=shrinkage,
             size=size,
-            floor=0.5 * float(found.floor.mean()),
+            floor=_floor(found),
             known=np.array([_rank_correlation(labels, sigma) for labels in found.labels]),
             knowable=_rank_correlation(found.residual[0], sigma),
             moved=_ratio(found.moved.sum(1), found.own.sum(1), 0.0),
@@ -179,6 +180,12 @@ def survivors(found: Readings) -> NDArray[np.bool_]:
         levels = f"sigma from {found.sigma.min():g} to {found.sigma.max():g}"
         refuse("a model must not explode on every sequence", f"one that does, {levels}", "Train it, or choose sigmas.")
     return np.asarray(good)
+
+
+def _floor(found: Readings) -> float:
+    """Of the Bayes predictor; 0 where that is all but rounding."""
+    least = 0.5 * float(found.floor.mean())
+    return least if least > NO_LOSS else 0.0
 
 
 def _parts(found: Readings) -> tuple[Array, Array, Array]:

@@ -60,7 +60,7 @@ def _losses(axis: Axes, found: Explanation) -> None:
         values = getattr(behaviour, name)
         shown = np.where(values > least, values, np.nan)
         axis.plot(states, shown, style, color=colour, markersize=4, linewidth=1.2, label=name)
-    if behaviour.floor > 1e-20:
+    if behaviour.floor > 0:
         axis.axhline(behaviour.floor, color="black", linestyle="--", linewidth=1, label="floor")
     axis.set(title="loss of the readout, and its parts", xlabel="after layer", yscale="log", xticks=states)
     _finish(axis)
@@ -84,7 +84,7 @@ def _factors(axis: Axes, found: Explanation) -> None:
     for layer, colour in enumerate(_shades(found.model.layers)):
         style = {"color": colour, "marker": f"${layer + 1}$", "markersize": 6, "linewidth": 1.2}
         axis.plot(noise.sigmas, noise.factor[layer], label=f"layer {layer + 1}", **style)
-    axis.plot(noise.sigmas, noise.shrinkage, "k--", linewidth=1.2, label="ridge over\nleast squares")
+    axis.plot(noise.sigmas, noise.shrinkage, "k_--", linewidth=1.2, label="ridge over\nleast squares")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
     axis.set(title="factor 1 + omega_yy lambda", xlabel="noise level sigma")
     axis.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))

@@ -4,7 +4,7 @@ A layer
 
 - *estimates the noise* if it is the first after which the sum of squared labels knows sigma nearly as well as the
   residual of least squares does: 90 % of the way from the raw labels' rank correlation to that one's;
-- *solves* if the error of direction falls by a quarter or more;
+- *solves* if the error of direction falls by a third or more;
 - *shrinks* if the error of shrinkage falls by a quarter or more, and by at least a twentieth of its largest value; how:
   by its factor, if that differs by 10 % or more between the least and the largest noise level, by its step, if the
   share of the way to least squares that it goes differs by a fifth of it and by 5 % or more, or by both;
@@ -29,7 +29,8 @@ __all__ = ["Role", "roles", "summary"]
 
 Array = NDArray[np.float64]
 ESTIMATES = 0.9  # of the way from what raw labels tell to what the residual of least squares tells
-FALL = 0.25  # of an error or a condition number
+SOLVES = 1 / 3  # of the error of direction
+FALL = 0.25  # of the error of shrinkage or the condition number
 NOTABLE = 0.05  # of the largest error of shrinkage
 SIZE, SIZE_NOTABLE = 0.5, 0.1
 KEPT, LOADED = 0.5, 0.25  # of u; of the next layer's update, squared
@@ -128,7 +129,7 @@ def _estimates(found: Behaviour, layer: int) -> str:
 
 def _solves(found: Behaviour, noise: ByNoise, layer: int) -> str:
     before, after = found.direction[layer : layer + 2]
-    if after > (1 - FALL) * before:
+    if after > (1 - SOLVES) * before:
         return ""
     way = _ends(noise, 100 * noise.progress[layer], ".0f", " %")
     return f"the error of direction falls from {before:.3g} to {after:.3g}; of the way to least squares it goes {way}"

@@ -1,0 +1,181 @@
+"""Why Full beats Diag on categorical(1,3): the evidence of docs/explain.md, printed.
+
+Usage::
+
+    python docs/gap.py saddle RUN ...         is Diag's optimum one of Full too?
+    python docs/gap.py projected RUN ...      Diag's descents from a Full model's diagonal part
+    python docs/gap.py directions RUN ...     directions of x that a Full model treats as no others
+    python docs/gap.py registers --layers 4   losses when none, one, two ... coordinates may be treated as no others
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from ridgeformer import Diag, Family, Full, LinearTransformer, Problem, Search, evaluate, load_run, train
+from ridgeformer.engine import Key
+from ridgeformer.explanation import diagonal_part
+from ridgeformer.training.bfgs import descend
+from ridgeformer.training.objective import SampleAverage
+from ridgeformer.training.vector import Vector
+
+
+def saddle(folder: Path, sequences: int = 1 << 14, batches: int = 20) -> None:
+    """The least curvatures of Full's loss at a Diag model, in the three kinds of directions that Diag lacks.
+
+    Diag treats all coordinates alike, so Full's gradient there has no part that Diag lacks, and its curvature splits by
+    how a direction turns with x: as a vector (the blocks xy and yx), as a symmetric matrix without trace, or as an
+    antisymmetric one. The direction of least curvature is found on some sequences, and measured on others.
+    """
+    made = load_run(folder)
+    P, Q = made.model.P.astype(float), made.model.Q.astype(float)
+    layers, heads, d = *P.shape[:2], made.model.dim
+
+    def gradient(batch: int, change: np.ndarray) -> np.ndarray:
+        model = LinearTransformer(Full(P + change[0], Q + change[1]))
+        found = model.step(made.spec.problem, sequences, seed=batch, stream=9, ceiling=5.0 * d)
+        return np.stack(found.gradient)
+
+    def bend(batch: int, change: np.ndarray) -> np.ndarray:
+        return (gradient(batch, 1e-4 * change) - gradient(batch, -1e-4 * change)) / 2e-4
+
+    def unit(place: tuple[int, int, int], entries: dict[tuple[int, int], float]) -> np.ndarray:
+        which, layer, head = place
+        change = np.zeros((2, *P.shape))
+        for (i, j), value in entries.items():
+            change[which, layer, head, i, j] = value
+        return change
+
+    half = np.sqrt(0.5)
+    kinds = {
+        "vector": lambda i: [{(i, d): 1.0}, {(d, i): 1.0}],
+        "symmetric": lambda i: [{(i, (i + 1) % d): half, ((i + 1) % d, i): half}],
+        "antisymmetric": lambda i: [{(i, (i + 1) % d): half, ((i + 1) % d, i): -half}],
+    }
+    print(f"{made.spec.describe()}: loss {made.loss:.4f}")
+    places = [(which, layer, head) for layer in range(layers) for head in range(heads) for which in (0, 1)]
+    for kind, entries in kinds.items():
+        basis = [np.stack([unit(place, e) for place in places for e in entries(i)]) for i in range(d)]
+        bent = np.stack([bend(0, v) for v in basis[0]])
+        curvature = np.einsum("iplhab,jplhab->ij", bent, basis[0])
+        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+        found = []
+        for batch in range(1, batches + 1):  # one coordinate each, so that no one context decides
+            v = np.tensordot(vectors[:, 0], basis[batch % d], 1)
+            found.append(float((bend(batch, v) * v).sum()))
+        spread = np.std(found, ddof=1) / np.sqrt(batches)
+        print(
+            f"  least curvature, {kind:13} {np.mean(found):8.4f} +- {spread:.4f} (where chosen {values[0]:.4f})",
+            flush=True,
+        )
+
+
+def projected(folder: Path) -> None:
+    """Diag's descents from the diagonal part of a Full model, with one head and with two."""
+    made = load_run(folder)
+    problem = made.spec.problem
+    print(f"{made.spec.describe()}: loss {made.loss:.4f}")
+    start = diagonal_part(made.model)
+    u, s, v = np.linalg.svd(start.family.omega)
+    one = Diag((u[:, :, :1] * np.sqrt(s[:, None, :1])).swapaxes(1, 2), np.sqrt(s[:, :1, None]) * v[:, :1])
+    for name, model in (("two heads", start), ("one head", LinearTransformer(one, problem.dim))):
+        vector = Vector(model, problem.context)
+        point = vector.pack(model)
+        for sequences, iterations in ((2048, 300), (32_768, 100)):
+            average = SampleAverage(problem, sequences, Key(0, 1, sequences), np.float64, None, None)
+
+            def objective(at, average=average, vector=vector):
+                value, slope = average(vector.model(at))
+                return value, vector.slope(slope)
+
+            point = descend(objective, point, iterations, 1e-5).point
+        before, after = evaluate(model, problem), evaluate(vector.model(point), problem)
+        print(f"  diagonal part, {name}: {before.loss:.4g}, after descent {after.loss:.4g} +- {after.error:.1g}")
+
+
+def directions(folder: Path) -> None:
+    """Directions of x that a Full model treats as no others: shares of what is not isotropic in P and Q."""
+    made = load_run(folder)
+    d = made.model.dim
+    special = np.zeros((d, d))
+    for matrix in (*made.model.P.reshape(-1, d + 1, d + 1), *made.model.Q.reshape(-1, d + 1, d + 1)):
+        inner = matrix[:d, :d].astype(float)
+        inner = inner - np.median(np.linalg.eigvalsh((inner + inner.T) / 2)) * np.eye(d)
+        parts = (inner, inner.T, matrix[:d, d:], matrix[d:, :d].T)
+        special += sum(part @ part.T for part in parts) / (matrix.astype(float) ** 2).sum()
+    shares = np.linalg.eigvalsh(special)[::-1] / np.trace(special)
+    print(f"{made.spec.describe()}: loss {made.loss:.4f}")
+    print("  " + " ".join(f"{share:.3f}" for share in shares))
+
+
+def registers(count: int, dim: int) -> type[Family]:
+    """The family that is diagonal but for `count` coordinates of x, which it may treat as it likes, as it does y."""
+
+    class Registers(Family):
+        name = f"registers{count}"
+
+        def __init__(self, p, q, P, Q):
+            self._arrays = {"p": np.array(p), "q": np.array(q), "P": np.array(P), "Q": np.array(Q)}
+
+        arrays = property(lambda self: self._arrays)
+        heads = property(lambda self: 1)
+
+        def kernel(self):
+            return self.dense(dim)
+
+        def dense(self, dim):
+            found = []
+            for diagonal, block in (("p", "P"), ("q", "Q")):
+                dense = self.arrays[diagonal][:, :, None, None] * np.eye(dim + 1, dtype=self.dtype)
+                dense[:, :, dim - count :, dim - count :] = self.arrays[block]
+                found.append(dense)
+            return tuple(found)
+
+        def pullback(self, gradient):
+            free = dim - count
+            traces = [np.trace(g[..., :free, :free], axis1=2, axis2=3) for g in gradient]
+            blocks = [g[..., free:, free:] for g in gradient]
+            return {"p": traces[0], "q": traces[1], "P": blocks[0], "Q": blocks[1]}
+
+        @classmethod
+        def random(cls, dim, layers, heads, scale, rng):
+            sizes = ((layers, 1), (layers, 1), *2 * [(layers, 1, count + 1, count + 1)])
+            return cls(*(scale * rng.standard_normal(size) for size in sizes))
+
+        def _identity_layer(self):
+            eye = np.eye(count + 1)[None]
+            return {"p": np.zeros(1), "q": np.ones(1), "P": 0 * eye, "Q": eye}
+
+    return Registers
+
+
+def train_registers(layers: int, most: int, effort: float, out: Path | None) -> None:
+    """Losses by the number of coordinates set aside."""
+    problem = Problem(10, 20, "categorical(1,3)")
+    for count in range(most + 1):
+        made = train(problem, registers(count, problem.dim), layers, protocol=Search(effort=effort), out=out)
+        numbers = f"loss {made.loss:.4f} +- {made.result.error:.4f}, {made.result.exploded} exploded"
+        print(f"{layers} layers, {count} coordinates set aside: {numbers}, {made.total_seconds:.0f} s", flush=True)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["saddle", "projected", "directions", "registers"])
+    parser.add_argument("runs", nargs="*", type=Path)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--most", type=int, default=2)
+    parser.add_argument("--effort", type=float, default=1.0)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.what == "registers":
+        train_registers(given.layers, given.most, given.effort, given.out)
+    for folder in given.runs:
+        {"saddle": saddle, "projected": projected, "directions": directions}[given.what](folder)
+
+
+if __name__ == "__main__":
+    main()
