@@ -66,7 +66,7 @@ def _table(found: list[Any], titles: dict[str, str]) -> Any:
         if check.statement != last:
             if last:
                 table.add_section()
-            table.add_row(f"[bold]{escape(titles[check.statement])}[/]")
+            table.add_row(f"[bold]{escape(titles[check.statement])}[/] ({check.statement})")
             last = check.statement
         verdict = "[green]holds[/]" if check.passed else "[bold red]FAILS[/]"
         printed = "" if check.as_printed is None else f"{check.as_printed:.2g}"

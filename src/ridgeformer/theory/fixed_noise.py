@@ -75,7 +75,7 @@ def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
     wrong = max(abs(_averaged(m, p) / risk_of_noise(m, p, variance) - 1) for m, p in pairs)
     most, facts = _below(problems[0], seed)
     return [
-        Check("fixed_noise", "average over sigma = risk at E[sigma^2], three distributions", wrong, 1e-7),
+        Check("fixed_noise", "average over sigma = risk at E[sigma^2], three noises", wrong, 1e-7),
         *_sampled(pairs, variance, seed),
         Check("fixed_noise", "no GD++ model, trained or random, is below ConstRR", most, 1e-12, facts),
     ]
@@ -102,7 +102,7 @@ def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance,
     return [
         Check(
             "fixed_noise",
-            f"{names[key]} by quadrature, in standard errors of {SEQUENCES:,} sequences",
+            f"{names[key]} from that of {SEQUENCES:,} sequences, in s.e.",
             float(np.abs(values).max()),
             5.0,
             {"by noise": dict(zip(NOISES, values, strict=True))},

@@ -25,11 +25,12 @@ from ridgeformer.problem import Problem
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check, relative_error
 
-__all__ = ["check", "departure", "merge", "one_head_last", "second_head"]
+__all__ = ["check", "departure", "merge", "one_head_last", "random_head", "second_head"]
 
 Float = NDArray[np.floating[Any]]
 Make = Callable[[int], Diag]
 Merge = Callable[[Diag], Diag]
+Measure = Callable[..., dict[str, float]]
 ROUNDING = 1e-12
 LAYERS, EFFORT = 3, 0.3  # of the models that `second_head` trains
 
@@ -85,27 +86,29 @@ def second_head(problem: Problem, layers: int = LAYERS, effort: float = EFFORT, 
     }
 
 
-def check(seed: int = 0, one_head: Make | None = None, merge: Merge = merge) -> list[Check]:
+def random_head(seed: int = 0) -> Diag:
+    """Seven random layers of one head."""
+    return _diag(random_model("diag", dim=4, context=9, layers=7, seed=seed))
+
+
+def check(
+    seed: int = 0, one_head: Make = random_head, merge: Merge = merge, second_head: Measure = second_head
+) -> list[Check]:
     """The constraint; two heads for five; the last layer; and what training makes of a second head."""
-    make = one_head or _one_head
     trained = second_head(Problem(noise="categorical(1,3)"), seed=seed)
     return [
-        Check("heads", "one head: xx yy = xy yx in 7 random layers", float(departure(make(seed)).max()), ROUNDING),
+        Check("heads", "one head: xx yy = xy yx in 7 random layers", float(departure(one_head(seed)).max()), ROUNDING),
         Check("heads", "five heads predict what two do, 4 layers", _merged(seed, merge), ROUNDING),
         Check("heads", "the last layer needs one head only, 4 layers", _last(seed), ROUNDING),
         Check("heads", "one head, trained: xx yy = xy yx", trained["departure, one head"], ROUNDING),
         Check(
             "heads",
-            "two heads, trained, do not lose: loss over one head's, 3 layers, categorical(1,3)",
+            "3 layers on categorical(1,3): loss of two heads / of one",
             trained["two heads"] / trained["one head"],
             1 + 2 * trained["standard error"] / trained["one head"],
             trained,
         ),
     ]
-
-
-def _one_head(seed: int) -> Diag:
-    return _diag(random_model("diag", dim=4, context=9, layers=7, seed=seed))
 
 
 def _merged(seed: int, merge: Merge) -> float:

@@ -90,7 +90,7 @@ def check(seed: int = 0, step: Step = step) -> list[Check]:
         Check("step_size", "the query is left alone by omega_xy, exactly", moved, 0.0),
         Check(
             "step_size",
-            "the approximation's error is of the effect's own order, 1, in omega_xy",
+            "the approximation's error: power of omega_xy, from 1",
             abs(order - 1),
             1e-3,
             {"order": order},
@@ -120,13 +120,13 @@ def _by_noise(seed: int) -> list[Check]:
     least = min(ratio for ratio, _ in found)
     far, _ = measured_ratio(Problem(10, 2000, "fixed(50)"), 20_000, seed)
     return [
-        Check("step_size", "dropped over kept, in standard errors from the formula", max(deviations), 5.0, ratios),
+        Check("step_size", "dropped over kept, from the formula, in s.e.", max(deviations), 5.0, ratios),
         Check(
             "step_size",
-            "it falls as sigma^-2, d = 10, n = 20",
+            "its excess over d/(n - d): power of sigma, from -2",
             abs(order + 2),
             0.05,
             {"order": order, "least ratio": least},
         ),
-        Check("step_size", "the approximation holds at n = 2000, sigma = 50: dropped over kept", far, 0.02),
+        Check("step_size", "dropped over kept at n = 2000, sigma = 50: small", far, 0.02),
     ]

@@ -11,14 +11,14 @@ from ridgeformer.theory.statement import Check
 __all__ = ["STATEMENTS", "verify"]
 
 STATEMENTS = {
-    "linear_model": "Every layer keeps a linear model (theorem and lemma 'main update')",
-    "quadratic": "It cannot represent a quadratic (theorem)",
-    "momentum": "Diagonal layers are descent with momentum (lemma 'diagonal update')",
-    "heads": "One head obeys a constraint, two reach everything (section on diagonal matrices)",
-    "second_order": "GD++ is a second-order method (theorem, two lemmas)",
-    "rescaling": "omega_yy adapts the scale (theorem 'adaptive scaling')",
-    "step_size": "omega_xy adapts the step size (section on omega_xy)",
-    "fixed_noise": "GD++ sees only E[sigma^2] (ours)",
+    "linear_model": "Every layer keeps a linear model",
+    "quadratic": "It cannot represent a quadratic",
+    "momentum": "Diagonal layers are gradient descent with momentum",
+    "heads": "One head obeys a constraint, two reach everything",
+    "second_order": "GD++ is a second-order method",
+    "rescaling": "omega_yy adapts the scale",
+    "step_size": "omega_xy adapts the step size",
+    "fixed_noise": "GD++ sees only E[sigma^2]",
 }
 
 
