@@ -109,6 +109,8 @@ def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Check]:
         error, printed = (_error(family, heads, seed, rule, late) for rule in (update, printed_update))
         wrong = None if family == "gdpp" else printed  # b = 0 in GD++
         found.append(Check("linear_model", what, error, ROUNDING, {"layers": 7, "heads": heads}, wrong))
+    error, printed = (_error("full", 2, seed, update, shift) for shift in (late, 1))
+    found.append(Check("linear_model", "tokens of layer l go with the model of layer l", error, ROUNDING, {}, printed))
     found.append(
         Check(
             "linear_model",
