@@ -12,6 +12,7 @@ with a target::
 """
 
 from ridgeformer import export
+from ridgeformer import zoo
 from ridgeformer.baselines import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
 from ridgeformer.engine import Evaluation, Key
@@ -26,6 +27,7 @@ from ridgeformer.evaluation import (
     floor,
     profile,
     profile_by_layer,
+    profiles,
 )
 from ridgeformer.explanation import Ablation, Explanation, ablate, explain
 from ridgeformer.families import Diag, Family, Full, GDpp
@@ -86,7 +88,9 @@ __all__ = [
     "load_run",
     "profile",
     "profile_by_layer",
+    "profiles",
     "save",
     "train",
     "train_many",
+    "zoo",
 ]

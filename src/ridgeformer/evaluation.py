@@ -23,7 +23,18 @@ from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import Fixed
 from ridgeformer.problem import Draw, Problem
 
-__all__ = ["Comparison", "Profile", "Result", "by_layer", "compare", "evaluate", "floor", "profile", "profile_by_layer"]
+__all__ = [
+    "Comparison",
+    "Profile",
+    "Result",
+    "by_layer",
+    "compare",
+    "evaluate",
+    "floor",
+    "profile",
+    "profile_by_layer",
+    "profiles",
+]
 
 Array = NDArray[np.float64]
 Estimator = Literal["exact", "query"]
@@ -243,9 +254,30 @@ def profile(
     progress: Progress = lambda done, total: None,
 ) -> Profile:
     """Adjusted loss at each noise level, by default some 40 of them from 0 to one past the distribution's end."""
-    _check("predictor", predictor, problem)
-    found = _profile(lambda draw: predictor.weights(draw.moments)[None], problem, sigmas, sequences, seed, progress)
-    return Profile(found.sigmas, found.losses[0], found.errors[0], found.in_distribution)
+    return profiles({"": predictor}, problem, sigmas, sequences=sequences, seed=seed, progress=progress)[""]
+
+
+def profiles(
+    predictors: Mapping[str, Predictor],
+    problem: Problem,
+    sigmas: Sequence[float] | Array | None = None,
+    *,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> dict[str, Profile]:
+    """As `profile`, for several predictors on the same sequences."""
+    for name, predictor in predictors.items():
+        _check(name or "predictor", predictor, problem)
+
+    def weights(draw: Draw) -> Array:
+        return np.stack([np.asarray(p.weights(draw.moments), np.float64) for p in predictors.values()])
+
+    found = _profile(weights, problem, sigmas, sequences, seed, progress)
+    return {
+        name: Profile(found.sigmas, found.losses[i], found.errors[i], found.in_distribution)
+        for i, name in enumerate(predictors)
+    }
 
 
 def profile_by_layer(

@@ -9,6 +9,7 @@ import warnings
 import click
 
 from ridgeformer.cli import (  # noqa: F401  registers them
+    evidence,
     explain,
     export,
     machine,

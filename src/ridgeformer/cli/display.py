@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["progress_bar", "training_display"]
+__all__ = ["progress_bar", "sweep_display", "training_display"]
 
 
 @contextlib.contextmanager
@@ -51,6 +51,42 @@ def _lines() -> Callable[[Any], None]:
             click.echo(f"{now.seconds:.0f} s, {100 * now.fraction:.0f} %: {text}", err=True)
 
     return show
+
+
+@contextlib.contextmanager
+def sweep_display(quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """Runs done, running and failed, the time left, the best so far; where stderr is no terminal, twice a minute."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda state: None
+        return
+    last = 0.0
+    columns = BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0, state="")
+
+        def show(state: Any) -> None:
+            nonlocal last
+            text = _sweep_state(state)
+            bar.update(task, completed=state.done, total=state.total, state=text)
+            if not console.is_terminal and state.seconds - last >= 30:
+                last = state.seconds
+                click.echo(text, err=True)
+
+        yield show
+
+
+def _sweep_state(state: Any) -> str:
+    left = f", {_duration(state.remaining)} left" if state.remaining < float("inf") else ""
+    best = f"; nearest the floor: {state.best[1]:.3f} x, {state.best[0]}" if state.best else ""
+    return f"{state.done} of {state.total} runs done, {state.running} running, {state.failed} failed{left}{best}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 @contextlib.contextmanager

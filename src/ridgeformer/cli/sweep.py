@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.display import progress_bar
+from ridgeformer.cli.display import sweep_display
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import AS_JSON
 from ridgeformer.errors import InputError
+
+if TYPE_CHECKING:
+    from ridgeformer.sweeps import Sweep
+    from ridgeformer.training import Spec
+
+__all__ = ["run_sweep"]
 
 
 @cli.command(
@@ -31,25 +37,9 @@ from ridgeformer.errors import InputError
 def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool, as_json: bool) -> None:
     """Train every run of a grid, several at a time; finished ones are found and skipped."""
     from ridgeformer.sweeps import read_grid
-    from ridgeformer.sweeps import sweep as run
 
     specs = list(read_grid(grid).specs())
-    client = _dask_client(dask) if dask else None
-    try:
-        with progress_bar(f"{len(specs)} runs") as bar:
-
-            def show(state: Any) -> None:
-                if not quiet:
-                    bar(state.done, state.total)
-
-            executor = client.get_executor() if client else None
-            found = run(specs, out, executor=executor, workers=workers, progress=show)
-    except KeyboardInterrupt:
-        click.echo(f"ridgeformer: stopped; give the same command again to go on from what is in {out}", err=True)
-        sys.exit(130)
-    finally:
-        if client is not None:
-            client.close()
+    found = run_sweep(specs, out, workers, dask, quiet)
     if as_json:
         failures = [{"run": failure.run, "reason": failure.reason} for failure in found.failures]
         folders = [str(folder) for folder in found.folders]
@@ -63,6 +53,23 @@ def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: b
             click.echo(f"failed: {failure.run}: {failure.reason}", err=True)
     if found.failures:
         sys.exit(1)
+
+
+def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | None, quiet: bool) -> Sweep:
+    """Train all specs into a folder, here or on a Dask cluster, and show how far that has come."""
+    from ridgeformer.sweeps import sweep as run
+
+    client = _dask_client(dask) if dask else None
+    try:
+        with sweep_display(quiet) as show:
+            executor = client.get_executor() if client else None
+            return run(specs, out, executor=executor, workers=workers, progress=show)
+    except KeyboardInterrupt:
+        click.echo(f"ridgeformer: stopped; give the same command again to go on from what is in {out}", err=True)
+        sys.exit(130)
+    finally:
+        if client is not None:
+            client.close()
 
 
 def _dask_client(address: str) -> Any:

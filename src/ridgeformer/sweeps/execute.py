@@ -21,7 +21,7 @@ from typing import Any
 
 from ridgeformer.errors import InputError, integer
 from ridgeformer.training import Spec
-from ridgeformer.training.runs import Folder, is_finished
+from ridgeformer.training.runs import Folder, is_finished, read_record
 from ridgeformer.training.train import Session, parse_spec
 
 __all__ = ["Failure", "State", "Sweep", "sweep"]
@@ -39,7 +39,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class State:
-    """How far a sweep has come: counts of runs, seconds since it began, seconds left (estimated)."""
+    """How far a sweep has come.
+
+    Attributes:
+        total, done, running, failed: runs; of those that run, one a worker is counted.
+        seconds: since it began; remaining: to go, estimated.
+        best: name and loss over floor of the finished run that is nearest to its problem's floor.
+    """
 
     total: int
     done: int
@@ -47,6 +53,7 @@ class State:
     failed: int
     seconds: float
     remaining: float
+    best: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,12 +88,18 @@ def sweep(
     units = [unit for unit in _units(wanted) if any(spec.name not in found for spec in unit)]
     failures: list[Failure] = []
 
+    ratios: dict[str, float] = {}
+
     def report(running: int) -> None:
-        done = sum((place / "record.json").exists() for place in places.values())
+        for name, place in places.items():
+            if name not in ratios and (place / "record.json").exists():
+                ratios[name] = _ratio(place)
+        done = len(ratios)
         seconds = time.monotonic() - began
         share = (done - len(found)) / max(len(wanted) - len(found), 1)
         left = seconds * (1 - share) / share if share else float("inf")
-        progress(State(len(wanted), done, running, len(failures), seconds, left))
+        best = min(ratios.items(), key=lambda item: item[1], default=None)
+        progress(State(len(wanted), done, running, len(failures), seconds, left, best))
 
     report(0)
     driver = _Driver(store.path, executor, workers, interval)
@@ -97,6 +110,15 @@ def sweep(
     report(0)
     folders = [place for place in places.values() if is_finished(place)]
     return Sweep(folders, failures, len(found), time.monotonic() - began)
+
+
+def _ratio(place: Path) -> float:
+    """Loss over floor of a finished run; infinite where the floor is 0, or the record damaged."""
+    try:
+        ratio = read_record(place)["result"]["ratio"]
+    except (InputError, KeyError, TypeError):
+        return float("inf")
+    return float("inf") if ratio is None else float(ratio)
 
 
 def _units(specs: Sequence[Spec]) -> list[list[Spec]]:

@@ -1,0 +1,166 @@
+"""`ridgeformer table1`, `figures` and `report`: the paper's evidence, measured again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import AS_JSON
+from ridgeformer.cli.sweep import run_sweep
+from ridgeformer.errors import InputError
+
+
+def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Which models to measure, how well, and where to keep what was measured."""
+    for option in reversed(
+        [
+            click.option(
+                "--runs", type=click.Path(path_type=Path), help="Models of this folder of runs, not the shipped ones."
+            ),
+            click.option("--sequences", default=100_000, show_default=True, help="Fresh sequences to evaluate on."),
+            click.option("--seed", default=1, show_default=True, help="Seed of these sequences."),
+            click.option(
+                "--out",
+                type=click.Path(path_type=Path),
+                default=Path("reproduction"),
+                show_default=True,
+                help="Folder for measurements and pages; what was measured before is found there.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer table1\n  ridgeformer table1 --markdown > table1.md\n"
+    "  ridgeformer table1 --column 'uniform(0,5)'\n  ridgeformer table1 --retrain --runs runs/"
+)
+@_evidence_options
+@click.option("--column", metavar="NOISE", help="Only this problem, one line a cell, with all its numbers.")
+@click.option("--retrain", is_flag=True, help="Train all 210 models with five seeds into --runs first; about an hour.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes for --retrain (default: one a core).")
+@click.option("--dask", metavar="ADDRESS", help="Retrain on this Dask scheduler; needs ridgeformer[dask].")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line a cell.")
+@click.option("--latex", "form", flag_value="latex", help="Print a LaTeX tabular.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table.")
+@AS_JSON
+def table1(
+    runs: Path | None,
+    sequences: int,
+    seed: int,
+    out: Path,
+    column: str | None,
+    retrain: bool,
+    workers: int | None,
+    dask: str | None,
+    form: str | None,
+    as_json: bool,
+) -> None:
+    """Print the paper's Table 1, measured afresh, beside the printed numbers.
+
+    Evaluates the models that ship with the package, or those of --runs. Cells that are above the paper's number, below
+    the floor or out of order are listed in red.
+    """
+    from rich.console import Console
+
+    from ridgeformer.experiments.render import FORMATS, column_table, terminal
+
+    if retrain:
+        if runs is None:
+            raise InputError("--retrain needs a folder for the runs; got none. Add --runs runs/.")
+        _retrain(runs, workers, dask)
+    elif workers or dask:
+        raise InputError("--workers and --dask are for --retrain; got no --retrain. Add it, or leave them out.")
+    with _evidence(runs, sequences, seed, out) as evidence:
+        table = evidence.table
+    if column is not None:
+        table = table.only(column)
+    if as_json:
+        click.echo(json.dumps(table.as_dict(), indent=2))
+    elif form:
+        click.echo(FORMATS[form](table), nl=False)
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 100)
+        console.print(terminal(table) if column is None else column_table(table))
+
+
+@cli.command(epilog="Examples:\n\n\b\n  ridgeformer figures\n  ridgeformer figures --only 2 --only 7 --out pictures/")
+@_evidence_options
+@click.option("--only", type=int, multiple=True, metavar="N", help="Only this figure; may be repeated.")
+@AS_JSON
+def figures(runs: Path | None, sequences: int, seed: int, out: Path, only: tuple[int, ...], as_json: bool) -> None:
+    """Draw the paper's figures, and one more, as PDF, SVG and PNG."""
+    from ridgeformer.figures import FIGURES, chosen, draw
+
+    numbers = chosen(only)
+    with _evidence(runs, sequences, seed, out) as evidence:
+        evidence.measure(tuple(dict.fromkeys(part for number in numbers for part in FIGURES[number].parts)))
+        written = draw(evidence, out, numbers)
+    if as_json:
+        click.echo(json.dumps([str(path) for path in written], indent=2))
+        return
+    for path in written:
+        click.echo(path)
+
+
+@cli.command(epilog="Example:\n\n\b\n  ridgeformer report --out reproduction/")
+@_evidence_options
+@AS_JSON
+def report(runs: Path | None, sequences: int, seed: int, out: Path, as_json: bool) -> None:
+    """Write one HTML page with the table, the figures and the paper's claims; it opens without a network."""
+    from ridgeformer.cli.machine import facts
+    from ridgeformer.report import write_report
+
+    with _evidence(runs, sequences, seed, out) as evidence:
+        path, claims = write_report(evidence, out, facts())
+    if as_json:
+        click.echo(json.dumps({"page": str(path), "claims": [claim.as_dict() for claim in claims]}, indent=2))
+        return
+    for claim in claims:
+        click.echo(f"{claim.verdict:14} {claim.sentence}")
+    click.echo(f"\nOpen {path} in a browser.")
+
+
+def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
+    from ridgeformer.experiments.paper import grid
+
+    found = run_sweep(list(grid().specs()), runs, workers, dask, quiet=False)
+    if found.failures:
+        for failure in found.failures:
+            click.echo(f"failed: {failure.run}: {failure.reason}", err=True)
+        raise InputError(
+            f"every run must be finished; {len(found.failures)} failed. Give the same command again to try them again."
+        )
+
+
+@contextlib.contextmanager
+def _evidence(runs: Path | None, sequences: int, seed: int, out: Path) -> Iterator[Any]:
+    """What was measured, or will be, with a progress display."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ridgeformer.errors import integer
+    from ridgeformer.experiments.evidence import Evidence
+    from ridgeformer.experiments.paper import models_of
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(part: str, done: int, total: int) -> None:
+            if part not in tasks:
+                tasks[part] = bar.add_task(f"measuring {part.replace('_', ' ')}", total=total)
+                if not console.is_terminal:
+                    click.echo(f"measuring {part.replace('_', ' ')} ...", err=True)
+            bar.update(tasks[part], completed=done, total=total)
+
+        folder = out / "measured"
+        yield Evidence(models_of(runs), folder, integer("sequences", sequences, 20), integer("seed", seed, 0), show)

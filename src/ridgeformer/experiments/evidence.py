@@ -1,0 +1,216 @@
+"""All that the figures and the report show, measured once and stored: they are functions of this, never of live runs.
+
+The parts are `table` (Table 1), `profiles` (loss against the noise level), `layers` (loss after every layer, all
+seeds), `layer_profiles` (both) and `iterations` (of AdaRR without a matrix inverse). Each is a JSON file of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ridgeformer.baselines import AdaRR, IterativeRR, Predictor
+from ridgeformer.bayes import BayesRR
+from ridgeformer.errors import InputError
+from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
+from ridgeformer.experiments.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS, Key, problem
+from ridgeformer.experiments.table import FLOOR, Table, baselines, measure
+from ridgeformer.training.journal import write_whole
+from ridgeformer.zoo import Zoo
+
+__all__ = ["DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
+
+SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
+DEEP = (SHOWN, "categorical(1,3)", "categorical(1,3,5)")  # profiles of all depths; elsewhere of seven layers
+Part = dict[str, Any]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Losses against noise levels, [K] each; `inside` says which levels can occur."""
+
+    sigmas: list[float]
+    losses: list[float]
+    inside: list[bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Parts that are measured when they are first asked for, and kept in `folder` if there is one.
+
+    Attributes:
+        zoo: the models; sequences: for the table and the losses by layer; a tenth of them for each level of a profile.
+        seed: of the sequences; other than that of the evaluation by which the models were chosen.
+    """
+
+    zoo: Zoo
+    folder: Path | None = None
+    sequences: int = 100_000
+    seed: int = 1
+    progress: Progress = lambda part, done, total: None
+
+    @cached_property
+    def table(self) -> Table:
+        """Table 1."""
+        return Table.from_dict(self._part("table"))
+
+    @cached_property
+    def profiles(self) -> dict[str, dict[str, Curve]]:
+        """By noise and row (`Full 7`, `TunedRR`, `Bayes floor`)."""
+        found = self._part("profiles")
+        return {
+            noise: {row: Curve(part["sigmas"], losses, part["inside"]) for row, losses in part["losses"].items()}
+            for noise, part in found.items()
+        }
+
+    @cached_property
+    def layers(self) -> dict[str, Any]:
+        """On `SHOWN`, by row: the loss after every layer, [seeds, L+1]."""
+        return {row: np.array(losses) for row, losses in self._part("layers").items()}
+
+    @cached_property
+    def layer_profiles(self) -> Part:
+        """On `SHOWN`: sigmas [K], inside [K], and by family the losses of seven layers, [seeds, L+1, K]."""
+        found = self._part("layer_profiles")
+        return {**found, "losses": {family: np.array(losses) for family, losses in found["losses"].items()}}
+
+    @cached_property
+    def iterations(self) -> dict[str, dict[int, float]]:
+        """By noise: the loss of the iterative AdaRR after so many iterations; 0 stands for AdaRR itself."""
+        return {noise: {int(k): v for k, v in part.items()} for noise, part in self._part("iterations").items()}
+
+    def measure(self, parts: tuple[str, ...] | None = None) -> None:
+        """Measure parts, by default all, or find them stored."""
+        for part in parts or tuple(PARTS):
+            getattr(self, part)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the models and of how they are measured: stored parts with another one are measured again."""
+        digest = hashlib.sha256(f"{self.sequences} {self.seed}".encode())
+        for (cell, seed), model in sorted(self.zoo.models.items(), key=str):
+            digest.update(f"{cell} {seed}".encode())
+            for name, value in model.family.arrays.items():
+                digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+        return digest.hexdigest()[:16]
+
+    def _part(self, name: str) -> Part:
+        place = None if self.folder is None else self.folder / f"{name}.json"
+        kept = _read(place) if place is not None else None
+        if kept is not None and kept.get("fingerprint") == self.fingerprint:
+            found: Part = kept["found"]
+            return found
+        if place is not None:
+            _writable(place.parent)
+        self.progress(name, 0, 1)
+        found = PARTS[name](self, lambda done, total: self.progress(name, done, total))
+        if place is not None:
+            write_whole(place, json.dumps({"fingerprint": self.fingerprint, "found": found}).encode())
+        return found
+
+
+def _read(place: Path) -> Part | None:
+    """A stored part; one that is damaged is measured again."""
+    try:
+        found = json.loads(place.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "found" in found else None
+
+
+def _writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"measurements need a folder that can be made; {folder} cannot ({error.strerror}). Choose another."
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"measurements need a writable folder; {folder} is not. Choose another.")
+
+
+def _table(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+    found = measure(evidence.zoo, sequences=evidence.sequences, seed=evidence.seed, progress=progress)
+    return found.as_dict()
+
+
+def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+    found = {}
+    for done, noise in enumerate(COLUMNS):
+        progress(done, len(COLUMNS))
+        task = problem(noise)
+        depths = DEPTHS if noise in DEEP else DEPTHS[-1:]
+        rows: dict[str, Predictor] = {
+            Key(family, depth, noise).row: evidence.zoo.load(family, depth, noise)
+            for family in FAMILIES
+            for depth in depths
+        }
+        rows |= {**baselines(task), FLOOR: BayesRR(task.noise)}
+        curves = profiles(rows, task, sequences=max(evidence.sequences // 10, 2), seed=evidence.seed)
+        first = next(iter(curves.values()))
+        found[noise] = {
+            "sigmas": first.sigmas.tolist(),
+            "inside": first.in_distribution.tolist(),
+            "losses": {row: curve.losses.tolist() for row, curve in curves.items()},
+        }
+    progress(len(COLUMNS), len(COLUMNS))
+    return found
+
+
+def _layers(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+    found = {}
+    rows = [Key(family, depth, SHOWN) for family in FAMILIES for depth in DEPTHS]
+    for done, key in enumerate(rows):
+        progress(done, len(rows))
+        found[key.row] = [
+            by_layer(model, problem(SHOWN), sequences=evidence.sequences, seed=evidence.seed)[0].tolist()
+            for model in _every_seed(evidence.zoo, key)
+        ]
+    return found
+
+
+def _layer_profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    for done, family in enumerate(FAMILIES):
+        progress(done, len(FAMILIES))
+        curves = [
+            profile_by_layer(model, problem(SHOWN), sequences=max(evidence.sequences // 20, 2), seed=evidence.seed)
+            for model in _every_seed(evidence.zoo, Key(family, DEPTHS[-1], SHOWN))
+        ]
+        found[family] = [curve.losses.tolist() for curve in curves]
+        facts = {"sigmas": curves[0].sigmas.tolist(), "inside": curves[0].in_distribution.tolist()}
+    return {**facts, "losses": found}
+
+
+def _every_seed(zoo: Zoo, key: Key) -> list[Any]:
+    return [zoo.load(key.method, int(key.layers or 0), key.noise, seed) for seed in SEEDS]
+
+
+def _iterations(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+    found = {}
+    counts = (1, 2, 5, 7, 10, 20, 50, 100, 200, 500)
+    for done, noise in enumerate((SHOWN, "categorical(1,3)")):
+        progress(done, 2)
+        rows: Mapping[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
+        results = compare(rows, problem(noise), sequences=max(evidence.sequences // 10, 2), with_floor=False)
+        found[noise] = {name: result.loss for name, result in results.items()}
+    return found
+
+
+PARTS: dict[str, Callable[[Evidence, Callable[[int, int], None]], Part]] = {
+    "table": _table,
+    "profiles": _profiles,
+    "layers": _layers,
+    "layer_profiles": _layer_profiles,
+    "iterations": _iterations,
+}

@@ -1,0 +1,122 @@
+"""What the paper prints: its ten problems, its methods and the 240 numbers of its Table 1."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from ridgeformer.errors import InputError
+from ridgeformer.problem import Problem
+from ridgeformer.sweeps import Grid
+from ridgeformer.zoo import Zoo, gather, shipped
+
+__all__ = [
+    "BASELINES",
+    "COLUMNS",
+    "DEPTHS",
+    "FAMILIES",
+    "LABELS",
+    "SEEDS",
+    "Key",
+    "Printed",
+    "grid",
+    "keys",
+    "models_of",
+    "printed",
+    "problem",
+]
+
+UNIFORM = tuple(f"uniform(0,{most})" for most in range(8))
+COLUMNS = (*UNIFORM, "categorical(1,3)", "categorical(1,3,5)")
+FAMILIES = ("gdpp", "diag", "full")
+DEPTHS = tuple(range(1, 8))
+SEEDS = tuple(range(5))
+BASELINES = ("ConstRR", "AdaRR", "TunedRR")
+LABELS = {"gdpp": "GD++", "diag": "Diag", "full": "Full"}
+SEQUENCES = 100_000  # that the paper evaluates on
+
+
+class Key(NamedTuple):
+    """A cell of the table: a family and a depth, or a baseline and None; and the noise."""
+
+    method: str
+    layers: int | None
+    noise: str
+
+    @property
+    def row(self) -> str:
+        """The row's name: `Full 7`, or `TunedRR`."""
+        return LABELS.get(self.method, self.method) + (f" {self.layers}" if self.layers else "")
+
+    def __str__(self) -> str:
+        return f"{self.row}, {self.noise}"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number as printed, and half a unit of its last digit."""
+
+    value: float
+    rounding: float
+
+
+def keys() -> Iterator[Key]:
+    """All cells, row by row."""
+    for family in FAMILIES:
+        for layers in DEPTHS:
+            yield from (Key(family, layers, noise) for noise in COLUMNS)
+    for baseline in BASELINES:
+        yield from (Key(baseline, None, noise) for noise in COLUMNS)
+
+
+@cache
+def printed() -> dict[Key, Printed]:
+    """The paper's Table 1."""
+    names = {label: family for family, label in LABELS.items()}
+    found = {}
+    with files("ridgeformer.experiments").joinpath("table1.csv").open() as file:
+        for row in csv.DictReader(file):
+            layers = int(row["layers"]) if row["layers"] else None
+            key = Key(names.get(row["method"], row["method"]), layers, row["noise"])
+            found[key] = Printed(float(row["adjusted_loss"]), _rounding(row["adjusted_loss"]))
+    return {key: found[key] for key in keys()}
+
+
+def _rounding(text: str) -> float:
+    """Half a unit of the last printed digit.
+
+    >>> _rounding("0.222"), _rounding("9.91e-05"), _rounding("0")
+    (0.0005, 5e-08, 0.5)
+    """
+    digits, _, exponent = text.partition("e")
+    decimals = len(digits.partition(".")[2])
+    return float(f"5e{int(exponent or 0) - decimals - 1}")
+
+
+def grid(seeds: tuple[int, ...] = SEEDS) -> Grid:
+    """Every run behind the table: ten problems, three families, seven depths, five seeds."""
+    return Grid(noise=COLUMNS, family=FAMILIES, layers=DEPTHS, seed=seeds)
+
+
+def models_of(runs: Path | None) -> Zoo:
+    """The shipped models; or those of a folder of runs, which must hold all of the table's."""
+    if runs is None:
+        return shipped()
+    folders = [runs / spec.name for spec in grid().specs()]
+    missing = [folder for folder in folders if not (folder / "record.json").exists()]
+    if missing:
+        raise InputError(
+            f"the runs of the table must be finished; {runs} lacks {len(missing)} of {len(folders)}, the first "
+            f"{missing[0].name}. Train them with `ridgeformer table1 --retrain --runs {runs}`."
+        )
+    return gather(folders)
+
+
+def problem(noise: str) -> Problem:
+    """d = 10 and n = 20, as everywhere in the paper's experiments."""
+    return Problem(10, 20, noise)

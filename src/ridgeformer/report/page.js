@@ -1,0 +1,278 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (name) => document.getElementById(name);
+const cellOf = new Map(data.cells.map((cell) => [`${cell.method}|${cell.layers}|${cell.noise}`, cell]));
+const find = (method, layers, noise) => cellOf.get(`${method}|${layers}|${noise}`);
+
+function make(parent, kind, text, attributes = {}) {
+  const node = document.createElement(kind);
+  if (text !== null) node.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  parent.appendChild(node);
+  return node;
+}
+
+function short(value) {
+  if (value === null || value === undefined) return "-";
+  if (Math.abs(value) < 1e-25) return "0";
+  if (Math.abs(value) < 1e-4) return value.toExponential(1).replace("e-", "e-");
+  const places = Math.max(2, 2 - Math.floor(Math.log10(Math.abs(value))));
+  const text = value.toFixed(places);
+  return Math.abs(value) < 1 ? text.replace("0.", ".") : text;
+}
+
+// ---- tooltips, for the mouse, the keyboard and the finger
+
+const tip = byId("tip");
+function showTip(text, x, y) {
+  tip.textContent = text;
+  tip.style.display = "block";
+  const box = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(x + 14, window.innerWidth - box.width - 8))}px`;
+  tip.style.top = `${y + 18 + box.height > window.innerHeight ? Math.max(4, y - box.height - 10) : y + 18}px`;
+}
+const hideTip = () => { tip.style.display = "none"; };
+function explain(node, text) {
+  node.addEventListener("mousemove", (event) => showTip(text, event.clientX, event.clientY));
+  node.addEventListener("mouseleave", hideTip);
+  node.addEventListener("focus", () => {
+    const box = node.getBoundingClientRect();
+    showTip(text, box.left, box.bottom - 10);
+  });
+  node.addEventListener("blur", hideTip);
+}
+
+// ---- the table
+
+function describe(cell) {
+  const lines = [
+    `${cell.row}, ${cell.noise}`,
+    `loss ${cell.loss.toPrecision(4)} ± ${cell.error.toPrecision(2)}`,
+    `paper ${cell.paper}, allowed ${cell.limit.toPrecision(4)}${cell.ratio === null ? "" : `; ours is ${cell.ratio.toFixed(3)} of it`}`,
+  ];
+  if (cell.over_floor !== null) lines.push(`${cell.over_floor.toFixed(2)} times the floor of ${short(cell.floor)}`);
+  if (cell.seeds.length) lines.push(`seeds: ${cell.seeds.map(short).join(", ")}`);
+  lines.push(`largest loss of a sequence ${cell.largest.toPrecision(2)}, ${cell.exploded} explode`);
+  lines.push(`Verdict: ${cell.verdict}`);
+  return lines.join("\n");
+}
+
+function mix(from, to, share) {
+  const part = (i) => Math.round(from[i] + (to[i] - from[i]) * Math.min(Math.max(share, 0), 1));
+  return `rgb(${part(0)},${part(1)},${part(2)})`;
+}
+const WHITE = [247, 247, 247], BLUE = [33, 102, 172], ORANGE = [217, 95, 14], DARK = [68, 40, 110];
+
+function colour(cell, by) {
+  if (by === "floor") {
+    if (cell.over_floor === null) return ["#eeeeee", "#1b1f24"];
+    const share = Math.log(Math.max(cell.over_floor, 1)) / Math.log(100);
+    return [mix(WHITE, DARK, share), share > 0.5 ? "#ffffff" : "#1b1f24"];
+  }
+  if (cell.ratio === null) return ["#eeeeee", "#1b1f24"];
+  const share = Math.log2(Math.max(cell.ratio, 1e-9));
+  return [mix(WHITE, share < 0 ? BLUE : ORANGE, Math.abs(share)), Math.abs(share) > 0.6 ? "#ffffff" : "#1b1f24"];
+}
+
+function drawTable() {
+  const table = byId("table"), by = byId("shade").value;
+  table.replaceChildren();
+  const head = make(table, "tr", null);
+  make(head, "th", "");
+  for (const noise of data.columns) make(head, "th", data.names[noise]);
+  for (const row of data.rows) {
+    const line = make(table, "tr", null, row.first ? { class: "first" } : {});
+    make(line, "th", row.name);
+    for (const noise of data.columns) {
+      const cell = find(row.method, row.layers, noise);
+      const node = make(line, "td", short(cell.loss), { tabindex: "0" });
+      make(node, "span", short(cell.paper), { class: "paper" });
+      const [back, ink] = colour(cell, by);
+      node.style.background = back;
+      node.style.color = ink;
+      if (cell.faults.length) node.classList.add("short");
+      explain(node, describe(cell));
+    }
+  }
+  const keys = by === "paper" ? [["half", 0.5], ["equal", 1], ["twice", 2]] : [["1", 1], ["10", 10], ["100", 100]];
+  const legend = byId("legend");
+  legend.replaceChildren();
+  for (const [name, value] of keys) {
+    const box = make(legend, "span", "", { class: "key" });
+    box.style.background = colour({ ratio: value, over_floor: value }, by)[0];
+    make(legend, "span", name);
+  }
+  const box = make(legend, "span", "", { class: "key" });
+  box.style.boxShadow = "inset 0 0 0 2px var(--bad)";
+  make(legend, "span", "falls short");
+}
+
+function drawFaults() {
+  const short_ = data.cells.filter((cell) => cell.faults.length), place = byId("faults");
+  if (!short_.length) {
+    make(place, "p", "No cell falls short of what it should satisfy.");
+    return;
+  }
+  make(place, "p", `${short_.length} cells fall short of what they should satisfy:`);
+  const list = make(place, "ul", null, { class: "bad" });
+  for (const cell of short_) make(list, "li", `${cell.row}, ${cell.noise}: ${cell.faults.join("; ")}`);
+}
+
+// ---- the chart
+
+const SVG = "http://www.w3.org/2000/svg";
+function shape(parent, kind, attributes, text) {
+  const node = document.createElementNS(SVG, kind);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  parent.appendChild(node);
+  return node;
+}
+
+function lines() {
+  const noise = byId("column").value, view = byId("view").value, depth = Number(byId("depth").value);
+  const wanted = new Set([...document.querySelectorAll("#methods input:checked")].map((box) => box.value));
+  const found = [];
+  for (const method of data.methods.filter((m) => wanted.has(m.name))) {
+    const layered = method.layered;
+    if (view === "depth") {
+      const y = data.depths.map((d) => {
+        if (method.name === data.floor) return find("full", 1, noise).floor;
+        return find(method.name, layered ? d : null, noise).loss;
+      });
+      found.push({ ...method, x: data.depths, y });
+    } else {
+      const part = data.profiles[noise];
+      const row = layered ? `${method.label} ${depth}` : method.name;
+      if (part.losses[row]) found.push({ ...method, x: part.sigmas, y: part.losses[row] });
+    }
+  }
+  return found;
+}
+
+function drawChart() {
+  const noise = byId("column").value, view = byId("view").value, host = byId("chart");
+  const known = data.profiles[noise].depths;
+  byId("depths").style.display = view === "profile" ? "" : "none";
+  for (const option of byId("depth").options) option.disabled = !known.includes(Number(option.value));
+  if (!known.includes(Number(byId("depth").value))) byId("depth").value = String(known[known.length - 1]);
+  const shown = lines();
+  host.replaceChildren();
+  const W = 900, H = 440, L = 78, R = 20, T = 16, B = 52;
+  const svg = shape(host, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${view} chart of ${noise}` });
+  const positive = shown.flatMap((line) => line.y).filter((y) => y > 1e-20);
+  if (!positive.length) {
+    shape(svg, "text", { x: W / 2, y: H / 2, "text-anchor": "middle" }, "Nothing to show: choose a method.");
+    return;
+  }
+  const xs = shown[0].x, x0 = Math.min(...xs), x1 = Math.max(...xs);
+  const smallest = view === "profile" ? Math.max(Math.min(...positive), Math.max(...positive) * 1e-6) : Math.min(...positive);
+  const low = Math.floor(Math.log10(smallest)), high = Math.ceil(Math.log10(Math.max(...positive)) + 1e-9);
+  const px = (x) => L + ((x - x0) / (x1 - x0 || 1)) * (W - L - R);
+  const py = (y) => T + ((high - Math.max(Math.log10(Math.max(y, 1e-300)), low)) / (high - low || 1)) * (H - T - B);
+  if (view === "profile") {
+    const inside = data.profiles[noise].sigmas.filter((_, i) => data.profiles[noise].inside[i]);
+    if (inside.length > 8) {
+      shape(svg, "rect", { x: px(inside[0]), y: T, width: px(inside[inside.length - 1]) - px(inside[0]), height: H - T - B, fill: "#f0f0f0" });
+    } else {
+      for (const s of inside) shape(svg, "rect", { x: px(s) - 4, y: T, width: 8, height: H - T - B, fill: "#e2e2e2" });
+    }
+  }
+  const step = Math.max(1, Math.ceil((high - low) / 6));
+  for (let power = low; power <= high; power += step) {
+    const y = py(10 ** power);
+    shape(svg, "line", { x1: L, x2: W - R, y1: y, y2: y, stroke: "#dddddd" });
+    shape(svg, "text", { x: L - 8, y: y + 4, "text-anchor": "end" }, power < -3 || power > 3 ? `1e${power}` : String(+(10 ** power).toPrecision(1)));
+  }
+  const ticks = view === "depth" ? xs : Array.from({ length: Math.floor(x1) + 1 }, (_, i) => i);
+  for (const x of ticks) shape(svg, "text", { x: px(x), y: H - B + 22, "text-anchor": "middle" }, String(x));
+  shape(svg, "text", { x: (L + W - R) / 2, y: H - 8, "text-anchor": "middle" }, view === "depth" ? "layers" : "noise level sigma");
+  for (const line of shown) {
+    const path = line.x.map((x, i) => `${i ? "L" : "M"}${px(x).toFixed(1)},${py(line.y[i]).toFixed(1)}`).join("");
+    shape(svg, "path", { d: path, fill: "none", stroke: line.colour, "stroke-width": line.layered ? 2.6 : 1.8, "stroke-dasharray": line.dash, class: "line" });
+    if (view === "depth" && line.layered) {
+      line.x.forEach((x, i) => shape(svg, "circle", { cx: px(x), cy: py(line.y[i]), r: 4, fill: line.colour }));
+    }
+  }
+  const cursor = shape(svg, "line", { y1: T, y2: H - B, stroke: "#555555", "stroke-dasharray": "3 3", visibility: "hidden" });
+  svg.addEventListener("mousemove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const at = x0 + (((event.clientX - box.left) / box.width) * W - L) / (W - L - R) * (x1 - x0);
+    let near = 0;
+    xs.forEach((x, i) => { if (Math.abs(x - at) < Math.abs(xs[near] - at)) near = i; });
+    cursor.setAttribute("x1", px(xs[near]));
+    cursor.setAttribute("x2", px(xs[near]));
+    cursor.setAttribute("visibility", "visible");
+    const name = view === "depth" ? `${xs[near]} layers` : `sigma = ${(+xs[near]).toFixed(2)}`;
+    showTip([`${noise}, ${name}`, ...shown.map((line) => `${line.label}: ${short(line.y[near])}`)].join("\n"), event.clientX, event.clientY);
+  });
+  svg.addEventListener("mouseleave", () => { cursor.setAttribute("visibility", "hidden"); hideTip(); });
+}
+
+function fillControls() {
+  for (const noise of data.columns) make(byId("column"), "option", noise, { value: noise });
+  byId("column").value = data.shown;
+  for (const depth of data.depths) make(byId("depth"), "option", String(depth), { value: String(depth) });
+  byId("depth").value = String(data.depths[data.depths.length - 1]);
+  for (const method of data.methods) {
+    const label = make(byId("methods"), "label", null);
+    const box = make(label, "input", null, { type: "checkbox", value: method.name });
+    box.checked = true;
+    const name = make(label, "span", ` ${method.label}`);
+    name.style.color = method.colour;
+    name.style.fontWeight = "600";
+    box.addEventListener("change", drawChart);
+  }
+  for (const name of ["column", "view", "depth"]) byId(name).addEventListener("change", drawChart);
+  byId("shade").addEventListener("change", drawTable);
+}
+
+// ---- the rest
+
+function drawRest() {
+  byId("summary").textContent = data.summary;
+  for (const claim of data.claims) {
+    const kind = { "borne out": "borne", contradicted: "contradicted", "in part": "part" }[claim.verdict];
+    const box = make(byId("claims"), "div", null, { class: `claim ${kind}` });
+    const first = make(box, "p", null);
+    make(first, "span", claim.verdict, { class: "badge" });
+    make(first, "strong", claim.sentence);
+    make(box, "p", claim.numbers);
+    make(box, "p", `Rule: ${claim.rule}. ${claim.where}.`, { class: "soft" });
+  }
+  for (const figure of data.figures) {
+    const box = make(byId("figures"), "figure", null);
+    make(box, "img", null, { src: figure.image, alt: `Figure ${figure.number}`, loading: "lazy" });
+    make(box, "figcaption", `Figure ${figure.number}. ${figure.caption}`);
+  }
+  const table = byId("baselines"), head = make(table, "tr", null);
+  for (const name of ["", "floor", "±", ...data.baselines.flatMap((b) => [b, "paper"]), "best model", "x floor"]) make(head, "th", name);
+  for (const noise of data.columns) {
+    const line = make(table, "tr", null), first = find("full", 1, noise);
+    make(line, "th", noise);
+    make(line, "td", short(first.floor));
+    make(line, "td", short(first.floor_error));
+    for (const name of data.baselines) {
+      const cell = find(name, null, noise);
+      make(line, "td", short(cell.loss));
+      make(line, "td", short(cell.paper));
+    }
+    const models = data.cells.filter((cell) => cell.noise === noise && cell.layers);
+    const best = models.reduce((a, b) => (b.loss < a.loss ? b : a));
+    make(line, "td", `${best.row}: ${short(best.loss)}`);
+    make(line, "td", best.over_floor === null ? "-" : best.over_floor.toFixed(2));
+  }
+  for (const [name, text] of data.made) {
+    const line = make(byId("made"), "tr", null);
+    make(line, "th", name);
+    const cell = make(line, "td", text);
+    cell.style.textAlign = "left";
+    cell.style.whiteSpace = "normal";
+  }
+}
+
+fillControls();
+drawTable();
+drawFaults();
+drawChart();
+drawRest();
