@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help install reproduce test test-all bench bench-training lint sanitize wheel clean
+.PHONY: help install reproduce reproduce-from-scratch zoo test test-all bench bench-training lint sanitize wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,13 +28,26 @@ $(VENV)/.bench: $(VENV)/.installed
 
 install: $(VENV)/.installed  ## make .venv and build the native core
 
-reproduce: install  ## the main job; so far: the baselines of two of the paper's problems, a trained model, this machine's speed
+# What is needed to compute and to draw, without what is needed to test.
+$(VENV)/.plot: $(BIN)/python $(NATIVE)
+	$(PIP) install --no-build-isolation --editable '.[plot]'
+	@touch $@
+
+reproduce: $(VENV)/.plot  ## the main job: Table 1 beside the paper's, the figures, the report; minutes
 	$(BIN)/ridgeformer info
-	$(BIN)/ridgeformer baselines --noise 'uniform(0,5)'
-	$(BIN)/ridgeformer baselines --noise 'categorical(1,3)'
-	@mkdir -p runs
-	$(BIN)/ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/ --plot runs/learning-curve.png
-	$(BIN)/ridgeformer bench --quick
+	$(BIN)/ridgeformer table1 --out reproduction
+	$(BIN)/ridgeformer figures --out reproduction
+	$(BIN)/ridgeformer report --out reproduction
+	@echo 'The table, the figures and the report are in reproduction/: open reproduction/report.html'
+
+reproduce-from-scratch: $(VENV)/.plot  ## the same with all 210 models trained first, five seeds, into runs/; about an hour
+	$(BIN)/ridgeformer table1 --retrain --runs runs --out reproduction
+	$(BIN)/ridgeformer figures --runs runs --out reproduction
+	$(BIN)/ridgeformer report --runs runs --out reproduction
+	@echo 'The table, the figures and the report are in reproduction/: open reproduction/report.html'
+
+zoo: install  ## ship the models of runs/, which reproduce-from-scratch trained
+	$(BIN)/python -m ridgeformer.experiments.ship runs
 
 test: install  ## the tests, a few minutes once installed
 	$(BIN)/python -m pytest -q -n auto -m 'not long'

@@ -1,17 +1,20 @@
 """Sweeps with real processes: a pool, a Dask scheduler, workers and drivers that are killed."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from ridgeformer import InputError, Search, load, train
 from ridgeformer.sweeps import Grid, read_grid, sweep
 from ridgeformer.sweeps.execute import train_unit
+from ridgeformer.training import runs
 
 QUICK = Search(effort=0.2)
 GRID = Grid(
@@ -89,11 +92,16 @@ def children(pid):
     return [int(line.split()[0]) for line in out.splitlines() if "spawn_main" in line]
 
 
+def wait_for(count, folder):
+    """Until so many runs are finished."""
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("*/record.json"))) < count and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def test_a_killed_worker_costs_only_time(tmp_path, grid_file, pooled):
     driver = start_driver(tmp_path / "runs", grid_file)
-    deadline = time.monotonic() + 60
-    while len(list((tmp_path / "runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(3, tmp_path / "runs")
     victims = children(driver.pid)
     assert victims
     os.kill(victims[0], signal.SIGKILL)
@@ -107,9 +115,7 @@ def test_a_killed_worker_costs_only_time(tmp_path, grid_file, pooled):
 
 def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
     first = start_driver(tmp_path / "runs", grid_file)
-    deadline = time.monotonic() + 60
-    while len(list((tmp_path / "runs").glob("*/record.json"))) < 5 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(5, tmp_path / "runs")
     workers = children(first.pid)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate(timeout=30)  # ends when the workers, which share its pipe, have ended too
@@ -127,9 +133,7 @@ def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
 
 def test_ctrl_c_stops_a_sweep_at_once(tmp_path, grid_file):
     driver = start_driver(tmp_path / "runs", grid_file)
-    deadline = time.monotonic() + 60
-    while len(list((tmp_path / "runs").glob("*/record.json"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(2, tmp_path / "runs")
     os.killpg(driver.pid, signal.SIGINT)
     _, message = driver.communicate(timeout=10)
     assert driver.returncode == 130
@@ -184,6 +188,58 @@ def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
     assert "must hold JSON" in found.failures[0].reason
     assert [folder.name for folder in found.folders] == [specs[1].name]
     assert train_unit(str(tmp_path), [specs[0].as_dict()], 1)[0][0] == specs[0].name
+
+
+def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, monkeypatch):
+    specs = list(
+        Grid(
+            noise=["fixed(1)", "fixed(2)", "fixed(3)"],
+            dim=[3],
+            context=[6],
+            family=["gdpp"],
+            layers=[1],
+            sequences=1000,
+        ).specs()
+    )
+    write = runs.save
+
+    def full(model, path, record):
+        if record["spec"]["noise"] == "fixed(2)":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(model, path, record)
+
+    monkeypatch.setattr(runs, "save", full)
+    with ThreadPoolExecutor(1) as executor:
+        found = sweep(specs, tmp_path, executor=executor)
+    assert [failure.run for failure in found.failures] == [specs[1].name]
+    assert "No space left on device. Make room" in found.failures[0].reason
+    assert [folder.name for folder in found.folders] == [specs[0].name, specs[2].name]
+    monkeypatch.undo()
+    with ThreadPoolExecutor(1) as executor:  # with room again, the same sweep goes on
+        again = sweep(specs, tmp_path, executor=executor)
+    assert again.found == 2
+    assert not again.failures
+
+
+def test_an_unwritable_folder(tmp_path, grid_file):
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", "/proc/nothing"):
+        done = subprocess.run(
+            [sys.executable, "-m", "ridgeformer", "sweep", str(grid_file), "--out", str(place)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 2
+        assert "runs need a folder" in done.stderr
+
+
+def test_the_display_tells_the_run_nearest_to_its_floor(pooled):
+    _, out, states = pooled
+    name, ratio = states[-1].best
+    records = {path.parent.name: json.loads(path.read_text())["result"]["ratio"] for path in out.glob("*/record.json")}
+    assert ratio == records[name] == min(value for value in records.values() if value is not None)
+    assert states[0].best is None
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ with a target::
     print(model.evaluate(draw.moments, draw.ridge).loss)     # adjusted loss: how far from knowing sigma
 """
 
-from ridgeformer import export
-from ridgeformer import zoo
+from ridgeformer import export, zoo
 from ridgeformer.baselines import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
 from ridgeformer.engine import Evaluation, Key

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeformer.benchmarks import figures as speed
-from ridgeformer.benchmarks import training
+from ridgeformer.benchmarks import sweeps, training
 from ridgeformer.benchmarks.figures import Figure, Setup
 from ridgeformer.errors import refuse
 
 __all__ = ["GROUPS", "Figure", "run"]
 
-GROUPS = {**speed.GROUPS, "training": training.figures, "silence": training.silent_figures}
+GROUPS = {**speed.GROUPS, "training": training.figures, "silence": training.silent_figures, "sweeps": sweeps.figures}
 
 
 def run(

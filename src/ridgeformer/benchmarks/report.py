@@ -19,7 +19,10 @@ def table(figures: Sequence[Figure], width: int) -> Table:
     result = Table(title="ridgeformer bench: ratios from one run", title_justify="left", box=SIMPLE_HEAD)
     headings = ["figure", "value", "bar", "goal", "reached"] + (["measured"] if width >= 120 else [])
     for heading in headings:
-        result.add_column(heading, justify="right" if heading in ("value", "bar", "goal") else "left", no_wrap=True)
+        justify = "right" if heading in ("value", "bar", "goal") else "left"
+        # Where it is narrow, names are cut rather than numbers.
+        most = max(24, width - 48) if heading == "figure" and width < 120 else None
+        result.add_column(heading, justify=justify, no_wrap=True, max_width=most)  # type: ignore[arg-type]
     for figure in figures:
         row = [
             figure.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,7 @@ class Table:
         return cls(found, dict(record["oracle"]), record["sequences"], record["seed"])
 
 
+@cache
 def baselines(problem: Problem) -> dict[str, Predictor]:
     """Those of the paper's table."""
     return {"ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR(), "TunedRR": TunedRR.tune(problem)}

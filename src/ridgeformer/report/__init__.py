@@ -95,9 +95,9 @@ def _summary(table: Table, claims: list[Claim]) -> str:
     return (
         f"{len(models)} trained models and {len(table.cells) - len(models)} baselines, evaluated on "
         f"{table.sequences:,} fresh sequences each. {below} of the models are below the paper's number, "
-        f"{len(table.faulty)} cells fall short. The model nearest to the floor, {nearest.key}, is {nearest.over_floor:.2f} times above it. Of the paper's "
-        f"{len(claims)} claims {counts['borne out']} are borne out, {counts['in part']} in part, "
-        f"{counts['contradicted']} contradicted."
+        f"{len(table.faulty)} cells fall short. The model nearest to the floor, {nearest.key}, has "
+        f"{nearest.over_floor:.2f} times its loss. Of the paper's {len(claims)} claims {counts['borne out']} are borne "
+        f"out, {counts['in part']} in part, {counts['contradicted']} contradicted."
     )
 
 

@@ -98,7 +98,8 @@ def sweep(
         seconds = time.monotonic() - began
         share = (done - len(found)) / max(len(wanted) - len(found), 1)
         left = seconds * (1 - share) / share if share else float("inf")
-        best = min(ratios.items(), key=lambda item: item[1], default=None)
+        known = [item for item in ratios.items() if item[1] < float("inf")]
+        best = min(known, key=lambda item: item[1], default=None)
         progress(State(len(wanted), done, running, len(failures), seconds, left, best))
 
     report(0)
@@ -137,9 +138,18 @@ def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) ->
         try:
             session.train(spec)
         except Exception as error:
-            text = str(error) if isinstance(error, InputError) else traceback.format_exc(limit=-3)
-            failed.append((spec.name, text))
+            failed.append((spec.name, _reason(error)))
     return failed
+
+
+def _reason(error: Exception) -> str:
+    """Why a run failed: in a sentence where it is the input's or the disk's fault, else with the place in the code."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, OSError):
+        what = f"{error.filename or 'its folder'}: {error.strerror or error}"
+        return f"a run must be able to write its files; {what}. Make room or choose another folder, then go on."
+    return "".join(traceback.format_exception(error, limit=-3))
 
 
 def _begin_worker(driver: int) -> None:

@@ -1,0 +1,270 @@
+"""Table 1, the stored evidence, the claims and the commands that print them."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from evidence import SEQUENCES, shared_root, small_evidence
+from ridgeformer import InputError, Problem, cli, evaluate, profile, zoo
+from ridgeformer.experiments import render
+from ridgeformer.experiments.claims import CLAIMS, check_claims
+from ridgeformer.experiments.evidence import PARTS, Evidence
+from ridgeformer.experiments.paper import COLUMNS, Key, grid, keys, models_of, printed
+from ridgeformer.experiments.table import FLOOR, Table, measure
+
+NOISE = "categorical(1,3)"
+
+
+@pytest.fixture(scope="session")
+def evidence(tmp_path_factory):
+    return small_evidence(shared_root(tmp_path_factory))
+
+
+def test_the_paper_prints_240_numbers():
+    table = printed()
+    assert len(table) == 240 == len(list(keys()))
+    assert table[Key("full", 7, NOISE)].value == 0.010
+    assert table[Key("full", 7, NOISE)].rounding == pytest.approx(0.0005)
+    assert table[Key("gdpp", 4, "uniform(0,0)")].rounding == pytest.approx(5e-8)
+    assert table[Key("TunedRR", None, "uniform(0,7)")].value == 0.068
+
+
+def test_the_grid_is_all_cells_with_five_seeds():
+    specs = list(grid().specs())
+    assert len(specs) == 1050
+    assert {(spec.problem.dim, spec.problem.context) for spec in specs} == {(10, 20)}
+
+
+def test_a_column_is_what_evaluate_says():
+    table = measure(zoo.shipped(), columns=(NOISE,), sequences=2000, seed=3)
+    assert len(table.cells) == 24
+    problem = Problem(10, 20, NOISE)
+    for family, layers in (("gdpp", 2), ("diag", 5), ("full", 7)):
+        alone = evaluate(zoo.load(family, layers, NOISE), problem, sequences=2000, seed=3)
+        cell = table[family, layers, NOISE]
+        assert cell.loss == pytest.approx(alone.loss, rel=1e-12)
+        assert cell.error == pytest.approx(alone.error, rel=1e-9)
+        assert cell.floor == pytest.approx(alone.floor, rel=1e-9)
+        assert cell.unadjusted == pytest.approx(alone.unadjusted, rel=1e-12)
+        assert cell.seeds == tuple(zoo.record(family, layers, NOISE, seed).loss for seed in range(5))
+        # The paper's estimator, with our model, at its number of sequences.
+        query = evaluate(zoo.load(family, layers, NOISE), problem, sequences=100_000, seed=5, estimator="query")
+        assert cell.paper_error == pytest.approx(query.error, rel=0.25)
+
+
+def test_cells_that_fall_short_are_found():
+    shipped = zoo.shipped()
+    models = dict(shipped.models)
+
+    def swap(target, source):
+        models[target, shipped.best(*target)] = models[source, shipped.best(*source)]
+
+    swap(("full", 7, NOISE), ("full", 2, NOISE))  # a deep model no better than a shallow one
+    swap(("diag", 3, NOISE), ("gdpp", 1, "uniform(0,7)"))  # far above the paper
+    table = measure(zoo.Zoo(shipped.made, models), columns=(NOISE,), sequences=4000)
+    faults = {str(cell.key): " ".join(cell.faults) for cell in table.faulty}
+    assert "worse than Full 6" in faults[f"Full 7, {NOISE}"]
+    assert "above the paper" in faults[f"Diag 3, {NOISE}"]
+    assert "worse than GD++ 3" in faults[f"Diag 3, {NOISE}"]
+    text = _print(render.terminal(table))
+    assert f"Diag 3, {NOISE}: above the paper" in text
+
+
+def test_a_cell_below_the_floor_is_found(monkeypatch):
+    class Worse:
+        """Not the Bayes predictor: a floor that models go below."""
+
+        def __init__(self, noise):
+            pass
+
+        def weights(self, moments):
+            return 0.3 * moments.a / moments.context
+
+    monkeypatch.setattr("ridgeformer.experiments.table.BayesRR", Worse)
+    table = measure(zoo.shipped(), columns=(NOISE,), sequences=2000)
+    assert any("below the floor" in fault for cell in table.faulty for fault in cell.faults)
+
+
+def _print(what, width=100):
+    console = Console(width=width, file=io.StringIO())
+    console.print(what)
+    return console.file.getvalue()
+
+
+def test_the_table_is_readable_at_100_columns(evidence):
+    text = _print(render.terminal(evidence.table))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "…" not in text
+    assert len([line for line in lines if re.match(r"(GD\+\+|Diag|Full) \d|ConstRR|AdaRR|TunedRR|floor", line)]) == 25
+    first = next(i for i, line in enumerate(lines) if line.startswith("Full 7"))
+    shown = lines[first].split()[2:], lines[first + 1].split()
+    assert shown[0] == [render.short(evidence.table["full", 7, noise].loss) for noise in COLUMNS]
+    assert shown[1] == [render.short(evidence.table["full", 7, noise].paper) for noise in COLUMNS]
+
+
+def test_one_column_has_all_numbers(evidence):
+    text = _print(render.column_table(evidence.table.only("uniform(0, 5)")))
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"{evidence.table['diag', 4, 'uniform(0,5)'].loss:.5g}" in text
+    with pytest.raises(InputError, match="the column must be one of"):
+        evidence.table.only("uniform(0,9)")
+
+
+def test_csv_has_every_cell(evidence):
+    rows = list(csv.DictReader(io.StringIO(render.as_csv(evidence.table))))
+    assert len(rows) == 240
+    row = next(r for r in rows if (r["method"], r["layers"], r["noise"]) == ("diag", "5", NOISE))
+    assert float(row["loss"]) == evidence.table["diag", 5, NOISE].loss
+    assert float(row["seed_4"]) == zoo.record("diag", 5, NOISE, 4).loss
+
+
+def test_markdown_and_latex_have_every_cell(evidence):
+    markdown = render.as_markdown(evidence.table).splitlines()
+    assert len([line for line in markdown if line.startswith("|")]) == 2 + 24 + 1
+    assert markdown[0].count("|") == markdown[10].count("|") == 12
+    latex = render.as_latex(evidence.table)
+    assert latex.count(r"\\") == 1 + 24 + 1
+    assert latex.count(r"\textbf") == 10
+    for line in latex.splitlines():
+        assert not line.endswith(r"\\") or line.count("&") == 10
+
+
+def test_a_table_survives_json(evidence):
+    again = Table.from_dict(json.loads(json.dumps(evidence.table.as_dict())))
+    assert again.cells == evidence.table.cells
+    assert again.oracle == evidence.table.oracle
+
+
+def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
+    calls = []
+    part = PARTS["iterations"]
+    monkeypatch.setitem(PARTS, "iterations", lambda *arguments: calls.append(1) or part(*arguments))
+    for _ in range(2):
+        _ = Evidence(zoo.shipped(), tmp_path, 40).iterations
+    assert len(calls) == 1
+    _ = Evidence(zoo.shipped(), tmp_path, 60).iterations  # measured otherwise
+    assert len(calls) == 2
+    (tmp_path / "iterations.json").write_text("{")  # damaged
+    _ = Evidence(zoo.shipped(), tmp_path, 60).iterations
+    assert len(calls) == 3
+    models = dict(zoo.shipped().models)
+    place = next(iter(models))
+    assert Evidence(zoo.shipped(), None, 60).fingerprint == Evidence(zoo.shipped(), None, 60).fingerprint
+    del models[place]
+    assert Evidence(zoo.Zoo(zoo.shipped().made, models), None, 60).fingerprint != evidence.fingerprint
+
+
+def test_profiles_and_layers_are_what_evaluation_says(evidence):
+    model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
+    known = profile(model, problem, sequences=SEQUENCES // 10, seed=1)
+    np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.losses, rtol=1e-9)
+    losses = evidence.layers["Diag 7"]
+    assert losses.shape == (5, 8)
+    best = zoo.shipped().best("diag", 7, "uniform(0,5)")
+    alone = evaluate(model, problem, sequences=SEQUENCES, seed=1, with_floor=False).loss
+    assert losses[best, -1] == pytest.approx(alone, rel=1e-9)
+    assert evidence.layer_profiles["losses"]["full"].shape[:2] == (5, 8)
+    assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", FLOOR}
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="measurements need a folder that can be made"):
+        _ = Evidence(zoo.shipped(), tmp_path / "file" / "x", 40).iterations
+
+
+def test_runs_must_be_all_there(tmp_path):
+    with pytest.raises(InputError, match=r"lacks 1050 of 1050.*--retrain"):
+        models_of(tmp_path)
+
+
+def test_every_claim_has_numbers_and_a_verdict(evidence):
+    claims = check_claims(evidence)
+    assert len(claims) == len(CLAIMS) == 20
+    for claim in claims:
+        assert claim.verdict in ("borne out", "in part", "contradicted")
+        assert re.search(r"\d", claim.numbers)
+        assert "nan" not in claim.numbers
+        assert claim.rule
+        assert claim.where
+
+
+class Altered:
+    """Evidence with other losses in the table."""
+
+    def __init__(self, evidence, change):
+        self.profiles, self.layers, self.zoo = evidence.profiles, evidence.layers, evidence.zoo
+        self.layer_profiles, self.iterations = evidence.layer_profiles, evidence.iterations
+        cells = {key: replace(cell, loss=change(key, cell.loss)) for key, cell in evidence.table.cells.items()}
+        self.table = replace(evidence.table, cells=cells)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "before", "after"),
+    [
+        ("beats_ada", lambda key, loss: loss * (30 if key.layers else 1), "borne out", "contradicted"),
+        ("gdpp_is_constant", lambda key, loss: loss * (0.5 if key.method == "gdpp" else 1), "borne out", "in part"),
+        ("matches_tuned", lambda key, loss: loss * (30 if key.layers else 1), None, "contradicted"),
+        ("gap_on_two", lambda key, loss: 1.0, None, "contradicted"),
+        ("gap_on_two", lambda key, loss: 2.0 if key.method == "diag" else 1.0, None, "borne out"),
+        ("alike", lambda key, loss: 2.0 if key.method == "diag" else 1.0, None, "contradicted"),
+        ("alike", lambda key, loss: 1.0, None, "borne out"),
+    ],
+)
+def test_claims_follow_the_numbers(evidence, name, change, before, after):
+    claim = next(function for function in CLAIMS if function.__name__ == name)
+    if before:
+        assert claim(evidence).verdict == before
+    assert claim(Altered(evidence, change)).verdict == after
+
+
+# ---- the command line
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(arguments))
+    return ended.value.code, *capsys.readouterr()
+
+
+@pytest.fixture
+def place(evidence):
+    return ["--out", str(evidence.folder.parent), "--sequences", str(SEQUENCES)]
+
+
+def test_table1_prints_every_format(evidence, place, capsys):
+    code, text, _ = run(capsys, "table1", *place)
+    assert code == 0
+    assert "Full 7" in text
+    assert json.loads(run(capsys, "table1", "--json", *place)[1])["cells"][0]["method"] == "gdpp"
+    assert run(capsys, "table1", "--csv", *place)[1] == render.as_csv(evidence.table)
+    assert run(capsys, "table1", "--latex", *place)[1] == render.as_latex(evidence.table)
+    assert run(capsys, "table1", "--markdown", *place)[1] == render.as_markdown(evidence.table)
+    assert "uniform(0,5): floor" in run(capsys, "table1", "--column", "uniform(0,5)", *place)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["table1", "--retrain"], "--retrain needs a folder for the runs"),
+        (["table1", "--workers", "2"], "are for --retrain"),
+        (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),
+        (["table1", "--sequences", "1"], "sequences must be at least 20"),
+        (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running scheduler"),
+        (["figures", "--only", "9"], "a figure must be one of 1, 2, 3, 4, 5, 6, 7, 8; got 9"),
+        (["figures", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
+        (["report", "--out", "/proc/nothing"], "measurements need a folder"),
+    ],
+)
+def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, error = run(capsys, *arguments)
+    assert code == 2
+    assert words in error

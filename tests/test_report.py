@@ -1,0 +1,126 @@
+"""The figures and the report: drawn from stored evidence, self-contained, and alive in a real browser."""
+
+import json
+import re
+import shutil
+import struct
+
+import pytest
+
+from evidence import shared_root, small_evidence
+from ridgeformer import cli
+from ridgeformer.figures import FIGURES, draw
+from ridgeformer.report import write_report
+
+pytest.importorskip("matplotlib")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def evidence(tmp_path_factory):
+    return small_evidence(shared_root(tmp_path_factory))
+
+
+@pytest.fixture(scope="module")
+def page(evidence, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    return write_report(evidence, folder, {"version": "test", "engines": ["a", "b"]})
+
+
+def test_every_figure_is_drawn_in_three_formats(page):
+    folder = page[0].parent
+    for number in FIGURES:
+        assert (folder / f"figure-{number}.pdf").read_bytes()[:5] == b"%PDF-"
+        assert b"<svg" in (folder / f"figure-{number}.svg").read_bytes()[:1000]
+        png = (folder / f"figure-{number}.png").read_bytes()
+        width, height = struct.unpack(">II", png[16:24])
+        assert width >= 1400
+        assert height >= 500
+
+
+def test_the_same_evidence_gives_the_same_picture(evidence, tmp_path):
+    first, second = (draw(evidence, tmp_path / name, [8])[1].read_bytes() for name in "ab")
+    assert first == second
+
+
+def test_the_page_needs_no_network(page):
+    text = page[0].read_text()
+    visible = re.sub(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+", "", text)
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", visible)
+    assert set(re.findall(r"https?://[^\"' ]+", visible)) <= {"http://www.w3.org/2000/svg"}
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1).replace("<\\/", "</"))
+    assert len(data["cells"]) == 240
+    assert len(data["figures"]) == 8
+    assert len(data["claims"]) == 20
+    assert all(cell["verdict"] for cell in data["cells"])
+
+
+def test_figures_without_measurements_are_quick(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["figures", "--only", "4", "--out", str(tmp_path), "--json"])
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out) == [
+        str(tmp_path / f"figure-4.{suffix}") for suffix in ("pdf", "svg", "png")
+    ]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (Debian: apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=quiet)
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_works_in_a_browser(page, browser, width):
+    tab = browser.new_page(viewport={"width": width, "height": 800})
+    problems = []
+    tab.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
+    tab.goto(page[0].as_uri())
+    assert tab.locator("#table td").count() == 240
+    assert tab.locator("#claims .claim").count() == 20
+    assert tab.locator("#figures img").count() == 8
+    assert tab.locator("#baselines tr").count() == 11
+    # Nothing but the tables, which scroll, is wider than the window.
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    # Text is legible, and figures are shown at a size.
+    assert tab.evaluate("parseFloat(getComputedStyle(document.querySelector('#table td')).fontSize)") >= 12
+    for image in tab.locator("#figures img").all():
+        image.scroll_into_view_if_needed()
+        tab.wait_for_function("image => image.complete && image.naturalWidth > 100", arg=image.element_handle())
+    # Hovering over a cell tells all about it.
+    tab.locator("#table td").nth(10 * 20 + 8).hover()
+    tip = tab.locator("#tip").inner_text()
+    assert tip.startswith("Full 7, categorical(1,3)")
+    assert "Verdict:" in tip
+    assert "times the floor" in tip
+    # Colours follow the choice.
+    shade = "getComputedStyle(document.querySelectorAll('#table td')[43]).backgroundColor"
+    before = tab.evaluate(shade)
+    tab.select_option("#shade", "floor")
+    assert tab.evaluate(shade) != before
+    # The chart follows the problem, the view, the depth and the methods.
+    assert tab.locator("#chart path.line").count() == 7
+    drawn = tab.locator("#chart").inner_html()
+    tab.select_option("#column", "categorical(1,3)")
+    assert tab.locator("#chart").inner_html() != drawn
+    tab.select_option("#view", "profile")
+    drawn = tab.locator("#chart").inner_html()
+    tab.select_option("#depth", "3")
+    assert tab.locator("#chart").inner_html() != drawn
+    tab.locator("#methods input").first.uncheck()
+    assert tab.locator("#chart path.line").count() == 6
+    tab.locator("#chart svg").hover(position={"x": width / 3, "y": 60})
+    assert "sigma =" in tab.locator("#tip").inner_text()
+    # A problem whose profiles exist for seven layers only.
+    tab.select_option("#column", "uniform(0,2)")
+    assert tab.locator("#depth").input_value() == "7"
+    assert problems == []
+    tab.close()
