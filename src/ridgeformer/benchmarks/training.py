@@ -130,7 +130,7 @@ def _caution(setup: Setup) -> list[Figure]:
 
 
 def _precision(setup: Setup) -> list[Figure]:
-    """The second line in float64: the same loss in more time. Losses near 1e-12 are float64 by themselves."""
+    """The second line in float32 and in float64: the same loss, and which is faster."""
     line, result = LINES[1], []
     for precision in ("float32", "float64"):
         _, loss, seconds = _train(setup, line, 0, Search(precision=precision))

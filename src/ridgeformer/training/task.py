@@ -66,7 +66,7 @@ class Task:
         return max(1, round(count * self.effort))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:
-        """What descents compute in: float32, unless losses come near its rounding or one was asked for."""
+        """What stochastic descents compute in: float32, unless losses come near its rounding or one was asked for."""
         if self.precision == "auto" and self.best is not None:
             known = self.best.astype(np.float64).step(
                 self.problem, 4096, stream=SELECT, step=1, gradient=False, threads=self.threads
