@@ -1,4 +1,4 @@
-"""Make the zoo that the package ships from the runs of `table1 --retrain`: python -m ridgeformer.experiments.ship RUNS."""
+"""Make the zoo that ships, from the runs of `table1 --retrain`: python -m ridgeformer.experiments.ship RUNS."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ class Search:
         effort: how many starts and steps, relative to the default.
         caution: what contexts on which a model explodes count in the objective, relative to the default. 0 ignores all
             but the bulk: losses are then a few percent lower on nearly every sequence, and huge on one in a million.
-        precision: what descents compute in: `float32`, `float64`, or `auto`: float64 for BFGS (few parameters) and where
-            losses come near float32's rounding. Selection and the reported loss are float64 always.
+        precision: what descents compute in: `float32`, `float64`, or `auto`: float64 for BFGS (few parameters), and
+            where losses come near float32's rounding. Selection and the reported loss are float64 always.
         seconds: stop after so long, with the best model so far; such a run cannot be repeated bit for bit. Every model
             it is grown from gets its part of the time; what was found last may still explode, and is then not chosen.
     """
