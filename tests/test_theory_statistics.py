@@ -177,7 +177,7 @@ def test_the_command_prints_a_table(capsys, monkeypatch):
     code, out = run(capsys, "--only", "momentum")
     assert code == 0
     assert "all 5 claims hold" in out.out
-    assert "Diagonal layers are gradient descent with momentum (momentum)" in out.out
+    assert "Diagonal layers are gradient descent with momentum" in out.out
     assert out.out.count("holds") == 5
 
 

@@ -55,6 +55,7 @@ def _table(found: list[Any], titles: dict[str, str]) -> Any:
     """One row a claim, under the title of its statement."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
+    from rich.padding import Padding
     from rich.table import Table
 
     table = Table(title="The paper's statements, checked", title_justify="left", box=SIMPLE_HEAD)
@@ -66,9 +67,10 @@ def _table(found: list[Any], titles: dict[str, str]) -> Any:
         if check.statement != last:
             if last:
                 table.add_section()
-            table.add_row(f"[bold]{escape(titles[check.statement])}[/] ({check.statement})")
+            table.add_row(f"[bold]{escape(titles[check.statement])}[/]")
             last = check.statement
         verdict = "[green]holds[/]" if check.passed else "[bold red]FAILS[/]"
         printed = "" if check.as_printed is None else f"{check.as_printed:.2g}"
-        table.add_row("  " + escape(check.what), f"{check.error:.2g}", f"{check.bound:.2g}", verdict, printed)
+        claim = Padding(escape(check.what), (0, 0, 0, 2))
+        table.add_row(claim, f"{check.error:.2g}", f"{check.bound:.2g}", verdict, printed)
     return table

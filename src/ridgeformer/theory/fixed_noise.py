@@ -11,6 +11,7 @@ ridge regression with this variance: ConstRR bounds every GD++ model from below,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -132,6 +133,7 @@ def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
     return max(-min(found), 0.0), {"trained, above ConstRR's risk": above}
 
 
+@functools.lru_cache(maxsize=32)
 def _trained(problem: Problem, layers: int) -> LinearTransformer:
     from ridgeformer.training.quadrature import least_excess
 

@@ -13,6 +13,7 @@ nothing. A model's own cosine is smaller, about sqrt((1 + 4/d) / n).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -143,12 +144,16 @@ def _tenth(seed: int) -> Check:
 
 def _examples(context: int, seed: int) -> list[LinearTransformer]:
     """Random models of every family, and a GD++ model trained for contexts of this length."""
-    from ridgeformer.training.quadrature import least_excess
-
     shape: dict[str, int] = {"dim": 5, "context": context, "layers": 3, "seed": seed}
     random = [random_model(family, heads=heads, **shape) for family, heads in (("full", 2), ("diag", 2), ("gdpp", 1))]
-    trained = least_excess(Problem(5, context, "fixed(0)"), 3, 1, seed, None)
-    return [*random, LinearTransformer(trained, 5)]
+    return [*random, _trained(context)]
+
+
+@functools.lru_cache(maxsize=32)
+def _trained(context: int) -> LinearTransformer:
+    from ridgeformer.training.quadrature import least_excess
+
+    return LinearTransformer(least_excess(Problem(5, context, "fixed(0)"), 3, 1, 0, None), 5)
 
 
 def _law(seed: int, noisy: bool) -> float:
