@@ -1,6 +1,7 @@
 """The statements hold, and every misprint of the paper, planted, is seen."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,6 +162,17 @@ def test_the_dropped_part_is_never_small_at_the_papers_size():
     ratios = [step_size.dropped_over_kept(10, 20, sigma) for sigma in (0.1, 1, 5, 100, 1e6)]
     assert min(ratios) >= 1
     assert sorted(ratios, reverse=True) == ratios
+
+
+def test_the_documentation_has_the_numbers_that_are_measured():
+    """The row of ratios, and the words about the least of them, the power and the far case."""
+    text = (Path(__file__).parents[1] / "docs" / "theory.md").read_text()
+    *_, ratios, power, far = step_size.check()
+    row = next(line for line in text.splitlines() if line.startswith("| dropped over kept |"))
+    assert row.split(" | ")[1:] == [*(f"{value:.3g}" for value in [*ratios.facts.values()][:-1]), "1.06 |"]
+    assert f"{ratios.facts['sigma 20']:.3g}" == "1.06"
+    assert f"It falls as sigma^{power.facts['order']:.2f} to its limit" in text
+    assert f"the ratio is {far.error:.1g}" in " ".join(text.split())
 
 
 # ---- verify ---------------------------------------------------------------------------------------------
