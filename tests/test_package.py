@@ -114,6 +114,7 @@ ORDER = [
     "cli.group",
     "cli.options",
     "cli.display",
+    "cli.models",
     "cli.machine",
     "cli.measure",
     "cli.training",

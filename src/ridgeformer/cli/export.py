@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from ridgeformer.cli.group import cli
+from ridgeformer.cli.models import read_model
 from ridgeformer.cli.options import AS_JSON
 from ridgeformer.errors import InputError
 from ridgeformer.export import FORMATS
-from ridgeformer.model import LinearTransformer
 
 
 @cli.command(
@@ -29,17 +29,18 @@ from ridgeformer.model import LinearTransformer
 def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: bool) -> None:
     """Write a model as code, equations or a graph that do without ridgeformer.
 
-    MODEL is a .safetensors file or a run's folder. python: a NumPy module; latex: the update equations; torch: a
-    PyTorch module; onnx: a float32 graph, which needs --out and ridgeformer[onnx].
+    MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'. python: a NumPy
+    module; latex: the update equations; torch: a PyTorch module; onnx: a float32 graph, which needs --out and
+    ridgeformer[onnx].
     """
     from ridgeformer.export import export as convert
     from ridgeformer.export import write
 
     if FORMATS[to].binary and out is None:
         raise InputError(f"{to} is binary and needs a file; got none. Add --out model{FORMATS[to].suffix}.")
-    loaded, about = _read(model)
+    loaded, record = read_model(model)
     options = {} if digits is None else {"digits": digits}
-    content = convert(loaded, to, about=about, **options)
+    content = convert(loaded, to, about=_about(record), **options)
     if out is not None:
         write(content, out)
     if as_json:
@@ -50,20 +51,6 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: 
         click.echo(f"{loaded} as {to} in {out}")
     else:
         click.echo(content, nl=False)
-
-
-def _read(path: Path) -> tuple[LinearTransformer, str]:
-    """A model and what its record says about it."""
-    from ridgeformer.model_file import load, read_record
-    from ridgeformer.training.runs import read_run
-
-    if path.is_dir():
-        if not (path / "record.json").exists() and not (path / "spec.json").exists():
-            raise InputError(f"MODEL must be a model file or a run's folder; {path} is another folder. Name one in it.")
-        loaded, record = read_run(path)
-    else:
-        loaded, record = load(path), read_record(path)
-    return loaded, _about(record)
 
 
 def _about(record: dict[str, Any]) -> str:

@@ -9,19 +9,25 @@ from ridgeformer import __version__
 __all__ = ["cli"]
 
 
+ORDER = (
+    *("train", "show", "sweep", "eval", "profile", "baselines", "table1", "figures", "report"),
+    *("explain", "export", "verify", "second-order", "info", "bench"),
+)
+
+
 class _Group(click.Group):
-    """Shows commands in the order in which they are defined."""
+    """Shows commands in an order that makes sense."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return sorted(self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
 
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Examples:\n\n\b\n  ridgeformer info\n  ridgeformer baselines --noise 'uniform(0,5)'\n"
-    "  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
-    "  ridgeformer bench --quick",
+    epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
+    "  ridgeformer baselines --noise 'uniform(0,5)'\n  ridgeformer table1\n"
+    "  ridgeformer explain 'zoo:diag/7/uniform(0,5)'",
 )
 @click.version_option(__version__, message="ridgeformer %(version)s")
 def cli() -> None:

@@ -11,6 +11,7 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
+from ridgeformer.cli.models import read_model
 from ridgeformer.cli.options import plot_option, problem_options
 
 
@@ -43,21 +44,27 @@ def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_
         click.echo("AdaRR, TunedRR and IterativeRR need n > d to estimate the noise, so they are left out.")
 
 
-@cli.command("eval", epilog="Example:\n\n\b\n  ridgeformer eval model.safetensors --noise 'uniform(0,5)'")
+@cli.command(
+    "eval",
+    epilog="Examples:\n\n\b\n  ridgeformer eval model.safetensors --noise 'uniform(0,5)'\n"
+    "  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --noise 'uniform(0,3)'",
+)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--estimator", type=click.Choice(["exact", "query"]), default="exact", show_default=True)
 @problem_options
 def evaluate_model(
     model: Path, estimator: Any, noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool
 ) -> None:
-    """Print a model's adjusted loss on a problem, beside the floor."""
+    """Print a model's adjusted loss on a problem, beside the floor.
+
+    MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
+    """
     from ridgeformer.evaluation import evaluate
-    from ridgeformer.model_file import load
     from ridgeformer.problem import Problem
 
     problem = Problem(dim, context, noise)
     with progress_bar("evaluating") as step:
-        loaded = load(model)
+        loaded, _ = read_model(model)
         found = evaluate(loaded, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
     _print_results(problem, [replace(found, name=model.name)], as_json)
     if estimator == "query" and not as_json:
@@ -73,14 +80,16 @@ def evaluate_model(
 def profile(
     model: Path, plot: Path | None, noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool
 ) -> None:
-    """Print a model's adjusted loss at every noise level, from 0 to one past the range it is for."""
+    """Print a model's adjusted loss at every noise level, from 0 to one past the range it is for.
+
+    MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
+    """
     from ridgeformer.bayes import BayesRR
     from ridgeformer.evaluation import profile as measure
-    from ridgeformer.model_file import load
     from ridgeformer.problem import Problem
 
     problem = Problem(dim, context, noise)
-    loaded = load(model)
+    loaded, _ = read_model(model)
     if plot is not None:
         from ridgeformer.plots import check_plot
 

@@ -1,0 +1,48 @@
+"""The argument MODEL: a file, a run's folder, or a model that ships with the package."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeformer.errors import InputError
+
+if TYPE_CHECKING:
+    from ridgeformer.model import LinearTransformer
+
+__all__ = ["read_model"]
+
+ZOO = "zoo:"
+
+
+def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
+    """The model, and the record of how it was made, which is empty where there is none.
+
+    `zoo:full/7/categorical(1,3)` names a shipped model: family, layers and noise, and a seed if not the best is meant.
+    """
+    from ridgeformer.model_file import load, read_record
+    from ridgeformer.training.runs import read_run
+
+    if str(path).startswith(ZOO):
+        return _shipped(str(path))
+    if path.is_dir():
+        if not (path / "record.json").exists() and not (path / "spec.json").exists():
+            raise InputError(f"MODEL must be a model file or a run's folder; {path} is another folder. Name one in it.")
+        return read_run(path)
+    return load(path), read_record(path)
+
+
+def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
+    from ridgeformer import zoo
+
+    parts = name.removeprefix(ZOO).split("/")
+    if len(parts) not in (3, 4) or not parts[1].isdigit() or not all(part.isdigit() for part in parts[3:]):
+        raise InputError(
+            f"a shipped model is named by family, layers, noise and perhaps a seed; got {name}. "
+            "Write zoo:full/7/categorical(1,3) or zoo:diag/7/uniform(0,5)/2."
+        )
+    family, layers, noise, *seed = parts
+    place = family, int(layers), noise, int(seed[0]) if seed else None
+    made = zoo.record(*place)
+    return zoo.load(*place), {"spec": made.spec, "result": asdict(made)}
