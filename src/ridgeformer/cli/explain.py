@@ -10,6 +10,7 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
+from ridgeformer.cli.models import read_model
 from ridgeformer.cli.options import AS_JSON, plot_option
 from ridgeformer.errors import InputError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789\n"
+    epilog="Examples:\n\n\b\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n  ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789\n"
     "  ridgeformer explain model.safetensors --noise 'uniform(0,5)' --plot story.png\n"
     "  ridgeformer explain model.safetensors --noise 'categorical(1,3)' --ablate --json"
 )
@@ -46,7 +47,7 @@ def explain(
 ) -> None:
     """Print what each layer of a model does, in numbers and in words.
 
-    MODEL is a model's file or a run's folder. The rules behind the words are in docs/explain.md.
+    MODEL is a model's file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'. The rules behind the words are in docs/explain.md.
     """
     from ridgeformer.explanation import ablate as take_away
     from ridgeformer.explanation import explain as read
@@ -74,14 +75,9 @@ def _model_and_problem(
     path: Path, noise: str | None, dim: int | None, context: int | None
 ) -> tuple[LinearTransformer, Problem]:
     """What is named on the command line goes before what the model's record says."""
-    from ridgeformer.model_file import load, read_record
     from ridgeformer.problem import Problem
-    from ridgeformer.training.runs import read_run
 
-    if path.is_dir():
-        model, record = read_run(path)
-    else:
-        model, record = load(path), read_record(path)
+    model, record = read_model(path)
     spec = record.get("spec")
     known: dict[str, Any] = spec if isinstance(spec, dict) else {}
     noise = noise or known.get("noise")
