@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 @cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n  ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789\n"
+    epilog="Examples:\n\n\b\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n"
+    "  ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789\n"
     "  ridgeformer explain model.safetensors --noise 'uniform(0,5)' --plot story.png\n"
     "  ridgeformer explain model.safetensors --noise 'categorical(1,3)' --ablate --json"
 )
@@ -47,7 +48,8 @@ def explain(
 ) -> None:
     """Print what each layer of a model does, in numbers and in words.
 
-    MODEL is a model's file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'. The rules behind the words are in docs/explain.md.
+    MODEL is a model's file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'. The rules behind the
+    words are in docs/explain.md.
     """
     from ridgeformer.explanation import ablate as take_away
     from ridgeformer.explanation import explain as read
