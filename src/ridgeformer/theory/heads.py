@@ -82,7 +82,7 @@ def second_head(problem: Problem, layers: int = LAYERS, effort: float = EFFORT, 
         "standard error": error,
         "floor": found["1"].floor,
         "departure, one head": float(departure(_diag(models["1"])).max()),
-        "departure, two heads": float(departure(_diag(models["2"]))[:-1].max()),
+        "departure, two heads": float(departure(_diag(models["2"]))[:-1].max(initial=0.0)),
     }
 
 
