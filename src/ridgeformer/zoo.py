@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,10 @@ from ridgeformer.noise import parse
 from ridgeformer.training.journal import write_whole
 from ridgeformer.training.runs import read_run
 
-__all__ = ["Made", "Zoo", "gather", "load", "record", "shipped"]
+__all__ = ["MODELS", "Made", "Zoo", "gather", "load", "read", "record", "shipped"]
 
 FORMAT, VERSION = "ridgeformer-zoo", 1
+MODELS = Path(__file__).with_name("models")
 Cell = tuple[str, int, str]
 
 
@@ -174,8 +174,7 @@ def _place(spec: Mapping[str, Any]) -> tuple[Cell, int]:
 @cache
 def shipped() -> Zoo:
     """The zoo of this package; d = 10, n = 20."""
-    with as_file(files("ridgeformer").joinpath("models")) as folder:
-        return read(folder)
+    return read(MODELS)
 
 
 def load(family: str, layers: int, noise: str, seed: int | None = None) -> LinearTransformer:

@@ -6,7 +6,6 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,7 +78,7 @@ def printed() -> dict[Key, Printed]:
     """The paper's Table 1."""
     names = {label: family for family, label in LABELS.items()}
     found = {}
-    with files("ridgeformer.experiments").joinpath("table1.csv").open() as file:
+    with Path(__file__).with_name("table1.csv").open() as file:
         for row in csv.DictReader(file):
             layers = int(row["layers"]) if row["layers"] else None
             key = Key(names.get(row["method"], row["method"]), layers, row["noise"])

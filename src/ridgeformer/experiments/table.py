@@ -197,7 +197,10 @@ def _faults(cell: Cell, found: Comparison) -> list[str]:
     """What the cell should satisfy and does not."""
     faults = []
     if not cell.loss <= cell.limit:
-        faults.append(f"above the paper: {cell.loss:.4g}, allowed {cell.limit:.4g}")
+        bound = found["ConstRR"]
+        impossible = cell.method == "gdpp" and cell.limit < bound.loss - 4 * bound.error
+        why = f", which no GD++ model can reach: ConstRR's {bound.loss:.4g} bounds them all" if impossible else ""
+        faults.append(f"above the paper: {cell.loss:.4g}, allowed {cell.limit:.4g}{why}")
     gap, error = found.difference(cell.key.row, FLOOR)
     if gap < -4 * error - ROUNDING:
         faults.append(f"below the floor: {cell.loss:.4g}, floor {cell.floor:.4g}")

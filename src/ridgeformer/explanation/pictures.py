@@ -75,7 +75,7 @@ def _noise(axis: Axes, found: Explanation) -> None:
         axis.axhline(behaviour.knowable, color=COLOURS[2], linestyle="--", linewidth=1, label="least squares knows")
     axis.set(title="the noise", xlabel="layer", xticks=states)
     axis.set_ylim(0, max(1.0, 1.05 * float(np.nanmax(behaviour.through))))
-    axis.legend(frameon=False, fontsize=7, loc="center left")
+    axis.legend(frameon=False, fontsize=7, loc="lower left", bbox_to_anchor=(0, 0.2))
 
 
 def _factors(axis: Axes, found: Explanation) -> None:
@@ -86,7 +86,7 @@ def _factors(axis: Axes, found: Explanation) -> None:
         axis.plot(noise.sigmas, noise.factor[layer], label=f"layer {layer + 1}", **style)
     axis.plot(noise.sigmas, noise.shrinkage, "k_--", linewidth=1.2, label="ridge over\nleast squares")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
-    axis.set(title="factor 1 + omega_yy lambda", xlabel="noise level sigma")
+    axis.set(title="factor T_yy (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
     axis.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -
     draw(evidence, folder)
     claims = check_claims(evidence)
     text = json.dumps(_data(evidence, folder, claims, machine), allow_nan=False).replace("</", "<\\/")
-    page, script = (files("ridgeformer.report").joinpath(name).read_text() for name in ("page.html", "page.js"))
+    page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
     path = folder / "report.html"
     write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
     return path, claims
