@@ -222,7 +222,7 @@ def test_examples_in_docstrings_run(name):
         "docs/second-order.md",
         "docs/rescaling.md",
         pytest.param("docs/training.md", marks=pytest.mark.long),
-        pytest.param("docs/theory.md", marks=pytest.mark.long),
+        "docs/theory.md",
     ],
 )
 def test_the_readme_runs(name):
