@@ -80,7 +80,7 @@ def test_linear_model_holds_for_many_seeds():
 def test_the_printed_sign_is_seen():
     """+ b w' in place of - b w': every family but GD++, which has b = 0."""
     wrong = failing(linear_model.check(update=linear_model.printed_update))
-    assert len(wrong) == 6
+    assert len(wrong) == 7
     assert not any("gdpp" in what for what in wrong)
     for found in linear_model.check():
         assert found.as_printed is None or found.as_printed > 1e-3
@@ -88,7 +88,7 @@ def test_the_printed_sign_is_seen():
 
 def test_the_printed_index_is_seen():
     """Tokens of layer l + 1 from the model of layer l."""
-    assert len(failing(linear_model.check(late=1))) == 6
+    assert len(failing(linear_model.check(late=1))) == 7
 
 
 # ---- momentum -------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_momentum_holds_for_many_seeds():
 
 def test_the_printed_factor_is_seen():
     wrong = failing(momentum.check(factor=momentum.printed_factor))
-    assert wrong == [found.what for found in momentum.check()][:3]
+    assert wrong == [found.what for found in momentum.check()][:4]
 
 
 @pytest.mark.parametrize("term", ["Lambda", "Gamma", "s", "Pi", "Phi"])
@@ -183,7 +183,7 @@ def test_verify_runs_what_is_asked_in_order():
     found = verify(["momentum", "linear_model"], progress=lambda *state: seen.append(state))
     assert seen == [("linear_model", 0, 2), ("momentum", 1, 2)]
     assert {check.statement for check in found} == {"linear_model", "momentum"}
-    assert verify("momentum", seed=3)[0].error != found[7].error
+    assert verify("momentum", seed=3)[0].error != found[8].error
 
 
 def test_every_statement_is_there_under_its_name():

@@ -176,9 +176,9 @@ def test_the_command_prints_a_table(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     code, out = run(capsys, "--only", "momentum")
     assert code == 0
-    assert "all 5 claims hold" in out.out
+    assert "all 6 claims hold" in out.out
     assert "Diagonal layers are gradient descent with momentum" in out.out
-    assert out.out.count("holds") == 5
+    assert out.out.count("holds") == 6
 
 
 def test_the_command_prints_json(capsys):
@@ -186,7 +186,7 @@ def test_the_command_prints_json(capsys):
     record = json.loads(out.out)
     assert code == 0
     assert record["passed"] is True
-    assert [check["passed"] for check in record["checks"]] == [True] * 5
+    assert [check["passed"] for check in record["checks"]] == [True] * 6
     assert record["checks"][0]["as_printed"] > 1e-3
 
 

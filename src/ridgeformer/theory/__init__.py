@@ -2,7 +2,7 @@
 
 >>> from ridgeformer.theory import verify
 >>> [check.passed for check in verify(["linear_model"])]
-[True, True, True, True, True, True, True]
+[True, True, True, True, True, True, True, True]
 """
 
 from ridgeformer.theory.statement import Check

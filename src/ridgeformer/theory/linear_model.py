@@ -103,30 +103,35 @@ def reconstruct(states: States, x: Float, y: Float) -> Float:
 
 def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Check]:
     """Tokens of every layer against the linear model, for every family; `late` plants the printed index."""
-    found = []
-    for family, heads in CASES:
-        what = f"tokens of 7 layers, {family}, {heads} head{'s' * (heads > 1)}"
-        error, printed = (_error(family, heads, seed, rule, late) for rule in (update, printed_update))
-        wrong = None if family == "gdpp" else printed  # b = 0 in GD++
-        found.append(Check("linear_model", what, error, ROUNDING, {"layers": 7, "heads": heads}, wrong))
-    error, printed = (_error("full", 2, seed, update, shift) for shift in (late, 1))
-    found.append(Check("linear_model", "tokens of layer l go with the model of layer l", error, ROUNDING, {}, printed))
-    found.append(
-        Check(
-            "linear_model",
-            "(M, u, a, w) are the tokens' own, full, 2 heads",
-            _error_of_states(seed, update),
-            ROUNDING,
-            as_printed=_error_of_states(seed, printed_update),
+    from ridgeformer import zoo
+
+    small, usual = Problem(4, 9, "uniform(0,1)"), Problem(noise="uniform(0,5)")
+    cases = {
+        f"tokens of 7 layers, {family}, {heads} head{'s' * (heads > 1)}": (
+            random_model(family, dim=4, context=9, layers=7, heads=heads, seed=seed),
+            small,
         )
-    )
+        for family, heads in CASES
+    }
+    cases["tokens of 7 trained layers, full"] = zoo.load("full", 7, "uniform(0,5)"), usual
+    found = []
+    for what, (model, problem) in cases.items():
+        error, printed = (_error(model, problem, seed, rule, late) for rule in (update, printed_update))
+        wrong = None if model.family.name == "gdpp" else printed  # b = 0 in GD++
+        found.append(Check("linear_model", what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
+    model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
+    what = "tokens of layer l go with the model of layer l"
+    error, printed = (_error(model, small, seed, update, shift) for shift in (late, 1))
+    found.append(Check("linear_model", what, error, ROUNDING, as_printed=printed))
+    what = "(M, u, a, w) are the tokens' own, full, 2 heads"
+    error, printed = (_error_of_states(model, small, seed, rule) for rule in (update, printed_update))
+    found.append(Check("linear_model", what, error, ROUNDING, as_printed=printed))
     return found
 
 
-def _error(family: str, heads: int, seed: int, update: Update, late: int) -> float:
+def _error(model: LinearTransformer, problem: Problem, seed: int, update: Update, late: int) -> float:
     """Over context tokens and queries of 8 noisy sequences, and every layer."""
-    model = random_model(family, dim=4, context=9, layers=7, heads=heads, seed=seed)
-    s = Problem(4, 9, "uniform(0,1)").sequences(8, seed=seed, queries=3)
+    s = problem.sequences(8, seed=seed, queries=3)
     truth = model.tokens(s.x, s.y, s.queries)
     states = follow(model, s.x, s.y, update)
     x = np.concatenate([s.x, s.queries], axis=1)
@@ -135,9 +140,8 @@ def _error(family: str, heads: int, seed: int, update: Update, late: int) -> flo
     return relative_error(built[: len(built) - late], truth[late:], apart=2)
 
 
-def _error_of_states(seed: int, update: Update) -> float:
-    model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
-    s = Problem(4, 9, "uniform(0,1)").sequences(8, seed=seed)
+def _error_of_states(model: LinearTransformer, problem: Problem, seed: int, update: Update) -> float:
+    s = problem.sequences(8, seed=seed)
     pairs = zip(follow(model, s.x, s.y, update), read_off(model, s.x, s.y), strict=True)
     return max(relative_error(recursive, plain, apart=2) for recursive, plain in pairs)
 

@@ -115,19 +115,27 @@ def _layer(
 
 def check(seed: int = 0, factor: Factor = factor) -> list[Check]:
     """u and w of every layer in momentum form against those that the tokens themselves show."""
+    from ridgeformer import zoo
+
+    cases = {
+        f"u and w of 7 layers, {family}, {heads} head{'s' * (heads > 1)}, d = {dim}, n = {context}": (
+            random_model(family, dim=dim, context=context, layers=7, heads=heads, seed=seed),
+            Problem(dim, context, "uniform(0,1)"),
+        )
+        for family, heads, dim, context in CASES
+    }
+    cases["u and w of 7 trained layers, diag"] = zoo.load("diag", 7, "uniform(0,5)"), Problem(noise="uniform(0,5)")
     found = []
-    for family, heads, dim, context in CASES:
-        what = f"u and w of 7 layers, {family}, {heads} head{'s' * (heads > 1)}, d = {dim}, n = {context}"
-        error, printed = (_error(family, heads, dim, context, seed, rule) for rule in (factor, printed_factor))
+    for what, (model, problem) in cases.items():
+        error, printed = (_error(model, problem, seed, rule) for rule in (factor, printed_factor))
         found.append(Check("momentum", what, error, ROUNDING, as_printed=printed))
     found.append(Check("momentum", "g is minus half the gradient of sum (a y - <w, x>)^2", _slope(seed), ROUNDING))
     found.append(Check("momentum", "GD++ has no momentum: u = 0, Phi u = 0", _momentum_of_gdpp(seed), 0.0))
     return found
 
 
-def _error(family: str, heads: int, dim: int, context: int, seed: int, factor: Factor) -> float:
-    model = random_model(family, dim=dim, context=context, layers=7, heads=heads, seed=seed)
-    s = Problem(dim, context, "uniform(0,1)").sequences(8, seed=seed)
+def _error(model: LinearTransformer, problem: Problem, seed: int, factor: Factor) -> float:
+    s = problem.sequences(8, seed=seed)
     plain = read_off(model, s.x, s.y)
     with np.errstate(over="ignore", invalid="ignore"):  # a wrong factor may explode
         found = terms(model, Moments.from_tokens(s.x, s.y), factor).states
