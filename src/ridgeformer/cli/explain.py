@@ -88,7 +88,9 @@ def _model_and_problem(
             f"a model is read on a problem, and {path.name} does not say which; got no --noise. "
             "Add --noise 'uniform(0,5)', for example."
         )
-    return model, Problem(dim or model.dim, context or known.get("context") or 20, noise)
+    dim = model.dim if dim is None else dim
+    context = known.get("context", 20) if context is None else context
+    return model, Problem(dim, context, noise)
 
 
 def _print(found: Explanation, removed: list[Ablation]) -> None:
