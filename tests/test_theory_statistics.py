@@ -103,6 +103,11 @@ def test_a_second_head_gains():
     assert found["gain"] > 3 * found["standard error"]
 
 
+@pytest.mark.long
+def test_everything_holds():
+    assert not failing(verification.verify(seed=1))
+
+
 # ---- GD++ and the noise ---------------------------------------------------------------------------------
 
 
