@@ -23,7 +23,7 @@ from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.vector import Vector
 
 
-def saddle(folder: Path, sequences: int = 1 << 14, batches: int = 20) -> None:
+def saddle(folder: Path, sequences: int = 1 << 15, batches: int = 16) -> None:
     """The least curvatures of Full's loss at a Diag model, in the three kinds of directions that Diag lacks.
 
     Diag treats all coordinates alike, so Full's gradient there has no part that Diag lacks, and its curvature splits by
@@ -33,6 +33,8 @@ def saddle(folder: Path, sequences: int = 1 << 14, batches: int = 20) -> None:
     made = load_run(folder)
     P, Q = made.model.P.astype(float), made.model.Q.astype(float)
     layers, heads, d = *P.shape[:2], made.model.dim
+    scale = np.sqrt(np.linalg.norm(P, axis=(2, 3)) / np.linalg.norm(Q, axis=(2, 3)))[..., None, None]
+    P, Q = P / scale, Q * scale  # the same model, with P and Q of one size
 
     def gradient(batch: int, change: np.ndarray) -> np.ndarray:
         model = LinearTransformer(Full(P + change[0], Q + change[1]))
@@ -59,11 +61,13 @@ def saddle(folder: Path, sequences: int = 1 << 14, batches: int = 20) -> None:
     places = [(which, layer, head) for layer in range(layers) for head in range(heads) for which in (0, 1)]
     for kind, entries in kinds.items():
         basis = [np.stack([unit(place, e) for place in places for e in entries(i)]) for i in range(d)]
-        bent = np.stack([bend(0, v) for v in basis[0]])
-        curvature = np.einsum("iplhab,jplhab->ij", bent, basis[0])
+        curvature = np.zeros(2 * [len(basis[0])])
+        for i in range(4):
+            bent = np.stack([bend(batches + i, v) for v in basis[i]])
+            curvature += np.einsum("iplhab,jplhab->ij", bent, basis[i]) / 4
         values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
         found = []
-        for batch in range(1, batches + 1):  # one coordinate each, so that no one context decides
+        for batch in range(batches):  # one coordinate each, so that no one context decides
             v = np.tensordot(vectors[:, 0], basis[batch % d], 1)
             found.append(float((bend(batch, v) * v).sum()))
         spread = np.std(found, ddof=1) / np.sqrt(batches)
@@ -152,10 +156,10 @@ def registers(count: int, dim: int) -> type[Family]:
     return Registers
 
 
-def train_registers(layers: int, most: int, effort: float, out: Path | None) -> None:
+def train_registers(layers: int, least: int, most: int, effort: float, out: Path | None) -> None:
     """Losses by the number of coordinates set aside."""
     problem = Problem(10, 20, "categorical(1,3)")
-    for count in range(most + 1):
+    for count in range(least, most + 1):
         made = train(problem, registers(count, problem.dim), layers, protocol=Search(effort=effort), out=out)
         numbers = f"loss {made.loss:.4f} +- {made.result.error:.4f}, {made.result.exploded} exploded"
         print(f"{layers} layers, {count} coordinates set aside: {numbers}, {made.total_seconds:.0f} s", flush=True)
@@ -167,12 +171,13 @@ def main() -> None:
     parser.add_argument("what", choices=["saddle", "projected", "directions", "registers"])
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--least", type=int, default=0)
     parser.add_argument("--most", type=int, default=2)
     parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.what == "registers":
-        train_registers(given.layers, given.most, given.effort, given.out)
+        train_registers(given.layers, given.least, given.most, given.effort, given.out)
     for folder in given.runs:
         {"saddle": saddle, "projected": projected, "directions": directions}[given.what](folder)
 
