@@ -55,7 +55,8 @@ def test_a_column_is_what_evaluate_says():
         assert cell.seeds == tuple(zoo.record(family, layers, NOISE, seed).loss for seed in range(5))
         # The paper's estimator, with our model, at its number of sequences.
         query = evaluate(zoo.load(family, layers, NOISE), problem, sequences=100_000, seed=5, estimator="query")
-        assert cell.paper_error == pytest.approx(query.error, rel=0.25)
+        # Heavy tails: the error itself is known to some tens of percent.
+        assert cell.paper_error == pytest.approx(query.error, rel=0.5)
 
 
 def test_cells_that_fall_short_are_found():
@@ -163,7 +164,7 @@ def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
 
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
-    known = profile(model, problem, sequences=SEQUENCES // 10, seed=1)
+    known = profile(model, problem, sequences=SEQUENCES // 20, seed=1)
     np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.losses, rtol=1e-9)
     losses = evidence.layers["Diag 7"]
     assert losses.shape == (5, 8)
@@ -210,7 +211,9 @@ class Altered:
     ("name", "change", "before", "after"),
     [
         ("beats_ada", lambda key, loss: loss * (30 if key.layers else 1), "borne out", "contradicted"),
-        ("gdpp_is_constant", lambda key, loss: loss * (0.5 if key.method == "gdpp" else 1), "borne out", "in part"),
+        ("gdpp_is_constant", lambda key, loss: 0.5 if key.method == "gdpp" else 1.0, None, "in part"),
+        ("gdpp_is_constant", lambda key, loss: 2.0 if key.method == "gdpp" else 1.0, None, "in part"),
+        ("gdpp_is_constant", lambda key, loss: 1.0, None, "borne out"),
         ("matches_tuned", lambda key, loss: loss * (30 if key.layers else 1), None, "contradicted"),
         ("gap_on_two", lambda key, loss: 1.0, None, "contradicted"),
         ("gap_on_two", lambda key, loss: 2.0 if key.method == "diag" else 1.0, None, "borne out"),

@@ -1,7 +1,8 @@
 """All that the figures and the report show, measured once and stored: they are functions of this, never of live runs.
 
-The parts are `table` (Table 1), `profiles` (loss against the noise level), `layers` (loss after every layer, all
-seeds), `layer_profiles` (both) and `iterations` (of AdaRR without a matrix inverse). Each is a JSON file of its own.
+The parts are `tuned` (what TunedRR was tuned to), `table` (Table 1), `profiles` (loss against the noise level),
+`layers` (loss after every layer, all seeds), `layer_profiles` (both) and `iterations` (of AdaRR without a matrix
+inverse). Each is a JSON file of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.baselines import AdaRR, IterativeRR, Predictor
+from ridgeformer.baselines import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
@@ -48,7 +49,7 @@ class Evidence:
     """Parts that are measured when they are first asked for, and kept in `folder` if there is one.
 
     Attributes:
-        zoo: the models; sequences: for the table and the losses by layer; a tenth of them for each level of a profile.
+        zoo: the models; sequences: for the table and the losses by layer, a twentieth for each level of a profile.
         seed: of the sequences; other than that of the evaluation by which the models were chosen.
     """
 
@@ -57,6 +58,11 @@ class Evidence:
     sequences: int = 100_000
     seed: int = 1
     progress: Progress = lambda part, done, total: None
+
+    @cached_property
+    def tuned(self) -> dict[str, TunedRR]:
+        """By noise."""
+        return {noise: TunedRR(*numbers) for noise, numbers in self._part("tuned").items()}
 
     @cached_property
     def table(self) -> Table:
@@ -138,8 +144,19 @@ def _writable(folder: Path) -> None:
         raise InputError(f"measurements need a writable folder; {folder} is not. Choose another.")
 
 
+def _tuned(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+    found = {}
+    for done, noise in enumerate(COLUMNS):
+        progress(done, len(COLUMNS))
+        best = TunedRR.tune(problem(noise))
+        found[noise] = [best.factor, best.ceiling]
+    return found
+
+
 def _table(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
-    found = measure(evidence.zoo, sequences=evidence.sequences, seed=evidence.seed, progress=progress)
+    found = measure(
+        evidence.zoo, sequences=evidence.sequences, seed=evidence.seed, tuned=evidence.tuned, progress=progress
+    )
     return found.as_dict()
 
 
@@ -154,8 +171,8 @@ def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
             for family in FAMILIES
             for depth in depths
         }
-        rows |= {**baselines(task), FLOOR: BayesRR(task.noise)}
-        curves = profiles(rows, task, sequences=max(evidence.sequences // 10, 2), seed=evidence.seed)
+        rows |= {**baselines(task, evidence.tuned[noise]), FLOOR: BayesRR(task.noise)}
+        curves = profiles(rows, task, sequences=max(evidence.sequences // 20, 2), seed=evidence.seed)
         first = next(iter(curves.values()))
         found[noise] = {
             "sigmas": first.sigmas.tolist(),
@@ -208,6 +225,7 @@ def _iterations(evidence: Evidence, progress: Callable[[int, int], None]) -> Par
 
 
 PARTS: dict[str, Callable[[Evidence, Callable[[int, int], None]], Part]] = {
+    "tuned": _tuned,
     "table": _table,
     "profiles": _profiles,
     "layers": _layers,

@@ -101,16 +101,17 @@ def _cell(cell: Cell) -> Any:
     ratio = "-" if math.isnan(cell.ratio) else f"x{_two(cell.ratio)}"
     lines = [(short(cell.loss), style), (f"\n{short(cell.paper)}\n{ratio}", "dim")]
     error = 100 * cell.error / cell.loss if cell.loss > 1e-25 else 0.0
-    spread = f" +{_percent(100 * cell.spread)}" if cell.seeds else ""
-    return Text.assemble(*lines, (f"\n±{_percent(error)}{spread}", "dim"))
+    spread = f" +{_percent(100 * cell.spread, 10)}" if cell.seeds else ""
+    return Text.assemble(*lines, (f"\n±{_percent(error, 1)}{spread}", "dim"))
 
 
 def _two(ratio: float) -> str:
     return f"{ratio:.2f}".replace("0.", ".", 1) if ratio < 1 else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
-def _percent(value: float) -> str:
-    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".replace("0.", ".", 1) if value >= 0.05 else "0"
+def _percent(value: float, whole: float) -> str:
+    """In at most three characters: a whole number from `whole` on, below it one decimal."""
+    return f"{value:.0f}" if value >= whole - 0.05 else f"{value:.1f}".replace("0.", ".", 1) if value >= 0.05 else "0"
 
 
 def verdict(table: Table) -> Any:

@@ -11,7 +11,7 @@ from ridgeformer.experiments.evidence import Evidence
 from ridgeformer.experiments.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, UNIFORM, Key
 from ridgeformer.experiments.render import column_name
 from ridgeformer.experiments.table import FLOOR, Table
-from ridgeformer.figures.style import COLOURS, MARKERS, blank, draw_baselines, legend, panel
+from ridgeformer.figures.style import COLOURS, DASHES, MARKERS, blank, draw_baselines, legend, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,8 @@ def unadjusted(evidence: Evidence) -> Figure:
     table, most = evidence.table, range(8)
     for method in (*FAMILIES, *BASELINES):
         cells = [table[method, DEPTHS[-1] if method in FAMILIES else None, noise] for noise in UNIFORM]
-        style = {"color": COLOURS[method], "marker": MARKERS.get(method, ""), "markersize": 3.5}
+        line = DASHES.get(method, "solid")
+        style = {"color": COLOURS[method], "marker": MARKERS.get(method, ""), "markersize": 3.5, "linestyle": line}
         left.plot(most, [cell.unadjusted for cell in cells], **style)
         right.plot(most[1:], [cell.loss for cell in cells[1:]], **style)
     left.plot(most, [table.oracle[noise] for noise in UNIFORM], color="#999999", linestyle="--", label="oracle")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "MARKERS", "blank", "draw_baselines", "draw_curve", "legend", "panel", "save", "shade"]
+__all__ = ["COLOURS", "DASHES", "MARKERS", "blank", "draw_baselines", "draw_curve", "legend", "panel", "save", "shade"]
 
 COLOURS = {
     "gdpp": "#E69F00",
