@@ -195,6 +195,7 @@ def test_everything_public_is_documented():
         "evaluation",
         "wishart",
         "training.train",
+        "explanation.explanation",
         "export",
         "theory.gdpp_solver",
         "theory.layers_needed",
@@ -222,6 +223,7 @@ def test_examples_in_docstrings_run(name):
         "docs/second-order.md",
         "docs/rescaling.md",
         pytest.param("docs/training.md", marks=pytest.mark.long),
+        pytest.param("docs/explain.md", marks=pytest.mark.long),
         "docs/theory.md",
     ],
 )
