@@ -31,6 +31,7 @@ __all__ = ["DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
 
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
 DEEP = (SHOWN, "categorical(1,3)", "categorical(1,3,5)")  # profiles of all depths; elsewhere of seven layers
+VERSION = 1  # of what is stored: measured again where it is another one
 Part = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 
@@ -102,7 +103,7 @@ class Evidence:
     @cached_property
     def fingerprint(self) -> str:
         """Of the models and of how they are measured: stored parts with another one are measured again."""
-        digest = hashlib.sha256(f"{self.sequences} {self.seed}".encode())
+        digest = hashlib.sha256(f"{VERSION} {self.sequences} {self.seed}".encode())
         for (cell, seed), model in sorted(self.zoo.models.items(), key=str):
             digest.update(f"{cell} {seed}".encode())
             for name, value in model.family.arrays.items():
