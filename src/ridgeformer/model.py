@@ -173,8 +173,13 @@ class LinearTransformer:
         return States(stack[:, :, :d, :d], stack[:, :, :d, d], stack[:, :, d, d], -stack[:, :, d, :d])
 
     def weights_by_layer(self, moments: Moments) -> Float:
-        """w after every layer, [L+1, B, d]; zero at layer 0."""
-        return self.states(moments).w
+        """w after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""
+        self._check(moments)
+        found = [np.zeros((len(moments), self.dim), moments.dtype)]
+        for layers in range(1, self.layers + 1):
+            first = {name: value[:layers] for name, value in self.family.arrays.items()}
+            found.append(LinearTransformer(type(self.family)(**first), self.dim).weights(moments))
+        return np.stack(found)
 
     def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
         """w_hat, [B, d]: the prediction for a query x is <w_hat, x>."""

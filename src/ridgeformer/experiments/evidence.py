@@ -50,7 +50,7 @@ class Evidence:
     """Parts that are measured when they are first asked for, and kept in `folder` if there is one.
 
     Attributes:
-        zoo: the models; sequences: for the table and the losses by layer, a twentieth for each level of a profile.
+        zoo: the models; sequences: for the table; a fifth for losses by layer, a twentieth for each level of a profile.
         seed: of the sequences; other than that of the evaluation by which the models were chosen.
     """
 
@@ -146,12 +146,13 @@ def _writable(folder: Path) -> None:
 
 
 def _tuned(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
-    found = {}
-    for done, noise in enumerate(COLUMNS):
-        progress(done, len(COLUMNS))
-        best = TunedRR.tune(problem(noise))
-        found[noise] = [best.factor, best.ceiling]
-    return found
+    from concurrent.futures import ThreadPoolExecutor
+
+    from ridgeformer.engine import default_threads
+
+    with ThreadPoolExecutor(default_threads()) as pool:
+        found = pool.map(lambda noise: TunedRR.tune(problem(noise)), COLUMNS)
+        return {noise: [best.factor, best.ceiling] for noise, best in zip(COLUMNS, found, strict=True)}
 
 
 def _table(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
@@ -190,7 +191,7 @@ def _layers(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     for done, key in enumerate(rows):
         progress(done, len(rows))
         found[key.row] = [
-            by_layer(model, problem(SHOWN), sequences=evidence.sequences, seed=evidence.seed)[0].tolist()
+            by_layer(model, problem(SHOWN), sequences=max(evidence.sequences // 5, 2), seed=evidence.seed)[0].tolist()
             for model in _every_seed(evidence.zoo, key)
         ]
     return found

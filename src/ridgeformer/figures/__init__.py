@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from ridgeformer.experiments.evidence import Evidence
 from ridgeformer.figures.depth import loss_by_depth, ratio_to_floor, unadjusted
 from ridgeformer.figures.inside import loss_by_layer, weights
 from ridgeformer.figures.profiles import categorical_problems, profiles_by_layer, uniform_profiles
-from ridgeformer.figures.style import save
+from ridgeformer.figures.style import SUFFIXES, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,6 +99,7 @@ def draw(
     evidence: Evidence,
     folder: Path,
     only: Iterable[int] = (),
+    suffixes: Sequence[str] = SUFFIXES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:
     """Draw figures, by default all, to `figure-N.pdf`, `.svg` and `.png`."""
@@ -107,6 +108,6 @@ def draw(
     written = []
     for done, number in enumerate(numbers):
         progress(done, len(numbers))
-        written += save(FIGURES[number].draw, evidence, folder / f"figure-{number}")
+        written += save(FIGURES[number].draw, evidence, folder / f"figure-{number}", suffixes)
     progress(len(numbers), len(numbers))
     return written

@@ -108,8 +108,10 @@ def legend(canvas: Figure, methods: Sequence[str] = (*FAMILIES, *BASELINES, FLOO
     canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
 
 
-def save(draw: Callable[[Evidence], Figure], evidence: Evidence, stem: Path) -> list[Path]:
-    """Draw, and write the figure as PDF, SVG and PNG."""
+def save(
+    draw: Callable[[Evidence], Figure], evidence: Evidence, stem: Path, suffixes: Sequence[str] = SUFFIXES
+) -> list[Path]:
+    """Draw, and write the figure in several formats."""
     import io
 
     try:
@@ -119,7 +121,7 @@ def save(draw: Callable[[Evidence], Figure], evidence: Evidence, stem: Path) -> 
     written = []
     with matplotlib.rc_context(SETTINGS):
         canvas = draw(evidence)
-        for suffix in SUFFIXES:
+        for suffix in suffixes:
             buffer = io.BytesIO()
             dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[suffix]
             canvas.savefig(buffer, format=suffix, dpi=200, metadata=dates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,14 @@ DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
 def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -> tuple[Path, list[Claim]]:
-    """Write `report.html` into a folder, with the figures beside it; measures what is not measured yet."""
+    """Write `report.html` into a folder, with the figures inside; measures what is not measured yet."""
     evidence.measure()
-    draw(evidence, folder)
+    folder.mkdir(parents=True, exist_ok=True)
     claims = check_claims(evidence)
-    text = json.dumps(_data(evidence, folder, claims, machine), allow_nan=False).replace("</", "<\\/")
+    with tempfile.TemporaryDirectory() as pictures:
+        draw(evidence, Path(pictures), suffixes=["svg"])
+        data = _data(evidence, Path(pictures), claims, machine)
+    text = json.dumps(data, allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
     path = folder / "report.html"
     write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
@@ -44,7 +48,7 @@ def verdict(cell: Cell) -> str:
     return "agrees with the paper's number"
 
 
-def _data(evidence: Evidence, folder: Path, claims: list[Claim], machine: Mapping[str, Any]) -> dict[str, Any]:
+def _data(evidence: Evidence, pictures: Path, claims: list[Claim], machine: Mapping[str, Any]) -> dict[str, Any]:
     table = evidence.table
     cells = [
         {**record, "row": cell.key.row, "limit": cell.limit, "verdict": verdict(cell)}
@@ -79,7 +83,7 @@ def _data(evidence: Evidence, folder: Path, claims: list[Claim], machine: Mappin
         "profiles": {noise: _profiles(evidence, noise) for noise in COLUMNS},
         "claims": [claim.as_dict() for claim in claims],
         "figures": [
-            {"number": number, "caption": described.caption, "image": _image(folder / f"figure-{number}.svg")}
+            {"number": number, "caption": described.caption, "image": _image(pictures / f"figure-{number}.svg")}
             for number, described in FIGURES.items()
         ],
         "made": _made(evidence, machine),
