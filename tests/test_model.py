@@ -60,7 +60,7 @@ def test_token_form_is_moment_form_at_every_layer(kind, dim, context, layers, he
         model.predict(s.x, s.y, s.queries), np.einsum("bi,bmi->bm", w[-1], s.queries), rtol=1e-10, atol=1e-11 * scale
     )
     np.testing.assert_allclose(model.weights(moments), w[-1], rtol=1e-10, atol=1e-11 * scale)
-    np.testing.assert_array_equal(model.weights_by_layer(moments), w)
+    np.testing.assert_allclose(model.weights_by_layer(moments), w, rtol=1e-10, atol=1e-11 * scale)
     assert (w[0] == 0).all()
     for depth in range(1, layers + 1):
         np.testing.assert_allclose(model.first(depth).weights(moments), w[depth], rtol=1e-10, atol=1e-11 * scale)

@@ -176,9 +176,7 @@ class LinearTransformer:
         """w after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""
         self._check(moments)
         found = [np.zeros((len(moments), self.dim), moments.dtype)]
-        for layers in range(1, self.layers + 1):
-            first = {name: value[:layers] for name, value in self.family.arrays.items()}
-            found.append(LinearTransformer(type(self.family)(**first), self.dim).weights(moments))
+        found += [self.first(layers).weights(moments) for layers in range(1, self.layers + 1)]
         return np.stack(found)
 
     def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
