@@ -164,7 +164,7 @@ def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
 
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
-    known = profile(model, problem, sequences=SEQUENCES // 20, seed=1)
+    known = profile(model, problem, sequences=SEQUENCES // 40, seed=1)
     np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.losses, rtol=1e-9)
     losses = evidence.layers["Diag 7"]
     assert losses.shape == (5, 8)

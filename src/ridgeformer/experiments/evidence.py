@@ -50,7 +50,7 @@ class Evidence:
     """Parts that are measured when they are first asked for, and kept in `folder` if there is one.
 
     Attributes:
-        zoo: the models; sequences: for the table; a fifth for losses by layer, a twentieth for each level of a profile.
+        zoo: the models; sequences: for the table; a fifth for losses by layer, a fortieth for each level of a profile.
         seed: of the sequences; other than that of the evaluation by which the models were chosen.
     """
 
@@ -174,7 +174,7 @@ def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
             for depth in depths
         }
         rows |= {**baselines(task, evidence.tuned[noise]), FLOOR: BayesRR(task.noise)}
-        curves = profiles(rows, task, sequences=max(evidence.sequences // 20, 2), seed=evidence.seed)
+        curves = profiles(rows, task, sequences=max(evidence.sequences // 40, 2), seed=evidence.seed)
         first = next(iter(curves.values()))
         found[noise] = {
             "sigmas": first.sigmas.tolist(),
@@ -203,7 +203,7 @@ def _layer_profiles(evidence: Evidence, progress: Callable[[int, int], None]) ->
     for done, family in enumerate(FAMILIES):
         progress(done, len(FAMILIES))
         curves = [
-            profile_by_layer(model, problem(SHOWN), sequences=max(evidence.sequences // 20, 2), seed=evidence.seed)
+            profile_by_layer(model, problem(SHOWN), sequences=max(evidence.sequences // 40, 2), seed=evidence.seed)
             for model in _every_seed(evidence.zoo, Key(family, DEPTHS[-1], SHOWN))
         ]
         found[family] = [curve.losses.tolist() for curve in curves]

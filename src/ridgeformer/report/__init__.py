@@ -132,7 +132,7 @@ def _made(evidence: Evidence, machine: Mapping[str, Any]) -> list[tuple[str, str
         ("trained with", ", ".join(f"{name} {value}" for name, value in made.items())),
         (
             "evaluation",
-            f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; a twentieth for profiles",
+            f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; a fortieth for each level of a profile",
         ),
         ("problems", "d = 10, n = 20, w and x standard normal"),
         ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in machine.items())),
