@@ -50,7 +50,7 @@ class Evidence:
     """Parts that are measured when they are first asked for, and kept in `folder` if there is one.
 
     Attributes:
-        zoo: the models; sequences: for the table; a fifth for losses by layer, a fortieth for each level of a profile.
+        zoo: the models; sequences: for the table; a fifth for losses by layer, a fortieth for a level of a profile.
         seed: of the sequences; other than that of the evaluation by which the models were chosen.
     """
 
