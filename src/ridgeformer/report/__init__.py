@@ -130,10 +130,7 @@ def _made(evidence: Evidence, machine: Mapping[str, Any]) -> list[tuple[str, str
         ("training", f"{len(runs):,} runs, {seconds / 60:.0f} minutes of single processes in all"),
         ("protocol", ", ".join(f"{name} {value}" for name, value in spec["protocol"].items())),
         ("trained with", ", ".join(f"{name} {value}" for name, value in made.items())),
-        (
-            "evaluation",
-            f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; a fortieth for each level of a profile",
-        ),
+        ("evaluation", f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; fewer for profiles"),
         ("problems", "d = 10, n = 20, w and x standard normal"),
         ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in machine.items())),
         ("again", "make reproduce; from scratch: make reproduce-from-scratch"),
