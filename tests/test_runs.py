@@ -47,6 +47,11 @@ def content(folder):
 KINDS = [("diag", "Search(effort=0.2)", 8), ("full", "Search(effort=0.1)", 6), ("diag", "Paper(4000, 64)", 6)]
 
 
+def wait_for_a_journal(folder, process):
+    while process.poll() is None and not any(folder.glob("*/journal*")):
+        time.sleep(0.002)
+
+
 @pytest.mark.parametrize(("family", "protocol", "kills"), KINDS)
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, family, protocol, kills):
     """kill -9, 20 times over the three cases; then it runs to its end, and nothing differs from an undisturbed run."""
@@ -58,7 +63,10 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, family, p
     killed, alive = 0, 0
     while killed < kills:
         victim = start(tmp_path / "killed", family, protocol)
-        time.sleep(0.4 + rng.uniform(0, 0.5) * duration)
+        if killed % 2:  # in the middle of a run: as soon as one has something to lose
+            wait_for_a_journal(tmp_path / "killed", victim)
+        else:
+            time.sleep(0.4 + rng.uniform(0, 0.5) * duration)
         if victim.poll() is None:
             victim.send_signal(signal.SIGKILL)
             killed += 1
