@@ -17,6 +17,7 @@ from ridgeformer.experiments.claims import CLAIMS, check_claims
 from ridgeformer.experiments.evidence import PARTS, Evidence
 from ridgeformer.experiments.paper import COLUMNS, Key, grid, keys, models_of, printed
 from ridgeformer.experiments.table import FLOOR, Table, measure
+from ridgeformer.training.quadrature import exact_loss
 
 NOISE = "categorical(1,3)"
 
@@ -90,6 +91,18 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
     monkeypatch.setattr("ridgeformer.experiments.table.BayesRR", Worse)
     table = measure(zoo.shipped(), columns=(NOISE,), sequences=2000)
     assert any("below the floor" in fault for cell in table.faulty for fault in cell.faults)
+
+
+@pytest.mark.parametrize(
+    ("noise", "layers", "words"),
+    [("uniform(0,5)", 4, "is below ConstRR's"), ("uniform(0,6)", 2, "expectation found for GD++ 2 is")],
+)
+def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
+    cell = measure(zoo.shipped(), columns=(noise,), sequences=20_000)["gdpp", layers, noise]
+    (fault,) = cell.faults
+    least = float(fault.split(words)[1])
+    assert cell.limit < least
+    assert least == pytest.approx(exact_loss(zoo.load("gdpp", layers, noise), Problem(noise=noise)), rel=2e-3)
 
 
 def _print(what, width=100):
@@ -243,6 +256,7 @@ def place(evidence):
 
 
 def test_table1_prints_every_format(evidence, place, capsys):
+    place = [*place, "--stored"]
     code, text, _ = run(capsys, "table1", *place)
     assert code == 0
     assert "Full 7" in text
@@ -253,9 +267,24 @@ def test_table1_prints_every_format(evidence, place, capsys):
     assert "uniform(0,5): floor" in run(capsys, "table1", "--column", "uniform(0,5)", *place)[1]
 
 
+def test_table1_measures_afresh_unless_told_otherwise(evidence, place, capsys):
+    stored = evidence.folder / "table.json"
+    true = stored.read_text()
+    changed = json.loads(true)
+    changed["found"]["cells"][0]["loss"] = 123.0
+    stored.write_text(json.dumps(changed))
+    assert json.loads(run(capsys, "table1", "--json", "--stored", *place)[1])["cells"][0]["loss"] == 123
+    one = json.loads(run(capsys, "table1", "--json", "--column", "uniform(0, 0)", *place)[1])
+    assert one["cells"] == [c for c in json.loads(true)["found"]["cells"] if c["noise"] == "uniform(0,0)"]
+    assert json.loads(stored.read_text()) == changed
+    assert json.loads(run(capsys, "table1", "--json", *place)[1]) == json.loads(true)["found"]
+    assert json.loads(stored.read_text()) == json.loads(true)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["table1", "--column", "uniform(0,9)"], "the column must be one of uniform(0,0), uniform(0,1)"),
         (["table1", "--retrain"], "--retrain needs a folder for the runs"),
         (["table1", "--workers", "2"], "are for --retrain"),
         (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),

@@ -31,7 +31,7 @@ from ridgeformer.training.bfgs import descend
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import Hard, SampleAverage, ceiling, damped, mine
 from ridgeformer.training.paper import query_gradient
-from ridgeformer.training.quadrature import Excess, const_loss, exact_loss, least_excess
+from ridgeformer.training.quadrature import Excess, const_loss, exact_loss, least_excess, least_loss
 from ridgeformer.training.soap import Soap
 from ridgeformer.training.vector import Vector
 
@@ -73,6 +73,15 @@ def test_one_layer_without_noise_has_a_closed_form():
     model = LinearTransformer(least_excess(problem, 1, 1, 0, None), 10)
     assert model.family.omega[0, 1, 0] == pytest.approx(-1 / 31, rel=1e-5)
     assert exact_loss(model, problem) == pytest.approx(5 * (1 - 20 / 31), rel=1e-6)
+
+
+def test_no_gdpp_model_has_less_than_the_least_expected_loss():
+    problem = Problem(noise="uniform(0,0)")
+    assert least_loss(problem, 1) == pytest.approx(5 * (1 - 20 / 31), rel=1e-9)
+    cut = LinearTransformer(least_excess(problem, 3, 1, 0, None), 10)
+    point, everything = 20 * cut.family.omega[:, :, 0].ravel(), Excess(problem, 0.0)
+    nearby = [everything(point * (1 + k))[0] for k in (-0.02, -0.01, 0, 0.01)]
+    assert exact_loss(cut, problem) < least_loss(problem, 3) < min(nearby)  # better on what is common, worse on all
 
 
 def test_gdpp_only_sees_the_mean_variance():

@@ -31,7 +31,7 @@ def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
                 type=click.Path(path_type=Path),
                 default=Path("reproduction"),
                 show_default=True,
-                help="Folder for measurements and pages; what was measured before is found there.",
+                help="Folder for measurements and pages; figures and report find there what was measured before.",
             ),
         ]
     ):
@@ -40,11 +40,12 @@ def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer table1\n  ridgeformer table1 --markdown > table1.md\n"
+    epilog="Examples:\n\n\b\n  ridgeformer table1\n  ridgeformer table1 --stored --markdown > table1.md\n"
     "  ridgeformer table1 --column 'uniform(0,5)'\n  ridgeformer table1 --retrain --runs runs/"
 )
 @_evidence_options
 @click.option("--column", metavar="NOISE", help="Only this problem, one line a cell, with all its numbers.")
+@click.option("--stored", is_flag=True, help="Take what was measured before, if it is of the same models and settings.")
 @click.option("--retrain", is_flag=True, help="Train all 210 models with five seeds into --runs first; about an hour.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes for --retrain (default: one a core).")
 @click.option("--dask", metavar="ADDRESS", help="Retrain on this Dask scheduler; needs ridgeformer[dask].")
@@ -58,6 +59,7 @@ def table1(
     seed: int,
     out: Path,
     column: str | None,
+    stored: bool,
     retrain: bool,
     workers: int | None,
     dask: str | None,
@@ -79,8 +81,8 @@ def table1(
         _retrain(runs, workers, dask)
     elif workers or dask:
         raise InputError("--workers and --dask are for --retrain; got no --retrain. Add it, or leave them out.")
-    with _evidence(runs, sequences, seed, out) as evidence:
-        table = evidence.table
+    with _evidence(runs, sequences, seed, out, again=() if stored else ("tuned", "table")) as evidence:
+        table = evidence.table if stored or column is None else evidence.column(column)
     if column is not None:
         table = table.only(column)
     if as_json:
@@ -142,7 +144,7 @@ def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _evidence(runs: Path | None, sequences: int, seed: int, out: Path) -> Iterator[Any]:
+def _evidence(runs: Path | None, sequences: int, seed: int, out: Path, again: tuple[str, ...] = ()) -> Iterator[Any]:
     """What was measured, or will be, with a progress display."""
     from rich.console import Console
     from rich.progress import Progress
@@ -162,5 +164,5 @@ def _evidence(runs: Path | None, sequences: int, seed: int, out: Path) -> Iterat
                     click.echo(f"measuring {part.replace('_', ' ')} ...", err=True)
             bar.update(tasks[part], completed=done, total=total)
 
-        folder = out / "measured"
-        yield Evidence(models_of(runs), folder, integer("sequences", sequences, 20), integer("seed", seed, 0), show)
+        sequences, seed = integer("sequences", sequences, 20), integer("seed", seed, 0)
+        yield Evidence(models_of(runs), out / "measured", sequences, seed, show, frozenset(again))

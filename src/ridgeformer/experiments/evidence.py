@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ridgeformer.baselines import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
-from ridgeformer.experiments.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS, Key, problem
+from ridgeformer.experiments.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS, Key, column, problem
 from ridgeformer.experiments.table import FLOOR, Table, baselines, measure
 from ridgeformer.training.journal import write_whole
 from ridgeformer.zoo import Zoo
@@ -52,6 +52,7 @@ class Evidence:
     Attributes:
         zoo: the models; sequences: for the table; a fifth for losses by layer, a fortieth for a level of a profile.
         seed: of the sequences; other than that of the evaluation by which the models were chosen.
+        again: parts to be measured even if they are stored.
     """
 
     zoo: Zoo
@@ -59,6 +60,7 @@ class Evidence:
     sequences: int = 100_000
     seed: int = 1
     progress: Progress = lambda part, done, total: None
+    again: frozenset[str] = frozenset()
 
     @cached_property
     def tuned(self) -> dict[str, TunedRR]:
@@ -95,6 +97,11 @@ class Evidence:
         """By noise: the loss of the iterative AdaRR after so many iterations; 0 stands for AdaRR itself."""
         return {noise: {int(k): v for k, v in part.items()} for noise, part in self._part("iterations").items()}
 
+    def column(self, noise: str) -> Table:
+        """One column of the table, measured by itself and not stored."""
+        columns, show = (column(noise),), partial(self.progress, "column")
+        return measure(self.zoo, columns=columns, sequences=self.sequences, seed=self.seed, progress=show)
+
     def measure(self, parts: tuple[str, ...] | None = None) -> None:
         """Measure parts, by default all, or find them stored."""
         for part in parts or tuple(PARTS):
@@ -112,7 +119,7 @@ class Evidence:
 
     def _part(self, name: str) -> Part:
         place = None if self.folder is None else self.folder / f"{name}.json"
-        kept = _read(place) if place is not None else None
+        kept = _read(place) if place is not None and name not in self.again else None
         if kept is not None and kept.get("fingerprint") == self.fingerprint:
             found: Part = kept["found"]
             return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, refuse
+from ridgeformer.noise import parse
 from ridgeformer.problem import Problem
 from ridgeformer.sweeps import Grid
 from ridgeformer.zoo import Zoo, gather, shipped
@@ -23,6 +24,7 @@ __all__ = [
     "SEEDS",
     "Key",
     "Printed",
+    "column",
     "grid",
     "keys",
     "models_of",
@@ -114,6 +116,14 @@ def models_of(runs: Path | None) -> Zoo:
             f"{missing[0].name}. Train them with `ridgeformer table1 --retrain --runs {runs}`."
         )
     return gather(folders)
+
+
+def column(noise: str, known: Iterable[str] = COLUMNS) -> str:
+    """The name of a column, however it is spelled."""
+    names, name = list(known), str(parse(noise))
+    if name not in names:
+        refuse(f"the column must be one of {', '.join(names)}", repr(noise), "Choose one of these.")
+    return name
 
 
 def problem(noise: str) -> Problem:

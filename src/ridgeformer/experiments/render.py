@@ -114,8 +114,10 @@ def _percent(value: float, whole: float) -> str:
     return f"{value:.0f}" if value >= whole - 0.05 else f"{value:.1f}".replace("0.", ".", 1) if value >= 0.05 else "0"
 
 
-def verdict(table: Table) -> Any:
+def verdict(table: Table) -> RenderableType:
     """How many cells satisfy what they must, and those that do not, with the reason."""
+    from rich.console import Group
+    from rich.table import Table as Grid
     from rich.text import Text
 
     models = [cell for cell in table.cells.values() if cell.layers]
@@ -124,9 +126,11 @@ def verdict(table: Table) -> Any:
     if not table.faulty:
         return text.append("none falls short.", style="green")
     text.append(f"{len(table.faulty)} fall short:", style="red")
+    faults = Grid.grid(padding=(0, 1))
+    faults.add_column(no_wrap=True)
     for cell in table.faulty:
-        text.append(f"\n  {cell.key}: {'; '.join(cell.faults)}", style="red")
-    return text
+        faults.add_row(f"  {cell.key}:", "; ".join(cell.faults), style="red")
+    return Group(text, faults)
 
 
 def as_csv(table: Table) -> str:
