@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -140,6 +141,31 @@ def test_eval_prints_the_models_loss_by_either_estimator(model):
     assert "model.safetensors" in call(*arguments).stdout
 
 
+def test_a_shipped_model_is_evaluated_on_what_it_was_trained_on():
+    done = call("eval", "zoo:diag/6/uniform(0,0)", "--sequences", "500").stdout
+    assert "d=10 n=20 uniform(0,0)" in done
+    assert "zoo:diag/6/uniform(0,0)" in done
+    assert "e-1" in done  # a loss near 1e-10 is not shown as 0.00000
+    other = call("eval", "zoo:diag/6/uniform(0,0)", "--sequences", "500", "--noise", "fixed(1)", "--context", "30")
+    assert "d=10 n=30 fixed(1)" in other.stdout
+    assert "d=10 n=20 uniform(0,1)" in call("profile", "zoo:diag/2/uniform(0,1)", "--sequences", "50").stdout
+
+
+def test_a_model_that_does_not_know_its_problem_needs_noise(model):
+    failed = call("eval", str(model))
+    assert failed.returncode == 2
+    assert "got no --noise. Add --noise 'uniform(0,5)'" in " ".join(failed.stderr.split())
+
+
+def test_show_lists_the_best_of_a_problem_first(tmp_path):
+    for noise, layers in (("uniform(0,1)", "1"), ("uniform(0,1)", "2"), ("fixed(2)", "2")):
+        small = ["--dim", "2", "--context", "4", "--family", "gdpp", "--sequences", "500"]
+        call("train", *small, "--noise", noise, "--layers", layers, "--out", str(tmp_path))
+    listed = [line.split()[-1] for line in call("show", str(tmp_path)).stdout.splitlines()[1:]]
+    kinds = [re.match(r"gdpp-(\d)x1-(fixed|uniform)", name).groups() for name in listed]
+    assert kinds == [("2", "fixed"), ("1", "fixed"), ("2", "uniform"), ("1", "uniform")]
+
+
 def test_profile_prints_and_draws(model, tmp_path):
     arguments = ["profile", str(model), "--noise", "uniform(0,5)", "--sequences", "200"]
     for ending in ("png", "svg", "pdf"):
@@ -243,4 +269,6 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert "stopped; what is done is kept in" in message
     assert "same command again to go on" in message
     unfinished = call("show", str(tmp_path))
-    assert "1 unfinished" in unfinished.stdout
+    (folder,) = tmp_path.iterdir()
+    assert f"unfinished      {folder.name}" in unfinished.stdout
+    assert "goes on when its command is given again" in unfinished.stdout

@@ -239,7 +239,7 @@ def test_a_newer_record(tmp_path):
     path.write_text(path.read_text().replace('"version": 1', '"version": 9'))
     with pytest.raises(InputError, match="newer ridgeformer"):
         load_run(done.folder)
-    with pytest.raises(InputError, match=r"has none. Name a run's folder"):
+    with pytest.raises(InputError, match=r"has none, nor runs in it"):
         load_run(tmp_path)
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import read_model
-from ridgeformer.cli.options import AS_JSON, plot_option
-from ridgeformer.errors import InputError
+from ridgeformer.cli.models import read_model_and_problem
+from ridgeformer.cli.options import model_problem_options, plot_option
 
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
-    from ridgeformer.model import LinearTransformer
-    from ridgeformer.problem import Problem
 
 
 @cli.command(
@@ -27,23 +24,18 @@ if TYPE_CHECKING:
     "  ridgeformer explain model.safetensors --noise 'categorical(1,3)' --ablate --json"
 )
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--noise", help="Such as 'uniform(0,5)'; by default what the model was trained on, if its file says so.")
-@click.option("--dim", type=int, help="Dimension d [default: the model's].")
-@click.option("--context", type=int, help="Context length n [default: what the model was trained on, or 20].")
-@click.option("--sequences", default=20_000, show_default=True, help="Fresh sequences to read it on.")
-@click.option("--seed", default=0, show_default=True, help="Seed of all random numbers.")
 @click.option("--ablate", is_flag=True, help="Also print the loss without each layer and each term.")
 @plot_option("it")
-@AS_JSON
+@model_problem_options(sequences=20_000)
 def explain(
     model: Path,
+    ablate: bool,
+    plot: Path | None,
     noise: str | None,
     dim: int | None,
     context: int | None,
     sequences: int,
     seed: int,
-    ablate: bool,
-    plot: Path | None,
     as_json: bool,
 ) -> None:
     """Print what each layer of a model does, in numbers and in words.
@@ -54,7 +46,7 @@ def explain(
     from ridgeformer.explanation import ablate as take_away
     from ridgeformer.explanation import explain as read
 
-    loaded, problem = _model_and_problem(model, noise, dim, context)
+    loaded, problem = read_model_and_problem(model, noise, dim, context)
     if plot is not None:
         from ridgeformer.plots import check_plot
 
@@ -71,26 +63,6 @@ def explain(
         click.echo(json.dumps({**found.as_dict(), **ablations}, indent=2))
         return
     _print(found, removed)
-
-
-def _model_and_problem(
-    path: Path, noise: str | None, dim: int | None, context: int | None
-) -> tuple[LinearTransformer, Problem]:
-    """What is named on the command line goes before what the model's record says."""
-    from ridgeformer.problem import Problem
-
-    model, record = read_model(path)
-    spec = record.get("spec")
-    known: dict[str, Any] = spec if isinstance(spec, dict) else {}
-    noise = noise or known.get("noise")
-    if noise is None:
-        raise InputError(
-            f"a model is read on a problem, and {path.name} does not say which; got no --noise. "
-            "Add --noise 'uniform(0,5)', for example."
-        )
-    dim = model.dim if dim is None else dim
-    context = known.get("context", 20) if context is None else context
-    return model, Problem(dim, context, noise)
 
 
 def _print(found: Explanation, removed: list[Ablation]) -> None:

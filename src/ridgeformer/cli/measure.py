@@ -11,8 +11,8 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import read_model
-from ridgeformer.cli.options import plot_option, problem_options
+from ridgeformer.cli.models import model_name, read_model_and_problem
+from ridgeformer.cli.options import model_problem_options, plot_option, problem_options
 
 
 @cli.command(epilog="Example:\n\n\b\n  ridgeformer baselines --noise 'uniform(0,5)'")
@@ -47,38 +47,50 @@ def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_
 @cli.command(
     "eval",
     epilog="Examples:\n\n\b\n  ridgeformer eval model.safetensors --noise 'uniform(0,5)'\n"
-    "  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --noise 'uniform(0,3)'",
+    "  ridgeformer eval 'zoo:diag/7/uniform(0,5)'\n  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --noise 'uniform(0,3)'",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--estimator", type=click.Choice(["exact", "query"]), default="exact", show_default=True)
-@problem_options
+@model_problem_options(sequences=100_000)
 def evaluate_model(
-    model: Path, estimator: Any, noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool
+    model: Path,
+    estimator: Any,
+    noise: str | None,
+    dim: int | None,
+    context: int | None,
+    sequences: int,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Print a model's adjusted loss on a problem, beside the floor.
 
     MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
     """
     from ridgeformer.evaluation import evaluate
-    from ridgeformer.problem import Problem
 
-    problem = Problem(dim, context, noise)
+    loaded, problem = read_model_and_problem(model, noise, dim, context)
     with progress_bar("evaluating") as step:
-        loaded, _ = read_model(model)
         found = evaluate(loaded, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
-    _print_results(problem, [replace(found, name=model.name)], as_json)
+    _print_results(problem, [replace(found, name=model_name(model))], as_json)
     if estimator == "query" and not as_json:
         exact = evaluate(loaded, problem, sequences=sequences, seed=seed)
         ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
-        click.echo(f"exact: {exact.loss:.5f} +- {exact.error:.5f}, a variance {ratio:.0f} times smaller")
+        click.echo(f"exact: {_five(exact.loss)} +- {_five(exact.error)}, a variance {ratio:.0f} times smaller")
 
 
 @cli.command(epilog="Example:\n\n\b\n  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png")
 @click.argument("model", type=click.Path(path_type=Path))
 @plot_option("it")
-@problem_options
+@model_problem_options(sequences=100_000)
 def profile(
-    model: Path, plot: Path | None, noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool
+    model: Path,
+    plot: Path | None,
+    noise: str | None,
+    dim: int | None,
+    context: int | None,
+    sequences: int,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Print a model's adjusted loss at every noise level, from 0 to one past the range it is for.
 
@@ -86,10 +98,8 @@ def profile(
     """
     from ridgeformer.bayes import BayesRR
     from ridgeformer.evaluation import profile as measure
-    from ridgeformer.problem import Problem
 
-    problem = Problem(dim, context, noise)
-    loaded, _ = read_model(model)
+    loaded, problem = read_model_and_problem(model, noise, dim, context)
     if plot is not None:
         from ridgeformer.plots import check_plot
 
@@ -108,7 +118,8 @@ def profile(
         return
     click.echo(f"{problem}\n\n sigma      loss    +-          Bayes")
     for row in zip(found.sigmas, found.losses, found.errors, best.losses, found.in_distribution, strict=True):
-        click.echo(f"{row[0]:6.3f} {row[1]:10.5f} {row[2]:8.5f} {row[3]:10.5f}{'' if row[4] else '   outside'}")
+        numbers = f"{_five(row[1]):>10} {_five(row[2]):>8} {_five(row[3]):>10}"
+        click.echo(f"{row[0]:6.3f} {numbers}{'' if row[4] else '   outside'}")
 
 
 def _print_results(problem: object, results: list[Any], as_json: bool) -> None:
@@ -116,9 +127,14 @@ def _print_results(problem: object, results: list[Any], as_json: bool) -> None:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
         return
     wide = max(10, *(len(r.name) for r in results))
-    click.echo(f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {results[0].floor:.5f}\n")
+    click.echo(f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {_five(results[0].floor)}\n")
     click.echo(f"{'':{wide}}     loss       +- x floor unadjusted 99.99 %     max exploded")
     for r in results:
         ratio = f"{r.ratio:.2f}" if r.ratio < 1e6 else "-"
-        losses = f"{r.loss:9.5f}{r.error:9.5f}{ratio:>8}{r.unadjusted:11.4f}{r.tail:8.2g}{r.largest:8.2g}"
+        losses = f"{_five(r.loss):>9}{_five(r.error):>9}{ratio:>8}{r.unadjusted:11.4f}{r.tail:8.2g}{r.largest:8.2g}"
         click.echo(f"{r.name:{wide}}{losses}{r.exploded:9}")
+
+
+def _five(loss: float) -> str:
+    """With five decimals, or with an exponent where these would show nothing."""
+    return f"{loss:.5f}" if abs(loss) >= 1e-4 or abs(loss) < 1e-25 else f"{loss:.1e}"

@@ -10,10 +10,16 @@ from ridgeformer.errors import InputError
 
 if TYPE_CHECKING:
     from ridgeformer.model import LinearTransformer
+    from ridgeformer.problem import Problem
 
-__all__ = ["read_model"]
+__all__ = ["model_name", "read_model", "read_model_and_problem"]
 
 ZOO = "zoo:"
+
+
+def model_name(path: Path) -> str:
+    """A short name for what MODEL names."""
+    return str(path) if str(path).startswith(ZOO) else path.name
 
 
 def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
@@ -31,6 +37,26 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
             raise InputError(f"MODEL must be a model file or a run's folder; {path} is another folder. Name one in it.")
         return read_run(path)
     return load(path), read_record(path)
+
+
+def read_model_and_problem(
+    path: Path, noise: str | None, dim: int | None, context: int | None
+) -> tuple[LinearTransformer, Problem]:
+    """The model, and the problem it was trained on; what is named on the command line goes before its record."""
+    from ridgeformer.problem import Problem
+
+    model, record = read_model(path)
+    spec = record.get("spec")
+    known: dict[str, Any] = spec if isinstance(spec, dict) else {}
+    noise = noise or known.get("noise")
+    if noise is None:
+        raise InputError(
+            f"a model is read on a problem, and {model_name(path)} does not say which; got no --noise. "
+            "Add --noise 'uniform(0,5)', for example."
+        )
+    dim = model.dim if dim is None else dim
+    context = known.get("context", 20) if context is None else context
+    return model, Problem(dim, context, noise)
 
 
 def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:

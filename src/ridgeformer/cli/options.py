@@ -7,28 +7,48 @@ from pathlib import Path
 
 import click
 
-__all__ = ["AS_JSON", "plot_option", "problem_options"]
+__all__ = ["AS_JSON", "model_problem_options", "plot_option", "problem_options"]
+
+Command = Callable[..., None]
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
-def plot_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def plot_option(what: str) -> Callable[[Command], Command]:
     """A file to draw to."""
     kind = click.Path(dir_okay=False, path_type=Path)
     return click.option("--plot", type=kind, help=f"Draw {what} to this file (needs matplotlib).")
 
 
-def problem_options(command: Callable[..., None]) -> Callable[..., None]:
+def problem_options(command: Command) -> Command:
     """Options that name a problem, and how to evaluate on it."""
-    for option in reversed(
-        [
-            click.option("--noise", required=True, help="Such as 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)'."),
-            click.option("--dim", default=10, show_default=True, help="Dimension d."),
-            click.option("--context", default=20, show_default=True, help="Context length n."),
-            click.option("--sequences", default=100_000, show_default=True, help="Fresh sequences to evaluate on."),
-            click.option("--seed", default=0, show_default=True, help="Seed of all random numbers."),
-            AS_JSON,
-        ]
-    ):
-        command = option(command)
-    return command
+    noise = click.option("--noise", required=True, help="Such as 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)'.")
+    dim = click.option("--dim", default=10, show_default=True, help="Dimension d.")
+    context = click.option("--context", default=20, show_default=True, help="Context length n.")
+    return noise(dim(context(_evaluation(100_000)(command))))
+
+
+def model_problem_options(sequences: int) -> Callable[[Command], Command]:
+    """The same for a model, which may know the problem it was trained on."""
+
+    def decorate(command: Command) -> Command:
+        text = "Such as 'uniform(0,5)' [default: what the model was trained on, if its file says so]."
+        noise = click.option("--noise", help=text)
+        dim = click.option("--dim", type=int, help="Dimension d [default: the model's].")
+        context = click.option("--context", type=int, help="Context length n [default: as it was trained, or 20].")
+        return noise(dim(context(_evaluation(sequences)(command))))
+
+    return decorate
+
+
+def _evaluation(sequences: int) -> Callable[[Command], Command]:
+    """On how many sequences, and which."""
+
+    def decorate(command: Command) -> Command:
+        count = click.option(
+            "--sequences", default=sequences, show_default=True, help="Fresh sequences to evaluate on."
+        )
+        seed = click.option("--seed", default=0, show_default=True, help="Seed of all random numbers.")
+        return count(seed(AS_JSON(command)))
+
+    return decorate

@@ -31,13 +31,23 @@ _PLOT = plot_option("the learning curve")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Folder for runs: what is there is found, or gone on with."
 )
-@click.option("--protocol", type=click.Choice(["search", "paper"]), default="search", show_default=True)
-@click.option("--effort", type=float, help="search: starts and steps, relative to the default.")
-@click.option("--caution", type=float, help="search: weight of sequences that explode, relative to the default.")
 @click.option(
-    "--precision", type=click.Choice(["auto", "float32", "float64"]), help="search: what descents compute in."
+    "--protocol",
+    type=click.Choice(["search", "paper"]),
+    default="search",
+    show_default=True,
+    help="Ours: many starts, grown models; or the paper's: Adam from one random start.",
 )
-@click.option("--seconds", type=float, help="search: stop after so long, with the best so far.")
+@click.option("--effort", type=float, help="search: starts and steps, relative to the usual [default: 1].")
+@click.option(
+    "--caution", type=float, help="search: weight of exploding sequences, relative to the usual [default: 1]."
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "float64"]),
+    help="search: what descents compute in [default: auto].",
+)
+@click.option("--seconds", type=float, help="search: stop after so long, with the best so far [default: no limit].")
 @click.option("--steps", type=int, help="paper: steps of Adam [default: 200000].")
 @click.option("--batch", type=int, help="paper: sequences a step [default: 2048].")
 @click.option("--rate", type=float, help="paper: learning rate [default: 1e-4].")
@@ -112,7 +122,7 @@ def train(
 @_PLOT
 @AS_JSON
 def show(run: Path, plot: Path | None, as_json: bool) -> None:
-    """Print a finished run; or, of a folder of runs, one line for each."""
+    """Print a finished run; or, of a folder of runs, one line for each: by problem, the best first."""
     from ridgeformer.training import load_run
     from ridgeformer.training.runs import read_record
 
@@ -126,27 +136,31 @@ def show(run: Path, plot: Path | None, as_json: bool) -> None:
         return
     if plot is not None:
         raise InputError(f"--plot must be given one run; {run} holds {len(inside)}. Name one of its folders.")
-    records, damaged, unfinished = [], [], 0
+    records, damaged, unfinished = [], [], []
     for folder in (path.parent for path in inside):
         if not (folder / "record.json").exists():
-            unfinished += 1
+            unfinished.append(folder.name)
             continue
         try:
             record = read_record(folder)
-            result = record["result"]
+            spec, result = record["spec"], record["result"]
             ratio = f"{result['ratio']:7.2f}" if result["ratio"] is not None else "      -"
             line = f"{float(result['loss']):10.4g} {ratio}  {record['status']:14}  {folder.name}"
-            records.append((record, line))
+            place = str(spec["noise"]), int(spec["dim"]), int(spec["context"]), float(result["loss"])
+            records.append((place, line, record))
         except (InputError, KeyError, TypeError, ValueError) as error:
             damaged.append(f"damaged: {folder.name}: {error}")
+    records.sort(key=lambda entry: entry[:2])
     if as_json:
-        click.echo(json.dumps([record for record, _ in records], indent=2))
+        click.echo(json.dumps([record for *_, record in records], indent=2))
         return
     click.echo("      loss x floor  status          run")
-    for _, line in records:
+    for _, line, _ in records:
         click.echo(line)
+    for name in unfinished:
+        click.echo(f"         -       -  unfinished      {name}")
     if unfinished:
-        click.echo(f"{unfinished} unfinished: give their commands again to go on")
+        click.echo("What is unfinished goes on when its command is given again.")
     for line in damaged:
         click.echo(" ".join(line.split()), err=True)
 
@@ -162,7 +176,7 @@ def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
         )
         return
     r = training.result
-    ratio = f", {r.ratio:.3g} x the floor of {r.floor:.4g}" if r.ratio < 1e6 else ""
+    ratio = f", {r.ratio:.3g} x the floor of {r.floor:.4g}" if r.ratio < 1e6 else "; the floor is 0"
     made = ", ".join(f"{name} {value}" for name, value in training.made_with.items())
     rows = {
         "status": f"{training.status}: {training.message}",

@@ -93,7 +93,8 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
     try:
         text = place.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"a grid must be a readable text file; {place} is not ({error}). Check the path.") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"a grid must be a readable text file; {place} is not ({why}). Check the path.") from error
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

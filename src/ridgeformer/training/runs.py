@@ -130,7 +130,7 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
     if not record.exists():
         if (path / "spec.json").exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
-        raise InputError(f"a run's folder has a record.json; {path} has none. Name a run's folder, or one of runs.")
+        raise InputError(f"a run's folder has a record.json; {path} has none, nor runs in it. Name another folder.")
     found = _json(record)
     if found.get("format") != FORMAT or not isinstance(found.get("spec"), dict):
         raise InputError(f"a record must be one that ridgeformer wrote; {record} is not. {AGAIN}")
