@@ -77,18 +77,9 @@ def test_linear_model_holds_for_many_seeds():
     assert not any(failing(linear_model.check(seed)) for seed in range(10))
 
 
-def test_the_printed_sign_is_seen():
-    """+ b w' in place of - b w': every family but GD++, which has b = 0."""
-    wrong = failing(linear_model.check(update=linear_model.printed_update))
-    assert len(wrong) == 7
-    assert not any("gdpp" in what for what in wrong)
+def test_the_paper_as_printed_fails():
     for found in linear_model.check():
         assert found.as_printed is None or found.as_printed > 1e-3
-
-
-def test_the_printed_index_is_seen():
-    """Tokens of layer l + 1 from the model of layer l."""
-    assert len(failing(linear_model.check(late=1))) == 7
 
 
 # ---- momentum -------------------------------------------------------------------------------------------
@@ -121,11 +112,6 @@ def test_momentum_holds_for_many_seeds():
     assert not any(failing(momentum.check(seed)) for seed in range(10))
 
 
-def test_the_printed_factor_is_seen():
-    wrong = failing(momentum.check(factor=momentum.printed_factor))
-    assert wrong == [found.what for found in momentum.check()][:4]
-
-
 @pytest.mark.parametrize("term", ["Lambda", "Gamma", "s", "Pi", "Phi"])
 def test_every_term_matters(term):
     """With one term halved, u or w of the next layer is another one."""
@@ -151,10 +137,6 @@ def test_every_term_matters(term):
 
 def test_step_size_holds_for_many_seeds():
     assert not any(failing(step_size.check(seed)) for seed in range(3))
-
-
-def test_residuals_in_place_of_labels_are_seen():
-    assert failing(step_size.check(step=step_size.printed_step)) == ["w = -omega_yx (1 + omega_xy sum y^2) a"]
 
 
 def test_the_dropped_part_is_never_small_at_the_papers_size():
