@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,11 +19,10 @@ import numpy as np
 
 from ridgeformer.baselines import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
-from ridgeformer.errors import InputError
 from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
 from ridgeformer.experiments.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS, Key, column, problem
 from ridgeformer.experiments.table import FLOOR, Table, baselines, measure
-from ridgeformer.training.journal import write_whole
+from ridgeformer.training.journal import make_folder, write_whole
 from ridgeformer.zoo import Zoo
 
 __all__ = ["DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
@@ -124,7 +122,7 @@ class Evidence:
             found: Part = kept["found"]
             return found
         if place is not None:
-            _writable(place.parent)
+            make_folder(place.parent, "measurements")
         self.progress(name, 0, 1)
         found = PARTS[name](self, lambda done, total: self.progress(name, done, total))
         if place is not None:
@@ -139,17 +137,6 @@ def _read(place: Path) -> Part | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and "found" in found else None
-
-
-def _writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"measurements need a folder that can be made; {folder} cannot ({error.strerror}). Choose another."
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"measurements need a writable folder; {folder} is not. Choose another.")
 
 
 def _tuned(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:

@@ -21,9 +21,21 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
 
-__all__ = ["Journal", "write_whole"]
+__all__ = ["Journal", "make_folder", "write_whole"]
 
 Arrays = dict[str, NDArray[Any]]
+
+
+def make_folder(folder: Path, what: str) -> None:
+    """Make a folder for something, in the plural, that must be able to write there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{what} need a folder that can be made; {folder} cannot ({error.strerror}). Choose another."
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{what} need a writable folder; {folder} is not. Choose another.")
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from ridgeformer.errors import InputError
 from ridgeformer.model import LinearTransformer
 from ridgeformer.model_file import load, save
-from ridgeformer.training.journal import Journal, write_whole
+from ridgeformer.training.journal import Journal, make_folder, write_whole
 
 __all__ = ["AGAIN", "Folder", "Memory", "Runs", "is_finished", "read_record", "read_run"]
 
@@ -53,7 +53,7 @@ class Folder:
         self.path, self.interval = Path(path), interval
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
-        self._make(self.path)
+        make_folder(self.path, "runs")
 
     def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
         """A finished run, if this folder has it."""
@@ -69,7 +69,7 @@ class Folder:
     def journal(self, name: str, spec: Record) -> Journal:
         """What an unfinished run has done so far."""
         folder = self.path / name
-        self._make(folder)
+        make_folder(folder, "runs")
         known = folder / "spec.json"
         if known.exists():
             self._same(folder, _json(known), spec)
@@ -87,17 +87,6 @@ class Folder:
     def where(self, name: str) -> Path | None:
         """The folder of a run."""
         return self.path / name
-
-    @staticmethod
-    def _make(folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"runs need a folder that can be made; {folder} cannot ({error.strerror}). Choose another."
-            ) from error
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise InputError(f"runs need a writable folder; {folder} is not. Choose another.")
 
     @staticmethod
     def _same(folder: Path, stored: Record, asked: Record) -> None:
