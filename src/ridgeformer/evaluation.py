@@ -41,6 +41,7 @@ Estimator = Literal["exact", "query"]
 Progress = Callable[[int, int], None]
 BLOCK = 16_384  # sequences at a time: memory does not grow with their number
 CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
+EXPLODES = 100  # times d: a loss above which a sequence counts as exploded
 ROUNDING = 1e-20  # a floor below this is 0: of a known noise level
 EVALUATION = 1 << 30  # the stream that evaluation draws from
 
@@ -166,7 +167,7 @@ def compare(
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
         losses, plain = _block(predictors, problem, estimator, seed, first, count)
-        exploded += (~(np.abs(losses) <= 100 * problem.dim)).sum(0)
+        exploded += (~(np.abs(losses) <= EXPLODES * problem.dim)).sum(0)
         adjusted.add(_capped(losses))
         whole.add(_capped(plain))
         progress(first + count, sequences)
@@ -236,12 +237,16 @@ def _floor(problem: Problem, sequences: int, seed: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Adjusted loss against the noise level: sigmas [K], losses and errors [..., K], which sigmas can occur [K]."""
+    """Adjusted loss against the noise level: sigmas [K], losses and errors [..., K], which sigmas can occur [K].
+
+    `exploded` [..., K] counts sequences with a loss above 100 d, as in `Result`.
+    """
 
     sigmas: Array
     losses: Array
     errors: Array
     in_distribution: NDArray[np.bool_]
+    exploded: NDArray[np.int64]
 
 
 def profile(
@@ -275,7 +280,7 @@ def profiles(
 
     found = _profile(weights, problem, sigmas, sequences, seed, progress)
     return {
-        name: Profile(found.sigmas, found.losses[i], found.errors[i], found.in_distribution)
+        name: Profile(found.sigmas, found.losses[i], found.errors[i], found.in_distribution, found.exploded[i])
         for i, name in enumerate(predictors)
     }
 
@@ -317,20 +322,24 @@ def _profile(
     levels = array("sigmas", _levels(problem) if sigmas is None else sigmas, ("K",)).astype(np.float64)
     if (levels < 0).any():
         refuse("sigmas must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
-    means, errors = [], []
+    means, errors, exploded = [], [], []
     for done, level in enumerate(levels, 1):
         fixed = Problem(problem.dim, problem.context, Fixed(float(level)))
         tally: _Tally | None = None
+        wild: Any = 0
         for first in range(0, integer("sequences", sequences, 2), BLOCK):
             draw = fixed.moments(min(BLOCK, sequences - first), seed=seed, stream=EVALUATION, first=first)
             losses = _exact(weights(draw), draw)
             tally = tally or _Tally(losses.shape[1], sequences)
             tally.add(losses)
+            wild = wild + (losses > EXPLODES * problem.dim).sum(0)
         assert tally is not None
         means.append(tally.mean)
         errors.append(tally.errors)
+        exploded.append(wild)
         progress(done, len(levels))
-    return Profile(levels, np.stack(means, -1), np.stack(errors, -1), problem.noise.contains(levels))
+    inside = problem.noise.contains(levels)
+    return Profile(levels, np.stack(means, -1), np.stack(errors, -1), inside, np.stack(exploded, -1))
 
 
 def _levels(problem: Problem) -> Array:

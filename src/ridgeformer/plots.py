@@ -33,17 +33,28 @@ def check_plot(path: Path) -> None:
         raise InputError("plots need matplotlib, which is missing. Run pip install 'ridgeformer[plot]'.") from error
 
 
+HIGHEST = 10.0  # of the axis of losses by noise level
+
+
 def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> None:
-    """Adjusted loss against sigma, one line a profile, the range that can occur shaded."""
+    """Adjusted loss against sigma, one line a profile, the range that can occur shaded.
+
+    The axis is logarithmic and ends where predicting 0 would do better by far: what explodes leaves it.
+    """
     check_plot(path)
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     canvas = Figure(figsize=(6, 3.6), layout="constrained")
     axis = canvas.subplots()
+    every = np.concatenate([profile.losses for profile in profiles.values()])
+    top = min(2 * float(every.max()), HIGHEST)
+    bottom = max(float(every[every > 0].min(initial=top)) / 2, 1e-4 * top)
     for colour, (name, profile) in zip(COLOURS, profiles.items(), strict=False):
-        axis.plot(profile.sigmas, profile.losses, color=colour, label=name, linewidth=2)
+        style = "-" if profile is next(iter(profiles.values())) else "--"
+        axis.plot(profile.sigmas, np.maximum(profile.losses, bottom), style, color=colour, label=name, linewidth=2)
         low, high = profile.losses - 2 * profile.errors, profile.losses + 2 * profile.errors
-        axis.fill_between(profile.sigmas, low, high, color=colour, alpha=0.25, linewidth=0)
+        axis.fill_between(profile.sigmas, np.maximum(low, bottom), high, color=colour, alpha=0.25, linewidth=0)
     first = next(iter(profiles.values()))
     inside = first.sigmas[first.in_distribution]
     if len(inside) > 16:
@@ -51,8 +62,9 @@ def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> Non
     for level in inside if len(inside) <= 16 else ():
         label = "in distribution" if level == inside[0] else None
         axis.axvline(level, color="#F0E442", linewidth=4, alpha=0.5, zorder=0, label=label)
-    axis.set(xlabel="noise level sigma", ylabel="adjusted loss", title=title)
-    axis.set_ylim(bottom=0)
+    axis.set(xlabel="noise level sigma", ylabel="adjusted loss", title=title, yscale="log")
+    axis.set_ylim(bottom, max(top, 2 * bottom))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
     _write(canvas, path)

@@ -110,31 +110,39 @@ def profile(
     if plot is not None:
         from ridgeformer.plots import draw_profile
 
-        draw_profile(plot, str(problem), {"model": found, "Bayes": best})
+        draw_profile(plot, str(problem), {"model": found, "Bayes: the best on average": best})
     if as_json:
         columns = {"sigma": found.sigmas, "loss": found.losses, "error": found.errors, "bayes": best.losses}
-        record = {name: values.tolist() for name, values in columns.items()}
+        record = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
         click.echo(json.dumps({"problem": str(problem), **record, "in": found.in_distribution.tolist()}, indent=2))
         return
-    click.echo(f"{problem}\n\n sigma      loss    +-          Bayes")
-    for row in zip(found.sigmas, found.losses, found.errors, best.losses, found.in_distribution, strict=True):
-        numbers = f"{_five(row[1]):>10} {_five(row[2]):>8} {_five(row[3]):>10}"
-        click.echo(f"{row[0]:6.3f} {numbers}{'' if row[4] else '   outside'}")
+    click.echo(f"{problem}\n\n sigma       loss       +-      Bayes  exploded")
+    rows = zip(
+        found.sigmas, found.losses, found.errors, best.losses, found.exploded, found.in_distribution, strict=True
+    )
+    for sigma, loss, error, bayes, exploded, inside in rows:
+        numbers = f"{_five(loss):>10} {_five(error):>8} {_five(bayes):>10} {exploded:9}"
+        click.echo(f"{sigma:6.3f} {numbers}{'' if inside else '   outside'}")
+    click.echo("\nBayes has the least loss on average over the problem's noise levels, not at each of them.")
 
 
 def _print_results(problem: object, results: list[Any], as_json: bool) -> None:
+    from ridgeformer.evaluation import ROUNDING
+
     if as_json:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
         return
     wide = max(10, *(len(r.name) for r in results))
     click.echo(f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {_five(results[0].floor)}\n")
-    click.echo(f"{'':{wide}}     loss       +- x floor unadjusted 99.99 %     max exploded")
+    click.echo(f"{'':{wide}}      loss        +-  x floor  unadjusted  99.99 %      max  exploded")
     for r in results:
         ratio = f"{r.ratio:.2f}" if r.ratio < 1e6 else "-"
-        losses = f"{_five(r.loss):>9}{_five(r.error):>9}{ratio:>8}{r.unadjusted:11.4f}{r.tail:8.2g}{r.largest:8.2g}"
-        click.echo(f"{r.name:{wide}}{losses}{r.exploded:9}")
+        losses = f"{_five(r.loss):>10}{_five(r.error):>10}{ratio:>9}{_five(r.unadjusted):>12}"
+        click.echo(f"{r.name:{wide}}{losses}{r.tail:9.2g}{r.largest:9.2g}{r.exploded:10}")
+    if not results[0].floor > ROUNDING:
+        click.echo("\nThe noise level is the same everywhere, so ridge regression knows it: the floor is 0.")
 
 
 def _five(loss: float) -> str:
-    """With five decimals, or with an exponent where these would show nothing."""
-    return f"{loss:.5f}" if abs(loss) >= 1e-4 or abs(loss) < 1e-25 else f"{loss:.1e}"
+    """With five decimals, or with an exponent where these would show nothing or too much."""
+    return f"{loss:.5f}" if 1e-4 <= abs(loss) < 1000 or abs(loss) < 1e-25 else f"{loss:.1e}"

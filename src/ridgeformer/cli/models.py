@@ -48,7 +48,7 @@ def read_model_and_problem(
     model, record = read_model(path)
     spec = record.get("spec")
     known: dict[str, Any] = spec if isinstance(spec, dict) else {}
-    noise = noise or known.get("noise")
+    noise = known.get("noise") if noise is None else noise
     if noise is None:
         raise InputError(
             f"a model is read on a problem, and {model_name(path)} does not say which; got no --noise. "

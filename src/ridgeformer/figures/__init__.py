@@ -47,13 +47,14 @@ FIGURES = {
         ("profiles",),
         "Adjusted loss at each noise level. Above: seven-layer models for each sigma_max (the scale of the first "
         "panel, without noise, is its own). Below: models of two to seven layers at sigma_max = 5. Grey: levels "
-        "met in training.",
+        "met in training. Black: the Bayes predictor, the best on average over these levels, not at each of them.",
     ),
     3: Described(
         categorical_problems,
         ("table", "profiles"),
         "Two or three noise levels. Above: adjusted loss against depth, and profiles of seven layers. Below: "
-        "profiles of two to seven layers. Grey: the levels met in training.",
+        "profiles of two to seven layers. Grey: the levels met in training. Black: the Bayes predictor, the best on "
+        "average over these levels, not at each of them.",
     ),
     4: Described(
         weights,

@@ -29,7 +29,8 @@ def draw_depths(axis: Axes, table: Table, noise: str) -> None:
         axis.errorbar(
             DEPTHS,
             [cell.loss for cell in cells],
-            yerr=[2 * cell.error for cell in cells],
+            # Down to a tenth at most: on a logarithmic axis a bar to 0 would have no end.
+            yerr=[[min(2 * cell.error, 0.9 * cell.loss) for cell in cells], [2 * cell.error for cell in cells]],
             color=COLOURS[family],
             marker=MARKERS[family],
             markersize=3.5,

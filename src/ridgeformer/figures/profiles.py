@@ -34,7 +34,7 @@ def uniform_profiles(evidence: Evidence) -> Figure:
     _depths(lower.subplots(1, len(SHALLOW), sharey=True), evidence, SHOWN)
     for axis in axes[:, 0]:
         axis.set_ylabel("adjusted loss")
-    legend(canvas, markers=False)
+    legend(canvas, markers=False, floor="Bayes")
     return canvas
 
 
@@ -52,7 +52,7 @@ def categorical_problems(evidence: Evidence) -> Figure:
         row = (middle, lower)[place].subplots(1, len(SHALLOW), sharey=True)
         _depths(row, evidence, noise)
         row[0].set_ylabel(name)
-    legend(canvas)
+    legend(canvas, floor="Bayes")
     return canvas
 
 

@@ -89,8 +89,8 @@ def shade(axis: Axes, curve: Curve) -> None:
         axis.axvline(sigma, color="#D8D8D8", linewidth=4, zorder=0)
 
 
-def legend(canvas: Figure, methods: Sequence[str] = (*FAMILIES, *BASELINES, FLOOR), markers: bool = True) -> None:
-    """One for all panels, below them."""
+def legend(canvas: Figure, markers: bool = True, floor: str = FLOOR) -> None:
+    """One for all panels, below them; `floor` names the black line."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -101,9 +101,9 @@ def legend(canvas: Figure, methods: Sequence[str] = (*FAMILIES, *BASELINES, FLOO
             linestyle=DASHES.get(method, "solid"),
             marker=MARKERS.get(method, "") if markers else "",
             markersize=4,
-            label=LABELS.get(method, method),
+            label=floor if method == FLOOR else LABELS.get(method, method),
         )
-        for method in methods
+        for method in (*FAMILIES, *BASELINES, FLOOR)
     ]
     canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
 
