@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from ridgeformer import (
     train_many,
 )
 from ridgeformer.engine import Key
+from ridgeformer.training import search as search_module
 from ridgeformer.training.bfgs import descend
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import Hard, SampleAverage, ceiling, damped, mine
@@ -142,6 +144,24 @@ def test_the_objective_and_its_gradient(family):
     losses = SMALL.moments(300, seed=5, stream=6, step=7)
     assert alone == pytest.approx(damped(model.evaluate(losses.moments, losses.ridge).losses, 3.0).mean(), rel=1e-12)
     assert value > alone
+
+
+@pytest.mark.parametrize(
+    ("grown", "trained", "chosen", "words"),
+    [
+        ([1.0] * 4, [0.5] * 4, 1, ""),
+        ([1.0] * 4, [1.0] * 4, 0, "; a model it was grown from was as good and was kept"),
+        ([1.0] * 4, [0.5] * 3 + [1e9], 0, "explodes less often, not on 1 of"),
+        ([0.1] * 3 + [1e3], [500.0] * 4, 1, "; preferred to one of less loss that explodes on 1 of"),
+    ],
+)
+def test_the_choice_between_models_is_explained(grown, trained, chosen, words, monkeypatch):
+    losses = {"grown": np.array(grown), "trained": np.array(trained)}
+    monkeypatch.setattr(search_module, "_losses", lambda model, task: losses[model])
+    task = SimpleNamespace(caution=1.0, problem=Problem(5, 20, "fixed(1)"))
+    model, why = search_module._select(task, ["grown", "trained"])
+    assert model == ["grown", "trained"][chosen]
+    assert why == words if not words else words in why
 
 
 def test_the_search_finds_contexts_that_explode():

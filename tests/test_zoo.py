@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Problem, Search, evaluate, train_many, zoo
+from ridgeformer import InputError, Problem, Search, Uniform, evaluate, train_many, zoo
 from ridgeformer.experiments.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS
 
 
@@ -82,8 +82,12 @@ def test_a_zoo_of_runs_is_written_and_read(tmp_path):
         assert again.made[cell][best].loss == min(loss)
         for name, value in again.load(*cell).family.arrays.items():
             np.testing.assert_array_equal(value, gathered.models[cell, best].family.arrays[name])
-    with pytest.raises(InputError, match="which are kept"):
+    with pytest.raises(InputError, match="the weights of these seeds are kept: "):
         again.load("diag", 2, "fixed(1)", seed=1 - again.best("diag", 2, "fixed(1)"))
+
+
+def test_noise_may_be_a_distribution():
+    assert zoo.load("diag", 2, Uniform(0, 5)) is zoo.load("diag", 2, "uniform(0, 5)")
 
 
 def test_a_damaged_zoo_is_refused(tmp_path):

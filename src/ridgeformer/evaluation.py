@@ -153,9 +153,8 @@ def compare(
 ) -> Comparison:
     """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses."""
     if not isinstance(predictors, Mapping) or not predictors:
-        refuse(
-            "a comparison needs a dict of at least one predictor", type(predictors).__name__, "Pass {name: predictor}."
-        )
+        given = "an empty one" if isinstance(predictors, Mapping) else f"a {type(predictors).__name__}"
+        refuse("a comparison needs a dict of at least one predictor", given, "Pass {name: predictor}.")
     for name, predictor in predictors.items():
         _check(name, predictor, problem)
     if estimator not in ("exact", "query"):

@@ -139,4 +139,6 @@ def _json(path: Path, text: str) -> dict[str, Any]:
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise InputError(f"a model file must be one that ridgeformer saved; {path} is not: {why}. Save the model again.")
+    raise InputError(
+        f"a model file must be one that ridgeformer saved; {path} is not: {why}. Name another, or save the model again."
+    )

@@ -22,7 +22,7 @@ import numpy as np
 from ridgeformer.errors import InputError, refuse
 from ridgeformer.families import FAMILIES
 from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import parse
+from ridgeformer.noise import Noise, as_noise
 from ridgeformer.training.journal import write_whole
 from ridgeformer.training.runs import read_run
 
@@ -74,21 +74,22 @@ class Zoo:
     made: dict[Cell, dict[int, Made]]
     models: dict[tuple[Cell, int], LinearTransformer]
 
-    def best(self, family: str, layers: int, noise: str) -> int:
+    def best(self, family: str, layers: int, noise: str | Noise) -> int:
         """The seed whose model explodes least often and, among those, has the least loss, both when it was trained."""
         runs = self.made[self._cell(family, layers, noise)]
         return min(runs, key=lambda seed: (runs[seed].exploded, runs[seed].loss, seed))
 
-    def load(self, family: str, layers: int, noise: str, seed: int | None = None) -> LinearTransformer:
+    def load(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
         """A model: the best seed's, or that of `seed` where it is kept."""
         cell = self._cell(family, layers, noise)
         chosen = self.best(*cell) if seed is None else seed
         if (cell, chosen) not in self.models:
             kept = sorted(other for known, other in self.models if known == cell)
-            refuse(f"the seed must be one of {', '.join(map(str, kept))}, which are kept", repr(seed), "Leave it out.")
+            known = ", ".join(map(str, kept))
+            refuse(f"of this cell the weights of these seeds are kept: {known}", f"seed {seed!r}", "Leave it out.")
         return self.models[cell, chosen]
 
-    def record(self, family: str, layers: int, noise: str, seed: int | None = None) -> Made:
+    def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
         """How a model was made; of all seeds, those too whose weights are not kept."""
         cell = self._cell(family, layers, noise)
         runs = self.made[cell]
@@ -97,8 +98,8 @@ class Zoo:
             refuse(f"the seed must be one of {', '.join(map(str, runs))}", repr(seed), "Choose one of these.")
         return runs[chosen]
 
-    def _cell(self, family: str, layers: int, noise: str) -> Cell:
-        cell = (family, layers, str(parse(noise)))
+    def _cell(self, family: str, layers: int, noise: str | Noise) -> Cell:
+        cell = (family, layers, str(as_noise(noise)))
         if cell not in self.made:
             for place, name in enumerate(("family", "layers", "noise")):
                 known = list(dict.fromkeys(other[place] for other in self.made))
@@ -112,7 +113,7 @@ class Zoo:
         """To `zoo.safetensors` and `zoo.json`: the best models, and those of all seeds for some noise distributions."""
         from safetensors.numpy import save
 
-        whole = {str(parse(noise)) for noise in every_seed}
+        whole = {str(as_noise(noise)) for noise in every_seed}
         arrays = {
             f"{'/'.join(map(str, cell))}/{seed}/{name}": np.ascontiguousarray(value)
             for (cell, seed), model in self.models.items()
@@ -177,11 +178,11 @@ def shipped() -> Zoo:
     return read(MODELS)
 
 
-def load(family: str, layers: int, noise: str, seed: int | None = None) -> LinearTransformer:
+def load(family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
     """A model of this package's zoo: the best of five seeds, or that of `seed` where it is kept."""
     return shipped().load(family, layers, noise, seed)
 
 
-def record(family: str, layers: int, noise: str, seed: int | None = None) -> Made:
+def record(family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
     """How a model of this package's zoo was made."""
     return shipped().record(family, layers, noise, seed)

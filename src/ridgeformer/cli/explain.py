@@ -16,6 +16,12 @@ from ridgeformer.cli.options import model_problem_options, plot_option
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
 
+LEGEND = """\
+known: rank correlation of the labels' sum of squares with sigma. moved: share of w^2 that another residual moves.
+momentum: the part of the update that is due to u, squared, over the whole; above 1 where the rest cancels it.
+1 - beta: what the layer keeps of u. best factor before: would bring w before the layer nearest to ridge regression.
+All of them: docs/explain.md."""
+
 
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n"
@@ -126,7 +132,7 @@ def _print_by_noise(found: Explanation) -> None:
     click.echo("ridge over least squares" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown)[2:])
     tables = (
         ("factor", n.factor, 1),
-        ("best factor", n.best, 1),
+        ("best factor before", n.best, 1),
         ("step size", n.step, 1),
         ("way to least squares", n.progress, 1),
         ("|w - w_OLS|^2", n.to_ols, 0),
@@ -137,7 +143,7 @@ def _print_by_noise(found: Explanation) -> None:
         for i, row in enumerate(values):
             label = f"{name:20}" if i == 0 else " " * 20
             click.echo(f"{label}{i + first:2}" + "".join(f"{_short(row[k]):>11}" for k in shown))
-    click.echo()
+    click.echo(f"\n{LEGEND}\n")
 
 
 def _heads(values: list[float], digits: int) -> str:

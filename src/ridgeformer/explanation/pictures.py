@@ -58,11 +58,12 @@ def _losses(axis: Axes, found: Explanation) -> None:
     least = 0.05 * min(behaviour.loss.min(), behaviour.floor or np.inf)
     for name, style, colour in parts:
         values = getattr(behaviour, name)
-        shown = np.where(values > least, values, np.nan)
+        shown = np.where(values > 0, np.maximum(values, least), np.nan)  # what is less lies on the edge
         axis.plot(states, shown, style, color=colour, markersize=4, linewidth=1.2, label=name)
     if behaviour.floor > 0:
         axis.axhline(behaviour.floor, color="black", linestyle="--", linewidth=1, label="floor")
     axis.set(title="loss of the readout, and its parts", xlabel="after layer", yscale="log", xticks=states)
+    axis.set_ylim(bottom=0.8 * least if np.isfinite(least) and least > 0 else None)
     _finish(axis)
 
 
@@ -75,30 +76,51 @@ def _noise(axis: Axes, found: Explanation) -> None:
         axis.axhline(behaviour.knowable, color=COLOURS[2], linestyle="--", linewidth=1, label="least squares knows")
     axis.set(title="the noise", xlabel="layer", xticks=states)
     axis.set_ylim(0, max(1.0, 1.05 * float(np.nanmax(behaviour.through))))
-    axis.legend(frameon=False, fontsize=7, loc="lower left", bbox_to_anchor=(0, 0.2))
+    axis.legend(frameon=False, fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.52))
 
 
 def _factors(axis: Axes, found: Explanation) -> None:
     """Each layer's factor against sigma, beside the shrinkage that ridge regression means."""
     noise = found.noise
-    for layer, colour in enumerate(_shades(found.model.layers)):
-        style = {"color": colour, "marker": f"${layer + 1}$", "markersize": 6, "linewidth": 1.2}
-        axis.plot(noise.sigmas, noise.factor[layer], label=f"layer {layer + 1}", **style)
-    axis.plot(noise.sigmas, noise.shrinkage, "k_--", linewidth=1.2, label="ridge over\nleast squares")
+    axis.plot(noise.sigmas, noise.shrinkage, "k--", linewidth=1.2, label="ridge over least squares")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
-    axis.set(title="factor T_yy (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
-    axis.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
+    _numbered(axis, noise.sigmas, noise.factor)
+    axis.set(title="factor T_yy of layers (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
+    axis.legend(frameon=False, fontsize=7, loc="lower left")
 
 
 def _ways(axis: Axes, found: Explanation) -> None:
     """How far each layer goes to least squares, against sigma."""
     noise = found.noise
-    for layer, colour in enumerate(_shades(found.model.layers)):
-        style = {"color": colour, "marker": f"${layer + 1}$", "markersize": 6, "linewidth": 1.2}
-        axis.plot(noise.sigmas, noise.progress[layer], **style)
     axis.axhline(0, color="#999999", linewidth=0.8, zorder=0)
     axis.set_ylim(*_room(noise.progress))
-    axis.set(title="share of the way to least squares", xlabel="noise level sigma")
+    _numbered(axis, noise.sigmas, noise.progress)
+    axis.set(title="share of the way to least squares, by layer", xlabel="noise level sigma")
+
+
+def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
+    """A line for every layer, with the layer's number at its end; numbers that would overlap are moved apart."""
+    low, high = axis.get_ylim()
+    ends = np.clip([row[-1] for row in rows], low, high)
+    apart, heights, below = 0.055 * (high - low), np.empty(len(rows)), -np.inf
+    for layer in np.argsort(ends, kind="stable"):
+        below = heights[layer] = max(ends[layer], below + apart)
+    heights -= max(0.0, heights.max() - high)
+    reach = float(sigmas[-1] - sigmas[0]) or 1.0
+    for layer, colour in enumerate(_shades(len(rows))):
+        axis.plot(sigmas, rows[layer], color=colour, linewidth=1.5, marker="o", markersize=2.5)
+        place = sigmas[-1] + 0.06 * reach, heights[layer]
+        link = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+        axis.annotate(
+            f"{layer + 1}",
+            (sigmas[-1], ends[layer]),
+            place,
+            color=colour,
+            fontsize=8,
+            va="center",
+            arrowprops=link,
+            annotation_clip=False,
+        )
 
 
 def _room(*values: Any) -> tuple[float, float]:
@@ -132,7 +154,10 @@ def _filter(axis: Axes, found: Explanation, layer: int) -> None:
     low, high = float(noise.filter[layer].min()), float(noise.filter[layer].max())
     axis.set_ylim(max(min(-0.05, low), -0.6), max(1.15, min(high + 0.05, 1.8)))
     kinds = ", ".join(SHORT[role.kind] for role in found.roles if role.layer == layer)
-    axis.set(title=f"layer {layer}: {kinds}", xlabel="eigenvalue of S", ylabel="w over least squares")
+    axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S")
+    place = axis.get_subplotspec()
+    if layer == 1 or (place is not None and place.is_first_col()):
+        axis.set_ylabel("w over least squares")
     axis.plot([], [], "--", color="black", linewidth=1, label="ridge regression")
 
 
@@ -140,7 +165,7 @@ def _shades(count: int) -> list[Any]:
     """Dark to light, in order, apart for colour-blind readers too."""
     import matplotlib
 
-    return [matplotlib.colormaps["cividis"](i / max(count, 1)) for i in range(count)]
+    return [matplotlib.colormaps["viridis"](0.95 * i / max(count, 1)) for i in range(count)]
 
 
 def _finish(axis: Axes) -> None:

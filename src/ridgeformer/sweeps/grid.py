@@ -24,7 +24,7 @@ from ridgeformer.training.train import make_spec
 
 __all__ = ["Grid", "read_grid"]
 
-EXAMPLE = 'noise = ["uniform(0,5)"]\nfamily = ["diag", "full"]\nlayers = [1, 2, 3]\nseed = [0, 1]'
+EXAMPLE = 'a line noise = ["uniform(0,5)"], a line layers = [1, 2, 3]'
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"a grid must be TOML; {place} is not: {error}. Compare with:\n{EXAMPLE}") from error
+        raise InputError(f"a grid must be TOML; {place} is not: {error}. It needs, for example, {EXAMPLE}.") from error
     _check_keys(place, text, found, "a grid", Grid)
     if "noise" not in found:
         raise InputError(f'a grid must have the key noise; {place} has none. Add noise = ["uniform(0,5)"].')

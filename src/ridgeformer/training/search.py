@@ -41,11 +41,8 @@ def search(task: Task) -> Found:
     except OutOfTime:
         task.journal.write()
         converged, message = False, "the time given was over"
-    best = task.best
-    chosen = _select(task, [*ancestors, best])
-    if chosen is not best:
-        message += "; a model it was grown from was as good, or explodes less often, and was kept"
-    return Found(chosen, converged, message)
+    chosen, why = _select(task, [*ancestors, task.best])
+    return Found(chosen, converged, message + why)
 
 
 def _by_quadrature(task: Task) -> Found:
@@ -60,12 +57,13 @@ def _by_quadrature(task: Task) -> Found:
     return Found(model, True, "optimum by quadrature over the eigenvalues, without sampling")
 
 
-def _select(task: Task, candidates: list[LinearTransformer]) -> LinearTransformer:
+def _select(task: Task, candidates: list[LinearTransformer]) -> tuple[LinearTransformer, str]:
     """The one that explodes least often; among equals the one of least loss, a later one only if clearly better.
 
-    Without caution, explosions count no more than any other large loss, by their logarithm.
+    Without caution, explosions count no more than any other large loss, by their logarithm. Also why, in words, where
+    it is not simply that the last one, which was trained, is the best.
     """
-    best, best_losses = candidates[0], _losses(candidates[0], task)
+    best, best_losses, why = candidates[0], _losses(candidates[0], task), ""
     for model in candidates[1:]:
         losses = _losses(model, task)
         wild, best_wild = (int((~(x <= 100 * task.problem.dim)).sum()) for x in (losses, best_losses))
@@ -76,7 +74,15 @@ def _select(task: Task, candidates: list[LinearTransformer]) -> LinearTransforme
         better = difference.mean() < -difference.std() / np.sqrt(len(difference))
         if wild < best_wild or (wild == best_wild and better):
             best, best_losses = model, losses
-    return best
+            why = f"; preferred to one of less loss that explodes{_often(best_wild)}" if difference.mean() > 0 else ""
+        else:
+            reason = f"explodes less often, not{_often(wild)}," if wild > best_wild else "was as good"
+            why = f"; a model it was grown from {reason} and was kept"
+    return best, why
+
+
+def _often(exploded: int) -> str:
+    return f" on {exploded} of {SELECTION:,} sequences"
 
 
 def _losses(model: LinearTransformer, task: Task) -> Array:
