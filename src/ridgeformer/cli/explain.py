@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
 
 LEGEND = """\
-known: rank correlation of the labels' sum of squares with sigma. moved: share of w^2 that another residual moves.
+known: rank correlation of the labels' sum of squares with sigma.
+moved: share of w^2 that moves when residuals are swapped between sequences.
 momentum: the part of the update that is due to u, squared, over the whole; above 1 where the rest cancels it.
-1 - beta: what the layer keeps of u. best factor before: would bring w before the layer nearest to ridge regression.
+1 - beta: what the layer keeps of u.
+best factor before: would bring w, before the layer, nearest to ridge regression.
 All of them: docs/explain.md."""
 
 
