@@ -97,7 +97,9 @@ def draw_training(path: Path, training: Training) -> None:
         axis.axhline(training.floor, color="black", linewidth=1.2, linestyle="--", label=f"floor: {training.floor:.4g}")
     if left_out := sum(not loss <= highest for _, _, loss in training.history):
         axis.plot([], [], " ", label=f"{left_out} above {highest} not shown")
-    axis.set(xlabel="sequences used, in millions", ylabel="loss", title=training.spec.describe(), yscale="log")
+    # A descent's loss is that of its own sequences, few in a race, and of those on which it fails.
+    each = "loss while training" if "adam" in phases else "loss at the end of each descent"
+    axis.set(xlabel="sequences used, in millions", ylabel=each, title=training.spec.describe(), yscale="log")
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     low, high = axis.get_ylim()
     if high < 8 * low:  # less than a decade: the minor ticks need labels
