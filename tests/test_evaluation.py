@@ -24,6 +24,7 @@ from ridgeformer import (
     floor,
     profile,
     profile_by_layer,
+    zoo,
 )
 
 PROBLEM = Problem(noise="uniform(0,5)")
@@ -285,3 +286,19 @@ def test_bad_input_is_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
+
+
+def test_the_error_of_the_papers_estimator_needs_no_queries():
+    """Against its own spread over queries; a model, and a predictor that is no model."""
+    problem = Problem(noise="uniform(0,5)")
+    predictors = {
+        "diag": zoo.load("diag", 3, "uniform(0,5)"),
+        "gdpp": zoo.load("gdpp", 2, "uniform(0,5)"),
+        "AdaRR": AdaRR(),
+    }
+    exact = compare(predictors, problem, sequences=60_000, with_floor=False, with_query_errors=True)
+    sampled = compare(predictors, problem, sequences=60_000, with_floor=False, estimator="query")
+    for name in predictors:
+        assert exact.query_errors[name] == pytest.approx(sampled[name].error, rel=0.05)
+        assert exact.query_errors[name] > exact[name].error
+    assert not sampled.query_errors

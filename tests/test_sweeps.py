@@ -2,17 +2,18 @@
 
 import errno
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
 from ridgeformer import InputError, Search, load, train
-from ridgeformer.sweeps import Grid, read_grid, sweep
+from ridgeformer.sweeps import Grid, execute, read_grid, sweep
 from ridgeformer.sweeps.execute import train_unit
 from ridgeformer.training import runs
 
@@ -188,6 +189,34 @@ def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
     assert "must hold JSON" in found.failures[0].reason
     assert [folder.name for folder in found.folders] == [specs[1].name]
     assert train_unit(str(tmp_path), [specs[0].as_dict()], 1)[0][0] == specs[0].name
+
+
+def train_or_die(folder, specs, threads):
+    """In place of training: the unit of seed 3 takes its worker with it."""
+    if specs[0]["seed"] == 3:
+        os._exit(1)
+    time.sleep(0.05)
+    return [("a run of seed 5", "as it should")] if specs[0]["seed"] == 5 else []
+
+
+def test_a_unit_that_kills_its_workers_fails_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "train_unit", train_or_die)
+    states = []
+    grid = Grid(noise=["fixed(1)"], layers=[1, 2], seed=range(12))
+    found = sweep(grid.specs(), tmp_path, workers=2, progress=states.append, interval=0.1)
+    assert [failure.reason for failure in found.failures].count("as it should") == 1
+    died = [failure.run for failure in found.failures if "its worker died 4 times" in failure.reason]
+    assert len(died) == 2 == len(found.failures) - 1
+    assert all("-s3-" in name for name in died)
+    assert any(state.failed and state.running for state in states)  # known while it runs, not only at the end
+
+
+def test_an_executor_that_breaks_is_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "train_unit", train_or_die)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as broken:
+        found = sweep(Grid(noise=["fixed(1)"], layers=[1], seed=range(8)).specs(), tmp_path, executor=broken)
+    assert any("the executor takes no more work" in failure.reason for failure in found.failures)
+    assert any("-s3-" in failure.run for failure in found.failures)
 
 
 def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, monkeypatch):

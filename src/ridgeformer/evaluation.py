@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -86,10 +86,15 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Mapping[str, Result]):
-    """Results of several predictors on the same sequences, by name."""
+    """Results of several predictors on the same sequences, by name.
+
+    Attributes:
+        covariance: of the means; query_errors: see `compare`, empty if they were not asked for.
+    """
 
     results: dict[str, Result]
-    covariance: Array  # of the means
+    covariance: Array
+    query_errors: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Result:
         return self.results[name]
@@ -149,9 +154,15 @@ def compare(
     seed: int = 0,
     estimator: Estimator = "exact",
     with_floor: bool = True,
+    with_query_errors: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Comparison:
-    """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses."""
+    """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses.
+
+    `with_query_errors` adds the standard errors that the paper's estimator, one query a sequence, has on as many. They
+    need no queries: given w, with p, o and l the halves of |w - w_task|^2, |w_ridge - w_task|^2 and |w - w_ridge|^2, a
+    query's loss has the mean l and the variance 2 p^2 + 2 o^2 - (p + o - l)^2.
+    """
     if not isinstance(predictors, Mapping) or not predictors:
         given = "an empty one" if isinstance(predictors, Mapping) else f"a {type(predictors).__name__}"
         refuse("a comparison needs a dict of at least one predictor", given, "Pass {name: predictor}.")
@@ -161,7 +172,7 @@ def compare(
         refuse("the estimator must be exact or query", repr(estimator), "Choose one of these.")
     sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
     adjusted, whole = _Tally(len(predictors), sequences), _Tally(len(predictors), sequences)
-    exploded = np.zeros(len(predictors), int)
+    exploded, by_query = np.zeros(len(predictors), int), np.zeros(len(predictors))
     least = _floor(problem, sequences, seed) if with_floor else (float("nan"), float("nan"))
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
@@ -169,6 +180,10 @@ def compare(
         exploded += (~(np.abs(losses) <= EXPLODES * problem.dim)).sum(0)
         adjusted.add(_capped(losses))
         whole.add(_capped(plain))
+        if with_query_errors:
+            draw = problem.moments(count, seed=seed, stream=EVALUATION, first=first)
+            p, o = _capped(plain), 0.5 * np.square(draw.ridge - draw.task).sum(1)[:, None]
+            by_query += (2 * p**2 + 2 * o**2 - (p + o - _capped(losses)) ** 2).sum(0)
         progress(first + count, sequences)
     spread, whole_spread = adjusted.errors, whole.errors
     results = {
@@ -188,7 +203,9 @@ def compare(
         )
         for i, name in enumerate(predictors)
     }
-    return Comparison(results, adjusted.covariance)
+    errors = np.sqrt(np.maximum(by_query / sequences**2 + spread**2, 0.0))
+    queries = dict(zip(predictors, errors.tolist(), strict=True)) if with_query_errors else {}
+    return Comparison(results, adjusted.covariance, queries)
 
 
 def evaluate(

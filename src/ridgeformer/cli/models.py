@@ -63,7 +63,7 @@ def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
     from ridgeformer import zoo
 
     parts = name.removeprefix(ZOO).split("/")
-    if len(parts) not in (3, 4) or not parts[1].isdigit() or not all(part.isdigit() for part in parts[3:]):
+    if len(parts) not in (3, 4) or not all(part.isdecimal() for part in (parts[1], *parts[3:])):
         raise InputError(
             f"a shipped model is named by family, layers, noise and perhaps a seed; got {name}. "
             "Write zoo:full/7/categorical(1,3) or zoo:diag/7/uniform(0,5)/2."

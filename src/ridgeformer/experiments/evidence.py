@@ -102,7 +102,7 @@ class Evidence:
 
     def measure(self, parts: tuple[str, ...] | None = None) -> None:
         """Measure parts, by default all, or find them stored."""
-        for part in parts or tuple(PARTS):
+        for part in tuple(PARTS) if parts is None else parts:
             getattr(self, part)
 
     @cached_property

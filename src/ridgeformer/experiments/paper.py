@@ -89,11 +89,13 @@ def printed() -> dict[Key, Printed]:
 
 
 def _rounding(text: str) -> float:
-    """Half a unit of the last printed digit.
+    """Half a unit of the last printed digit; a plain 0 is meant exactly.
 
     >>> _rounding("0.222"), _rounding("9.91e-05"), _rounding("0")
-    (0.0005, 5e-08, 0.5)
+    (0.0005, 5e-08, 0.0)
     """
+    if text == "0":
+        return 0.0
     digits, _, exponent = text.partition("e")
     decimals = len(digits.partition(".")[2])
     return float(f"5e{int(exponent or 0) - decimals - 1}")

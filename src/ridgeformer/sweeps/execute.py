@@ -27,6 +27,10 @@ from ridgeformer.training.train import Session, parse_spec
 __all__ = ["Failure", "State", "Sweep", "sweep"]
 
 RETRIES = 3  # of a unit whose worker died
+DIED = (
+    f"its worker died {RETRIES + 1} times. A script must call sweep under `if __name__ == '__main__':`; otherwise look "
+    "for a lack of memory."
+)
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,7 @@ def sweep(
     places = {spec.name: store.path / spec.name for spec in wanted}
     found = {name for name, place in places.items() if is_finished(place)}
     units = [unit for unit in _units(wanted) if any(spec.name not in found for spec in unit)]
-    failures: list[Failure] = []
-
+    driver = _Driver(store.path, executor, workers, interval)
     ratios: dict[str, float] = {}
 
     def report(running: int) -> None:
@@ -100,17 +103,16 @@ def sweep(
         left = seconds * (1 - share) / share if share else float("inf")
         known = [item for item in ratios.items() if item[1] < float("inf")]
         best = min(known, key=lambda item: item[1], default=None)
-        progress(State(len(wanted), done, running, len(failures), seconds, left, best))
+        progress(State(len(wanted), done, running, len(driver.failures), seconds, left, best))
 
-    report(0)
-    driver = _Driver(store.path, executor, workers, interval)
     try:
-        failures += driver.run(units, report)
+        report(0)
+        driver.run(units, report)
     finally:
         driver.close()
     report(0)
     folders = [place for place in places.values() if is_finished(place)]
-    return Sweep(folders, failures, len(found), time.monotonic() - began)
+    return Sweep(folders, driver.failures, len(found), time.monotonic() - began)
 
 
 def _ratio(place: Path) -> float:
@@ -165,7 +167,12 @@ def _begin_worker(driver: int) -> None:
 
 
 class _Driver:
-    """Submits units, and submits again what a dead worker left behind."""
+    """Submits units, and submits again what a dead worker left behind; `failures` grows as they happen.
+
+    A pool of ours that lost a worker is lost as a whole: everything in it runs again, from its journals. Which unit is
+    to blame is not known then, only which ones had begun. One that had begun twice when a worker died runs alone, so
+    that no other one fails with it.
+    """
 
     def __init__(self, folder: Path, executor: Executor | None, workers: int | None, interval: float) -> None:
         from ridgeformer.engine import default_threads
@@ -174,41 +181,54 @@ class _Driver:
         self.workers = default_threads() if workers is None else integer("workers", workers, 1, 1024)
         self.threads = 1 if executor is None else None
         self.executor = executor or self._pool()
+        self.failures: list[Failure] = []
 
-    def run(self, units: list[list[Spec]], report: Callable[[int], None]) -> list[Failure]:
-        """All units; returns what failed."""
-        failures: list[Failure] = []
-        tries = dict.fromkeys(range(len(units)), 0)
-        running = {self._submit(unit): i for i, unit in enumerate(units)}
-        while running:
+    def run(self, units: list[list[Spec]], report: Callable[[int], None]) -> None:
+        """All units."""
+        deaths = dict.fromkeys(range(len(units)), 0)
+        waiting, running = list(deaths), dict[Future[list[tuple[str, str]]], int]()
+        while waiting or running:
+            if waiting and (self.given is not None or not running):
+                alone = [i for i in waiting if deaths[i] > 1][:1] if self.given is None else []
+                running |= self._submit_all(units, alone or waiting)
+                waiting = [i for i in waiting if alone and i not in alone]
+            order = list(running.values())
             done, _ = wait(running, timeout=self.interval, return_when=FIRST_COMPLETED)
-            again = []
+            lost = []
             for future in done:
                 i = running.pop(future)
                 try:
-                    failures += [Failure(name, reason) for name, reason in future.result()]
+                    self.failures += [Failure(name, reason) for name, reason in future.result()]
                 except (BrokenProcessPool, CancelledError):
-                    again.append(i)
+                    lost.append(i)
                 except Exception as error:
-                    failures += [Failure(spec.name, f"{type(error).__name__}: {error}") for spec in units[i]]
-            if again:
-                # A pool that lost a worker is lost as a whole: everything that ran in it runs again, from its journals.
-                again += list(running.values())
-                running = {}
-                self.executor.shutdown(wait=False, cancel_futures=True)
-                self.executor = self.given or self._pool()
-                for i in again:
-                    tries[i] += 1
-                    if tries[i] <= RETRIES:
-                        running[self._submit(units[i])] = i
-                    else:
-                        reason = (
-                            f"its worker died {RETRIES + 1} times. A script must call sweep under "
-                            "`if __name__ == '__main__':`; otherwise look for a lack of memory."
-                        )
-                        failures += [Failure(spec.name, reason) for spec in units[i] if not self._finished(spec)]
-            report(min(len(running), self.workers))
-        return failures
+                    self._fail(units[i], f"{type(error).__name__}: {error}")
+            if lost:
+                if self.given is None:
+                    gone = {*lost, *running.values()}
+                    lost, running = [i for i in order if i in gone], {}
+                    self.executor.shutdown(wait=False, cancel_futures=True)
+                    self.executor = self._pool()
+                for i in lost[: self.workers + 1] if self.given is None else lost:  # a pool begins units in this order
+                    deaths[i] += 1
+                for i in lost:
+                    if deaths[i] > RETRIES:
+                        self._fail(units[i], DIED)
+                waiting = [i for i in lost if deaths[i] <= RETRIES] + waiting
+            report(min(len(running), self.workers) if self.given is None else len(running))
+
+    def _submit_all(self, units: list[list[Spec]], chosen: list[int]) -> dict[Future[list[tuple[str, str]]], int]:
+        found = {}
+        for i in chosen:
+            specs = [spec.as_dict() for spec in units[i]]
+            try:
+                found[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
+            except RuntimeError as error:  # so does a given executor that broke, or was shut down
+                self._fail(units[i], f"the executor takes no more work ({error}). Start it again and go on.")
+        return found
+
+    def _fail(self, unit: list[Spec], reason: str) -> None:
+        self.failures += [Failure(spec.name, reason) for spec in unit if not is_finished(self.folder / spec.name)]
 
     def close(self) -> None:
         """Stop workers that are ours; nothing that is stored is lost."""
@@ -218,14 +238,8 @@ class _Driver:
             for worker in workers:
                 worker.terminate()
 
-    def _submit(self, unit: list[Spec]) -> Future[list[tuple[str, str]]]:
-        return self.executor.submit(train_unit, str(self.folder), [spec.as_dict() for spec in unit], self.threads)
-
     def _pool(self) -> ProcessPoolExecutor:
         import multiprocessing
 
         context = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(self.workers, context, initializer=_begin_worker, initargs=(os.getpid(),))
-
-    def _finished(self, spec: Spec) -> bool:
-        return is_finished(self.folder / spec.name)
