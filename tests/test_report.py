@@ -9,6 +9,7 @@ import pytest
 
 from evidence import shared_root, small_evidence
 from ridgeformer import cli
+from ridgeformer.experiments.claims import CLAIMS
 from ridgeformer.figures import FIGURES, draw
 from ridgeformer.report import write_report
 
@@ -52,7 +53,7 @@ def test_the_page_needs_no_network(page):
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1).replace("<\\/", "</"))
     assert len(data["cells"]) == 240
     assert len(data["figures"]) == 8
-    assert len(data["claims"]) == 20
+    assert len(data["claims"]) == len(CLAIMS)
     assert all(cell["verdict"] for cell in data["cells"])
 
 
@@ -63,6 +64,7 @@ def test_figures_without_measurements_are_quick(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == [
         str(tmp_path / f"figure-4.{suffix}") for suffix in ("pdf", "svg", "png")
     ]
+    assert not (tmp_path / "measured").exists()
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def test_the_page_works_in_a_browser(page, browser, width):
     tab.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
     tab.goto(page[0].as_uri())
     assert tab.locator("#table td").count() == 240
-    assert tab.locator("#claims .claim").count() == 20
+    assert tab.locator("#claims .claim").count() == len(CLAIMS)
     assert tab.locator("#figures img").count() == 8
     assert tab.locator("#baselines tr").count() == 11
     # Nothing but the tables, which scroll, is wider than the window.

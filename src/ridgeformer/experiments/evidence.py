@@ -29,7 +29,7 @@ __all__ = ["DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
 
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
 DEEP = (SHOWN, "categorical(1,3)", "categorical(1,3,5)")  # profiles of all depths; elsewhere of seven layers
-VERSION = 1  # of what is stored: measured again where it is another one
+VERSION = 2  # of what is stored: measured again where it is another one
 Part = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 
@@ -211,11 +211,12 @@ def _every_seed(zoo: Zoo, key: Key) -> list[Any]:
 
 def _iterations(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     found = {}
-    counts = (1, 2, 5, 7, 10, 20, 50, 100, 200, 500)
+    counts = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 500)
     for done, noise in enumerate((SHOWN, "categorical(1,3)")):
         progress(done, 2)
         rows: Mapping[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
-        results = compare(rows, problem(noise), sequences=max(evidence.sequences // 10, 2), with_floor=False)
+        count = max(evidence.sequences // 10, 2)
+        results = compare(rows, problem(noise), sequences=count, seed=evidence.seed, with_floor=False)
         found[noise] = {name: result.loss for name, result in results.items()}
     return found
 

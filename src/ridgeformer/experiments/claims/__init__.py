@@ -22,6 +22,7 @@ CLAIMS: tuple[Callable[[Evidence], Claim], ...] = (
     uniform.advantage_grows,
     uniform.beats_ada,
     uniform.matches_tuned,
+    uniform.only_tuned_is_near,
     by_level.mirrors_constant,
     by_level.ada_profile,
     by_level.tuned_middle,
