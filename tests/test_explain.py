@@ -507,6 +507,18 @@ def file(tmp_path):
     return path
 
 
+def test_contexts_shorter_than_the_dimension_have_no_condition_number():
+    found = explain(tame_model("diag", 4, 3, 1, 8, seed=1), Problem(4, 3, "uniform(0,1)"), sequences=200)
+    assert not any(role.kind == "conditions" for role in found.roles)
+
+
+def test_a_model_without_an_update_is_plain_json():
+    nothing = LinearTransformer(Full(np.zeros((2, 1, 4, 4)), np.zeros((2, 1, 4, 4))), 3)
+    record = explain(nothing, Problem(3, 8, "uniform(0,1)"), sequences=200).as_dict()
+    assert record["symmetry"]["defect"] == 0
+    assert "NaN" not in json.dumps(record, allow_nan=False)
+
+
 def test_the_command_prints_what_explain_finds(capsys, file):
     arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000", "--ablate"]
     code, record, _ = call(capsys, *arguments, "--json")

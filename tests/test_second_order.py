@@ -239,6 +239,13 @@ def test_the_five_side_by_side():
             assert row.log_spaced <= row.worst, name
 
 
+def test_newtons_iteration_is_hardly_faster():
+    """What docs/second-order.md says, off the grid of the fit."""
+    rng, newton = np.random.default_rng(0), METHODS["Newton (Schulz)"].worst
+    for kappa, epsilon in zip(10 ** rng.uniform(1, 12, 500), 10 ** rng.uniform(-30, -1, 500), strict=True):
+        assert layers_needed(kappa, epsilon) - newton(kappa, epsilon) <= (1 if kappa < 100 else 0)
+
+
 def test_growth_has_the_predicted_slopes():
     limits = {"GD++, paper": 1 / math.log(9 / 4), "GD++, balanced": 1 / math.log(27 / 4)}
     limits |= {"Newton (Schulz)": 1 / math.log(2), "no GD++ below": 0.5 / math.log(3)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import draw
-from ridgeformer import ConstRR, Diag, GDpp, InputError, LinearTransformer, Problem, cli, compare
+from ridgeformer import ConstRR, Diag, GDpp, InputError, LinearTransformer, Moments, Problem, cli, compare
 from ridgeformer.theory import Check, fixed_noise, heads, quadratic, verification
 from ridgeformer.theory.examples import random_model
 from ridgeformer.training.quadrature import least_excess
@@ -19,11 +19,12 @@ def failing(checks):
 # ---- no quadratic ---------------------------------------------------------------------------------------
 
 
-def test_labels_are_those_of_the_tokens():
+def test_labels_are_linear():
     model = random_model("full", dim=3, context=12, layers=3, heads=2)
     s = Problem(3, 12, "uniform(0,1)").sequences(5)
-    plain = model.tokens(s.x, s.y, s.queries)[:, :, :12, 3]
-    np.testing.assert_allclose(quadratic.labels(model, s.x, s.y), plain, atol=1e-12)
+    states = model.states(Moments.from_tokens(s.x, s.y))
+    linear = states.a[:, :, None] * s.y - np.einsum("lbd,bnd->lbn", states.w, s.x)
+    np.testing.assert_allclose(quadratic.labels(model, s.x, s.y), linear, atol=1e-12)
 
 
 def test_largest_square_is_the_best_regression():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,8 @@ def explain(
 
         draw_explanation(plot, found)
     if as_json:
-        ablations = {"ablations": [entry._asdict() for entry in removed]} if ablate else {}
+        finite = [{name: None if value == math.inf else value for name, value in e._asdict().items()} for e in removed]
+        ablations = {"ablations": finite} if ablate else {}
         click.echo(json.dumps({**found.as_dict(), **ablations}, indent=2))
         return
     _print(found, removed)

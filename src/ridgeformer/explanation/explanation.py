@@ -42,7 +42,7 @@ class Explanation:
         model, problem: what was read.
         coefficients: of every layer.
         behaviour: over the problem's noise; noise: at fixed levels of it.
-        removed: [L], the loss without each layer over the loss with it, at most 1e12 each.
+        removed: [L], the loss without each layer, which counts as at most 1e12, over the loss with it.
         symmetry: of a Full model, whether it treats all directions alike; else None.
         roles: what each layer does, with a sentence that carries its numbers.
     """
@@ -73,7 +73,7 @@ class Explanation:
             "behaviour": _plain(vars(self.behaviour)),
             "by_noise": _plain(vars(self.noise)),
             "removed": _plain(self.removed),
-            "symmetry": None if self.symmetry is None else asdict(self.symmetry),
+            "symmetry": None if self.symmetry is None else _plain(asdict(self.symmetry)),
             "roles": [role._asdict() for role in self.roles],
             "summary": self.summary,
         }

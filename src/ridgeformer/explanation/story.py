@@ -34,6 +34,7 @@ FALL = 0.25  # of the error of shrinkage or the condition number
 NOTABLE = 0.05  # of the largest error of shrinkage
 SIZE, SIZE_NOTABLE = 0.5, 0.1
 KEPT, LOADED = 0.5, 0.25  # of u; of the next layer's update, squared
+SINGULAR = 1e12  # with n < d, S has eigenvalues that are 0 but for rounding
 BY_FACTOR, BY_STEP, STEP_NOTABLE = 0.1, 0.2, 0.05
 USES = 0.05  # of what swapping the noise in all layers moves
 NEEDED = 1.05  # the loss without a layer over that with it
@@ -112,7 +113,9 @@ def _acts(found: Behaviour) -> str:
 
 def _conditions(found: Behaviour, layer: int) -> str:
     before, after = found.condition[layer : layer + 2]
-    return f"the median condition number falls from {before:.3g} to {after:.3g}" if after <= (1 - FALL) * before else ""
+    if not before < SINGULAR or after > (1 - FALL) * before:
+        return ""
+    return f"the median condition number falls from {before:.3g} to {after:.3g}"
 
 
 def _estimates(found: Behaviour, layer: int) -> str:

@@ -56,7 +56,8 @@ def symmetry(
         good = (losses <= 100 * model.dim).all(0) & (np.square(here).sum(1) <= 200 * model.dim)
     if not good.any():
         refuse("a model must not explode on every sequence", repr(model), "Train it first.")
-    defect = np.square(there[:, good] - here[good]).sum(2).mean() / np.square(here[good]).sum(1).mean()
+    size = np.square(here[good]).sum(1).mean()
+    defect = np.square(there[:, good] - here[good]).sum(2).mean() / size if size > 0 else 0.0
     return Symmetry(float(defect), float(losses[:, good].mean()), float(averaged[good].mean()), rotations)
 
 

@@ -9,8 +9,8 @@ with g = 1 - 2 lambda / (nu + mu),
     Newton               e = g^(2^(k-1)): X = 2 / (nu + mu) I, then X <- X (2 I - S X) k - 1 times, and w = X a
 
 Steps are counted until |w - w*| <= epsilon |w*|: in closed form for the worst spectrum and w*, or by running on one
-spectrum, with w* = (1, ..., 1) in its eigenbasis. Everything starts at w = 0. The worst case of conjugate gradients is
-Chebyshev's bound: no method that multiplies by S once a step stays below it.
+spectrum, with w* = (1, ..., 1) in its eigenbasis. Everything starts at w = 0. For conjugate gradients,
+which minimise another norm, it is a lower bound, Chebyshev's: no method that multiplies by S once a step needs fewer.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ other than the first are random directions, so with q the squared cosine of t wi
     E[R^2 | x(1)] = q + (1 - q) k / (n - 1),        k = d - 1, and one more with noise: about (d + 4) / n.
 
 The paper says: at most 0.1 when n >> d, with high probability. n R^2 tends in law to 5 chi2(1) + chi2(d - 1), so
-`context_for` knows how long a context this takes; at the paper's own n = 20, d = 10 the bound is about 0.76 and says
+`context_for` knows how long a context this takes; at the paper's own n = 20, d = 10 the bound is about 0.75 and says
 nothing. A model's own cosine is smaller, about sqrt((1 + 4/d) / n).
 """
 
@@ -31,15 +31,21 @@ __all__ = ["check", "context_for", "expected_square", "labels", "largest_square"
 
 Float = NDArray[np.floating[Any]]
 Labels = Callable[[LinearTransformer, Float, Float], Float]
+TOKENS = 100  # context lengths up to which labels are found token by token
 ROUNDING = 1e-9  # of a squared cosine, in float64
 GRID = [(2, 20), (10, 20), (10, 100), (5, 400), (20, 400)]  # d, n
 
 
 def labels(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> Float:
-    """The context's labels at every layer, [L+1, B, n]: a y - <w, x>; x [B, n, d], y [B, n]."""
-    moments = Moments.from_tokens(x, y)
-    states = model.states(moments)
-    fit = np.einsum("lbd,bnd->lbn", states.w, np.asarray(x), optimize=True)
+    """The context's labels at every layer, [L+1, B, n]; x [B, n, d], y [B, n].
+
+    Token by token; where attention among so many would not fit in memory, as a y - <w, x>.
+    """
+    x_, n = np.asarray(x), np.shape(x)[1]
+    if n <= TOKENS:
+        return model.tokens(x_, y, x_[:, :1])[:, :, :n, model.dim]
+    states = model.states(Moments.from_tokens(x, y))
+    fit = np.einsum("lbd,bnd->lbn", states.w, x_, optimize=True)
     return np.asarray(states.a[:, :, None] * np.asarray(y) - fit)
 
 

@@ -9,7 +9,8 @@ So the two levels are both solved if -(1 + n sigma^2 yy) yx = 1 / (1 + sigma^2) 
 
     yx = - (1 + s + t) / ((1 + s)(1 + t)),      n yy = - 1 / (1 + s + t),       s = sigma_1^2, t = sigma_2^2.
 
-The paper prints w_1 = + yx a and no minus in the condition; its solution is minus the ridge solution (`printed_solve`).
+The paper prints w_1 = + yx a and no minus in the condition; its solution tends to minus the ridge solution
+(`printed_solve`).
 
 The error falls as 1 / sqrt(n), and no faster: S is that far from I, and l_1 / n from sigma^2. To first order
 
