@@ -79,6 +79,20 @@ def browser():
         found.close()
 
 
+CONTRAST = """(() => {
+    const light = (text) => {
+        const parts = text.match(/\\d+/g).slice(0, 3).map((part) => part / 255);
+        const [r, g, b] = parts.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+    };
+    const ratios = [...document.querySelectorAll("#table td")].map((cell) => {
+        const style = getComputedStyle(cell), pair = [light(style.color), light(style.backgroundColor)];
+        return Math.max(...pair) / Math.min(...pair);
+    });
+    return Math.min(...ratios);
+})()"""  # the least of all cells, as WCAG defines it
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_works_in_a_browser(page, browser, width):
     tab = browser.new_page(viewport={"width": width, "height": 800})
@@ -109,6 +123,15 @@ def test_the_page_works_in_a_browser(page, browser, width):
     before = tab.evaluate(shade)
     tab.select_option("#shade", "floor")
     assert tab.evaluate(shade) != before
+    for choice in ("floor", "paper"):
+        tab.select_option("#shade", choice)
+        assert tab.evaluate(CONTRAST) >= 4.5
+    # One stop for the keyboard, from which arrow keys go on.
+    assert tab.locator("#table td[tabindex='0']").count() == 1
+    tab.locator("#table td[tabindex='0']").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowDown")
+    assert tab.locator("#tip").inner_text().startswith("GD++ 2, uniform(0,1)")
     # The chart follows the problem, the view, the depth and the methods.
     assert tab.locator("#chart path.line").count() == 7
     drawn = tab.locator("#chart").inner_html()
@@ -121,6 +144,9 @@ def test_the_page_works_in_a_browser(page, browser, width):
     tab.locator("#methods input").first.uncheck()
     assert tab.locator("#chart path.line").count() == 6
     tab.locator("#chart svg").hover(position={"x": width / 3, "y": 60})
+    assert "sigma =" in tab.locator("#tip").inner_text()
+    tab.locator("#chart svg").focus()
+    tab.keyboard.press("ArrowRight")
     assert "sigma =" in tab.locator("#tip").inner_text()
     # A problem whose profiles exist for seven layers only.
     tab.select_option("#column", "uniform(0,2)")

@@ -1,5 +1,7 @@
 """The models that ship with the package: all are there, and each is as good as its record says."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,12 @@ def test_a_damaged_zoo_is_refused(tmp_path):
     (tmp_path / "zoo.json").write_text("{")
     with pytest.raises(InputError, match="a zoo must be two readable files"):
         zoo.read(tmp_path)
+
+
+def test_a_damaged_record_is_refused(tmp_path):
+    run = train_many(Problem(2, 4, "fixed(1)"), ["gdpp"], [1], seeds=[0], sequences=200, out=tmp_path)[0].folder
+    record = json.loads((run / "record.json").read_text())
+    del record["result"]
+    (run / "record.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"a record must be complete; .* has a damaged one"):
+        zoo.gather([run])

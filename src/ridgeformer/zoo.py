@@ -136,8 +136,13 @@ def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
     models = {}
     for folder in runs:
         model, run = read_run(folder)
-        cell, seed = _place(run["spec"])
-        made.setdefault(cell, {})[seed] = Made.of_run(run)
+        try:
+            cell, seed = _place(run["spec"])
+            made.setdefault(cell, {})[seed] = Made.of_run(run)
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"a record must be complete; {folder} has a damaged one ({error!r}). Move it away and train it again."
+            ) from error
         models[cell, seed] = model
     return Zoo(made, models)
 

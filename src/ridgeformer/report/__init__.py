@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from ridgeformer.training.journal import write_whole
 
 __all__ = ["write_report"]
 
+MARKS = {"gdpp": "square", "diag": "circle", "full": "triangle"}
 DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
@@ -31,11 +33,20 @@ def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -
     with tempfile.TemporaryDirectory() as pictures:
         draw(evidence, Path(pictures), suffixes=["svg"])
         data = _data(evidence, Path(pictures), claims, machine)
-    text = json.dumps(data, allow_nan=False).replace("</", "<\\/")
+    text = json.dumps(_finite(data), allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
     path = folder / "report.html"
     write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
     return path, claims
+
+
+def _finite(value: Any) -> Any:
+    """As JSON has it: numbers as large as those of models that explode everywhere in place of infinite ones."""
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return 1e300 if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def verdict(cell: Cell) -> str:
@@ -77,6 +88,7 @@ def _data(evidence: Evidence, pictures: Path, claims: list[Claim], machine: Mapp
                 "colour": COLOURS[method],
                 "dash": DASHES.get(method, ""),
                 "layered": method in FAMILIES,
+                "mark": MARKS.get(method, ""),
             }
             for method in methods
         ],

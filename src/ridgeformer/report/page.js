@@ -35,6 +35,7 @@ const hideTip = () => { tip.style.display = "none"; };
 function explain(node, text) {
   node.addEventListener("mousemove", (event) => showTip(text, event.clientX, event.clientY));
   node.addEventListener("mouseleave", hideTip);
+  node.setAttribute("aria-describedby", "tip");
   node.addEventListener("focus", () => {
     const box = node.getBoundingClientRect();
     showTip(text, box.left, box.bottom - 10);
@@ -61,35 +62,39 @@ function mix(from, to, share) {
   const part = (i) => Math.round(from[i] + (to[i] - from[i]) * Math.min(Math.max(share, 0), 1));
   return `rgb(${part(0)},${part(1)},${part(2)})`;
 }
+// The ink that is easier to read on a background, by relative luminance.
+function inkOn(back) {
+  const [r, g, b] = back.match(/\d+/g).map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
+}
 const WHITE = [247, 247, 247], BLUE = [33, 102, 172], ORANGE = [217, 95, 14], DARK = [68, 40, 110];
 
 function colour(cell, by) {
   if (by === "floor") {
-    if (cell.over_floor === null) return ["#eeeeee", "#1b1f24"];
-    const share = Math.log(Math.max(cell.over_floor, 1)) / Math.log(100);
-    return [mix(WHITE, DARK, share), share > 0.5 ? "#ffffff" : "#1b1f24"];
+    if (cell.over_floor === null) return "rgb(238,238,238)";
+    return mix(WHITE, DARK, Math.log(Math.max(cell.over_floor, 1)) / Math.log(100));
   }
-  if (cell.ratio === null) return ["#eeeeee", "#1b1f24"];
+  if (cell.ratio === null) return "rgb(238,238,238)";
   const share = Math.log2(Math.max(cell.ratio, 1e-9));
-  return [mix(WHITE, share < 0 ? BLUE : ORANGE, Math.abs(share)), Math.abs(share) > 0.6 ? "#ffffff" : "#1b1f24"];
+  return mix(WHITE, share < 0 ? BLUE : ORANGE, Math.abs(share));
 }
 
 function drawTable() {
   const table = byId("table"), by = byId("shade").value;
   table.replaceChildren();
   const head = make(table, "tr", null);
-  make(head, "th", "");
-  for (const noise of data.columns) make(head, "th", data.names[noise]);
+  make(head, "th", "", { scope: "col" });
+  for (const noise of data.columns) make(head, "th", data.names[noise], { scope: "col" });
   for (const row of data.rows) {
     const line = make(table, "tr", null, row.first ? { class: "first" } : {});
-    make(line, "th", row.name);
+    make(line, "th", row.name, { scope: "row" });
     for (const noise of data.columns) {
       const cell = find(row.method, row.layers, noise);
-      const node = make(line, "td", short(cell.loss), { tabindex: "0" });
+      const node = make(line, "td", short(cell.loss), { tabindex: table.querySelector("td") ? "-1" : "0" });
       make(node, "span", short(cell.paper), { class: "paper" });
-      const [back, ink] = colour(cell, by);
+      const back = colour(cell, by);
       node.style.background = back;
-      node.style.color = ink;
+      node.style.color = inkOn(back);
       if (cell.faults.length) node.classList.add("short");
       explain(node, describe(cell));
     }
@@ -99,13 +104,27 @@ function drawTable() {
   legend.replaceChildren();
   for (const [name, value] of keys) {
     const box = make(legend, "span", "", { class: "key" });
-    box.style.background = colour({ ratio: value, over_floor: value }, by)[0];
+    box.style.background = colour({ ratio: value, over_floor: value }, by);
     make(legend, "span", name);
   }
   const box = make(legend, "span", "", { class: "key" });
   box.style.boxShadow = "inset 0 0 0 2px var(--bad)";
   make(legend, "span", "falls short");
 }
+
+// One tab stop for the whole table; arrow keys go from cell to cell.
+byId("table").addEventListener("keydown", (event) => {
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  const here = event.target.closest("td");
+  if (!step || !here) return;
+  event.preventDefault();
+  const line = byId("table").rows[here.parentNode.rowIndex + step[0]];
+  const next = line && line.cells[here.cellIndex + step[1]];
+  if (!next || next.tagName !== "TD") return;
+  here.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+});
 
 function drawFaults() {
   const short_ = data.cells.filter((cell) => cell.faults.length), place = byId("faults");
@@ -127,6 +146,12 @@ function shape(parent, kind, attributes, text) {
   if (text !== undefined) node.textContent = text;
   parent.appendChild(node);
   return node;
+}
+
+// A family's own marker, so that colour is not all that tells lines apart.
+function mark(parent, kind, x, y, fill) {
+  const points = { square: `${x - 4},${y - 4} ${x + 4},${y - 4} ${x + 4},${y + 4} ${x - 4},${y + 4}`, triangle: `${x},${y - 5} ${x + 5},${y + 4} ${x - 5},${y + 4}` }[kind];
+  return points ? shape(parent, "polygon", { points, fill }) : shape(parent, "circle", { cx: x, cy: y, r: 4, fill });
 }
 
 function lines() {
@@ -159,7 +184,7 @@ function drawChart() {
   const shown = lines();
   host.replaceChildren();
   const W = 900, H = 440, L = 78, R = 20, T = 16, B = 52;
-  const svg = shape(host, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${view} chart of ${noise}` });
+  const svg = shape(host, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: "0", "aria-describedby": "tip", "aria-label": `${view} chart of ${noise}; arrow keys give the values` });
   const positive = shown.flatMap((line) => line.y).filter((y) => y > 1e-20);
   if (!positive.length) {
     shape(svg, "text", { x: W / 2, y: H / 2, "text-anchor": "middle" }, "Nothing to show: choose a method.");
@@ -190,23 +215,36 @@ function drawChart() {
   for (const line of shown) {
     const path = line.x.map((x, i) => `${i ? "L" : "M"}${px(x).toFixed(1)},${py(line.y[i]).toFixed(1)}`).join("");
     shape(svg, "path", { d: path, fill: "none", stroke: line.colour, "stroke-width": line.layered ? 2.6 : 1.8, "stroke-dasharray": line.dash, class: "line" });
-    if (view === "depth" && line.layered) {
-      line.x.forEach((x, i) => shape(svg, "circle", { cx: px(x), cy: py(line.y[i]), r: 4, fill: line.colour }));
-    }
+    const every = view === "depth" ? 1 : 6;
+    if (line.layered) line.x.forEach((x, i) => { if (i % every === 0) mark(svg, line.mark, px(x), py(line.y[i]), line.colour); });
   }
   const cursor = shape(svg, "line", { y1: T, y2: H - B, stroke: "#555555", "stroke-dasharray": "3 3", visibility: "hidden" });
-  svg.addEventListener("mousemove", (event) => {
-    const box = svg.getBoundingClientRect();
-    const at = x0 + (((event.clientX - box.left) / box.width) * W - L) / (W - L - R) * (x1 - x0);
-    let near = 0;
-    xs.forEach((x, i) => { if (Math.abs(x - at) < Math.abs(xs[near] - at)) near = i; });
+  let near = 0;
+  const point = (clientX, clientY) => {
     cursor.setAttribute("x1", px(xs[near]));
     cursor.setAttribute("x2", px(xs[near]));
     cursor.setAttribute("visibility", "visible");
     const name = view === "depth" ? `${xs[near]} layers` : `sigma = ${(+xs[near]).toFixed(2)}`;
-    showTip([`${noise}, ${name}`, ...shown.map((line) => `${line.label}: ${short(line.y[near])}`)].join("\n"), event.clientX, event.clientY);
+    showTip([`${noise}, ${name}`, ...shown.map((line) => `${line.label}: ${short(line.y[near])}`)].join("\n"), clientX, clientY);
+  };
+  const leave = () => { cursor.setAttribute("visibility", "hidden"); hideTip(); };
+  svg.addEventListener("mousemove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const at = x0 + (((event.clientX - box.left) / box.width) * W - L) / (W - L - R) * (x1 - x0);
+    near = 0;
+    xs.forEach((x, i) => { if (Math.abs(x - at) < Math.abs(xs[near] - at)) near = i; });
+    point(event.clientX, event.clientY);
   });
-  svg.addEventListener("mouseleave", () => { cursor.setAttribute("visibility", "hidden"); hideTip(); });
+  svg.addEventListener("mouseleave", leave);
+  svg.addEventListener("blur", leave);
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    near = Math.min(Math.max(near + step, 0), xs.length - 1);
+    const box = svg.getBoundingClientRect();
+    point(box.left + (px(xs[near]) / W) * box.width, box.top + 40);
+  });
 }
 
 function fillControls() {
@@ -218,9 +256,10 @@ function fillControls() {
     const label = make(byId("methods"), "label", null);
     const box = make(label, "input", null, { type: "checkbox", value: method.name });
     box.checked = true;
-    const name = make(label, "span", ` ${method.label}`);
-    name.style.color = method.colour;
-    name.style.fontWeight = "600";
+    const sample = shape(label, "svg", { viewBox: "0 0 40 14", class: "sample", "aria-hidden": "true" });
+    shape(sample, "line", { x1: 0, x2: 40, y1: 7, y2: 7, stroke: method.colour, "stroke-width": 2.6, "stroke-dasharray": method.dash });
+    if (method.layered) mark(sample, method.mark, 20, 7, method.colour);
+    make(label, "span", ` ${method.label}`);
     box.addEventListener("change", drawChart);
   }
   for (const name of ["column", "view", "depth"]) byId(name).addEventListener("change", drawChart);
@@ -242,7 +281,7 @@ function drawRest() {
   }
   for (const figure of data.figures) {
     const box = make(byId("figures"), "figure", null);
-    make(box, "img", null, { src: figure.image, alt: `Figure ${figure.number}`, loading: "lazy" });
+    make(box, "img", null, { src: figure.image, alt: `Figure ${figure.number}: ${figure.caption}`, loading: "lazy" });
     make(box, "figcaption", `Figure ${figure.number}. ${figure.caption}`);
   }
   const table = byId("baselines"), head = make(table, "tr", null);
