@@ -246,10 +246,7 @@ BREAKS = {
         "tokens of l",
         "(M",
     ),
-    printed_index: (
-        linear_model,
-        "tokens",
-    ),
+    printed_index: (linear_model, "tokens"),
     squared_labels: (quadratic, "no model's", "models' own"),
     one_column_more_or_less: (quadratic, "E[R^2]", "the same with noise"),
     cosine_for_its_square: (
@@ -260,76 +257,28 @@ BREAKS = {
         "R^2: power of d",
         "R > 0.1",
     ),
-    half_the_context: (
-        quadratic,
-        "R > 0.1",
-    ),
-    printed_factor: (
-        momentum,
-        "u and w",
-    ),
-    whole_gradient: (
-        momentum,
-        "g is",
-    ),
-    flow_out_of_y: (
-        momentum,
-        "GD++ has",
-    ),
-    unconstrained_head: (
-        heads,
-        "one head: xx",
-    ),
-    merged_into_one: (
-        heads,
-        "five heads",
-    ),
-    last_layer_without_y: (
-        heads,
-        "the last layer",
-    ),
-    trained_with_two: (
-        heads,
-        "one head, trained",
-    ),
-    second_head_tied: (
-        heads,
-        "3 layers on",
-    ),
-    wrong_step: (
-        second_order,
-        "one step",
-    ),
+    half_the_context: (quadratic, "R > 0.1"),
+    printed_factor: (momentum, "u and w"),
+    whole_gradient: (momentum, "g is"),
+    flow_out_of_y: (momentum, "GD++ has"),
+    unconstrained_head: (heads, "one head: xx"),
+    merged_into_one: (heads, "five heads"),
+    last_layer_without_y: (heads, "the last layer"),
+    trained_with_two: (heads, "one head, trained"),
+    second_head_tied: (heads, "3 layers on"),
+    wrong_step: (second_order, "one step"),
     other_constant: (second_order, "kappa", "tokens", "layers"),
     no_preconditioning: (second_order, "kappa", "tokens", "layers"),
-    printed_condition: (
-        rescaling,
-        "levels",
-    ),
+    printed_condition: (rescaling, "levels"),
     second_layer_doubled: (rescaling, "w_2", "levels 0.5", "levels 0 and 1, at 1", "levels 1"),
-    printed_step: (
-        step_size,
-        "w =",
-    ),
+    printed_step: (step_size, "w ="),
     flow_from_x: (step_size, "w =", "the query", "the approximation's"),
-    exact_approximation: (
-        step_size,
-        "the approximation's",
-    ),
-    forgotten_term: (
-        step_size,
-        "dropped over kept, from",
-    ),
+    exact_approximation: (step_size, "the approximation's"),
+    forgotten_term: (step_size, "dropped over kept, from"),
     standard_deviation_for_variance: (step_size, "dropped over kept", "its excess"),
     squared_mean: (fixed_noise, "average", "risk"),
-    constant_off: (
-        fixed_noise,
-        "adjusted loss",
-    ),
-    loose_bound: (
-        fixed_noise,
-        "no GD++",
-    ),
+    constant_off: (fixed_noise, "adjusted loss"),
+    loose_bound: (fixed_noise, "no GD++"),
 }
 
 

@@ -16,6 +16,7 @@ SOURCE = Path(ridgeformer.__file__).parent
 # Data flows down this list; a module may import only modules above it.
 ORDER = [
     "errors",
+    "plain",
     "noise",
     "moments",
     "_core",

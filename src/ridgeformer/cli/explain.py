@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,13 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import read_model_and_problem
-from ridgeformer.cli.options import model_problem_options, plot_option
+from ridgeformer.cli.models import reads_a_model
+from ridgeformer.cli.options import plot_option
 
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
+    from ridgeformer.model import LinearTransformer
+    from ridgeformer.problem import Problem
 
 LEGEND = """\
 known: rank correlation of the labels' sum of squares with sigma.
@@ -32,17 +33,15 @@ All of them: docs/explain.md."""
     "  ridgeformer explain model.safetensors --noise 'uniform(0,5)' --plot story.png\n"
     "  ridgeformer explain model.safetensors --noise 'categorical(1,3)' --ablate --json"
 )
-@click.argument("model", type=click.Path(path_type=Path))
 @click.option("--ablate", is_flag=True, help="Also print the loss without each layer and each term.")
 @plot_option("it")
-@model_problem_options(sequences=20_000)
+@reads_a_model(sequences=20_000)
 def explain(
-    model: Path,
+    name: str,
+    model: LinearTransformer,
+    problem: Problem,
     ablate: bool,
     plot: Path | None,
-    noise: str | None,
-    dim: int | None,
-    context: int | None,
     sequences: int,
     seed: int,
     as_json: bool,
@@ -54,31 +53,30 @@ def explain(
     """
     from ridgeformer.explanation import ablate as take_away
     from ridgeformer.explanation import explain as read
+    from ridgeformer.plain import plain
 
-    loaded, problem = read_model_and_problem(model, noise, dim, context)
     if plot is not None:
         from ridgeformer.plots import check_plot
 
         check_plot(plot)
     with progress_bar("reading") as step:
-        found = read(loaded, problem, sequences=sequences, seed=seed, progress=step)
-        removed = take_away(loaded, problem, sequences=sequences, seed=seed, progress=step) if ablate else []
+        found = read(model, problem, sequences=sequences, seed=seed, progress=step)
+        removed = take_away(model, problem, sequences=sequences, seed=seed, progress=step) if ablate else []
     if plot is not None:
         from ridgeformer.explanation.pictures import draw_explanation
 
         draw_explanation(plot, found)
     if as_json:
-        finite = [{name: None if value == math.inf else value for name, value in e._asdict().items()} for e in removed]
-        ablations = {"ablations": finite} if ablate else {}
+        ablations = {"ablations": [plain(entry._asdict()) for entry in removed]} if ablate else {}
         click.echo(json.dumps({**found.as_dict(), **ablations}, indent=2))
         return
-    _print(found, removed)
+    _print(name, found, removed)
 
 
-def _print(found: Explanation, removed: list[Ablation]) -> None:
+def _print(name: str, found: Explanation, removed: list[Ablation]) -> None:
     b = found.behaviour
     left_out = f", {b.exploded} that explode left out" if b.exploded else ""
-    click.echo(f"{found.model!r} on {found.problem}, {b.sequences:,} sequences{left_out}")
+    click.echo(f"{name}, {found.model!r}, on {found.problem}, {b.sequences:,} sequences{left_out}")
     click.echo(f"loss {b.loss[-1]:.5f}, floor {b.floor:.5f}\n")
     _print_coefficients(found)
     _print_layers(found)

@@ -11,8 +11,8 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import model_name, read_model_and_problem
-from ridgeformer.cli.options import model_problem_options, plot_option, problem_options
+from ridgeformer.cli.models import reads_a_model
+from ridgeformer.cli.options import plot_option, problem_options
 
 
 @cli.command(epilog="Example:\n\n\b\n  ridgeformer baselines --noise 'uniform(0,5)'")
@@ -49,18 +49,10 @@ def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_
     epilog="Examples:\n\n\b\n  ridgeformer eval model.safetensors --noise 'uniform(0,5)'\n"
     "  ridgeformer eval 'zoo:diag/7/uniform(0,5)'\n  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --noise 'uniform(0,3)'",
 )
-@click.argument("model", type=click.Path(path_type=Path))
 @click.option("--estimator", type=click.Choice(["exact", "query"]), default="exact", show_default=True)
-@model_problem_options(sequences=100_000)
+@reads_a_model(sequences=100_000)
 def evaluate_model(
-    model: Path,
-    estimator: Any,
-    noise: str | None,
-    dim: int | None,
-    context: int | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
+    name: str, model: Any, problem: Any, estimator: Any, sequences: int, seed: int, as_json: bool
 ) -> None:
     """Print a model's adjusted loss on a problem, beside the floor.
 
@@ -68,30 +60,19 @@ def evaluate_model(
     """
     from ridgeformer.evaluation import evaluate
 
-    loaded, problem = read_model_and_problem(model, noise, dim, context)
     with progress_bar("evaluating") as step:
-        found = evaluate(loaded, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
-    _print_results(problem, [replace(found, name=model_name(model))], as_json)
+        found = evaluate(model, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
+    _print_results(problem, [replace(found, name=name)], as_json)
     if estimator == "query" and not as_json:
-        exact = evaluate(loaded, problem, sequences=sequences, seed=seed)
+        exact = evaluate(model, problem, sequences=sequences, seed=seed)
         ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
         click.echo(f"exact: {_five(exact.loss)} +- {_five(exact.error)}, a variance {ratio:.0f} times smaller")
 
 
 @cli.command(epilog="Example:\n\n\b\n  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png")
-@click.argument("model", type=click.Path(path_type=Path))
 @plot_option("it")
-@model_problem_options(sequences=100_000)
-def profile(
-    model: Path,
-    plot: Path | None,
-    noise: str | None,
-    dim: int | None,
-    context: int | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+@reads_a_model(sequences=100_000)
+def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: int, seed: int, as_json: bool) -> None:
     """Print a model's adjusted loss at every noise level, from 0 to one past the range it is for.
 
     MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
@@ -99,18 +80,17 @@ def profile(
     from ridgeformer.bayes import BayesRR
     from ridgeformer.evaluation import profile as measure
 
-    loaded, problem = read_model_and_problem(model, noise, dim, context)
     if plot is not None:
         from ridgeformer.plots import check_plot
 
         check_plot(plot)
     with progress_bar("profile") as step:
-        found = measure(loaded, problem, sequences=sequences, seed=seed, progress=step)
+        found = measure(model, problem, sequences=sequences, seed=seed, progress=step)
         best = measure(BayesRR(problem.noise), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)
     if plot is not None:
         from ridgeformer.plots import draw_profile
 
-        draw_profile(plot, str(problem), {"model": found, "Bayes: the best on average": best})
+        draw_profile(plot, str(problem), {name: found, "Bayes: the best on average": best})
     if as_json:
         columns = {"sigma": found.sigmas, "loss": found.losses, "error": found.errors, "bayes": best.losses}
         record = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from ridgeformer.cli.options import Command, model_problem_options
 from ridgeformer.errors import InputError
 
 if TYPE_CHECKING:
     from ridgeformer.model import LinearTransformer
     from ridgeformer.problem import Problem
 
-__all__ = ["model_name", "read_model", "read_model_and_problem"]
+__all__ = ["model_name", "read_model", "read_model_and_problem", "reads_a_model"]
 
 ZOO = "zoo:"
 
@@ -57,6 +62,20 @@ def read_model_and_problem(
     dim = model.dim if dim is None else dim
     context = known.get("context", 20) if context is None else context
     return model, Problem(dim, context, noise)
+
+
+def reads_a_model(sequences: int) -> Callable[[Command], Command]:
+    """A command on MODEL and a problem: it gets `name`, `model` and `problem` instead of what names them."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def read(model: Path, noise: str | None, dim: int | None, context: int | None, **rest: Any) -> None:
+            loaded, problem = read_model_and_problem(model, noise, dim, context)
+            command(name=model_name(model), model=loaded, problem=problem, **rest)
+
+        return click.argument("model", type=click.Path(path_type=Path))(model_problem_options(sequences)(read))
+
+    return decorate
 
 
 def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-__all__ = ["AS_JSON", "model_problem_options", "plot_option", "problem_options"]
+__all__ = ["AS_JSON", "Command", "model_problem_options", "plot_option", "problem_options"]
 
 Command = Callable[..., None]
 

@@ -104,16 +104,16 @@ def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> L
     return LinearTransformer(Full(P, Q))
 
 
-def check(model: object, problem: object) -> None:
+def check(model: object, problem: Any) -> None:
     """A model, a problem, and both of one dimension."""
     if not isinstance(model, LinearTransformer):
         refuse("only a model can be read as an algorithm", f"a {type(model).__name__}", "Pass a LinearTransformer.")
     if problem is None:
         refuse("a model is read on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
-    if model.dim != check_problem(problem).dim:  # type: ignore[arg-type]
+    if model.dim != check_problem(problem).dim:
         refuse(
             f"a model for dimension {model.dim} needs a problem of that dimension",
-            f"dimension {problem.dim}",  # type: ignore[attr-defined]
+            f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
         )
 

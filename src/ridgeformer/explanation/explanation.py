@@ -27,6 +27,7 @@ from ridgeformer.explanation.symmetry import Symmetry, symmetry
 from ridgeformer.families import Full
 from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import Fixed
+from ridgeformer.plain import plain
 from ridgeformer.problem import Problem
 
 __all__ = ["Explanation", "explain"]
@@ -70,10 +71,10 @@ class Explanation:
             "model": repr(self.model),
             "problem": str(self.problem),
             "coefficients": [asdict(layer) for layer in self.coefficients],
-            "behaviour": _plain(vars(self.behaviour)),
-            "by_noise": _plain(vars(self.noise)),
-            "removed": _plain(self.removed),
-            "symmetry": None if self.symmetry is None else _plain(asdict(self.symmetry)),
+            "behaviour": plain(vars(self.behaviour)),
+            "by_noise": plain(vars(self.noise)),
+            "removed": plain(self.removed),
+            "symmetry": None if self.symmetry is None else plain(asdict(self.symmetry)),
             "roles": [role._asdict() for role in self.roles],
             "summary": self.summary,
         }
@@ -116,14 +117,3 @@ def explain(
     directions = symmetry(model, problem, seed=seed) if isinstance(model.family, Full) else None
     told = roles(found, noise, removed)
     return Explanation(model, problem, coefficients(model), found, noise, removed, directions, told)
-
-
-def _plain(value: Any) -> Any:
-    """For JSON: lists instead of arrays, None instead of NaN and infinity."""
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +15,12 @@ from ridgeformer.experiments.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, 
 from ridgeformer.experiments.render import column_name
 from ridgeformer.experiments.table import FLOOR, Cell, Table
 from ridgeformer.figures import FIGURES, draw
-from ridgeformer.figures.style import COLOURS
+from ridgeformer.figures.style import COLOURS, MARKERS
 from ridgeformer.training.journal import write_whole
 
 __all__ = ["write_report"]
 
-MARKS = {"gdpp": "square", "diag": "circle", "full": "triangle"}
+SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
 DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
@@ -33,20 +32,11 @@ def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -
     with tempfile.TemporaryDirectory() as pictures:
         draw(evidence, Path(pictures), suffixes=["svg"])
         data = _data(evidence, Path(pictures), claims, machine)
-    text = json.dumps(_finite(data), allow_nan=False).replace("</", "<\\/")
+    text = json.dumps(data, allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
     path = folder / "report.html"
     write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
     return path, claims
-
-
-def _finite(value: Any) -> Any:
-    """As JSON has it: numbers as large as those of models that explode everywhere in place of infinite ones."""
-    if isinstance(value, Mapping):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return 1e300 if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def verdict(cell: Cell) -> str:
@@ -88,7 +78,7 @@ def _data(evidence: Evidence, pictures: Path, claims: list[Claim], machine: Mapp
                 "colour": COLOURS[method],
                 "dash": DASHES.get(method, ""),
                 "layered": method in FAMILIES,
-                "mark": MARKS.get(method, ""),
+                "mark": SHAPES.get(MARKERS.get(method, ""), ""),
             }
             for method in methods
         ],

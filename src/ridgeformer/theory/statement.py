@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ridgeformer.plain import plain
+
 __all__ = ["Check", "relative_error"]
 
 
@@ -43,7 +45,7 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON; what is not finite is None."""
-        fields = {name: _plain(value) for name, value in vars(self).items()}
+        fields = {name: plain(value) for name, value in vars(self).items()}
         return {**fields, "passed": self.passed}
 
 
@@ -59,14 +61,3 @@ def relative_error(found: ArrayLike, truth: ArrayLike, apart: int = 0) -> float:
     rest = (*truth.shape[:apart], -1)
     size = np.abs(truth.reshape(rest)).max(-1)
     return float((np.abs(found - truth).reshape(rest).max(-1) / np.where(size > 0, size, 1.0)).max())
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: no NumPy, nothing that is not finite."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Key
+from ridgeformer.evaluation import EXPLODES
 from ridgeformer.model import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
@@ -26,7 +27,6 @@ Array = NDArray[np.float64]
 Value = tuple[float, dict[str, Array]]
 STRETCH = 1.2  # contexts are stretched by this in the search for hard ones
 WEIGHT = 0.5  # what a hard sequence counts, next to one that was met without stretching
-EXPLODES = 100  # times the ceiling: a loss from which on a sequence counts as exploded, as in evaluation
 STRONGER = 3.0  # what hard sequences count more as long as there are such
 FAILS = 20  # times the ceiling: a loss from which on a stretched context counts as hard
 MOST = 512  # hard sequences that are kept
@@ -102,7 +102,7 @@ def mine(
     """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution."""
     if not caution:
         return known
-    exploded = len(_above(model, problem, key, sequences, 1.0, EXPLODES * ceiling(problem), threads))
+    exploded = len(_above(model, problem, key, sequences, 1.0, EXPLODES * problem.dim, threads))
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
     draws = [problem.moments(1, seed=key.seed, stream=key.stream, step=key.step, first=i) for i in found[: MOST // 2]]
     gram = np.concatenate([*(STRETCH * draw.moments.gram for draw in draws), known.gram])[:MOST]

@@ -13,6 +13,7 @@ import contextlib
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.evaluation import EXPLODES
 from ridgeformer.families import GDpp
 from ridgeformer.model import LinearTransformer
 from ridgeformer.training.few import descend_many_starts
@@ -66,7 +67,7 @@ def _select(task: Task, candidates: list[LinearTransformer]) -> tuple[LinearTran
     best, best_losses, why = candidates[0], _losses(candidates[0], task), ""
     for model in candidates[1:]:
         losses = _losses(model, task)
-        wild, best_wild = (int((~(x <= 100 * task.problem.dim)).sum()) for x in (losses, best_losses))
+        wild, best_wild = (int((~(x <= EXPLODES * task.problem.dim)).sum()) for x in (losses, best_losses))
         difference = losses - best_losses
         if not task.caution:
             wild = best_wild = 0
