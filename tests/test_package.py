@@ -17,6 +17,9 @@ SOURCE = Path(ridgeformer.__file__).parent
 ORDER = [
     "errors",
     "plain",
+    "files",
+    "values",
+    "losses",
     "noise",
     "moments",
     "_core",

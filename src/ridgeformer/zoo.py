@@ -21,9 +21,9 @@ import numpy as np
 
 from ridgeformer.errors import InputError, refuse
 from ridgeformer.families import FAMILIES
+from ridgeformer.files import write_whole
 from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.training.journal import write_whole
 from ridgeformer.training.runs import read_run
 
 __all__ = ["MODELS", "Made", "Zoo", "gather", "load", "read", "record", "shipped"]

@@ -22,7 +22,7 @@ from ridgeformer.bayes import BayesRR
 from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
 from ridgeformer.experiments.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS, Key, column, problem
 from ridgeformer.experiments.table import FLOOR, Table, baselines, measure
-from ridgeformer.training.journal import make_folder, write_whole
+from ridgeformer.files import make_folder, write_whole
 from ridgeformer.zoo import Zoo
 
 __all__ = ["DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]

@@ -20,8 +20,8 @@ from ridgeformer.export.latex import to_latex
 from ridgeformer.export.onnx import to_onnx
 from ridgeformer.export.python import to_python
 from ridgeformer.export.torch import to_torch
+from ridgeformer.files import write_whole
 from ridgeformer.model import LinearTransformer
-from ridgeformer.training.journal import write_whole
 
 __all__ = ["FORMATS", "Format", "export", "write"]
 

@@ -10,7 +10,7 @@ from ridgeformer.errors import InputError
 from ridgeformer.experiments.evidence import Curve, Evidence
 from ridgeformer.experiments.paper import BASELINES, FAMILIES, LABELS
 from ridgeformer.experiments.table import FLOOR
-from ridgeformer.training.journal import write_whole
+from ridgeformer.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from ridgeformer.experiments.render import column_name
 from ridgeformer.experiments.table import FLOOR, Cell, Table
 from ridgeformer.figures import FIGURES, draw
 from ridgeformer.figures.style import COLOURS, MARKERS
-from ridgeformer.training.journal import write_whole
+from ridgeformer.files import write_whole
 
 __all__ = ["write_report"]
 

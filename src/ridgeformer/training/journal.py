@@ -7,10 +7,7 @@ always complete.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import secrets
 import time
 import warnings
 from pathlib import Path
@@ -19,42 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import InputError
+from ridgeformer.files import write_whole
 
-__all__ = ["Journal", "make_folder", "write_whole"]
+__all__ = ["Journal"]
 
 Arrays = dict[str, NDArray[Any]]
-
-
-def make_folder(folder: Path, what: str) -> None:
-    """Make a folder for something, in the plural, that must be able to write there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{what} need a folder that can be made; {folder} cannot ({error.strerror}). Choose another."
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{what} need a writable folder; {folder} is not. Choose another.")
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears under its name only when it is complete and on disk."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(
-            f"a run must be able to write to its folder; {path.parent} refused ({error.strerror}). "
-            "What was stored before is intact: make room or mend the permissions and run the same again."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 class Journal:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import InputError
+from ridgeformer.files import make_folder, write_whole
 from ridgeformer.model import LinearTransformer
 from ridgeformer.model_file import load, save
-from ridgeformer.training.journal import Journal, make_folder, write_whole
+from ridgeformer.training.journal import Journal
 
 __all__ = ["AGAIN", "Folder", "Memory", "Runs", "is_finished", "read_record", "read_run"]
 
