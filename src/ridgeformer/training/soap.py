@@ -18,6 +18,7 @@ __all__ = ["Soap"]
 Array = NDArray[np.float64]
 MOMENTUM, SECOND, BASIS = 0.9, 0.95, 0.95  # forgetting factors: of the gradient, its square, the preconditioner
 REFRESH = 10  # steps between two eigenbases
+ROUNDING = 1e-10  # of the largest step along any direction: below that, a direction has no gradient
 CLIP = 3.0  # a gradient may be so many times longer than usual
 
 
@@ -64,7 +65,9 @@ class Soap:
             left_turned = left.transpose(0, 2, 1)
             self.second += (1 - SECOND) * (np.square(left_turned @ g @ right) - self.second)
             bias = (1 - MOMENTUM ** (taken + 1)) / np.sqrt(1 - SECOND ** (taken + 1))
-            size = np.sqrt(self.second) + np.finfo(np.float64).tiny
+            size = np.sqrt(self.second)
+            # Where the gradient has only rounding errors, so has the momentum: their quotient could be of any size.
+            size = np.maximum(size, ROUNDING * size.max((1, 2), keepdims=True)) + np.finfo(np.float64).tiny
             move = left @ ((left_turned @ self.momentum @ right) / size) @ right.transpose(0, 2, 1)
             self.point -= rate / bias * move
             self.taken += 1
