@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ridgeformer import BayesRR, Categorical, Moments, OracleRR, Problem
+from ridgeformer import BayesRR, Categorical, Moments, OracleRR, Problem, Uniform
 
 
 def log_likelihood(x, y, sigma):
@@ -108,6 +108,6 @@ def test_more_nodes_change_nothing(monkeypatch):
     d = Problem(10, 20, "uniform(0,5)").moments(2000)
     plain = BayesRR("uniform(0,5)").weights(d.moments)
     finer = BayesRR("uniform(0,5)")
-    quadrature = finer.noise.quadrature
-    monkeypatch.setattr(finer.noise, "quadrature", lambda per_octave: quadrature(3 * per_octave, 1e-15))
+    quadrature = Uniform.quadrature
+    monkeypatch.setattr(Uniform, "quadrature", lambda self, per_octave: quadrature(self, 3 * per_octave, 1e-15))
     np.testing.assert_allclose(finer.weights(d.moments), plain, rtol=0, atol=1e-9)

@@ -22,7 +22,8 @@ from ridgeformer.spectrum import Spectrum
 __all__ = ["BayesRR"]
 
 Array = NDArray[np.float64]
-CHUNK = 512
+CHUNK = 512  # contexts at a time
+MOST = 1 << 24  # numbers in one array: fewer contexts at a time where a distribution needs many nodes
 NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums add
 
 
@@ -40,13 +41,14 @@ class BayesRR:
         nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
         shrunk = np.empty_like(found.c)
         order = np.argsort(found.residual)
+        size = max(1, min(CHUNK, MOST // (len(nodes) * found.c.shape[1])))
 
         def work(start: int) -> None:
-            part = order[start : start + CHUNK]
+            part = order[start : start + size]
             shrunk[part] = _shrinkage(found, part, nodes, prior) * found.c[part]
 
         with ThreadPoolExecutor(threads or default_threads()) as pool:
-            list(pool.map(work, range(0, len(order), CHUNK)))
+            list(pool.map(work, range(0, len(order), size)))
         return found.back(shrunk)
 
     def __repr__(self) -> str:

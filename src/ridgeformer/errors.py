@@ -8,13 +8,21 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["InputError", "array", "integer", "number", "precision", "real", "refuse"]
+__all__ = ["DamageError", "ExplosionWarning", "InputError", "array", "integer", "number", "precision", "real", "refuse"]
 
 Float = NDArray[np.floating[Any]]
 
 
 class InputError(ValueError):
     """An argument breaks a rule. The message names the rule, the value received and the remedy."""
+
+
+class DamageError(InputError):
+    """A stored file is not what it was when it was written."""
+
+
+class ExplosionWarning(RuntimeWarning):
+    """A model's predictions overflow or are absurdly large: its input is not what it was trained on."""
 
 
 def refuse(rule: str, received: object, remedy: str) -> NoReturn:

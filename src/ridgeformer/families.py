@@ -6,6 +6,7 @@ convention, and the parameters an engine takes. Layers come first in every array
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -13,27 +14,65 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import array, integer, precision, real, refuse
+from ridgeformer.values import ReadOnlyDict, Value, read_only
 
-__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp"]
+__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "check_registered"]
 
 Float = NDArray[np.floating[Any]]
+EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
 FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
 
 
-class Family(ABC):
-    """Parameters of every layer and head."""
+def check_registered(family: type[Family]) -> str:
+    """The name of a family, under which its models are stored; refuses a class that the name does not lead to.
+
+    Raises:
+        InputError: The class has no name of its own, so that its models would be read back as those of another family.
+    """
+    known = FAMILIES.get(family.name)
+    if known is not family:
+        refuse(
+            "a family that is stored must have a name of its own",
+            f"{family.__qualname__} with the name {family.name!r}, which is {known and known.__qualname__}",
+            'Write name = "my_family" in its class.',
+        )
+    return family.name
+
+
+def _check_name(family: type[Family]) -> None:
+    """Refuse a name that is no name, or that another class has; the same class may be defined again."""
+    name, module = family.name, family.__module__
+    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
+        refuse(
+            "the name of a family must be a lower-case letter and up to 30 more letters, digits, _ or -",
+            repr(name)[:80],
+            'Write name = "my_family", for example.',
+        )
+    known = FAMILIES.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (module, family.__qualname__):
+        refuse(
+            "the name of a family must be its own",
+            f"{name!r}, which is {known.__module__}.{known.__qualname__}",
+            "Choose another name.",
+        )
+
+
+class Family(Value, ABC):
+    """Parameters of every layer and head.
+
+    A family cannot change once it is made: arrays that it holds become read-only copies.
+    """
 
     name: ClassVar[str]
     poorer: ClassVar[type[Family] | None] = None  # a family whose every model `embed` turns into one of this
     most_heads: ClassVar[int | None] = None  # more of them reach nothing new
+    _remedy = EDIT
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """A subclass with a name can be trained, saved and loaded by that name."""
         super().__init_subclass__(**keywords)
         if "name" in cls.__dict__:
-            known = FAMILIES.get(cls.name)
-            if known is not None and known.__qualname__ != cls.__qualname__:
-                refuse("the name of a family must be its own", repr(cls.name), "Choose another name.")
+            _check_name(cls)
             FAMILIES[cls.name] = cls
 
     @classmethod
@@ -102,6 +141,30 @@ class Family(ABC):
         dtype = precision(dtype)
         return type(self)(**{name: value.astype(dtype) for name, value in self.arrays.items()})
 
+    def edit(self, layer: int, **parameters: ArrayLike) -> Family:
+        """The same parameters but for those of one layer, which are replaced.
+
+        Args:
+            layer: The layer, from 0 to L - 1; negative numbers count from the end.
+            **parameters: New values by name, each of the shape that one layer has in `arrays`, or a number for all of
+                its entries.
+
+        Raises:
+            InputError: There is no such layer or name, or the values have another shape or are not finite.
+        """
+        layer = _check_layer(layer, self.layers)
+        arrays = {name: np.array(value, subok=False) for name, value in self.arrays.items()}
+        if not parameters or not parameters.keys() <= arrays.keys():
+            given = ", ".join(sorted(parameters.keys() - arrays.keys())) or "no name"
+            refuse(f"the parameters of a {self.name} layer are {', '.join(arrays)}", given, "Choose among these.")
+        for name, value in parameters.items():
+            new, old = real(name, value), arrays[name]
+            if new.ndim == 0:
+                new = np.full(old.shape[1:], new, old.dtype)
+            arrays[name] = old.astype(np.result_type(old, new))  # promoted, never cut
+            arrays[name][layer] = array(name, new, old.shape[1:])
+        return type(self)(**arrays)
+
     def select(self, layers: slice) -> Self:
         """Only these layers."""
         return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
@@ -119,19 +182,19 @@ class Full(Family):
     name = "full"
 
     def __init__(self, P: ArrayLike, Q: ArrayLike) -> None:
-        self._P = array("P", P, ("L", "H", "D", "D")).copy()
+        self._P = array("P", P, ("L", "H", "D", "D"))
         _check_layers("P", self._P)
         if self._P.shape[2] != self._P.shape[3] or self._P.shape[2] < 2:
             refuse("P must have shape (L, H, d+1, d+1)", f"shape {self._P.shape}", "Make its last two axes equal.")
         given = real("Q", Q).shape
         if given != self._P.shape:
             refuse("P and Q must have the same shape", f"P {self._P.shape}, Q {given}", "Give both (L, H, d+1, d+1).")
-        self._Q = array("Q", Q, self._P.shape).astype(self._P.dtype)
+        self._P, self._Q = _promoted(self._P, array("Q", Q, self._P.shape))
 
     @property
     def arrays(self) -> dict[str, Float]:
         """P and Q."""
-        return {"P": self._P, "Q": self._Q}
+        return ReadOnlyDict(P=self._P, Q=self._Q)
 
     @property
     def heads(self) -> int:
@@ -197,6 +260,13 @@ class _Diagonal(Family):
         """The omegas."""
         return (self.omega,)
 
+    def edit(self, layer: int, **parameters: ArrayLike) -> Family:
+        """See `Family.edit`. Parameters p and q can also be replaced by their `omega`."""
+        if "omega" in parameters and "p" in self._arrays:
+            omega = self.omega if isinstance(self, Diag) else self.omega[:, :, 0]
+            return type(self)(omega=omega).edit(layer, **parameters)  # type: ignore[call-arg]
+        return super().edit(layer, **parameters)
+
 
 class Diag(_Diagonal):
     """P_k = diag(p_x I, p_y), Q_k = diag(q_x I, q_y): p and q, each [L, H, 2], x first.
@@ -218,7 +288,7 @@ class Diag(_Diagonal):
         """[L, 2, 2]."""
         if "omega" in self._arrays:
             return self._arrays["omega"]
-        return np.asarray(np.einsum("lhi,lhj->lij", self._arrays["p"], self._arrays["q"]))
+        return read_only(np.einsum("lhi,lhj->lij", self._arrays["p"], self._arrays["q"]), EDIT)
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """Diagonal matrices."""
@@ -276,7 +346,7 @@ class GDpp(_Diagonal):
         column = self._arrays.get("omega")
         if column is None:
             column = np.einsum("lhi,lh->li", self._arrays["p"], self._arrays["q"])
-        return np.stack([column, np.zeros_like(column)], axis=-1)
+        return read_only(np.stack([column, np.zeros_like(column)], axis=-1), EDIT)
 
     def to_diag(self) -> Diag:
         """The same model as Diag."""
@@ -331,12 +401,12 @@ def _factors_or_omega(
     if omega is not None:
         if p is not None or q is not None:
             refuse("give p and q or omega, not both", "both", "Drop one of them.")
-        found = array("omega", omega, ("L", *omega_shape)).copy()
+        found = array("omega", omega, ("L", *omega_shape))
         _check_layers("omega", found)
         return {"omega": found}
     if p is None or q is None:
         refuse("give both p and q, or omega", "neither or one", "Pass the missing array.")
-    p_ = array("p", p, ("L", "H", 2)).copy()
+    p_ = array("p", p, ("L", "H", 2))
     _check_layers("p", p_)
     wanted = (*p_.shape[:2], *q_shape[2:])
     shape = real("q", q).shape
@@ -346,7 +416,20 @@ def _factors_or_omega(
             f"shape {shape}",
             "Give both the same layers and heads.",
         )
-    return {"p": p_, "q": array("q", q, wanted).astype(p_.dtype)}
+    p_, q_ = _promoted(p_, array("q", q, wanted))
+    return {"p": p_, "q": q_}
+
+
+def _promoted(first: Float, second: Float) -> tuple[Float, Float]:
+    """Both in the wider of their two precisions."""
+    dtype = np.result_type(first, second)
+    return first.astype(dtype, copy=False), second.astype(dtype, copy=False)
+
+
+def _check_layer(layer: int, layers: int) -> int:
+    """A layer's number, counted from the front."""
+    layer = integer("layer", layer, -layers, layers - 1)
+    return layer % layers
 
 
 def _check_layers(name: str, value: Float) -> None:
@@ -357,4 +440,4 @@ def _check_layers(name: str, value: Float) -> None:
 def _spread(values: Float, dim: int) -> Float:
     """[L, H, 2] as diagonal matrices [L, H, D, D], the first number d times."""
     diagonal = np.repeat(values, [dim, 1], axis=-1)
-    return diagonal[..., None] * np.eye(dim + 1, dtype=values.dtype)
+    return read_only(np.asarray(diagonal)[..., None] * np.eye(dim + 1, dtype=values.dtype), EDIT)

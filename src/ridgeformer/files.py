@@ -1,18 +1,26 @@
 """The only module that writes files: whole, synced to disk, and then renamed into place.
 
 A file appears under its name when it is complete. After a power cut there is either the old file or the new one.
+Reading is guarded too: pipes, devices and huge files are refused before anything of them is read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from ridgeformer.errors import InputError
+from ridgeformer.errors import DamageError, InputError
 
-__all__ = ["make_folder", "write_whole"]
+__all__ = ["make_folder", "open_regular", "read_json", "write_whole"]
+
+LARGEST = 1 << 30  # bytes that a file may have
+LARGEST_TEXT = 1 << 28  # bytes that a JSON file may have
 
 
 def make_folder(folder: Path, what: str) -> None:
@@ -55,12 +63,64 @@ def write_whole(path: Path, content: bytes) -> None:
         _sync_folder(path.parent)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"a file must go to a folder that can be written to; {_short(path)} cannot be written ({_reason(error)}). "
-            "What was stored before is intact: free some space or correct the permissions, then run the same again."
+            f"a file must go to a writable place; {_short(path)} cannot be written ({_reason(error)}). What was stored "
+            "before is intact: free some space, correct the permissions or choose another place, then run this again."
         ) from error
     finally:
         with contextlib.suppress(OSError, ValueError):
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryIO]:
+    """Open an ordinary file for reading.
+
+    Args:
+        path: The file.
+        what: What it is, with its article: "a model". It begins the error message.
+        most: The largest size in bytes.
+
+    Raises:
+        InputError: It does not exist, is a folder, a pipe or a device, is too large, or cannot be read.
+    """
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise InputError(f"{what} must be a file; {_short(path)} is a folder. Name a file in it.")
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{what} must be an ordinary file; {_short(path)} is a pipe or a device. Name another.")
+        if found.st_size > most:
+            size = f"{found.st_size / 1e9:.3g} GB"
+            raise InputError(f"{what} may have {most / 1e9:.3g} GB; {_short(path)} has {size}. Name another file.")
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise InputError(f"{what} must be a file that exists; {_short(path)} does not. Check the path.") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{what} must be a file that can be read; {_short(path)} cannot ({_reason(error)}). Check its permissions."
+        ) from error
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Read a file that holds one JSON object.
+
+    Raises:
+        InputError: It cannot be read.
+        DamageError: It holds something else.
+    """
+    with open_regular(path, what, LARGEST_TEXT) as file:
+        content = file.read()
+    try:
+        found = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
+        raise DamageError(f"{what} must hold JSON; {_short(path)} does not ({reason}).") from error
+    if not isinstance(found, dict):
+        raise DamageError(f"{what} must hold a JSON object; {_short(path)} holds something else.")
+    return found
 
 
 def _sync_folder(folder: Path) -> None:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +17,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Engine, Evaluation, Key, Target
-from ridgeformer.errors import array, integer, number, refuse
-from ridgeformer.families import FAMILIES, Diag, Family, Full, GDpp
+from ridgeformer.errors import ExplosionWarning, array, integer, number, real, refuse
+from ridgeformer.families import EDIT, FAMILIES, Diag, Family, Full, GDpp
+from ridgeformer.family_check import check_family
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
+from ridgeformer.values import Value, read_only
 
 __all__ = ["LinearTransformer", "States"]
 
 Float = NDArray[np.floating[Any]]
+ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
 
 
 class States(NamedTuple):
@@ -38,11 +42,14 @@ class States(NamedTuple):
     w: Float  # [L+1, B, d]
 
 
-class LinearTransformer:
+class LinearTransformer(Value):
     """A stack of linear self-attention layers with the parameters of a family.
 
     `weights(moments)` is what every predictor has: the w_hat with which it predicts <w_hat, x> for a query x.
+    A model never changes: `edit` makes a new one with other parameters.
     """
+
+    _remedy = EDIT
 
     def __init__(self, family: Family, dim: int | None = None) -> None:
         if not isinstance(family, Family):
@@ -55,6 +62,7 @@ class LinearTransformer:
             dim = family.dim
         if dim is None:
             refuse("Diag and GD++ fit any dimension, so dim must be given", "none", "Pass dim=10, for example.")
+        check_family(type(family))
         self.family = family
         self.dim = integer("dim", dim, 1, 4096)
 
@@ -93,12 +101,12 @@ class LinearTransformer:
     @property
     def P(self) -> Float:
         """Dense, [L, H, D, D], the paper's convention."""
-        return self.family.dense(self.dim)[0]
+        return read_only(self.family.dense(self.dim)[0], EDIT)
 
     @property
     def Q(self) -> Float:
         """Dense, [L, H, D, D], the paper's convention."""
-        return self.family.dense(self.dim)[1]
+        return read_only(self.family.dense(self.dim)[1], EDIT)
 
     def __repr__(self) -> str:
         return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads})"
@@ -116,6 +124,24 @@ class LinearTransformer:
     def to_full(self) -> LinearTransformer:
         """Any model as Full."""
         return self if isinstance(self.family, Full) else LinearTransformer(Full(self.P, self.Q))
+
+    def edit(self, layer: int, **parameters: ArrayLike) -> LinearTransformer:
+        """Make a new model in which the parameters of one layer are replaced; this one stays as it is.
+
+        Args:
+            layer: The layer, from 0 to L - 1; negative numbers count from the end.
+            **parameters: New values by name: `P` and `Q` [H, D, D] of a Full model; `p` [H, 2] and `q` [H, 2] of a Diag
+                model, or its `omega` [2, 2]; those of `family.arrays` in general. A single number fills the whole
+                parameter.
+
+        Raises:
+            InputError: There is no such layer or parameter, or the values do not fit.
+
+        >>> model = LinearTransformer.random("diag", dim=10, layers=3)
+        >>> model.edit(2, omega=[[0, 0], [-0.03, 0]]).family.omega[2].tolist()
+        [[0.0, 0.0], [-0.03, 0.0]]
+        """
+        return LinearTransformer(self.family.edit(layer, **parameters), self.dim)
 
     def with_identity(self, at: int) -> LinearTransformer:
         """One layer more at position `at`, 0 to L, that changes nothing: the start for growing a model."""
@@ -144,17 +170,39 @@ class LinearTransformer:
         context = np.concatenate([x_, y_[..., None]], axis=-1)
         e = np.concatenate([context, np.concatenate([asked, np.zeros_like(asked[..., :1])], axis=-1)], axis=1)
         trace = [e]
-        for P, Q in zip(self.P, self.Q, strict=True):
-            context = e[:, :n]
-            scores = np.einsum("bjc,kcd,bid->bkij", context, Q, e, optimize=True)
-            e = e + np.einsum("bkij,kcd,bjd->bic", scores, P, context, optimize=True)
-            trace.append(e)
+        with np.errstate(all="ignore"):  # a model that explodes gives infinity; `predict` says so
+            for P, Q in zip(self.P, self.Q, strict=True):
+                context = e[:, :n]
+                scores = np.einsum("bjc,kcd,bid->bkij", context, Q, e, optimize=True)
+                e = e + np.einsum("bkij,kcd,bjd->bic", scores, P, context, optimize=True)
+                trace.append(e)
         return np.stack(trace)
 
     def predict(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> Float:
-        """Predictions for the queries, [B, m]: minus the last coordinate of their tokens (the paper's readout)."""
-        trace = self.tokens(x, y, queries)
-        return -trace[-1, :, np.shape(x)[1] :, self.dim]
+        """Predict the labels of queries: minus the last coordinate of their tokens, which is the paper's readout.
+
+        Args:
+            x: Features of the contexts, [B, n, d], or [n, d] for one context.
+            y: Labels of the contexts, [B, n], or [n].
+            queries: Features of the queries, [B, m, d], or [m, d].
+
+        Returns:
+            The predictions, [B, m], or [m] for one context.
+
+        Warns:
+            ExplosionWarning: A context is so far from what the model was trained on that its predictions overflow, or
+                are more than 1,000 times larger than any label. The warning names these contexts.
+
+        Raises:
+            InputError: Shapes do not fit, or there are values that are not finite.
+        """
+        x_, y_, asked = real("x", x), real("y", y), real("queries", queries)
+        single = x_.ndim == 2 and y_.ndim == 1 and asked.ndim == 2
+        if single:
+            x_, y_, asked = x_[None], y_[None], asked[None]
+        found = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.dim]
+        _warn_of_explosions(found, x_, y_, asked)
+        return found[0] if single else found
 
     # ---- moment form ------------------------------------------------------------------------------------
 
@@ -258,3 +306,21 @@ class LinearTransformer:
                 f"dimension {moments.dim}",
                 "Use a problem or a model of the same dimension.",
             )
+
+
+def _warn_of_explosions(found: Float, x: Float, y: Float, queries: Float) -> None:
+    """Warn of contexts whose predictions are not finite or absurdly large."""
+    reach = np.abs(queries).max((1, 2)) / np.maximum(np.abs(x).max((1, 2)), np.finfo(x.dtype).tiny)
+    limit = ABSURD * np.abs(y).max(1) * np.maximum(reach, 1.0)
+    exploded = np.flatnonzero(~(np.abs(found).max(1) <= limit))
+    if len(exploded) == 0:
+        return
+    which = ", ".join(map(str, exploded[:8])) + (", ..." if len(exploded) > 8 else "")
+    warnings.warn(
+        f"the model explodes on {len(exploded)} of {len(found)} contexts (numbers {which}): predictions overflow, or "
+        f"are more than {ABSURD:g} times the largest label. A linear transformer is a polynomial in its input and only "
+        "works on the scale it was trained on. Standardise every feature to mean 0 and standard deviation 1, and scale "
+        "the labels to a standard deviation of about sqrt(d + sigma^2).",
+        ExplosionWarning,
+        stacklevel=3,
+    )

@@ -1,4 +1,4 @@
-"""Models on disk: the parameters as safetensors, what they are in its header. Loading runs nothing.
+"""Models on disk: the parameters as safetensors, what they are in its header, and a checksum. Loading runs nothing.
 
 >>> import tempfile, pathlib
 >>> from ridgeformer import Diag, LinearTransformer
@@ -10,85 +10,111 @@ LinearTransformer(diag, dim=10, layers=1, heads=2)
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
-from ridgeformer.errors import InputError
-from ridgeformer.families import FAMILIES
+from ridgeformer.errors import DamageError, InputError
+from ridgeformer.families import FAMILIES, check_registered
+from ridgeformer.files import LARGEST, write_whole
 from ridgeformer.model import LinearTransformer
+from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
 
-__all__ = ["load", "read_record", "save"]
+__all__ = ["fingerprint", "load", "read_model", "read_record", "save"]
 
-FORMAT, VERSION = "ridgeformer-model", 1
+FORMAT, VERSION = "ridgeformer-model", 2
+Record = dict[str, Any]
 
 
 def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping[str, Any] | None = None) -> None:
-    """Write `model`, with any JSON-able `record` (how it was made) beside its spec.
+    """Write a model to a file.
 
     The file appears under its name only when it is complete; an older one is replaced at that moment.
-    """
-    from safetensors.numpy import save as to_bytes
 
-    if not isinstance(model, LinearTransformer):
-        raise InputError(f"save needs a LinearTransformer; got a {type(model).__name__}. Write save(model, path).")
+    Args:
+        model: The model.
+        path: The file, such as `model.safetensors`.
+        record: How the model was made: any dict that JSON can hold. `read_record` reads it back.
+
+    Raises:
+        InputError: This is no model, the record cannot be written as JSON, or the file cannot be written.
+    """
+    if type(model) is not LinearTransformer:
+        raise InputError(
+            f"save needs a LinearTransformer itself; got a {type(model).__name__}. Write save(model, path)."
+        )
     target = _path(path)
-    spec = {"family": model.family.name, "dim": model.dim, "layers": model.layers, "heads": model.heads}
+    spec = {
+        "family": check_registered(type(model.family)),
+        "dim": model.dim,
+        "layers": model.layers,
+        "heads": model.heads,
+    }
     header = {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)}
     if record is not None:
         try:
             header["record"] = json.dumps(dict(record))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"a record must be a dict that JSON can hold; got one with {error}. Convert it."
             ) from error
-    arrays = {name: np.ascontiguousarray(value) for name, value in model.family.arrays.items()}
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.write_bytes(to_bytes(arrays, metadata=header))
-        os.replace(temporary, target)
-    except OSError as error:
+    arrays = model.family.arrays
+    if (size := sum(value.nbytes for value in arrays.values())) > LARGEST // 2:
         raise InputError(
-            f"a model must go to a writable file; {target} is not ({error.strerror}). Choose another."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            f"a model file may have {LARGEST / 2e9:.2g} GB; this model has {size / 1e9:.3g}. Make it smaller."
+        )
+    write_whole(target, pack(arrays, header))
 
 
 def load(path: str | os.PathLike[str]) -> LinearTransformer:
-    """Read a model that `save` wrote."""
-    path = _path(path)
-    header, arrays = _read(path)
-    spec = _spec(path, header)
-    if isinstance(spec.get("family"), str) and spec["family"] not in FAMILIES:
-        raise InputError(
-            f"a model's family must be one of {', '.join(FAMILIES)}; {path} has {spec['family']!r}. "
-            "Import the module that defines that family first."
-        )
+    """Read a model that `save` wrote.
+
+    Raises:
+        InputError: The file does not exist, or its family is not known.
+        DamageError: The file is damaged or of another kind.
+    """
+    return read_model(path)[0]
+
+
+def read_record(path: str | os.PathLike[str]) -> Record:
+    """The record that was saved with a model, or an empty one."""
+    return read_model(path)[1]
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
+    """Read a model and the record that was saved with it, which is empty where there is none."""
+    place = _path(path)
+    spec: Record = {}
+
+    def check(metadata: Mapping[str, str]) -> None:
+        spec.update(_spec(place, metadata))
+
     try:
-        family = FAMILIES[spec["family"]](**arrays)
-        model = LinearTransformer(family, spec["dim"])
+        header, arrays = read_tensors(place, "a model", check)
+    except DamagedFile as error:
+        _refuse(place, str(error))
+    return _model(place, spec, arrays), _json(place, header.get("record", "{}"))
+
+
+def fingerprint(model: LinearTransformer) -> str:
+    """A checksum of a model: of its family, its dimension, its parameters, and the matrices that these stand for."""
+    P, Q = model.family.dense(model.dim)
+    arrays = {**model.family.arrays, "dense P": P, "dense Q": Q}
+    return digest(arrays, model.family.name, str(model.dim))
+
+
+def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
+    """The model with these arrays, if its spec fits them."""
+    try:
+        model = LinearTransformer(FAMILIES[spec["family"]](**arrays), spec["dim"])
     except (InputError, KeyError, TypeError) as error:
-        _refuse(path, f"its parameters do not fit its spec {spec} ({error})")
+        _refuse(path, f"its parameters do not fit its spec {str(spec)[:200]} ({str(error)[:200]})")
     if (model.layers, model.heads) != (spec.get("layers"), spec.get("heads")):
         found = f"{model.layers} layers and {model.heads} heads"
         _refuse(path, f"its parameters have {found}, its spec says {spec.get('layers')} and {spec.get('heads')}")
     return model
-
-
-def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The record that was saved with a model, or an empty one."""
-    path = _path(path)
-    header, _ = _read(path)
-    _spec(path, header)
-    return _json(path, header.get("record", "{}"))
 
 
 def _path(path: str | os.PathLike[str]) -> Path:
@@ -97,35 +123,29 @@ def _path(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    from safetensors import SafetensorError, safe_open
-
-    if path.is_dir():
-        raise InputError(f"a model must be a file; {path} is a folder. Name the .safetensors file in it.")
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            return dict(file.metadata() or {}), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError as error:
-        raise InputError(f"a model file must exist; {path} does not. Check the path.") from error
-    except SafetensorError as error:
-        _refuse(path, f"it is truncated, corrupt or of another kind ({error})")
-    except OSError as error:
-        raise InputError(f"a model file must be readable; {path} is not ({error}). Check its permissions.") from error
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
-        _refuse(path, f"it holds tensors that NumPy cannot read ({error})")
-
-
-def _spec(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
+def _spec(path: Path, header: Mapping[str, str]) -> Record:
+    """What the header says of the model, before any array is read."""
     if header.get("format") != FORMAT:
         _refuse(path, "it is a safetensors file of some other program")
     version = header.get("version", "")
-    if not (version.isascii() and version.isdigit()):
-        _refuse(path, f"its format version is {version!r}")
+    if not (version.isascii() and version.isdigit() and len(version) <= 9):
+        _refuse(path, f"its format version is {version[:20]!r}")
     if int(version) > VERSION:
         raise InputError(
             f"{path} has format version {version}; this ridgeformer reads up to {VERSION}. Upgrade it to load the file."
         )
-    return _json(path, header.get("spec", ""))
+    if int(version) > 1 and CHECKSUM not in header:
+        _refuse(path, "it has no checksum")
+    spec = _json(path, header.get("spec", ""))
+    family = spec.get("family")
+    if isinstance(family, str) and family not in FAMILIES:
+        raise InputError(
+            f"a model's family must be one of {', '.join(FAMILIES)}; {path} has {family[:80]!r}. "
+            "Import the module that defines that family first."
+        )
+    if not isinstance(family, str) or type(spec.get("dim")) is not int:
+        _refuse(path, "its header is damaged")
+    return spec
 
 
 def _json(path: Path, text: str) -> dict[str, Any]:
@@ -139,6 +159,6 @@ def _json(path: Path, text: str) -> dict[str, Any]:
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise InputError(
+    raise DamageError(
         f"a model file must be one that ridgeformer saved; {path} is not: {why}. Name another, or save the model again."
     )

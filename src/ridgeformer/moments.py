@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import array, integer, real, refuse
+from ridgeformer.values import Value, read_only
 
 if TYPE_CHECKING:
     from ridgeformer.spectrum import Spectrum
@@ -23,9 +24,9 @@ __all__ = ["Moments"]
 Float = NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Gram matrices of a batch of contexts.
+@dataclass(eq=False, repr=False)
+class Moments(Value):
+    """Gram matrices of a batch of contexts; read-only, and independent of the arrays they were made from.
 
     Attributes:
         gram: [B, D, D], symmetric, y last. The engines keep the batch innermost in memory and show it as a view.
@@ -36,6 +37,7 @@ class Moments:
     gram: Float
     context: int
     sigma: NDArray[np.float64] | None = None
+    _remedy = "Copy it, change the copy, and make new ones: Moments(gram, context)."
 
     def __post_init__(self) -> None:
         gram = array("gram", self.gram, ("B", "D", "D"))
@@ -43,13 +45,12 @@ class Moments:
             refuse("gram must have shape (B, d+1, d+1)", f"shape {gram.shape}", "Build it with Moments.from_tokens.")
         if not _symmetric(gram):
             refuse("gram must be symmetric", "one that is not", "Build it with Moments.from_tokens.")
-        object.__setattr__(self, "gram", gram)
-        object.__setattr__(self, "context", integer("context", self.context))
+        self.gram, self.context = gram, integer("context", self.context)
         if self.sigma is not None:
             sigma = array("sigma", self.sigma, (len(gram),)).astype(np.float64)
             if (sigma < 0).any():
                 refuse("noise levels must not be negative", float(sigma.min()), "Pass standard deviations >= 0.")
-            object.__setattr__(self, "sigma", sigma)
+            self.sigma = sigma
 
     @classmethod
     def from_tokens(cls, x: ArrayLike, y: ArrayLike) -> Moments:
@@ -81,12 +82,11 @@ class Moments:
 
     @classmethod
     def _trusted(cls, gram: Float, context: int, sigma: NDArray[np.float64] | None = None) -> Moments:
-        """From an engine, whose output needs no checks."""
+        """From an engine, whose output needs no checks and no copy: nobody else has it."""
         moments = object.__new__(cls)
-        object.__setattr__(moments, "gram", gram)
-        object.__setattr__(moments, "context", context)
-        object.__setattr__(moments, "sigma", sigma)
-        return moments
+        moments.gram, moments.context = read_only(gram), context
+        moments.sigma = None if sigma is None else read_only(sigma)
+        return moments._seal()
 
     @cached_property
     def spectrum(self) -> Spectrum:

@@ -10,9 +10,11 @@ categorical(1,3)
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,16 +22,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, array, integer, refuse
+from ridgeformer.values import Value, read_only
 
-__all__ = ["Categorical", "Fixed", "Frozen", "Noise", "Uniform", "as_noise", "parse"]
+__all__ = ["Categorical", "Fixed", "Frozen", "Noise", "Uniform", "as_noise", "check_text", "parse"]
 
 Array = NDArray[np.float64]
-LARGEST = 1e12
+LARGEST = 1e12  # a noise level above which no signal is left
+MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them
+LONGEST_TEXT = 200_000
+MOST_NODES = 1024  # per octave
+TAIL = 1e-12  # probability that quadrature leaves out at each end
+EXTREMES = (1e-6, 1e6)  # sizes of a scipy distribution's parameters
+SLOW = ("ksone", "kstwo", "ncf", "rice", "erlang")  # whose moments or quantiles take scipy seconds for some parameters
 _EXAMPLES = "Write uniform(0,5), categorical(1,3), fixed(2) or a scipy.stats distribution such as expon(scale=2)."
 
 
-class Noise(ABC):
-    """A distribution of noise levels sigma >= 0."""
+class Noise(Value, ABC):
+    """A distribution of noise levels sigma >= 0.
+
+    Two distributions are equal if they are of the same built-in class and have the same text, which `parse` reads back.
+    A class of your own has no such text: each object is equal to itself only, and no run can be named after it.
+    """
+
+    _remedy = "Make a new distribution, such as Categorical([1, 3], weights=[0.9, 0.1])."
 
     @abstractmethod
     def quantile(self, u: Array) -> Array:
@@ -45,7 +60,7 @@ class Noise(ABC):
         """Whether each level can occur under this distribution."""
 
     @abstractmethod
-    def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
+    def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
         """Nodes and probabilities for expectations over sigma, shapes [K] and [K].
 
         Continuous distributions get `per_octave` Gauss-Legendre nodes in every factor of two, down to where less
@@ -61,13 +76,23 @@ class Noise(ABC):
     def draw(self, count: int, seed: int = 0) -> Array:
         """`count` independent levels."""
         count = integer("count", count)
-        return self.quantile(np.random.default_rng(integer("seed", seed, 0)).random(count))
+        return read_only(np.array(self.quantile(np.random.default_rng(integer("seed", seed, 0)).random(count))))
+
+    @property
+    def has_text(self) -> bool:
+        """Whether `parse(str(noise))` is this distribution."""
+        return type(self) in (Fixed, Uniform, Categorical, Frozen)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Noise) and str(self) == str(other)
+        if not isinstance(other, Noise) or type(self) is not type(other) or not self.has_text:
+            return self is other
+        return str(self) == str(other)
 
     def __hash__(self) -> int:
-        return hash(str(self))
+        return hash(str(self)) if self.has_text else id(self)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} at {id(self):#x}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -92,9 +117,9 @@ class Fixed(Noise):
         """Whether each level equals sigma."""
         return np.isclose(sigma, self.sigma, rtol=1e-9, atol=0)
 
-    def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
+    def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
         """One node."""
-        return np.array([self.sigma]), np.ones(1)
+        return read_only(np.array([self.sigma])), read_only(np.ones(1))
 
     @property
     def upper(self) -> float:
@@ -116,22 +141,23 @@ class Categorical(Noise):
         self.levels = np.array([_level("categorical level", level) for level in levels])
         if len(np.unique(self.levels)) < len(self.levels):
             refuse("categorical levels must differ", list(map(float, self.levels)), "Merge equal levels' weights.")
-        self._equal = weights is None
+        self.weights = np.full(len(levels), 1 / len(levels))
+        self._equal = True
         if weights is None:
-            self.weights = np.full(len(levels), 1 / len(levels))
             return
         given = array("categorical weights", weights, (len(levels),))
         if (given < 0).any():
             refuse("categorical weights must not be negative", given.tolist(), "Pass probabilities.")
         if abs(given.sum() - 1) > 1e-9:
             refuse("categorical weights must sum to 1", f"a sum of {given.sum():g}", "Divide them by their sum.")
-        self.weights = given.astype(np.float64)
-        self._equal = bool(np.allclose(self.weights, 1 / len(levels), rtol=1e-15, atol=0))
+        self._equal = bool(np.allclose(given, self.weights, rtol=1e-15, atol=0))
+        if not self._equal:
+            self.weights = given.astype(np.float64)
 
     def quantile(self, u: Array) -> Array:
         """The level whose share of (0, 1) u falls in."""
         edges = np.cumsum(self.weights)[:-1]
-        return self.levels[np.searchsorted(edges, u, side="right")]
+        return np.asarray(self.levels)[np.searchsorted(edges, u, side="right")]
 
     @property
     def second_moment(self) -> float:
@@ -143,10 +169,10 @@ class Categorical(Noise):
         given = np.asarray(sigma, float)[..., None]
         return np.asarray(np.isclose(given, self.levels[self.weights > 0], rtol=1e-9, atol=0).any(-1), bool)
 
-    def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
+    def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
         """The levels that have weight."""
         kept = self.weights > 0
-        return self.levels[kept], self.weights[kept]
+        return read_only(self.levels[kept]), read_only(self.weights[kept])
 
     @property
     def upper(self) -> float:
@@ -182,17 +208,17 @@ class Uniform(Noise):
         given = np.asarray(sigma, float)
         return (given >= self.low) & (given <= self.high)
 
-    def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
+    def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
         """Gauss-Legendre on panels that halve towards zero."""
         _check_tail(tail)
         if self.high == self.low:
-            return np.array([self.low]), np.ones(1)
+            return read_only(np.array([self.low])), read_only(np.ones(1))
         width = self.high - self.low
         edges = _octaves(max(self.low, tail * self.high), self.high)
         if self.low < edges[0]:
             edges = np.concatenate([[self.low], edges])
         nodes, spacing = _panels(*_refined(edges, per_octave))
-        return nodes, spacing / width
+        return read_only(nodes), read_only(spacing / width)
 
     @property
     def upper(self) -> float:
@@ -204,42 +230,71 @@ class Uniform(Noise):
 
 
 class Frozen(Noise):
-    """A frozen scipy.stats distribution on [0, inf), continuous or discrete, with a finite E[sigma^2]."""
+    """A frozen scipy.stats distribution on [0, inf), continuous or discrete, with a finite E[sigma^2].
+
+    scipy's `uniform(1, 2)` is the interval from 1 to 3, so `Frozen(scipy.stats.uniform(1, 2))` gives `Uniform(1, 3)`.
+    """
+
+    def __new__(cls, distribution: Any) -> Any:
+        """Give a `Uniform` for scipy's uniform distribution, whose parameters mean something else."""
+        if cls is Frozen and _is_frozen(distribution) and _name(distribution) == "uniform":
+            return Uniform(*map(float, distribution.support()))
+        return super().__new__(cls)
 
     def __init__(self, distribution: Any) -> None:
-        from scipy import stats
-        from scipy.stats._distn_infrastructure import rv_frozen
-
-        if not isinstance(distribution, rv_frozen):
+        if not _is_frozen(distribution):
             refuse("noise must be a frozen scipy.stats distribution", type(distribution).__name__, _EXAMPLES)
-        self.distribution: Any = distribution
-        self._discrete = hasattr(distribution, "pmf") and not hasattr(distribution, "pdf")
-        self._discrete = self._discrete or hasattr(getattr(distribution, "dist", None), "_nonzero")
-        dist = distribution.dist
-        named = getattr(stats, str(dist.name), None)
-        if type(named) is not type(dist):
-            refuse(
-                "a distribution must be one that scipy.stats names", dist.name, "Use Categorical for a list of levels."
-            )
-        if any(np.ndim(value) for value in (*distribution.args, *distribution.kwds.values())):
-            refuse("a distribution must have single numbers as parameters", "arrays", "Freeze one distribution.")
-        low, high = map(float, distribution.support())
+        self._text = _describe(distribution)
+        try:
+            with _quietly():
+                self._prepare(distribution)
+        except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+            raise InputError(
+                f"a distribution must have parameters that scipy can compute with; got {self._text} ({error}). "
+                "Check their signs and ranges."
+            ) from error
+
+    def _prepare(self, distribution: Any) -> None:
+        law = self._law = _rebuilt(distribution, self._text)
+        self._discrete = hasattr(law.dist, "_nonzero")
+        low, high = map(float, law.support())
         if math.isnan(low):
-            refuse("a distribution must have valid parameters", f"{self}", "Check their signs and ranges.")
+            refuse("a distribution must have valid parameters", self._text, "Check their signs and ranges.")
         if not low >= 0:
             refuse(
                 "noise levels must not be negative", f"a support from {low:g}", "Shift or truncate the distribution."
             )
         self._low, self._high = low, high
-        mean, variance = map(float, distribution.stats("mv"))
+        mean, variance = map(float, law.stats("mv"))
         moment = mean**2 + variance  # .moment(2) integrates, and is wrong where the integral diverges
-        if not math.isfinite(moment):
+        if not math.isfinite(moment) or moment < 0:
             refuse("noise needs a finite E[sigma^2]", f"{moment}", "Choose a distribution with a lighter tail.")
+        # Some quantile functions of scipy never return where the levels are huge: so this comes first.
+        if not (moment <= LARGEST**2 and (largest := float(law.isf(TAIL))) <= LARGEST):
+            refuse(
+                f"noise levels must stay below {LARGEST:g}, where no signal is left",
+                f"{self._text} with a mean square of {moment:.3g}",
+                "Pass a smaller scale.",
+            )
+        levels = largest - float(law.ppf(TAIL)) + 1 if variance <= MOST_LEVELS**2 else math.inf
+        if self._discrete and not levels <= MOST_LEVELS:
+            refuse(
+                f"discrete noise must have at most {MOST_LEVELS:,} levels",
+                f"{self._text} with more",
+                "Choose a continuous distribution, or fewer levels.",
+            )
+        _check_same(law, distribution, self._text)
         self._second_moment = moment
+
+    @property
+    def distribution(self) -> Any:
+        """The distribution as a frozen scipy.stats one; changing it changes nothing here."""
+        return _parse_scipy(self._text)
 
     def quantile(self, u: Array) -> Array:
         """The distribution's `ppf`."""
-        return np.asarray(self.distribution.ppf(u), float)
+        with _quietly():
+            return np.asarray(self._law.ppf(u), float)
 
     @property
     def second_moment(self) -> float:
@@ -251,24 +306,38 @@ class Frozen(Noise):
         given = np.asarray(sigma, float)
         inside = (given >= self._low) & (given <= self._high)
         if self._discrete:
-            return inside & (np.asarray(self.distribution.pmf(given)) > 0)
+            return inside & (np.asarray(self._law.pmf(given)) > 0)
         return inside
 
-    def quadrature(self, per_octave: int = 12, tail: float = 1e-12) -> tuple[Array, Array]:
+    def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
         """Gauss-Legendre on octaves cut at the quantiles too; every panel carries exactly its mass."""
         _check_tail(tail)
-        law = self.distribution
+        with _quietly():
+            nodes, weights = self._levels(tail) if self._discrete else self._octaves(per_octave, tail)
+        kept = weights > 0
+        nodes, weights = nodes[kept], weights[kept]
+        if not (len(nodes) and np.isfinite(nodes).all() and np.isfinite(weights).all()):
+            refuse("a distribution must have a finite density", self._text, "Check its parameters.")
+        return read_only(nodes), read_only(weights / weights.sum())
+
+    def _levels(self, tail: float) -> tuple[Array, Array]:
+        """The levels of a discrete distribution and their probabilities."""
+        # From a point of the support, which may be shifted.
+        nodes = np.arange(float(self._law.ppf(tail)), float(self._law.isf(tail)) + 1)
+        return nodes, np.asarray(self._law.pmf(nodes), float)
+
+    def _octaves(self, per_octave: int, tail: float) -> tuple[Array, Array]:
+        """Nodes of a continuous distribution, and weights that give every panel its mass."""
+        law = self._law
         low, high = float(law.ppf(tail)), float(law.isf(tail))
-        if self._discrete:
-            nodes = np.arange(low, high + 1)  # from a point of the support, which may be shifted
-            weights = np.asarray(law.pmf(nodes), float)
-            kept = weights > 0
-            return nodes[kept], weights[kept] / weights.sum()
+        if not low < high:
+            return np.array([float(law.ppf(0.5))]), np.ones(1)
         ladder = np.array([1e-9, 1e-6, 1e-4, 0.01, 0.1, 0.3])
         quantiles = law.ppf(np.concatenate([ladder, [0.5], 1 - ladder]))
-        edges = np.unique(np.concatenate([_octaves(max(low, 1e-300), high), quantiles]))
-        edges = edges[(edges >= low) & (edges <= high)]
-        edges[0], edges[-1] = min(low, edges[0]), high
+        # No context tells noise levels apart that are smaller than this: they share one panel.
+        smallest = max(low, tail * high)
+        edges = np.unique(np.concatenate([_octaves(smallest, high), quantiles]))
+        edges = np.unique(np.concatenate([[low], edges[(edges >= smallest) & (edges <= high)], [high]]))
         edges, per_octave = _refined(edges, per_octave)
         nodes, spacing = _panels(edges, per_octave)
         shape = (len(edges) - 1, per_octave)
@@ -278,18 +347,91 @@ class Frozen(Noise):
         mass[-1] += float(law.sf(edges[-1]))
         total = density.sum(1, keepdims=True)
         share = np.where(total > 0, density / np.where(total > 0, total, 1), 1 / per_octave)
-        weights = (share * mass[:, None]).ravel()
-        return nodes, weights / weights.sum()
+        return nodes, np.asarray(share * mass[:, None]).ravel()
 
     @property
     def upper(self) -> float:
         """The support's end, or the level that 0.1 % of the mass exceeds."""
-        return self._high if math.isfinite(self._high) else float(self.distribution.isf(1e-3))
+        return self._high if math.isfinite(self._high) else float(self._law.isf(1e-3))
 
     def __str__(self) -> str:
-        parts = [_number(value) for value in self.distribution.args]
-        parts += [f"{name}={_number(value)}" for name, value in self.distribution.kwds.items()]
-        return f"{self.distribution.dist.name}({','.join(parts)})"
+        return self._text
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_text": self._text}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(vars(parse(state["_text"])))
+
+
+def _is_frozen(distribution: Any) -> bool:
+    from scipy.stats._distn_infrastructure import rv_frozen
+
+    return isinstance(distribution, rv_frozen)
+
+
+def _name(distribution: Any) -> str:
+    return str(distribution.dist.name)
+
+
+def _describe(distribution: Any) -> str:
+    """A frozen distribution as text, such as expon(scale=2)."""
+    values = (*distribution.args, *distribution.kwds.values())
+    if any(np.ndim(value) for value in values):
+        refuse("a distribution must have single numbers as parameters", "arrays", "Freeze one distribution.")
+    try:
+        odd = [value for value in map(float, values) if value and not EXTREMES[0] <= abs(value) <= EXTREMES[1]]
+        parts = [_number(value) for value in distribution.args]
+        parts += [f"{name}={_number(value)}" for name, value in distribution.kwds.items()]
+    except (TypeError, ValueError, OverflowError):
+        refuse("a distribution must have numbers as parameters", ", ".join(map(repr, values))[:80], _EXAMPLES)
+    if odd:  # some of scipy's functions never return for such parameters
+        refuse(
+            f"a distribution's parameters must be 0 or have a size from {EXTREMES[0]:g} to {EXTREMES[1]:g}",
+            odd[0],
+            "Pass a less extreme one.",
+        )
+    return f"{_name(distribution)}({','.join(parts)})"
+
+
+def _rebuilt(distribution: Any, text: str) -> Any:
+    """A distribution of our own, made from its text; refuses what scipy does not name or is slow to compute."""
+    from scipy import stats
+
+    name = _name(distribution)
+    if type(getattr(stats, name, None)) is not type(distribution.dist):
+        refuse("a distribution must be one that scipy.stats names", name, "Use Categorical for a list of levels.")
+    generic = (stats.rv_continuous._ppf, stats.rv_discrete._ppf)
+    kind: Any = type(distribution.dist)
+    if kind._ppf in generic or name in SLOW:
+        refuse(
+            "noise must have quantiles that scipy computes directly",
+            f"{text}, whose quantiles scipy finds by numerical search, which would take minutes",
+            "Choose another distribution, or Categorical with a list of levels.",
+        )
+    return _parse_scipy(text)
+
+
+def _check_same(law: Any, distribution: Any, text: str) -> None:
+    """Refuse a distribution that is not the one its text describes."""
+    chances = np.array([0.01, 0.3, 0.7, 0.99])
+    pairs = [(law.support(), distribution.support()), (law.ppf(chances), distribution.ppf(chances))]
+    if not all(np.array_equal(mine, given, equal_nan=True) for mine, given in pairs):
+        refuse(
+            "a distribution must be the one that its name and parameters describe",
+            f"another one called {text}",
+            "Use scipy.stats directly, without changing the distribution.",
+        )
+    if not np.isfinite(pairs[1]).all():
+        refuse("a distribution must have finite quantiles", text, "Check its parameters.")
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Silences what scipy says about parameters; results are checked instead."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def as_noise(value: object) -> Noise:
@@ -301,20 +443,54 @@ def as_noise(value: object) -> Noise:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         return Fixed(float(value))
     if hasattr(value, "ppf"):
-        frozen = Frozen(value)
-        # scipy's uniform(1, 2) is ours from 1 to 3: one text must not mean two things.
-        return (
-            Uniform(*map(float, frozen.distribution.support()))
-            if frozen.distribution.dist.name == "uniform"
-            else frozen
-        )
+        found: Noise = Frozen(value)
+        return found
     refuse("noise must be a distribution", f"a {type(value).__name__}", _EXAMPLES)
 
 
+def check_text(noise: Noise) -> str:
+    """The text of a distribution, which names runs; refuses a distribution that has none.
+
+    Raises:
+        InputError: The distribution is of a class of the user's own, so no text can be read back as the same law.
+    """
+    if not noise.has_text:
+        refuse(
+            "a run is named after its problem, so its noise must be one that text can describe",
+            f"a {type(noise).__name__} of your own",
+            f"Evaluate with it without naming a run, or train on a built-in one. {_EXAMPLES}",
+        )
+    return str(noise)
+
+
 def parse(text: str) -> Noise:
-    """The distribution that `text` names; the inverse of `str`."""
+    """The distribution that `text` names; the inverse of `str`.
+
+    >>> parse("categorical(1,3)").second_moment
+    5.0
+    """
+    name, positional, named = _read(text)
+    try:
+        if name == "fixed":
+            return Fixed(*positional, **named)
+        if name == "uniform":
+            return Uniform(*positional, **named)
+        if name == "categorical":
+            return Categorical(positional, **named)
+        found: Noise = Frozen(_parse_scipy(text))
+        return found
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(f"noise must have the arguments its name takes; got {text[:80]!r}. {_EXAMPLES}") from error
+
+
+def _read(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """The name, the positional and the named arguments of a text such as expon(0, scale=2)."""
     if not isinstance(text, str):
-        refuse("noise must be written as text", repr(text), _EXAMPLES)
+        refuse("noise must be written as text", repr(text)[:80], _EXAMPLES)
+    if len(text) > LONGEST_TEXT:
+        refuse(f"noise must be written in at most {LONGEST_TEXT:,} characters", f"{len(text):,}", _EXAMPLES)
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
@@ -323,28 +499,19 @@ def parse(text: str) -> Noise:
         named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         refuse("noise must be written as name(numbers)", repr(text[:80]), _EXAMPLES)
-    name = call.func.id
-    try:
-        if name == "fixed":
-            return Fixed(*positional, **named)
-        if name == "uniform":
-            return Uniform(*positional, **named)
-        if name == "categorical":
-            return Categorical(positional, **named)
-        return Frozen(_scipy_distribution(name)(*positional, **named))
-    except InputError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InputError(f"noise must have the arguments its name takes; got {text[:80]!r}. {_EXAMPLES}") from error
+    return call.func.id, positional, named
 
 
-def _scipy_distribution(name: str) -> Any:
+def _parse_scipy(text: str) -> Any:
+    """The frozen scipy.stats distribution that a text names."""
     from scipy import stats
 
+    name, positional, named = _read(text)
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
-        refuse("noise must name a known distribution", repr(name), _EXAMPLES)
-    return family
+        refuse("noise must name a known distribution", repr(name[:80]), _EXAMPLES)
+    with _quietly():
+        return family(*positional, **named)
 
 
 def _level(name: str, value: object) -> float:
@@ -383,7 +550,7 @@ def _octaves(low: float, high: float) -> Array:
 
 def _refined(edges: Array, order: int) -> tuple[Array, int]:
     """The same number of nodes in more panels of lower order: rules of hundreds of nodes are slow to make."""
-    parts = -(-integer("per_octave", order) // 32)
+    parts = -(-integer("per_octave", order, 1, MOST_NODES) // 32)
     if parts == 1:
         return edges, order
     shares = np.arange(parts) / parts
@@ -393,7 +560,7 @@ def _refined(edges: Array, order: int) -> tuple[Array, int]:
 
 def _panels(edges: Array, order: int) -> tuple[Array, Array]:
     """Gauss-Legendre nodes and weights on every panel between neighbouring edges."""
-    x, w = np.polynomial.legendre.leggauss(integer("per_octave", order))
+    x, w = np.polynomial.legendre.leggauss(integer("per_octave", order, 1, MOST_NODES))
     half = np.diff(edges)[:, None] / 2
     nodes = edges[:-1, None] + half * (1 + x)
     return nodes.ravel(), (half * w).ravel()

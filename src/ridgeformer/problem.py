@@ -9,7 +9,7 @@ Moments(1000 contexts, dim=10, context=20, float64)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,6 +19,7 @@ from ridgeformer.engine import Engine, Key
 from ridgeformer.errors import integer, precision, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
+from ridgeformer.values import Value, read_only
 
 __all__ = ["Draw", "Problem", "Sequences"]
 
@@ -27,8 +28,8 @@ Array = NDArray[np.float64]
 MOST = 1 << 32  # sequences of one key
 
 
-@dataclass(frozen=True, eq=False)
-class Sequences:
+@dataclass(eq=False, repr=False)
+class Sequences(Value):
     """Whole sequences, token by token.
 
     Attributes:
@@ -49,8 +50,8 @@ class Sequences:
         return f"Sequences({count} of {n} tokens, dim={d}, {self.queries.shape[1]} queries each)"
 
 
-@dataclass(frozen=True, eq=False)
-class Draw:
+@dataclass(eq=False, repr=False)
+class Draw(Value):
     """Moments of random sequences and what is known about each.
 
     Attributes:
@@ -69,8 +70,8 @@ class Draw:
         return f"Draw({self.moments!r}, task, ridge, sigma)"
 
 
-@dataclass(frozen=True, init=False)
-class Problem:
+@dataclass(init=False, unsafe_hash=True)
+class Problem(Value):
     """In-context regression in `dim` dimensions from `context` examples, with noise levels drawn from `noise`.
 
     `noise` may be a `Noise`, its text, a number, or a frozen scipy.stats distribution.
@@ -83,9 +84,13 @@ class Problem:
     def __init__(self, dim: int = 10, context: int = 20, noise: object = None) -> None:
         if noise is None:
             refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
-        object.__setattr__(self, "dim", integer("dim", dim, 1, 4096))
-        object.__setattr__(self, "context", integer("context", context, 1, 1 << 52))
-        object.__setattr__(self, "noise", as_noise(noise))
+        self.dim = integer("dim", dim, 1, 4096)
+        self.context = integer("context", context, 1, 1 << 52)
+        self.noise = as_noise(noise)
+
+    def __init_subclass__(cls, **keywords: object) -> NoReturn:
+        """Refuse subclasses: training and evaluation would use their methods in some places and not in others."""
+        refuse("Problem has no subclasses yet", cls.__name__, "Use Problem(dim, context, noise), with any noise.")
 
     def sigmas(
         self,
@@ -100,7 +105,8 @@ class Problem:
         """Noise levels of sequences `first` to `first + count`, [B]."""
         key = check_key(seed, stream, step)
         count = check_count(count, first)
-        return self.noise.quantile(engines.resolve(engine).uniforms(key, count, first))
+        levels = self.noise.quantile(engines.resolve(engine).uniforms(key, count, first))
+        return read_only(np.array(levels, np.float64, ndmin=1))
 
     def moments(
         self,
@@ -123,7 +129,8 @@ class Problem:
         sigma = self.sigmas(count, seed=seed, stream=stream, step=step, first=first, engine=engine)
         key = Key(seed, stream, step)
         drawn = engine.sample(self.dim, self.context, sigma, key, first=first, dtype=dtype, threads=threads)
-        return Draw(Moments._trusted(drawn[0], self.context, sigma), drawn[1], drawn[2], sigma)
+        gram, task, ridge = drawn
+        return Draw(Moments._trusted(gram, self.context, sigma), read_only(task), read_only(ridge), sigma)
 
     def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
         """Whole sequences: tokens, queries, task vectors, noise levels. Same law as `moments`, other numbers."""
@@ -135,7 +142,8 @@ class Problem:
         x = rng.standard_normal((count, self.context, self.dim))
         y = np.einsum("bnd,bd->bn", x, task) + sigma[:, None] * rng.standard_normal((count, self.context))
         asked = rng.standard_normal((count, queries, self.dim))
-        return Sequences(x, y, asked, np.einsum("bnd,bd->bn", asked, task), task, sigma)
+        answers = np.einsum("bnd,bd->bn", asked, task)
+        return Sequences(*map(read_only, (x, y, asked, answers, task, sigma)))
 
     def __str__(self) -> str:
         return f"d={self.dim} n={self.context} {self.noise}"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import default_threads
 from ridgeformer.moments import Moments
+from ridgeformer.values import Value, read_only
 
 __all__ = ["Spectrum", "spectrum"]
 
@@ -21,8 +22,8 @@ Array = NDArray[np.float64]
 CHUNK = 4096
 
 
-@dataclass(frozen=True, eq=False)
-class Spectrum:
+@dataclass(eq=False)
+class Spectrum(Value):
     """Eigenvalues [B, m], ascending, of S; c = V'a [B, m]; V [B, d, m]; residual sum of squares [B]; y'y [B]; n; d.
 
     `rounding` is the share of y'y below which a residual may be nothing but rounding.
@@ -72,4 +73,5 @@ def spectrum(moments: Moments, threads: int | None = None) -> Spectrum:
     total = moments.l.astype(np.float64)
     residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if moments.context > d else np.zeros(B)
     rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
-    return Spectrum(values, c, vectors, residual, total, moments.context, d, rounding)
+    fixed = [read_only(array) for array in (values, c, vectors, residual, total)]
+    return Spectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], moments.context, d, rounding)

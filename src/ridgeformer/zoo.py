@@ -9,6 +9,7 @@ LinearTransformer(full, dim=10, layers=7, heads=1)
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -17,24 +18,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import DamageError, InputError, refuse
 from ridgeformer.families import FAMILIES
-from ridgeformer.files import write_whole
+from ridgeformer.files import read_json, write_whole
 from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
+from ridgeformer.tensors import CHECKSUM, DamagedFile, pack, read_tensors
 from ridgeformer.training.runs import read_run
+from ridgeformer.values import Value
 
 __all__ = ["MODELS", "Made", "Zoo", "gather", "load", "read", "record", "shipped"]
 
-FORMAT, VERSION = "ridgeformer-zoo", 1
+FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).with_name("models")
 Cell = tuple[str, int, str]
 
 
-@dataclass(frozen=True)
-class Made:
+@dataclass(unsafe_hash=False)
+class Made(Value):
     """How a model was made, of one seed: its spec, what came of it, and with what.
 
     Attributes:
@@ -63,8 +64,8 @@ class Made:
         return cls(**{name: run["result"][name] for name in measured}, **{name: run[name] for name in rest})
 
 
-@dataclass(frozen=True, eq=False)
-class Zoo:
+@dataclass(eq=False)
+class Zoo(Value):
     """Models by family, depth and noise: how those of all seeds were made, and the weights of the best, or of more.
 
     Attributes:
@@ -111,23 +112,19 @@ class Zoo:
 
     def write(self, folder: str | os.PathLike[str], every_seed: Iterable[str] = ()) -> None:
         """To `zoo.safetensors` and `zoo.json`: the best models, and those of all seeds for some noise distributions."""
-        from safetensors.numpy import save
-
         whole = {str(as_noise(noise)) for noise in every_seed}
         arrays = {
-            f"{'/'.join(map(str, cell))}/{seed}/{name}": np.ascontiguousarray(value)
+            f"{'/'.join(map(str, cell))}/{seed}/{name}": value
             for (cell, seed), model in self.models.items()
             if cell[2] in whole or seed == self.best(*cell)
             for name, value in model.family.arrays.items()
         }
         made = [asdict(run) for runs in self.made.values() for run in runs.values()]
         header = {"format": FORMAT, "version": str(VERSION)}
-        write_whole(Path(folder) / "zoo.safetensors", save(arrays, metadata=header))
-        text = ",\n".join(json.dumps(run) for run in made)
-        write_whole(
-            Path(folder) / "zoo.json",
-            f'{{"format": "{FORMAT}", "version": {VERSION}, "runs": [\n{text}\n]}}\n'.encode(),
-        )
+        write_whole(Path(folder) / "zoo.safetensors", pack(arrays, header))
+        lines = ",\n".join(json.dumps(run) for run in made)
+        facts = f'"format": "{FORMAT}", "version": {VERSION}, "{CHECKSUM}": "{_checksum(made)}"'
+        write_whole(Path(folder) / "zoo.json", f'{{{facts}, "runs": [\n{lines}\n]}}\n'.encode())
 
 
 def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
@@ -148,29 +145,49 @@ def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
 
 
 def read(folder: str | os.PathLike[str]) -> Zoo:
-    """A zoo that `Zoo.write` wrote."""
-    from safetensors import SafetensorError, safe_open
+    """A zoo that `Zoo.write` wrote.
 
+    Raises:
+        InputError: A file is missing, damaged, or of another kind.
+    """
     place = Path(folder)
     try:
-        facts = json.loads((place / "zoo.json").read_text())
-        with safe_open(str(place / "zoo.safetensors"), framework="numpy") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, ValueError, SafetensorError) as error:
-        raise InputError(f"a zoo must be two readable files; {place} has not ({error}). Write it again.") from error
+        facts = read_json(place / "zoo.json", "a zoo")
+        _check_header(facts)
+        if facts.get(CHECKSUM) != _checksum(facts["runs"]):
+            raise DamagedFile("the checksum of zoo.json is not that of its content")
+        _, arrays = read_tensors(place / "zoo.safetensors", "a zoo", _check_header)
+        return _zoo(facts["runs"], arrays)
+    except (DamagedFile, LookupError, TypeError, ValueError, AttributeError) as error:
+        reason = str(error)[:300]
+        raise DamageError(
+            f"a zoo must be two files that Zoo.write wrote; {place} has not: {reason}. Write it again."
+        ) from error
+
+
+def _zoo(runs: list[dict[str, Any]], arrays: Mapping[str, Any]) -> Zoo:
     made: dict[Cell, dict[int, Made]] = {}
-    for run in facts["runs"]:
+    for run in runs:
         cell, seed = _place(run["spec"])
         made.setdefault(cell, {})[seed] = Made(**run)
     parts: dict[tuple[Cell, int], dict[str, Any]] = {}
     for name, value in arrays.items():
-        family, layers, noise, seed, parameter = name.split("/")
-        parts.setdefault(((family, int(layers), noise), int(seed)), {})[parameter] = value
+        family, layers, noise, number, parameter = name.split("/")
+        parts.setdefault(((family, int(layers), noise), int(number)), {})[parameter] = value
     models = {
         (cell, seed): LinearTransformer(FAMILIES[cell[0]](**values), made[cell][seed].spec["dim"])
         for (cell, seed), values in parts.items()
     }
     return Zoo(made, models)
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    if header.get("format") != FORMAT or str(header.get("version")) != str(VERSION) or CHECKSUM not in header:
+        raise DamagedFile("it is of another kind or version, or has no checksum")
+
+
+def _checksum(runs: list[dict[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
 
 
 def _place(spec: Mapping[str, Any]) -> tuple[Cell, int]:

@@ -32,7 +32,7 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
 
     `zoo:full/7/categorical(1,3)` names a shipped model: family, layers and noise, and a seed if not the best is meant.
     """
-    from ridgeformer.model_file import load, read_record
+    from ridgeformer.model_file import read_model as read_file
     from ridgeformer.training.runs import read_run
 
     if str(path).startswith(ZOO):
@@ -41,7 +41,7 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
         if not (path / "record.json").exists() and not (path / "spec.json").exists():
             raise InputError(f"MODEL must be a model file or a run's folder; {path} is another folder. Name one in it.")
         return read_run(path)
-    return load(path), read_record(path)
+    return read_file(path)
 
 
 def read_model_and_problem(

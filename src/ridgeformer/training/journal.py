@@ -2,35 +2,55 @@
 
 A run is a sequence of pieces of work, each a pure function of earlier ones. Their results are kept here by name; a run
 that starts again finds them, skips the work, and ends with the same bits. The file is replaced as a whole, so it is
-always complete.
+always complete. Every piece has a checksum: of a damaged file, what comes before the damage is used, and a warning says
+so.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.errors import InputError
 from ridgeformer.files import write_whole
+from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
 
-__all__ = ["Journal"]
+__all__ = ["DamagedRunWarning", "Journal"]
 
 Arrays = dict[str, NDArray[Any]]
+FORMAT = "ridgeformer-journal-2"
+NOBODY: Mapping[str, Any] = {}
+
+
+class DamagedRunWarning(UserWarning):
+    """A stored run is not what it was when it was written; it is trained again from its last sound state."""
 
 
 class Journal:
-    """Results by name, the history of losses, and the seconds spent; in memory only where `path` is None."""
+    """Results by name, the history of losses, and the seconds spent; in memory only where `path` is None.
 
-    def __init__(self, path: Path | None = None, interval: float = 1.0) -> None:
-        self.path, self.interval = path, interval
+    Args:
+        path: The file, or None.
+        interval: Seconds between two writings, at least.
+        writer: What decides the bits besides the work itself: the run, the version, the engine. A journal that
+            another writer left is not continued.
+    """
+
+    def __init__(
+        self, path: Path | None = None, interval: float = 1.0, writer: Mapping[str, Any] | None = None
+    ) -> None:
+        self.path, self.interval, self.writer = path, interval, dict(writer or {})
         self.history: list[tuple[str, int, float]] = []  # phase, sequences used so far in this run, loss
-        self.work = 0
         self._kept: dict[str, Arrays] = {}
+        self._marks: dict[str, int] = {}  # how long the history was when a piece was kept
         self._before = 0.0
         self._began = self._written = time.monotonic()
         if path is not None and path.exists():
@@ -41,6 +61,11 @@ class Journal:
         """Time spent on this run, interruptions left out."""
         return self._before + time.monotonic() - self._began
 
+    @property
+    def work(self) -> int:
+        """Sequences used so far."""
+        return self.history[-1][1] if self.history else 0
+
     def recall(self, name: str) -> Arrays | None:
         """What was kept under this name."""
         return self._kept.get(name)
@@ -48,35 +73,40 @@ class Journal:
     def keep(self, name: str, arrays: Arrays) -> None:
         """Keep a finished piece of work, and from time to time write everything down."""
         self._kept[name] = arrays
+        self._marks[name] = len(self.history)
         if time.monotonic() - self._written >= self.interval:
             self.write()
 
     def forget(self, name: str) -> None:
         """Drop what is no longer needed."""
         self._kept.pop(name, None)
+        self._marks.pop(name, None)
 
     def note(self, phase: str, work: int, loss: float) -> None:
         """Add to the history: so many further sequences were used, and the loss is now this."""
-        self.work += work
-        self.history.append((phase, self.work, float(loss)))
+        self.history.append((phase, self.work + work, float(loss)))
 
     def write(self) -> None:
         """Write everything down."""
         if self.path is None:
             return
-        from safetensors.numpy import save
-
-        header = {
-            "history": json.dumps(self.history),
-            "seconds": repr(self.seconds),
-            "names": json.dumps([*self._kept]),
-        }
+        facts = json.dumps(
+            {
+                "writer": self.writer,
+                "history": self.history,
+                "seconds": self.seconds,
+                "names": [*self._kept],
+                "marks": [*self._marks.values()],
+                "checksums": [digest(arrays) for arrays in self._kept.values()],
+            }
+        )
         tensors = {
-            f"{number}/{key}": np.ascontiguousarray(value)
+            f"{number}/{key}": value
             for number, arrays in enumerate(self._kept.values())
             for key, value in arrays.items()
         }
-        write_whole(self.path, save(tensors, metadata=header))
+        header = {"format": FORMAT, "facts": facts, "facts checksum": _checksum(facts)}
+        write_whole(self.path, pack(tensors, header))
         self._written = time.monotonic()
 
     def remove(self) -> None:
@@ -85,20 +115,51 @@ class Journal:
             self.path.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> None:
-        from safetensors import SafetensorError, safe_open
-
+        """Take over what a file holds, up to the first piece that is damaged."""
         try:
-            with safe_open(str(path), framework="numpy") as file:
-                header = dict(file.metadata() or {})
-                names = json.loads(header["names"])
-                kept: dict[str, Arrays] = {name: {} for name in names}
-                for tensor in file.keys():  # noqa: SIM118
-                    number, key = tensor.split("/", 1)
-                    kept[names[int(number)]][key] = file.get_tensor(tensor)
-            history = [(str(phase), int(work), float(loss)) for phase, work, loss in json.loads(header["history"])]
-            before = float(header["seconds"])
-        except (SafetensorError, KeyError, ValueError, IndexError, TypeError, OSError) as error:
-            warnings.warn(f"{path} is damaged ({error}); the run starts again from its beginning", stacklevel=4)
+            facts, tensors = self._content(path)
+            writer, history = facts["writer"], [(str(p), int(w), float(x)) for p, w, x in facts["history"]]
+            before, pieces = float(facts["seconds"]), list(zip(facts["names"], facts["marks"], strict=True))
+            checksums = facts["checksums"]
+        except (DamagedFile, InputError, KeyError, TypeError, ValueError) as error:
+            _warn(f"{path} is damaged ({error}); the run starts again from its beginning")
             return
-        self._kept, self.history, self._before = kept, history, before
-        self.work = history[-1][1] if history else 0
+        if writer != self.writer:
+            names = sorted(name for name in {*writer, *self.writer} if writer.get(name) != self.writer.get(name))
+            change = ", ".join(f"{name} {writer.get(name)}, now {self.writer.get(name)}" for name in names)
+            _warn(f"{path} was written by another {change}; the run starts again, so that its bits are those of one")
+            return
+        for number, (name, mark) in enumerate(pieces):
+            arrays = tensors.get(number, {})
+            if digest(arrays) != checksums[number]:
+                _warn(f"{path} is damaged; the run goes on from its last sound state, before {name}")
+                history = history[: max(self._marks.values(), default=0)]
+                break
+            self._kept[name], self._marks[name] = arrays, mark
+        self.history, self._before = history, before
+
+    @staticmethod
+    def _content(path: Path) -> tuple[dict[str, Any], dict[int, Arrays]]:
+        """The facts, whose checksum holds, and the arrays of each piece, which are still to be compared with theirs."""
+        header, found = read_tensors(path, "a journal", lambda metadata: None, checked=False)
+        if header.get("format") != FORMAT:
+            raise DamagedFile("it is not a journal of this version")
+        if header.get("facts checksum") != _checksum(header.get("facts", "")):
+            raise DamagedFile("its checksum is not that of its content")
+        tensors: dict[int, Arrays] = {}
+        for label, value in found.items():
+            number, _, key = label.partition("/")
+            if number.isdecimal() and len(number) < 10:
+                tensors.setdefault(int(number), {})[key] = np.array(value)
+        facts = json.loads(header["facts"])
+        if not isinstance(facts, dict):
+            raise DamagedFile("it has no facts")
+        return facts, tensors
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DamagedRunWarning, stacklevel=5)

@@ -1,24 +1,30 @@
 """Runs on disk. A run is a folder named after its spec: `record.json`, `model.safetensors`, and, until it is finished,
 `journal.safetensors`. The record is written last: a folder with one holds a finished run.
+
+The record carries a checksum of itself and of the model. A damaged run is reported, set aside and trained again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import InputError
-from ridgeformer.files import make_folder, write_whole
+from ridgeformer.errors import DamageError, InputError
+from ridgeformer.files import make_folder, read_json, write_whole
 from ridgeformer.model import LinearTransformer
-from ridgeformer.model_file import load, save
-from ridgeformer.training.journal import Journal
+from ridgeformer.model_file import fingerprint, read_model, save
+from ridgeformer.training.journal import DamagedRunWarning, Journal
 
 __all__ = ["AGAIN", "Folder", "Memory", "Runs", "is_finished", "read_record", "read_run"]
 
 Record = dict[str, Any]
-FORMAT, VERSION = "ridgeformer-run", 1
+FORMAT, VERSION = "ridgeformer-run", 2
 AGAIN = "Move its folder away and train it again."
 
 
@@ -32,7 +38,7 @@ class Memory:
         """A finished run."""
         return self._found.get(name)
 
-    def journal(self, name: str, spec: Record) -> Journal:
+    def journal(self, name: str, spec: Record, writer: Mapping[str, Any]) -> Journal:
         """What an unfinished run has done so far: nothing."""
         return Journal()
 
@@ -57,32 +63,40 @@ class Folder:
         make_folder(self.path, "runs")
 
     def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
-        """A finished run, if this folder has it."""
+        """A finished run, if this folder has it; one that is damaged is set aside, with a warning, and not found."""
         folder = self.path / name
         if folder.exists() and not folder.is_dir():
             raise InputError(f"a run needs a folder; {folder} is a file. Move it away.")
         if not (folder / "record.json").exists():
             return None
-        model, record = read_run(folder)
-        self._same(folder, record["spec"], spec)
+        try:
+            model, record = read_run(folder)
+            if record["spec"] != spec:
+                raise DamageError(f"the record of {folder} is of another run: {_difference(record['spec'], spec)}.")
+        except DamageError as error:
+            self._set_aside(folder, error)
+            return None
         return model, record
 
-    def journal(self, name: str, spec: Record) -> Journal:
+    def journal(self, name: str, spec: Record, writer: Mapping[str, Any]) -> Journal:
         """What an unfinished run has done so far."""
         folder = self.path / name
         make_folder(folder, "runs")
-        known = folder / "spec.json"
-        if known.exists():
-            self._same(folder, _json(known), spec)
-        else:
-            write_whole(known, json.dumps(spec, indent=2).encode())
-        return Journal(folder / "journal.safetensors", self.interval)
+        known, text = folder / "spec.json", json.dumps(spec, indent=2).encode()
+        if known.exists() and not (known.is_file() and known.read_bytes() == text):
+            _warn(f"{known} is damaged, or of another run; it is written anew")
+            os.replace(known, folder / "damaged-spec.json")
+        if not known.exists():
+            write_whole(known, text)
+        return Journal(folder / "journal.safetensors", self.interval, {"run": name, **writer})
 
     def store(self, name: str, model: LinearTransformer, record: Record, journal: Journal) -> None:
         """Keep a finished run."""
         folder = self.path / name
         save(model, folder / "model.safetensors", record)
-        write_whole(folder / "record.json", json.dumps(record, indent=2).encode())
+        sealed = {**record, "model": fingerprint(model)}
+        sealed["checksum"] = _checksum(sealed)
+        write_whole(folder / "record.json", json.dumps(sealed, indent=2).encode())
         journal.remove()
 
     def where(self, name: str) -> Path | None:
@@ -90,29 +104,49 @@ class Folder:
         return self.path / name
 
     @staticmethod
-    def _same(folder: Path, stored: Record, asked: Record) -> None:
-        if stored != asked:
-            different = sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key))
-            raise InputError(
-                f"a run's folder must hold that run; {folder} holds one with another {', '.join(different)}. "
-                "Choose another folder, or move that one away."
-            )
+    def _set_aside(folder: Path, why: DamageError) -> None:
+        """Rename the files of a damaged run, so that nothing is lost and the run is trained again."""
+        for name in ("model.safetensors", "record.json"):
+            with contextlib.suppress(OSError):
+                os.replace(folder / name, folder / f"damaged-{name}")
+        _warn(f"{why} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
 
 
 Runs = Memory | Folder
 
 
 def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
-    """The model and the record of a finished run."""
+    """The model and the record of a finished run.
+
+    Raises:
+        InputError: There is no finished run.
+        DamageError: It is damaged, or its model is another run's.
+    """
     found = read_record(folder)
-    try:
-        return load(Path(folder) / "model.safetensors"), found
-    except InputError as error:
-        raise InputError(f"{error} Or: {AGAIN[0].lower()}{AGAIN[1:]}") from error
+    path = Path(folder) / "model.safetensors"
+    if not path.exists():
+        raise DamageError(f"a finished run has a model; {path} does not exist. {AGAIN}")
+    model, inside = read_model(path)
+    spec = found["spec"]
+    shape = {"family": model.family.name, "dim": model.dim, "layers": model.layers}
+    wrong = [name for name, value in shape.items() if spec.get(name) != value]
+    if wrong:
+        raise DamageError(
+            f"a run's model must be the one that was trained; {path} has another {', '.join(wrong)}. {AGAIN}"
+        )
+    mine = fingerprint(model) if "model" in found else inside.get("spec")
+    if mine != found.get("model", spec):
+        raise DamageError(f"a run's model must be the one that was trained; {path} is another one. {AGAIN}")
+    return model, found
 
 
 def read_record(folder: str | os.PathLike[str]) -> Record:
-    """The record of a finished run."""
+    """The record of a finished run.
+
+    Raises:
+        InputError: The folder has no record, or one that a newer version wrote.
+        DamageError: The record is damaged.
+    """
     path = Path(folder)
     if not path.is_dir():
         raise InputError(f"a run is a folder; {path} is {'a file' if path.exists() else 'not there'}. Check the path.")
@@ -121,27 +155,36 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
         if (path / "spec.json").exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
         raise InputError(f"a run's folder has a record.json; {path} has none, nor runs in it. Name another folder.")
-    found = _json(record)
+    try:
+        found = read_json(record, "a record")
+    except DamageError as error:
+        raise DamageError(f"{error} {AGAIN}") from error
     if found.get("format") != FORMAT or not isinstance(found.get("spec"), dict):
-        raise InputError(f"a record must be one that ridgeformer wrote; {record} is not. {AGAIN}")
-    if not isinstance(found.get("version"), int) or found["version"] > VERSION:
+        raise DamageError(f"a record must be one that ridgeformer wrote; {record} is not. {AGAIN}")
+    if type(found.get("version")) is not int or found["version"] > VERSION:
         raise InputError(f"{record} was written by a newer ridgeformer. Upgrade this one to read it.")
+    if found["version"] > 1 and found.get("checksum") != _checksum(found):
+        raise DamageError(f"a record must be as it was written; {record} is damaged: its checksum differs. {AGAIN}")
     return found
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a folder holds a finished run, by its record alone."""
+    """Whether a folder holds a finished run that is whole."""
     try:
-        return "status" in _json(folder / "record.json")
+        return "status" in read_run(folder)[1]
     except InputError:
         return False
 
 
-def _json(path: Path) -> Record:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} must hold JSON; it does not ({error}). {AGAIN}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} must hold a JSON object; it holds something else. {AGAIN}")
-    return found
+def _checksum(record: Mapping[str, Any]) -> str:
+    """Of all that a record says, but for the checksum itself."""
+    text = json.dumps({name: value for name, value in record.items() if name != "checksum"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DamagedRunWarning, stacklevel=6)
+
+
+def _difference(stored: Record, asked: Record) -> str:
+    return "other " + ", ".join(sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key)))

@@ -25,9 +25,9 @@ from ridgeformer import engine as engines
 from ridgeformer.baselines import check_problem
 from ridgeformer.errors import InputError, integer, refuse
 from ridgeformer.evaluation import Result, evaluate
-from ridgeformer.families import FAMILIES, Family
+from ridgeformer.families import FAMILIES, Family, check_registered
 from ridgeformer.model import LinearTransformer
-from ridgeformer.noise import parse
+from ridgeformer.noise import check_text, parse
 from ridgeformer.problem import Problem
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.paper import train_as_the_paper
@@ -35,6 +35,7 @@ from ridgeformer.training.protocols import NAMES, Paper, Protocol, Search, as_pr
 from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, Folder, Memory, Runs, read_run
 from ridgeformer.training.search import search
 from ridgeformer.training.task import Found, Task
+from ridgeformer.values import Value
 
 __all__ = ["Progress", "Session", "Spec", "Training", "load_run", "make_spec", "parse_spec", "train", "train_many"]
 
@@ -59,7 +60,7 @@ class Spec:
         return {
             "dim": self.problem.dim,
             "context": self.problem.context,
-            "noise": str(self.problem.noise),
+            "noise": check_text(self.problem.noise),
             "family": self.family.name,
             "layers": self.layers,
             "heads": self.heads,
@@ -101,8 +102,8 @@ class Progress:
     remaining: float
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
+@dataclass(eq=False, repr=False)
+class Training(Value):
     """What training gave.
 
     Attributes:
@@ -120,7 +121,7 @@ class Training:
     status: Status
     message: str
     result: Result
-    history: list[tuple[str, int, float]]
+    history: tuple[tuple[str, int, float], ...]
     seconds: float
     total_seconds: float
     made_with: dict[str, Any] = field(default_factory=dict)
@@ -247,18 +248,20 @@ class Session:
         self.deadline = self.began + seconds[0] if seconds else None
 
     def train(self, spec: Spec) -> Training:
-        """The run, from the store or by training it."""
-        if spec.name in self.finished:
-            return self.finished[spec.name]
-        before = [self.train(other) for other in _parents(spec)]
-        kept = self.runs.find(spec.name, spec.as_dict())
-        stored = kept and _training(spec, *kept, self.runs.where(spec.name))
-        found = stored or self._train(spec, before)
-        self.finished[spec.name] = found
-        return found
+        """The run, from the store or by training it, after all that it is grown from."""
+        for other in _needs(spec):
+            if other.name not in self.finished:
+                kept = self.runs.find(other.name, other.as_dict())
+                before = [self.finished[parent.name] for parent in _parents(other)]
+                stored = kept and _training(other, *kept, self.runs.where(other.name))
+                self.finished[other.name] = stored or self._train(other, before)
+        return self.finished[spec.name]
 
     def _train(self, spec: Spec, before: list[Training]) -> Training:
-        journal = self.runs.journal(spec.name, spec.as_dict())
+        made_with = _made_with(self.threads)
+        # Threads and versions of Python change no bits.
+        writer = {name: made_with[name] for name in ("ridgeformer", "engine")}
+        journal = self.runs.journal(spec.name, spec.as_dict(), writer)
         try:
             outcome = self._search(spec, before, journal)
             result = evaluate(outcome.model, spec.problem, sequences=spec.sequences)
@@ -273,10 +276,10 @@ class Session:
             status=status,
             message=message,
             result=result,
-            history=journal.history,
+            history=tuple(journal.history),
             seconds=journal.seconds,
             total_seconds=journal.seconds + sum(ancestors.values()),
-            made_with=_made_with(self.threads),
+            made_with=made_with,
             folder=self.runs.where(spec.name),
         )
         self.runs.store(spec.name, outcome.model, training.record(), journal)
@@ -339,6 +342,7 @@ def make_spec(
         family = FAMILIES[family]
     if isinstance(family, str) or not (isinstance(family, type) and issubclass(family, Family)):
         refuse(f"the family must be one of {', '.join(FAMILIES)}", repr(family), "Name one, or pass a Family class.")
+    check_registered(family)
     layers, heads = integer("layers", layers, 1, 1000), integer("heads", heads, 1, 64)
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
     return Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences)
@@ -363,10 +367,16 @@ def _replace(spec: Spec, **changes: Any) -> Spec:
 
 
 def _needs(spec: Spec) -> list[Spec]:
-    """A run and all it is grown from, each once."""
-    found = {spec.name: spec}
-    for parent in _parents(spec):
-        found |= {other.name: other for other in _needs(parent)}
+    """A run and all it is grown from, each once, each after what it is grown from itself."""
+    found: dict[str, Spec] = {}
+    waiting = [spec]
+    while waiting:
+        missing = [parent for parent in _parents(waiting[-1]) if parent.name not in found]
+        if missing:
+            waiting.append(missing[0])
+        else:
+            done = waiting.pop()
+            found[done.name] = done
     return list(found.values())
 
 
@@ -420,7 +430,7 @@ def _training(spec: Spec, model: LinearTransformer, record: dict[str, Any], fold
             status=record["status"],
             message=str(record["message"]),
             result=result,
-            history=[(str(phase), int(work), float(loss)) for phase, work, loss in record["history"]],
+            history=tuple((str(phase), int(work), float(loss)) for phase, work, loss in record["history"]),
             seconds=float(record["seconds"]),
             total_seconds=float(record["total_seconds"]),
             made_with=dict(record["made_with"]),
