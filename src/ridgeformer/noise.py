@@ -357,11 +357,8 @@ class Frozen(Noise):
     def __str__(self) -> str:
         return self._text
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_text": self._text}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(vars(parse(state["_text"])))
+    def __reduce__(self) -> Any:
+        return parse, (self._text,)
 
 
 def _is_frozen(distribution: Any) -> bool:
