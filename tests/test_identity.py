@@ -44,8 +44,7 @@ def test_scipy_s_uniform_is_named_by_its_interval():
     problems = [Problem(10, 20, given) for given in (noise, "uniform(1,2)")]
     assert problems[0] != problems[1]
     wide, narrow = (floor(problem, sequences=20_000).loss for problem in problems)
-    assert wide == pytest.approx(0.0308, rel=0.05)
-    assert narrow == pytest.approx(0.0138, rel=0.05)
+    assert wide == floor(Problem(10, 20, "uniform(1,3)"), sequences=20_000).loss > 1.5 * narrow
     assert evaluate(BayesRR(noise), problems[0], sequences=20_000).floor == pytest.approx(wide)
 
 
