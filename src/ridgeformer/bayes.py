@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.baselines import spectrum_of
-from ridgeformer.engine import default_threads
+from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.spectrum import Spectrum
@@ -47,7 +47,7 @@ class BayesRR:
             part = order[start : start + size]
             shrunk[part] = _shrinkage(found, part, nodes, prior) * found.c[part]
 
-        with ThreadPoolExecutor(threads or default_threads()) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as pool:
             list(pool.map(work, range(0, len(order), size)))
         return found.back(shrunk)
 

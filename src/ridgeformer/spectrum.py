@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import default_threads
+from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.moments import Moments
 from ridgeformer.values import Value, read_only
 
@@ -68,7 +68,7 @@ def spectrum(moments: Moments, threads: int | None = None) -> Spectrum:
         vectors[part] = basis[:, :, d - m :]
         c[part] = np.einsum("bim,bi->bm", vectors[part], a)
 
-    with ThreadPoolExecutor(threads or default_threads()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as pool:
         list(pool.map(work, range(0, B, CHUNK)))
     total = moments.l.astype(np.float64)
     residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if moments.context > d else np.zeros(B)

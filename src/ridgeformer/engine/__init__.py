@@ -11,7 +11,7 @@ import warnings
 
 from ridgeformer.engine.interface import Engine, Evaluation, Key, Target
 from ridgeformer.engine.reference import NumpyEngine
-from ridgeformer.engine.threads import default_threads
+from ridgeformer.engine.threads import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "current",
     "default_threads",
     "named",
+    "one_blas_thread",
     "resolve",
 ]
 
