@@ -142,37 +142,6 @@ def test_ctrl_c_stops_a_sweep_at_once(tmp_path, grid_file):
     assert len(list((tmp_path / "runs").glob("*/record.json"))) < 40
 
 
-def test_dask_gives_the_same_bits_and_survives_a_killed_worker(tmp_path, grid_file, pooled):
-    """A real scheduler and two worker processes, started as Dask's users start them."""
-    pytest.importorskip("distributed")
-    port = 20_000 + os.getpid() % 20_000
-    address = f"tcp://127.0.0.1:{port}"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
-    dask = [sys.executable, "-m", "dask"]
-    processes = [subprocess.Popen([*dask, "scheduler", "--port", str(port), "--dashboard-address", ":0"], **quiet)]
-    try:
-        time.sleep(2)
-        for _ in range(2):
-            arguments = ["worker", address, "--nthreads", "1", "--no-nanny"]
-            processes.append(subprocess.Popen([*dask, *arguments], **quiet))
-        command = [sys.executable, "-m", "ridgeformer", "sweep", str(grid_file), "--out", str(tmp_path / "runs")]
-        driver = subprocess.Popen(
-            [*command, "--dask", address, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        deadline = time.monotonic() + 90
-        while len(list((tmp_path / "runs").glob("*/record.json"))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        processes[1].send_signal(signal.SIGKILL)
-        out, message = driver.communicate(timeout=180)
-        assert driver.returncode == 0, message
-        assert len(json.loads(out)["finished"]) == 40
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
-
-
 # ---- what can go wrong --------------------------------------------------------------------------------------
 
 
@@ -300,12 +269,3 @@ def test_a_malformed_grid_says_where(tmp_path, text, message):
 def test_a_grid_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="must be a readable text file"):
         read_grid(tmp_path / "none.toml")
-
-
-def test_an_unreachable_scheduler(tmp_path, grid_file):
-    pytest.importorskip("distributed")
-    command = [sys.executable, "-m", "ridgeformer", "sweep", str(grid_file), "--out", str(tmp_path / "runs")]
-    done = subprocess.run([*command, "--dask", "tcp://127.0.0.1:9"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "does not answer" in done.stderr.splitlines()[-1]
-    assert "dask scheduler" in done.stderr
