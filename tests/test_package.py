@@ -54,6 +54,7 @@ ORDER = [
     "training.train",
     "training",
     "sweeps.grid",
+    "sweeps.grid_file",
     "sweeps.connection",
     "sweeps.execute",
     "sweeps",

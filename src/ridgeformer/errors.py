@@ -27,7 +27,7 @@ def shown(value: object, most: int = 80) -> str:
     """A value as text for a message, cut in the middle where it is long.
 
     Args:
-        value: Anything. A `Path` is shown as it is written, everything else by its `repr`.
+        value: Anything. A path or an exception is shown by its text, everything else by its `repr`.
         most: Characters that the text may have.
 
     Returns:
@@ -37,10 +37,10 @@ def shown(value: object, most: int = 80) -> str:
     ("[0, 'diag']", "'9999999999...99999'")
     """
     try:
-        text = " ".join((str(value) if isinstance(value, PurePath) else repr(value)).split())
+        text = str(value) if isinstance(value, PurePath | BaseException) else repr(value)
     except (RecursionError, ValueError):
         text = f"<{type(value).__name__} too large to show>"
-    end = most // 3
+    text, end = " ".join(text.split()), most // 3
     return text if len(text) <= most else f"{text[: most - end - 3]}...{text[len(text) - end :]}"
 
 

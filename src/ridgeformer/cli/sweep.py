@@ -61,7 +61,7 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
     """Train all specs into a folder, here or on a Dask cluster, and show how far that has come."""
     from ridgeformer.sweeps import sweep as run
 
-    client = _dask_client(dask) if dask else None
+    client = None if dask is None else _dask_client(dask)
     try:
         with sweep_display(quiet) as show:
             executor = client.get_executor() if client else None
@@ -83,9 +83,11 @@ def _dask_client(address: str) -> Any:
     for name in ("distributed", "distributed.client", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # this command itself says what went wrong
     try:
+        if not address.strip():
+            raise ValueError("it is empty")
         return Client(address, timeout=10)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # every transport of Dask's has its own
         raise InputError(
-            f"--dask must be the address of a running scheduler; {shown(address)} does not answer ({error}). "
-            "Start one with `dask scheduler`."
+            f"--dask must be the address of a running scheduler; {shown(address)} does not answer "
+            f"({shown(error, 200)}). Start one with `dask scheduler`."
         ) from error

@@ -2,6 +2,7 @@
 
 from ridgeformer.sweeps.connection import Unreachable
 from ridgeformer.sweeps.execute import Failure, State, Sweep, sweep
-from ridgeformer.sweeps.grid import Grid, read_grid
+from ridgeformer.sweeps.grid import Grid
+from ridgeformer.sweeps.grid_file import read_grid
 
 __all__ = ["Failure", "Grid", "State", "Sweep", "Unreachable", "read_grid", "sweep"]
