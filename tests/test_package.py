@@ -60,6 +60,8 @@ ORDER = [
     "training.train",
     "training",
     "sweeps.grid",
+    "sweeps.grid_file",
+    "sweeps.connection",
     "sweeps.execute",
     "sweeps",
     "zoo",

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        _fail(f"{error.filename or 'the system'}: {error.strerror}")
+        _fail(f"{error.filename or 'the system'}: {error.strerror}" if error.strerror else str(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ import click
 from ridgeformer.cli.display import sweep_display
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import AS_JSON
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.sweeps import Sweep
@@ -59,7 +61,7 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
     """Train all specs into a folder, here or on a Dask cluster, and show how far that has come."""
     from ridgeformer.sweeps import sweep as run
 
-    client = _dask_client(dask) if dask else None
+    client = None if dask is None else _dask_client(dask)
     try:
         with sweep_display(quiet) as show:
             executor = client.get_executor() if client else None
@@ -69,7 +71,8 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
         sys.exit(130)
     finally:
         if client is not None:
-            client.close()
+            with contextlib.suppress(Exception):  # a client whose scheduler is gone may fail to say goodbye to it
+                client.close(timeout=2)
 
 
 def _dask_client(address: str) -> Any:
@@ -77,10 +80,14 @@ def _dask_client(address: str) -> Any:
         from dask.distributed import Client
     except ImportError as error:
         raise InputError("--dask needs Dask, which is missing. Run pip install 'ridgeformer[dask]'.") from error
+    for name in ("distributed", "distributed.client", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # this command itself says what went wrong
     try:
+        if not address.strip():
+            raise ValueError("it is empty")
         return Client(address, timeout=10)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # every transport of Dask's has its own
         raise InputError(
-            f"--dask must be the address of a running scheduler; {address} does not answer ({error}). "
-            "Start one with `dask scheduler`."
+            f"--dask must be the address of a running scheduler; {shown(address)} does not answer "
+            f"({shown(error, 200)}). Start one with `dask scheduler`."
         ) from error
