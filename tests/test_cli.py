@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
-from ridgeformer import Diag, LinearTransformer, Problem, __version__, cli, engine, evaluate, load, save
+from ridgeformer import Diag, LinearTransformer, OracleRR, Problem, __version__, cli, engine, evaluate, load, save
 
 
 def call(*arguments, **environment):
@@ -114,7 +115,9 @@ def model(tmp_path):
 
 def test_baselines_as_a_table_and_as_json():
     arguments = ["baselines", "--noise", "uniform(0,5)", "--sequences", "2000"]
-    table = call(*arguments).stdout
+    done = call(*arguments)
+    table = done.stdout
+    assert done.stderr == ""  # OracleRR is below the floor by definition
     record = json.loads(call(*arguments, "--json").stdout)
     assert record["problem"] == "d=10 n=20 uniform(0,5)"
     names = [result["name"] for result in record["results"]]
@@ -123,6 +126,40 @@ def test_baselines_as_a_table_and_as_json():
         assert result["name"] in table
         assert f"{result['loss']:.5f}" in table
     assert max(map(len, table.splitlines())) <= 100
+
+
+def test_a_loss_below_the_floor_is_a_warning_of_one_line(monkeypatch, capsys):
+    class Cheater:
+        def weights(self, moments):
+            return OracleRR().weights(moments)
+
+    monkeypatch.setattr("ridgeformer.baselines.AdaRR", Cheater)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["baselines", "--noise", "uniform(0,5)", "--sequences", "2000", "--json"])
+    assert ended.value.code == 0
+    out, error = capsys.readouterr()
+    assert json.loads(out)["results"]
+    (line,) = error.splitlines()  # OracleRR, which knows sigma and says so, is none
+    assert line.startswith(
+        "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor; AdaRR has"
+    )
+
+
+def test_a_stored_run_below_its_floor_is_a_warning(tmp_path):
+    small = ["--dim", "2", "--context", "4", "--family", "gdpp", "--layers", "1", "--sequences", "500"]
+    trained = call("train", *small, "--noise", "uniform(0,1)", "--out", str(tmp_path), "--json")
+    assert trained.stderr == ""
+    record = json.loads(trained.stdout)
+    path = tmp_path / record["folder"] / "record.json"
+    stored = json.loads(path.read_text())
+    stored["result"]["loss"] = stored["result"]["error"] = 0.0
+    path.write_text(json.dumps(stored))
+    shown = call("show", record["folder"])
+    assert shown.returncode == 0
+    assert shown.stderr.startswith("ridgeformer: warning: no predictor can have an expected loss below the Bayes floor")
+    assert shown.stderr.count("\n") == 1
 
 
 def test_baselines_without_enough_examples_say_what_is_left_out():
@@ -174,7 +211,12 @@ def test_profile_prints_and_draws(model, tmp_path):
     record = json.loads(done.stdout)
     assert len(record["sigma"]) == len(record["loss"]) == len(record["bayes"]) == 42
     assert record["sigma"][-1] == 6
-    assert "outside" in call(*arguments).stdout
+    assert record["sequences"] == 200
+    text = call(*arguments).stdout
+    assert "outside" in text
+    assert "dominate the mean" not in text
+    wild = call("profile", "zoo:full/7/uniform(0,1)", "--sequences", "200").stdout
+    assert "noise levels at least one of 200 sequences exploded (a loss above 1000)" in wild
 
 
 def test_no_command_shows_the_help():

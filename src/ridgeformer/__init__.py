@@ -30,6 +30,7 @@ from ridgeformer.evaluation import (
 )
 from ridgeformer.explanation import Ablation, Explanation, ablate, explain
 from ridgeformer.families import Diag, Family, Full, GDpp
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.model import LinearTransformer, States
 from ridgeformer.model_file import load, save
 from ridgeformer.moments import Moments
@@ -43,6 +44,7 @@ __all__ = [
     "Ablation",
     "AdaRR",
     "BayesRR",
+    "BelowFloorWarning",
     "Categorical",
     "Comparison",
     "ConstRR",

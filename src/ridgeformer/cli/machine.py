@@ -13,6 +13,7 @@ from ridgeformer import __version__
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import AS_JSON
 from ridgeformer.errors import InputError
+from ridgeformer.files import write_whole
 
 __all__ = ["facts"]
 
@@ -63,7 +64,7 @@ def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, s
         )
     record: dict[str, Any] = {"machine": facts(), "figures": [figure.as_dict() for figure in results]}
     if out is not None:
-        out.write_text(json.dumps(record, indent=2) + "\n")
+        write_whole(out, (json.dumps(record, indent=2) + "\n").encode())
     if as_json:
         click.echo(json.dumps(record, indent=2))
         return
