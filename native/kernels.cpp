@@ -43,7 +43,7 @@ void add_lanes(Network &network, const bool *exploded, int lanes, double *sum) {
 template <class T, class Network>
 void differentiate_with(Network &&network, const Block<T> &block, Target kind, std::int64_t offset, int count,
                         const Outcome<T> &out) {
-    const Size d = block.dim;
+    const Size d = block.dim, cost = 8 * network.model.layers * network.model.heads * (d + 1) * (d + 1);
     const std::size_t size = network.model.gradient_size();
     const auto clear = [&] {
         for (std::size_t i = 0; i < size; ++i) network.gradient[i] = Vec<T>{};
@@ -52,6 +52,7 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
     bool exploded[kBlock] = {};
     if (out.gradient) clear();
     for (int group = 0; group * kLanes<T> < count; ++group) {
+        if (stopped(network.watch, cost)) return;
         Vec<T> *gram = block.gram(group), *target = goal(group);
         network.value(gram);
         const Vec<T> loss = network.loss(target);
@@ -82,6 +83,7 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
     // Some sequence's gradient overflowed although its loss did not: once more, group by group, without such lanes.
     for (std::size_t i = 0; i <= size; ++i) out.gradient[i] = 0;
     for (int group = 0; group * kLanes<T> < count; ++group) {
+        if (stopped(network.watch, cost)) return;
         clear();
         network.value(block.gram(group));
         network.slope(goal(group), damping<T>(network.loss(goal(group)), out.ceiling));
@@ -91,12 +93,14 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
 }
 
 template <class T>
-void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64_t offset, int count, const Outcome<T> &out) {
+void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64_t offset, int count, const Outcome<T> &out,
+                   Watch &watch) {
     const Block<T> block(scratch, model.dim);
     // The paper's dimension is worth a copy whose sizes the compiler knows: a tenth faster.
-    if (model.omega && model.dim == 10) differentiate_with<T>(Diag<T, Known<10>>(block.end(), model), block, kind, offset, count, out);
-    else if (model.omega) differentiate_with<T>(Diag<T>(block.end(), model), block, kind, offset, count, out);
-    else differentiate_with<T>(Full<T>(block.end(), model), block, kind, offset, count, out);
+    if (model.omega && model.dim == 10)
+        differentiate_with<T>(Diag<T, Known<10>>(block.end(), model, watch), block, kind, offset, count, out);
+    else if (model.omega) differentiate_with<T>(Diag<T>(block.end(), model, watch), block, kind, offset, count, out);
+    else differentiate_with<T>(Full<T>(block.end(), model, watch), block, kind, offset, count, out);
 }
 
 void uniforms(const Key &key, std::int64_t first, std::int64_t count, double *out) {
