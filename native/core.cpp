@@ -259,7 +259,7 @@ void in_waves(int64_t blocks, int threads, size_t scratch_bytes, const Work &wor
 }
 
 // Runs fill(offset, count, scratch, watch), then the model, over all blocks; gradient becomes the sum over sequences.
-// Returns how many of these stayed out of it.
+// Returns how many of these it does not count in full.
 template <class T, class Fill>
 int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target target, int64_t batch, int threads,
                       Outcome<T> outcome, const Fill &fill) {
@@ -270,7 +270,7 @@ int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target t
     const Scratch sums(sizeof(double) * row * size_t(std::min(kWave, blocks)));
     double *const partial = static_cast<double *>(sums.get());
     std::fill_n(total, size, 0.0);
-    double excluded = 0;
+    double limited = 0;
     in_waves(
         blocks, threads, f.scratch_bytes(model.dim, &model),
         [&](int64_t block, void *scratch, Watch &watch) {
@@ -283,10 +283,10 @@ int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target t
         [&](int64_t now) {
             for (int64_t i = 0; i < now && size; ++i) {
                 for (size_t k = 0; k < size; ++k) total[k] += partial[size_t(i) * row + k];
-                excluded += partial[size_t(i) * row + size];
+                limited += partial[size_t(i) * row + size];
             }
         });
-    return int64_t(excluded);
+    return int64_t(limited);
 }
 
 Key make_key(std::uint64_t seed, int64_t stream, std::uint64_t step) {

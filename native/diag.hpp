@@ -68,11 +68,11 @@ struct Diag {
     V &delta_y(Size l) const { return scalars[3 * l + 2]; }
 
     void forward(const V *gram) {
-        for (Size i = 0; i < d; ++i) {
-            for (Size j = 0; j <= i; ++j) S(0)[i * d + j] = S(0)[j * d + i] = gram[packed(i, j)];
-            a(0)[i] = gram[packed(d, i)];
-        }
+        for (Size i = 0; i < d; ++i) a(0)[i] = gram[packed(d, i)];
         lambda(0) = gram[packed(d, d)];
+        if (L == 1) return mark_infinite(gram);
+        for (Size i = 0; i < d; ++i)
+            for (Size j = 0; j <= i; ++j) S(0)[i * d + j] = S(0)[j * d + i] = gram[packed(i, j)];
         for (Size l = 0; l + 1 < L && !counter().stop(d); ++l) {
             const T p = model.omega[4 * l], q = model.omega[4 * l + 1], r = model.omega[4 * l + 2], s = model.omega[4 * l + 3];
             const V *S_ = S(l), *a_ = a(l);
@@ -92,6 +92,18 @@ struct Diag {
                 else square_and_cube<false>(S_, a_, S(l + 1), p);
             }
         }
+    }
+
+    // One layer reads a and neither S nor l. But a context that is not finite anywhere has no finite loss, whatever the
+    // number of layers.
+    void mark_infinite(const V *gram) {
+        V even{}, odd{};
+        for (Size i = 0; i + 1 < packed(d, d); i += 2) {
+            even += T(0) * gram[i];
+            odd += T(0) * gram[i + 1];
+        }
+        const V probe = even + odd + T(0) * gram[packed(d, d) - 1] + T(0) * lambda(0);
+        for (Size i = 0; i < d; ++i) a(0)[i] = probe == T(0) ? a(0)[i] : probe;
     }
 
     template <bool First>

@@ -57,8 +57,8 @@ struct Watch {
 };
 
 // What differentiating a block gives. gradient (null: value only) is this block's sum over sequences, then how many
-// exploded: those whose loss exceeds the ceiling, which count at a reduced size, and those whose loss or gradient is
-// not finite, which stay out of it.
+// are limited: those whose loss exceeds the ceiling, which count at a reduced size, and those whose loss or gradient
+// is not finite, which stay out of it.
 template <class T>
 struct Outcome {
     std::int64_t size = 0;       // of the batch, the stride of weights

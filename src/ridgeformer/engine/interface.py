@@ -37,27 +37,29 @@ class Evaluation:
 
     Attributes:
         losses: [B], 1/2 |w_hat - target|^2 of every sequence; infinite where the model overflowed.
-        weights: [B, d], the w_hat, if asked for.
+        weights: [B, d], the w_hat, if asked for; infinite or NaN where they overflowed.
         gradient: of the mean loss, float64, shaped like the parameters, if asked for. Of a loss above the ceiling it
-            is that of ceiling (1 + log(loss / ceiling)): the direction at a bounded size. Sequences whose loss or own
-            gradient is not finite contribute nothing: it is finite always.
-        exploded: how many sequences lie above the ceiling or contribute nothing.
+            is that of ceiling (1 + log(loss / ceiling)): the direction at a bounded size. Sequences whose loss is not
+            finite, or whose own gradient is not or has an element above 1e298, are left out. It is always finite.
+        limited: how many sequences the gradient does not count in full: losses above the ceiling, and sequences left
+            out because their loss or gradient is not finite. Without a gradient, only the losses are looked at.
         plain: [B], losses against the task vectors, if `step` was asked for them.
     """
 
     losses: Float
     weights: Float | None
     gradient: tuple[NDArray[np.float64], ...] | None
-    exploded: int
+    limited: int
     plain: Float | None = None
 
     def __repr__(self) -> str:
-        return f"Evaluation({len(self.losses)} sequences, loss {self.loss:g}, {self.exploded} exploded)"
+        return f"Evaluation({len(self.losses)} sequences, loss {self.loss:g}, {self.limited} limited)"
 
     @property
     def loss(self) -> float:
-        """The mean of the losses, all sequences included."""
-        return float(self.losses.mean(dtype=np.float64))
+        """The mean of the losses, all sequences included; infinite if one of them, or their sum, is."""
+        with np.errstate(all="ignore"):
+            return float(self.losses.mean(dtype=np.float64))
 
 
 class Engine(Protocol):

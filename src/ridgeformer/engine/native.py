@@ -73,8 +73,8 @@ class NativeEngine:
         first, second = _pair(parameters, dtype)
         innermost = _ready(gram.transpose(1, 2, 0)), _ready(target.T.astype(dtype, copy=False))
         threads = _threads(threads)
-        out = _core.evaluate(self.name, dim, first, second, *innermost, ceiling, losses, found, slope, threads)
-        return _evaluation(parameters, losses, found, slope, out, ceiling)
+        limited = _core.evaluate(self.name, dim, first, second, *innermost, ceiling, losses, found, slope, threads)
+        return _evaluation(parameters, losses, found, slope, limited, ceiling)
 
     def step(
         self,
@@ -99,8 +99,8 @@ class NativeEngine:
         pair = _pair(parameters, dtype)
         ridge = target == "ridge"
         where = (self.name, dim, context, *key, first, _ready(sigma))
-        out = _core.step(*where, *pair, ridge, ceiling, losses, others, slope, _threads(threads))
-        return _evaluation(parameters, losses, None, slope, out, ceiling, others)
+        limited = _core.step(*where, *pair, ridge, ceiling, losses, others, slope, _threads(threads))
+        return _evaluation(parameters, losses, None, slope, limited, ceiling, others)
 
 
 def _slope(parameters: Parameters) -> NDArray[np.float64]:
@@ -126,15 +126,17 @@ def _evaluation(
     losses: Float,
     found: Float | None,
     slope: NDArray[np.float64] | None,
-    excluded: int,
+    limited: int,
     ceiling: float,
     plain: Float | None = None,
 ) -> Evaluation:
     weights = None if found is None else found.T
     if slope is None:
         highest = min(ceiling, float(np.finfo(losses.dtype).max))
-        return Evaluation(losses, weights, None, int(np.count_nonzero(~(losses <= highest))), plain)
-    slope /= len(losses)
+        limited = int(np.count_nonzero(~(losses.astype(np.float64) <= highest)))
+        return Evaluation(losses, weights, None, limited, plain)
+    with np.errstate(under="ignore"):
+        slope /= len(losses)
     pieces = np.split(slope, np.cumsum([p.size for p in parameters])[:-1])
     gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, parameters, strict=True))
-    return Evaluation(losses, weights, gradient, excluded, plain)
+    return Evaluation(losses, weights, gradient, limited, plain)

@@ -19,6 +19,7 @@ __all__ = ["NumpyEngine"]
 
 Array = NDArray[np.float64]
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
+LARGEST = 1e298  # gradients of sequences up to this size can be summed whatever the batch: 2^32 of them stay finite
 
 
 class NumpyEngine:
@@ -63,27 +64,25 @@ class NumpyEngine:
     ) -> Evaluation:
         """See `Engine.evaluate`."""
         count, dim = target.shape
-        losses, found = np.empty(count, gram.dtype), np.empty((count, dim))
-        total = [np.zeros(p.shape) for p in parameters]
-        exploded = 0
+        losses, found = np.empty(count, gram.dtype), np.empty((count, dim), gram.dtype)
+        limited = np.empty(count, bool)
         doubled = tuple(p.astype(np.float64) for p in parameters)
+        total = [np.zeros(p.shape) for p in parameters]
         with np.errstate(all="ignore"):
             for part in _chunks(count):
                 G, goal = gram[part].astype(np.float64), target[part].astype(np.float64)
-                trace = _forward(doubled, G)
-                found[part] = -trace.rows[0][:, :dim]
-                loss = 0.5 * np.square(found[part] - goal).sum(1)
-                losses[part] = np.where(np.isfinite(loss), loss, np.inf)
+                given = np.asarray(np.isfinite(G).all((1, 2)))  # one layer does not read all of G
+                w = np.where(given[:, None], -_forward(doubled, G).rows[0][:, :dim], np.nan)
+                loss = 0.5 * np.square(w - goal).sum(1)
+                found[part], losses[part] = w, np.where(np.isfinite(loss), loss, np.inf)
+                finite = np.isfinite(losses[part])
+                limited[part] = ~finite | (losses[part].astype(np.float64) > ceiling)
                 if gradient:
-                    finite = np.isfinite(losses[part])
-                    excluded = _add_gradient(doubled, G[finite], goal[finite], ceiling, total)
-                    exploded += int(_exploded(losses[part], ceiling).sum()) + excluded
-        return Evaluation(
-            losses,
-            found.astype(gram.dtype) if weights else None,
-            tuple(sum_ / count for sum_ in total) if gradient else None,
-            exploded if gradient else int(_exploded(losses, ceiling).sum()),
-        )
+                    chosen = np.flatnonzero(finite)
+                    left_out = _add_gradient(doubled, G[chosen], goal[chosen], ceiling, total)
+                    limited[part.start + chosen[left_out]] = True
+            mean = tuple(sum_ / count for sum_ in total) if gradient else None
+        return Evaluation(losses, found if weights else None, mean, int(limited.sum()))
 
     def step(
         self,
@@ -226,24 +225,25 @@ def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array, ceili
     return gradient
 
 
-def _add_gradient(parameters: tuple[Array, ...], gram: Array, target: Array, ceiling: float, total: list[Array]) -> int:
-    """Adds the summed gradient to `total`; returns how many below the ceiling had one that is not finite.
+def _add_gradient(
+    parameters: tuple[Array, ...], gram: Array, target: Array, ceiling: float, total: list[Array]
+) -> list[int]:
+    """Adds the summed gradient to `total`; returns the sequences left out because theirs is too large to be summed.
 
-    Halves a batch whose sum is not finite, until such sequences stand alone.
+    Halves a batch whose sum is too large, until such sequences stand alone.
     """
     if len(gram) == 0:
-        return 0
-    trace = _forward(parameters, gram)
-    pieces = _backward(parameters, trace, target, ceiling)
-    if all(np.isfinite(piece).all() for piece in pieces):
+        return []
+    pieces = _backward(parameters, _forward(parameters, gram), target, ceiling)
+    if all(np.abs(piece).max() <= LARGEST for piece in pieces):
         for sum_, piece in zip(total, pieces, strict=True):
             sum_ += piece
-        return 0
+        return []
     if len(gram) == 1:
-        return int(0.5 * np.square(trace.rows[0][:, :-1] + target).sum() <= ceiling)
+        return [0]
     half = len(gram) // 2
-    parts = slice(half), slice(half, None)
-    return sum(_add_gradient(parameters, gram[s], target[s], ceiling, total) for s in parts)
+    left_out = _add_gradient(parameters, gram[:half], target[:half], ceiling, total)
+    return left_out + [half + i for i in _add_gradient(parameters, gram[half:], target[half:], ceiling, total)]
 
 
 def _attention(parameters: tuple[Array, ...], layer: int, G: Array) -> Array:
@@ -275,10 +275,6 @@ def _spread(omega: Array, D: int) -> Array:
     blocks = np.full((D, D), omega[0, 0])
     blocks[:-1, -1], blocks[-1, :-1], blocks[-1, -1] = omega[0, 1], omega[1, 0], omega[1, 1]
     return blocks
-
-
-def _exploded(losses: Float, ceiling: float) -> NDArray[np.bool_]:
-    return ~(losses <= ceiling) | np.isinf(losses)
 
 
 def _zero() -> NDArray[np.uint32]:
