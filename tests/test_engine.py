@@ -184,7 +184,8 @@ def test_threads_come_from_the_environment():
     assert run(code, RIDGEFORMER_THREADS="3").stdout.strip() == "3"
     assert run(code, RIDGEFORMER_THREADS="").returncode == 0
     for bad in ("0", "two", "-1", "9999"):
-        assert f"from 1 to 1024; got {bad!r}" in run(code, RIDGEFORMER_THREADS=bad).stderr
+        words = f"from 1 to 1024; got {bad!r}. Set it to a whole number from 1 to 1024, or unset it."
+        assert words in run(code, RIDGEFORMER_THREADS=bad).stderr
 
 
 def test_without_the_core_numpy_takes_over_with_one_warning():
