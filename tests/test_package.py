@@ -22,6 +22,7 @@ ORDER = [
     "losses",
     "noise",
     "moments",
+    "engine.arguments",
     "_core",
     "engine.interface",
     "engine.threefry",

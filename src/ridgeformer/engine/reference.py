@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ridgeformer.engine import threefry
-from ridgeformer.engine.interface import Evaluation, Float, Key, Parameters, Target
+from ridgeformer.engine.arguments import Float, Key, Parameters, Target
+from ridgeformer.engine.interface import Engine, Evaluation
 
 __all__ = ["NumpyEngine"]
 
@@ -22,47 +23,43 @@ CHUNK = 4096  # sequences at a time, so that memory stays bounded
 LARGEST = 1e298  # gradients of sequences up to this size can be summed whatever the batch: 2^32 of them stay finite
 
 
-class NumpyEngine:
+class NumpyEngine(Engine):
     """See `Engine`. Computes in float64 and rounds to the dtype asked for; `threads` is ignored."""
 
     name = "numpy"
 
-    def uniforms(self, key: Key, count: int, first: int = 0) -> Array:
-        """See `Engine.uniforms`."""
-        sequence = np.arange(first, first + count, dtype=np.uint32)
+    def _uniforms(self, key: Key, count: int, first: int) -> Array:
+        sequence = _indices(first, slice(0, count))
         return threefry.uniform(threefry.random_words(key, sequence, _zero(), threefry.NOISE)[0])
 
-    def sample(
+    def _sample(
         self,
         dim: int,
         context: int,
         sigma: Array,
         key: Key,
-        *,
-        first: int = 0,
-        dtype: DTypeLike = np.float64,
-        threads: int | None = None,
+        first: int,
+        dtype: np.dtype[np.floating],
+        threads: int | None,
     ) -> tuple[Float, Float, Float]:
-        """See `Engine.sample`."""
         count, D = len(sigma), dim + 1
         gram, task, ridge = np.empty((count, D, D), dtype), np.empty((count, dim), dtype), np.empty((count, dim), dtype)
-        for part in _chunks(count):
-            sequence = np.arange(first + part.start, first + part.stop, dtype=np.uint32)
-            gram[part], task[part], ridge[part] = _bartlett(dim, context, sigma[part], key, sequence)
+        with np.errstate(all="ignore"):
+            for part in _chunks(count):
+                drawn = _bartlett(dim, context, sigma[part], key, _indices(first, part))
+                gram[part], task[part], ridge[part] = drawn
         return gram, task, ridge
 
-    def evaluate(
+    def _evaluate(
         self,
         parameters: Parameters,
         gram: Float,
         target: Float,
-        *,
-        ceiling: float = np.inf,
-        weights: bool = False,
-        gradient: bool = True,
-        threads: int | None = None,
+        ceiling: float,
+        weights: bool,
+        gradient: bool,
+        threads: int | None,
     ) -> Evaluation:
-        """See `Engine.evaluate`."""
         count, dim = target.shape
         losses, found = np.empty(count, gram.dtype), np.empty((count, dim), gram.dtype)
         limited = np.empty(count, bool)
@@ -84,28 +81,27 @@ class NumpyEngine:
             mean = tuple(sum_ / count for sum_ in total) if gradient else None
         return Evaluation(losses, found if weights else None, mean, int(limited.sum()))
 
-    def step(
+    def _step(
         self,
         parameters: Parameters,
         dim: int,
         context: int,
         sigma: Array,
         key: Key,
-        *,
-        target: Target = "ridge",
-        ceiling: float = np.inf,
-        gradient: bool = True,
-        plain: bool = False,
-        first: int = 0,
-        threads: int | None = None,
+        target: Target,
+        ceiling: float,
+        gradient: bool,
+        plain: bool,
+        first: int,
+        threads: int | None,
     ) -> Evaluation:
-        """See `Engine.step`."""
-        gram, task, ridge = self.sample(dim, context, sigma, key, first=first, dtype=parameters[0].dtype)
+        gram, task, ridge = self._sample(dim, context, sigma, key, first, parameters[0].dtype, threads)
         goal = ridge if target == "ridge" else task
-        result = self.evaluate(parameters, gram, goal, ceiling=ceiling, gradient=gradient)
+        result = self._evaluate(parameters, gram, goal, ceiling, False, gradient, threads)
         if not plain:
             return result
-        return replace(result, plain=self.evaluate(parameters, gram, task, gradient=False).losses)
+        other = self._evaluate(parameters, gram, task, np.inf, False, False, threads)
+        return replace(result, plain=other.losses)
 
 
 # ---- sampling ---------------------------------------------------------------------------------------------
@@ -283,3 +279,8 @@ def _zero() -> NDArray[np.uint32]:
 
 def _chunks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
+
+
+def _indices(first: int, part: slice) -> NDArray[np.uint32]:
+    """Indices in the stream of the sequences in `part`."""
+    return np.arange(part.start, part.stop, dtype=np.uint32) + np.uint32(first)
