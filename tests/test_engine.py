@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fuzz_engine
 from conftest import NATIVE, draw, tame_model
 from ridgeformer import InputError, Key, Problem, engine
 from ridgeformer.engine import threefry
@@ -241,6 +242,18 @@ def test_several_python_threads_may_use_the_core_at_once(native):
         for mine, other in zip(expected, pool.map(work, range(24)), strict=True):
             assert mine.losses.tobytes() == other.losses.tobytes()
             assert mine.gradient[0].tobytes() == other.gradient[0].tobytes()
+
+
+def test_odd_calls_end_in_a_result_or_an_input_error():
+    """Some thousand of those that `make fuzz` makes; an error names the call that repeats it."""
+    ends = fuzz_engine.run(3000, seed=1)
+    assert sum(ends.values()) == 3000
+    assert min(ends["result"], ends["InputError"]) > 500
+
+
+def test_the_same_seed_makes_the_same_odd_calls():
+    calls = zip(range(50), fuzz_engine.odd_calls(7), strict=False)
+    assert all(call.changed == fuzz_engine.make(7, number).changed for number, call in calls)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
