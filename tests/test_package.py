@@ -28,6 +28,7 @@ ORDER = [
     "noise.text",
     "noise",
     "moments",
+    "engine.arguments",
     "_core",
     "engine.interface",
     "engine.threefry",

@@ -27,7 +27,11 @@ def default_threads() -> int:
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
-        refuse("RIDGEFORMER_THREADS must be a whole number from 1 to 1024", repr(text), "Set it right or unset it.")
+        refuse(
+            "RIDGEFORMER_THREADS must be a whole number from 1 to 1024",
+            repr(text),
+            "Set it to a whole number from 1 to 1024, or unset it.",
+        )
     return int(text)
 
 

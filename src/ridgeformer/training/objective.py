@@ -152,6 +152,8 @@ class SampleAverage:
         """Value and gradient with respect to the family's arrays; an infinite value where the model overflows."""
         limit = ceiling(self.problem)
         model = model.astype(self.dtype)
+        if not all(np.isfinite(values).all() for values in model.family.kernel()):  # products of finite parameters
+            return np.inf, {name: np.zeros(value.shape) for name, value in model.family.arrays.items()}
         seed, stream, step = self.key
         size = np.dtype(self.dtype).itemsize * self.sequences * (self.problem.dim + 1) ** 2
         if size <= STORED:
