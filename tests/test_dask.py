@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 import ridgeformer
-from ridgeformer import load
+from ridgeformer import cli, load
 from ridgeformer.sweeps import Unreachable, connection, read_grid, sweep
 from ridgeformer.sweeps.connection import Connection
 
@@ -222,6 +223,21 @@ def test_an_unreachable_scheduler(tmp_path, undisturbed):
     assert "does not answer" in message
     assert "dask scheduler" in message
     assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "address", ["", " ", "nonsense", "tls://127.0.0.1:9", "ucx://host:1", "inproc://1/2", "x" * 5000]
+)
+def test_what_is_no_address_is_refused_and_not_ignored(tmp_path, undisturbed, monkeypatch, capsys, address):
+    """Each kind of address has errors of its own; an empty one must not mean a sweep on this machine."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["sweep", str(undisturbed[0]), "--out", str(tmp_path / "runs"), "--dask", address])
+    assert stopped.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("ridgeformer: error: --dask must be the address of a running scheduler; ")
+    assert message.count("\n") == 1
+    assert len(message) < 600
 
 
 @pytest.mark.long

@@ -76,7 +76,7 @@ ODD = [
     (MODELS, "ceiling", -1.0, "ceiling must be at least 0; got -1.0"),
     (MODELS, "ceiling", np.nan, "ceiling must be at least 0; got nan"),
     (MODELS, "ceiling", None, "ceiling must be a number; got None"),
-    (MODELS, "ceiling", 10**400, "ceiling must fit into a float; got 1000"),
+    (MODELS, "ceiling", 10**400, "ceiling must be a number that a float can hold; got 1000"),
     (MODELS, "gradient", "no", "gradient must be True or False; got 'no'. Pass a bool."),
     (("evaluate",), "weights", 1, "weights must be True or False; got 1"),
     (("step",), "plain", None, "plain must be True or False; got None"),

@@ -65,6 +65,7 @@ ORDER = [
     "sweeps.grid_file",
     "sweeps.connection",
     "sweeps.execute",
+    "sweeps.listing",
     "sweeps",
     "zoo",
     "experiments.paper",
@@ -221,6 +222,7 @@ def test_everything_public_is_documented():
 @pytest.mark.parametrize(
     "name",
     [
+        "errors",
         "noise",
         "moments",
         "problem",
@@ -231,6 +233,9 @@ def test_everything_public_is_documented():
         "evaluation",
         "wishart",
         "training.train",
+        "sweeps.grid",
+        "sweeps.grid_file",
+        "sweeps.listing",
         "explanation.explanation",
         "export",
         "theory.gdpp_solver",

@@ -153,6 +153,21 @@ def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
     assert train_unit(str(tmp_path), [specs[0].as_dict()], 1)[0][0] == specs[0].name
 
 
+@pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"\xff", b"[]", b'{"status": 1}', b'{"status": NaN}'])
+def test_a_damaged_record_fails_its_run_alone(tmp_path, content):
+    grid = Grid(noise=["fixed(1)", "fixed(2)"], dim=[3], context=[6], family=["gdpp"], layers=[1], sequences=1000)
+    first, second = grid.specs()
+    (tmp_path / first.name).mkdir()
+    (tmp_path / first.name / "record.json").write_bytes(content)
+    states = []
+    with ThreadPoolExecutor(1) as executor:
+        found = sweep([first, second], tmp_path, executor=executor, progress=states.append)
+    assert second.name in [folder.name for folder in found.folders]
+    if "status" not in content.decode("latin-1"):  # what says that it is finished is believed until it is read
+        assert [failure.run for failure in found.failures] == [first.name]
+        assert states[-1].done == 1
+
+
 def train_or_die(folder, specs, threads):
     """In place of training: the unit of seed 3 takes its worker with it."""
     if specs[0]["seed"] == 3:

@@ -13,7 +13,7 @@ import click
 
 from ridgeformer.cli.display import sweep_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON
+from ridgeformer.cli.options import AS_JSON, PLACE
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -30,14 +30,18 @@ __all__ = ["run_sweep"]
     "Examples:\n\n\b\n  ridgeformer sweep grid.toml --out runs/\n"
     "  ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786"
 )
-@click.argument("grid", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the runs.")
+@click.argument("grid", type=PLACE)
+@click.option("--out", type=PLACE, required=True, help="Folder for the runs.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes (default: one a core).")
 @click.option("--dask", metavar="ADDRESS", help="Run on this Dask scheduler instead; needs ridgeformer[dask].")
 @click.option("--quiet", "-q", is_flag=True, help="No progress display.")
 @AS_JSON
 def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool, as_json: bool) -> None:
-    """Train every run of a grid, several at a time; finished ones are found and skipped."""
+    """Train every run of a grid, several at a time. Finished runs are reused; interrupted runs resume.
+
+    The exit code is 1 if a run fails, and 2 if the grid is wrong or the Dask scheduler can no longer be reached.
+    Finished runs are kept: give the same command again to go on.
+    """
     from ridgeformer.sweeps import read_grid
 
     specs = list(read_grid(grid).specs())

@@ -105,14 +105,14 @@ def sweep(
     store = Folder(out)
     began = time.monotonic()
     places = {spec.name: store.path / spec.name for spec in wanted}
-    found = {name for name, place in places.items() if is_finished(place)}
+    found = {name for name, place in places.items() if _is_finished(place)}
     units = [unit for unit in _units(wanted) if any(spec.name not in found for spec in unit)]
     driver = _Driver(store.path, executor, workers, interval)
     ratios: dict[str, float] = {}
 
     def report(running: int) -> None:
         for name, place in places.items():
-            if name not in ratios and (place / "record.json").exists():
+            if name not in ratios and (place / "record.json").exists() and _is_finished(place):
                 ratios[name] = _ratio(place)
         done = len(ratios)
         seconds = time.monotonic() - began
@@ -128,17 +128,24 @@ def sweep(
     finally:
         driver.close()
     report(0)
-    folders = [place for place in places.values() if is_finished(place)]
+    folders = [place for place in places.values() if _is_finished(place)]
     return Sweep(folders, driver.failures, len(found), time.monotonic() - began)
+
+
+def _is_finished(place: Path) -> bool:
+    """Whether a folder holds a finished run; a record that cannot be read is none."""
+    try:
+        return is_finished(place)
+    except RecursionError:  # of JSON that is nested too deeply
+        return False
 
 
 def _ratio(place: Path) -> float:
     """Loss over floor of a finished run; infinite where the floor is 0, or the record damaged."""
     try:
-        ratio = read_record(place)["result"]["ratio"]
-    except (InputError, KeyError, TypeError):
+        return float(read_record(place)["result"]["ratio"])
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return float("inf")
-    return float("inf") if ratio is None else float(ratio)
 
 
 def _units(specs: Sequence[Spec]) -> list[Unit]:
@@ -260,7 +267,7 @@ class _Driver:
         return [i for i in begun if i in gone]
 
     def _fail(self, unit: Unit, reason: str) -> None:
-        self.failures += [Failure(spec.name, reason) for spec in unit if not is_finished(self.folder / spec.name)]
+        self.failures += [Failure(spec.name, reason) for spec in unit if not _is_finished(self.folder / spec.name)]
 
     def close(self) -> None:
         """Stop workers that are ours; nothing that is stored is lost."""
