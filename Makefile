@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help install reproduce reproduce-from-scratch zoo test test-all bench bench-training lint sanitize wheel clean
+.PHONY: help install reproduce reproduce-from-scratch zoo test test-all fuzz bench bench-training lint sanitize wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ test: install  ## the tests, a few minutes once installed
 
 test-all: install  ## all tests, the long ones too
 	$(BIN)/python -m pytest -q -n auto
+
+fuzz: install  ## 100,000 damaged files and 100,000 odd calls; at most ten minutes
+	$(BIN)/python tests/fuzz.py
 
 bench: $(VENV)/.bench  ## every figure of speed, against PyTorch and JAX (installs both)
 	$(BIN)/ridgeformer bench --out benchmarks/latest.json

@@ -10,7 +10,17 @@ import warnings
 import pytest
 
 from ridgeformer import (
-    Diag, InputError, LinearTransformer, OracleRR, Problem, __version__, cli, engine, evaluate, load, save,
+    Diag,
+    InputError,
+    LinearTransformer,
+    OracleRR,
+    Problem,
+    __version__,
+    cli,
+    engine,
+    evaluate,
+    load,
+    save,
 )
 
 

@@ -99,6 +99,7 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
         (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
         (GOOD | {"spec": json.dumps(SPEC | {"dim": "4"})}, {}, "header is damaged"),
         (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers and 2 heads, its spec says 5 and 2"),
+        (GOOD | {"spec": json.dumps(SPEC | {"heads": "\x1b[2J\n\ud800"})}, {}, "its spec says 1 and ?[2J??"),
         (GOOD, {"omega": np.zeros((1, 3, 2))}, "do not fit its spec"),
         (GOOD, {"omega": np.full((1, 2, 2), np.nan)}, "do not fit its spec"),
         (GOOD, {"surprise": np.zeros(3)}, "do not fit its spec"),

@@ -1,5 +1,6 @@
 """Runs on disk: found again, gone on with after any interruption, never mixed up, never half-written."""
 
+import hashlib
 import json
 import os
 import random
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from ridgeformer import InputError, Paper, Problem, Search, load, load_run, train
-from ridgeformer.tensors import pack, read_tensors
+from ridgeformer import InputError, Paper, Problem, Search, load, load_run, save, train
+from ridgeformer.errors import DamageError
+from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training.journal import DamagedRunWarning, Journal
 from ridgeformer.training.runs import Folder
 
@@ -254,6 +256,162 @@ def test_a_newer_record(tmp_path):
         load_run(done.folder)
     with pytest.raises(InputError, match=r"has none, nor runs in it"):
         load_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"version": 2', '"version": 0'),  # a single bit
+        ('"version": 2', '"version": 1'),
+        ('"version": 2', '"version": true'),
+        ('"loss": 0', '"loss": 1'),
+    ],
+)
+def test_a_changed_record_is_damaged_whatever_its_version(tmp_path, old, new):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "record.json"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(DamageError, match=r"record.json is damaged: its checksum differs"):
+        load_run(done.folder)
+
+
+def test_a_record_cannot_pass_for_an_old_one_without_checksum(tmp_path):
+    """The model's file holds the record too, under a checksum of its own."""
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "record.json"
+    record = json.loads(path.read_text()) | {"version": 1, "seconds": 9.0}
+    del record["checksum"], record["model"]
+    path.write_text(json.dumps(record))
+    with pytest.raises(DamageError, match=r"a run's model must be the one that was trained; .* is another one"):
+        load_run(done.folder)
+
+
+def test_a_run_of_version_1_is_read(tmp_path):
+    """Version 1 had no checksums."""
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    record = done.record() | {"version": 1}
+    save(done.model, done.folder / "model.safetensors", record)
+    (done.folder / "record.json").write_text(json.dumps(record))
+    assert equal(load_run(done.folder), done)
+
+
+@pytest.mark.parametrize("depth", [101, 950, 990, 100_000])
+def test_a_deep_record_is_damaged(tmp_path, depth):
+    """Some depths can be read by Python, but not written or compared."""
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "record.json"
+    path.write_text(path.read_text().replace('"status"', f'"x": {"[" * depth}{"]" * depth}, "status"'))
+    with pytest.raises(DamageError, match=r"a record must hold JSON; .* does not .it is nested too deeply"):
+        load_run(done.folder)
+
+
+def test_a_damaged_spec_of_a_finished_run_is_written_anew(tmp_path):
+    """The record holds the spec too, so nothing is trained again."""
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "spec.json"
+    text = path.read_text()
+    path.write_text("{")
+    seen = []
+    with pytest.warns(DamagedRunWarning, match=r"spec.json is damaged, or of another run; it is written anew"):
+        again = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path, callback=seen.append)
+    assert again.record() == done.record()
+    assert not seen
+    assert path.read_text() == text
+    assert (done.folder / "damaged-spec.json").read_text() == "{"
+
+
+def test_files_that_were_set_aside_are_not_overwritten(tmp_path):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    for text in ("first", "second", "third"):
+        (done.folder / "record.json").write_text(text)
+        with pytest.warns(DamagedRunWarning, match="trained again; its damaged files are kept"):
+            assert equal(train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path), done)
+    kept = {path.name: path.read_text() for path in done.folder.glob("damaged-*record.json")}
+    assert kept == {
+        "damaged-record.json": "first",
+        "damaged-2-record.json": "second",
+        "damaged-3-record.json": "third",
+    }
+
+
+def test_the_journal_of_a_finished_run_is_removed(tmp_path):
+    """A kill between the record and the removal of the journal leaves both."""
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    (done.folder / "journal.safetensors").write_bytes(b"")
+    train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    assert sorted(path.name for path in done.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
+
+
+def test_names_that_are_too_long(tmp_path):
+    with pytest.raises(InputError, match=r"a run is a folder; .*\.\.\..* is not there"):
+        load_run(tmp_path / ("x" * 5000))
+    with pytest.raises(InputError, match=r"runs need a folder that can be made; .* cannot .File name too long"):
+        Folder(tmp_path / ("x" * 5000))
+
+
+# ---- what can be wrong with a journal -----------------------------------------------------------------------
+
+
+def written_journal(path):
+    journal = Journal(path, interval=0.0)
+    for number in range(3):
+        journal.note("race", 10, 0.5)
+        journal.keep(f"race/{number}", {"point": np.full(2, number + 0.5), "taken": np.array([number])})
+    return journal
+
+
+def test_a_journal_is_read_up_to_the_damage(tmp_path):
+    path = tmp_path / "journal.safetensors"
+    journal = written_journal(path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(np.float64(1.5).tobytes(), np.float64(1.25).tobytes()))
+    with pytest.warns(DamagedRunWarning, match=r"goes on from its last sound state, before race/1"):
+        again = Journal(path)
+    assert again.recall("race/0")["point"].tolist() == [0.5, 0.5]
+    assert again.recall("race/1") is None
+    assert again.recall("race/2") is None
+    assert again.history == journal.history[:1]
+
+
+def test_a_shape_is_part_of_what_is_checked(tmp_path):
+    """[1] and [] hold the same bytes."""
+    path = tmp_path / "journal.safetensors"
+    written_journal(path)
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    header, data = json.loads(path.read_bytes()[8 : 8 + size]), path.read_bytes()[8 + size :]
+    header["0/taken"]["shape"] = []
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    with pytest.warns(DamagedRunWarning, match="before race/0"):
+        assert Journal(path).recall("race/0") is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"names": None},
+        {"names": ["a", "b"]},
+        {"checksums": []},
+        {"marks": [float("inf")]},
+        {"history": [["race", float("inf"), 0.5]]},
+        {"seconds": 10**400},
+        {"writer": 3},
+        {"writer": {"run": "\x1b[2J\n" * 1000}},
+    ],
+)
+def test_odd_facts_of_a_journal_are_no_error(tmp_path, facts):
+    """Even with the right checksum, as another program might write them."""
+    path = tmp_path / "journal.safetensors"
+    arrays = {"point": np.ones(2)}
+    good = {"writer": {}, "history": [], "seconds": 1.0, "names": ["a"], "marks": [0], "checksums": [digest(arrays)]}
+    text = json.dumps(good | facts)
+    seal = hashlib.sha256(text.encode()).hexdigest()
+    metadata = {"format": "ridgeformer-journal-2", "facts": text, "facts checksum": seal}
+    path.write_bytes(pack({"0/point": arrays["point"]}, metadata))
+    with pytest.warns(DamagedRunWarning, match=r"the run starts again|before") as caught:
+        assert Journal(path).recall("a") is None
+    assert str(caught[0].message).isprintable()
+    assert len(str(caught[0].message)) < 1000
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):

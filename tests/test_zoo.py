@@ -102,6 +102,25 @@ def test_a_damaged_zoo_is_refused(tmp_path):
         zoo.read(tmp_path)
 
 
+def test_two_halves_of_two_zoos_are_refused(tmp_path):
+    """As when writing a zoo over another one is interrupted between its two files."""
+    problem, folders = Problem(2, 4, "fixed(1)"), [tmp_path / "one", tmp_path / "other"]
+    for seed, folder in enumerate(folders):
+        run = train_many(problem, ["gdpp"], [1], seeds=[seed], sequences=200, out=tmp_path / "runs")[0].folder
+        folder.mkdir()
+        zoo.gather([run]).write(folder)
+        zoo.read(folder)
+    (folders[0] / "zoo.json").replace(folders[1] / "zoo.json")
+    with pytest.raises(InputError, match=r"zoo.json belongs to other models than those of zoo.safetensors. Write it"):
+        zoo.read(folders[1])
+
+
+def test_a_deep_zoo_is_refused(tmp_path):
+    (tmp_path / "zoo.json").write_text(f'{{"format": "ridgeformer-zoo", "runs": {"[" * 980}{"]" * 980}}}')
+    with pytest.raises(InputError, match="it is nested too deeply"):
+        zoo.read(tmp_path)
+
+
 def test_a_damaged_record_is_refused(tmp_path):
     run = train_many(Problem(2, 4, "fixed(1)"), ["gdpp"], [1], seeds=[0], sequences=200, out=tmp_path)[0].folder
     record = json.loads((run / "record.json").read_text())

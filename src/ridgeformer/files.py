@@ -17,10 +17,11 @@ from typing import Any, BinaryIO
 
 from ridgeformer.errors import DamageError, InputError
 
-__all__ = ["make_folder", "open_regular", "read_json", "write_whole"]
+__all__ = ["make_folder", "open_regular", "parse_json", "read_json", "short", "write_whole"]
 
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 28  # bytes that a JSON file may have
+DEEPEST = 100  # levels of JSON
 
 
 def make_folder(folder: Path, what: str) -> None:
@@ -37,10 +38,10 @@ def make_folder(folder: Path, what: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{what} need a folder that can be made; {_short(folder)} cannot ({_reason(error)}). Choose another."
+            f"{what} need a folder that can be made; {short(folder)} cannot ({_reason(error)}). Choose another."
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{what} need a writable folder; {_short(folder)} is not. Choose another.")
+        raise InputError(f"{what} need a writable folder; {short(folder)} is not. Choose another.")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -63,7 +64,7 @@ def write_whole(path: Path, content: bytes) -> None:
         _sync_folder(path.parent)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"a file must go to a writable place; {_short(path)} cannot be written ({_reason(error)}). What was stored "
+            f"a file must go to a writable place; {short(path)} cannot be written ({_reason(error)}). What was stored "
             "before is intact: free some space, correct the permissions or choose another place, then run this again."
         ) from error
     finally:
@@ -86,21 +87,21 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
-            raise InputError(f"{what} must be a file; {_short(path)} is a folder. Name a file in it.")
+            raise InputError(f"{what} must be a file; {short(path)} is a folder. Name a file in it.")
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{what} must be an ordinary file; {_short(path)} is a pipe or a device. Name another.")
+            raise InputError(f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name another.")
         if found.st_size > most:
             size = f"{found.st_size / 1e9:.3g} GB"
-            raise InputError(f"{what} may have {most / 1e9:.3g} GB; {_short(path)} has {size}. Name another file.")
+            raise InputError(f"{what} may have {most / 1e9:.3g} GB; {short(path)} has {size}. Name another file.")
         with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:
-        raise InputError(f"{what} must be a file that exists; {_short(path)} does not. Check the path.") from error
+        raise InputError(f"{what} must be a file that exists; {short(path)} does not. Check the path.") from error
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{what} must be a file that can be read; {_short(path)} cannot ({_reason(error)}). Check its permissions."
+            f"{what} must be a file that can be read; {short(path)} cannot ({_reason(error)}). Check its permissions."
         ) from error
 
 
@@ -114,12 +115,34 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     with open_regular(path, what, LARGEST_TEXT) as file:
         content = file.read()
     try:
-        found = json.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
-        raise DamageError(f"{what} must hold JSON; {_short(path)} does not ({reason}).") from error
+        found = parse_json(content.decode())
+    except ValueError as error:
+        raise DamageError(f"{what} must hold JSON; {short(path)} does not ({short(error, 100)}).") from error
     if not isinstance(found, dict):
-        raise DamageError(f"{what} must hold a JSON object; {_short(path)} holds something else.")
+        raise DamageError(f"{what} must hold a JSON object; {short(path)} holds something else.")
+    return found
+
+
+def parse_json(text: str) -> Any:
+    """What a JSON text stands for; one that is nested so deeply that Python could not compare or write it is refused.
+
+    Raises:
+        ValueError: It is not JSON, or nested more than 100 deep.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    level = [found]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    if level:
+        raise ValueError("it is nested too deeply")
     return found
 
 
@@ -138,7 +161,12 @@ def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _short(path: Path) -> str:
-    """A path for a message, cut where it would fill the screen."""
-    text = str(path)
-    return text if len(text) <= 200 else f"{text[:100]}...{text[-50:]}"
+def short(value: object, most: int = 200) -> str:
+    """A path or a reason for a message: one printable line, cut where it would fill the screen.
+
+    >>> short("no\\nJSON"), short("x" * 1000, 12)
+    ('no?JSON', 'xxxxxx...xxx')
+    """
+    text = str(value)
+    text = text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 4) :]}"
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

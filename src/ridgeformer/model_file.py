@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from ridgeformer.errors import DamageError, InputError
 from ridgeformer.families import FAMILIES, check_registered
-from ridgeformer.files import LARGEST, write_whole
+from ridgeformer.files import LARGEST, parse_json, short, write_whole
 from ridgeformer.model import LinearTransformer
 from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
 
@@ -110,7 +110,7 @@ def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
     try:
         model = LinearTransformer(FAMILIES[spec["family"]](**arrays), spec["dim"])
     except (InputError, KeyError, TypeError) as error:
-        _refuse(path, f"its parameters do not fit its spec {str(spec)[:200]} ({str(error)[:200]})")
+        _refuse(path, f"its parameters do not fit its spec {short(spec)} ({short(error)})")
     if (model.layers, model.heads) != (spec.get("layers"), spec.get("heads")):
         found = f"{model.layers} layers and {model.heads} heads"
         _refuse(path, f"its parameters have {found}, its spec says {spec.get('layers')} and {spec.get('heads')}")
@@ -150,8 +150,8 @@ def _spec(path: Path, header: Mapping[str, str]) -> Record:
 
 def _json(path: Path, text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         _refuse(path, "its header is damaged")
@@ -160,5 +160,6 @@ def _json(path: Path, text: str) -> dict[str, Any]:
 
 def _refuse(path: Path, why: str) -> NoReturn:
     raise DamageError(
-        f"a model file must be one that ridgeformer saved; {path} is not: {why}. Name another, or save the model again."
+        f"a model file must be one that ridgeformer saved; {short(path)} is not: {short(why, 400)}. "
+        "Name another, or save the model again."
     )

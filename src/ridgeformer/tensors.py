@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.files import open_regular
+from ridgeformer.files import open_regular, short
 
-__all__ = ["DamagedFile", "digest", "pack", "read_tensors"]
+__all__ = ["DamagedFile", "checksum", "digest", "pack", "read_tensors"]
 
 Arrays = dict[str, NDArray[Any]]
 CHECKSUM = "checksum"
@@ -35,10 +35,15 @@ def digest(arrays: Mapping[str, NDArray[Any]], *texts: str) -> str:
     """
     found = hashlib.sha256(json.dumps(texts).encode())
     for name in sorted(arrays):
-        value = np.ascontiguousarray(arrays[name])
+        value = np.asarray(arrays[name])
         found.update(json.dumps([name, value.dtype.str, value.shape]).encode())
         found.update(value.tobytes())
     return found.hexdigest()
+
+
+def checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
+    """The checksum that a file with these arrays and this metadata carries."""
+    return digest(arrays, json.dumps(dict(metadata), sort_keys=True))
 
 
 def pack(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
@@ -47,7 +52,7 @@ def pack(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> byt
 
     # A copy of its own for every array: safetensors writes the memory of a view as it lies there.
     own = {name: np.array(value, order="C", subok=False) for name, value in arrays.items()}
-    return bytes(save(own, metadata={**metadata, CHECKSUM: _checksum(own, metadata)}))
+    return bytes(save(own, metadata={**metadata, CHECKSUM: checksum(own, metadata)}))
 
 
 def read_tensors(
@@ -78,15 +83,11 @@ def read_tensors(
     try:
         arrays = {name: np.asarray(value) for name, value in load(content).items()}
     except (SafetensorError, TypeError, ValueError, AttributeError, KeyError, MemoryError) as error:
-        raise DamagedFile(f"it is truncated, corrupt or of another kind ({str(error)[:100]})") from error
+        raise DamagedFile(f"it is truncated, corrupt or of another kind ({short(error, 100)})") from error
     known = metadata.pop(CHECKSUM, None)
-    if checked and known is not None and known != _checksum(arrays, metadata):
+    if checked and known is not None and known != checksum(arrays, metadata):
         raise DamagedFile("its checksum is not that of its content")
     return metadata, arrays
-
-
-def _checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
-    return digest(arrays, json.dumps(dict(metadata), sort_keys=True))
 
 
 def _read_header(file: BinaryIO) -> tuple[bytes, dict[str, str]]:

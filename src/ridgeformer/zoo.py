@@ -20,10 +20,10 @@ from typing import Any
 
 from ridgeformer.errors import DamageError, InputError, refuse
 from ridgeformer.families import FAMILIES
-from ridgeformer.files import read_json, write_whole
+from ridgeformer.files import read_json, short, write_whole
 from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.tensors import CHECKSUM, DamagedFile, pack, read_tensors
+from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tensors
 from ridgeformer.training.runs import read_run
 from ridgeformer.values import Value
 
@@ -123,7 +123,8 @@ class Zoo(Value):
         header = {"format": FORMAT, "version": str(VERSION)}
         write_whole(Path(folder) / "zoo.safetensors", pack(arrays, header))
         lines = ",\n".join(json.dumps(run) for run in made)
-        facts = f'"format": "{FORMAT}", "version": {VERSION}, "{CHECKSUM}": "{_checksum(made)}"'
+        seals = f'"{CHECKSUM}": "{_checksum(made)}", "models": "{checksum(arrays, header)}"'
+        facts = f'"format": "{FORMAT}", "version": {VERSION}, {seals}'
         write_whole(Path(folder) / "zoo.json", f'{{{facts}, "runs": [\n{lines}\n]}}\n'.encode())
 
 
@@ -156,12 +157,18 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
         _check_header(facts)
         if facts.get(CHECKSUM) != _checksum(facts["runs"]):
             raise DamagedFile("the checksum of zoo.json is not that of its content")
-        _, arrays = read_tensors(place / "zoo.safetensors", "a zoo", _check_header)
+
+        def check(header: Mapping[str, str]) -> None:
+            _check_header(header)
+            if header[CHECKSUM] != facts.get("models"):
+                raise DamagedFile("zoo.json belongs to other models than those of zoo.safetensors")
+
+        _, arrays = read_tensors(place / "zoo.safetensors", "a zoo", check)
         return _zoo(facts["runs"], arrays)
     except (DamagedFile, LookupError, TypeError, ValueError, AttributeError) as error:
-        reason = str(error)[:300]
+        reason = short(error, 300)
         raise DamageError(
-            f"a zoo must be two files that Zoo.write wrote; {place} has not: {reason}. Write it again."
+            f"a zoo must be two files that Zoo.write wrote; {short(place)} has not: {reason}. Write it again."
         ) from error
 
 

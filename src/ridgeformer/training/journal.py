@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
-from ridgeformer.files import write_whole
+from ridgeformer.files import parse_json, short, write_whole
 from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
 
 __all__ = ["DamagedRunWarning", "Journal"]
 
 Arrays = dict[str, NDArray[Any]]
 FORMAT = "ridgeformer-journal-2"
-NOBODY: Mapping[str, Any] = {}
+UNREADABLE = (DamagedFile, InputError, KeyError, TypeError, ValueError, OverflowError)
 
 
 class DamagedRunWarning(UserWarning):
@@ -118,21 +118,25 @@ class Journal:
         """Take over what a file holds, up to the first piece that is damaged."""
         try:
             facts, tensors = self._content(path)
-            writer, history = facts["writer"], [(str(p), int(w), float(x)) for p, w, x in facts["history"]]
-            before, pieces = float(facts["seconds"]), list(zip(facts["names"], facts["marks"], strict=True))
-            checksums = facts["checksums"]
-        except (DamagedFile, InputError, KeyError, TypeError, ValueError) as error:
-            _warn(f"{path} is damaged ({error}); the run starts again from its beginning")
+            writer, before = dict(facts["writer"]), float(facts["seconds"])
+            history = [(str(p), int(w), float(x)) for p, w, x in facts["history"]]
+            names, marks = map(str, facts["names"]), map(int, facts["marks"])
+            pieces = list(zip(names, marks, facts["checksums"], strict=True))
+        except UNREADABLE as error:
+            _warn(f"{short(path)} is damaged ({short(error)}); the run starts again from its beginning")
             return
         if writer != self.writer:
-            names = sorted(name for name in {*writer, *self.writer} if writer.get(name) != self.writer.get(name))
-            change = ", ".join(f"{name} {writer.get(name)}, now {self.writer.get(name)}" for name in names)
-            _warn(f"{path} was written by another {change}; the run starts again, so that its bits are those of one")
+            changed = sorted(name for name in {*writer, *self.writer} if writer.get(name) != self.writer.get(name))
+            change = ", ".join(f"{name} {writer.get(name)}, now {self.writer.get(name)}" for name in changed)
+            _warn(
+                f"{short(path)} was written by another {short(change, 400)}; "
+                "the run starts again, so that its bits are those of one"
+            )
             return
-        for number, (name, mark) in enumerate(pieces):
+        for number, (name, mark, checksum) in enumerate(pieces):
             arrays = tensors.get(number, {})
-            if digest(arrays) != checksums[number]:
-                _warn(f"{path} is damaged; the run goes on from its last sound state, before {name}")
+            if digest(arrays) != checksum:
+                _warn(f"{short(path)} is damaged; the run goes on from its last sound state, before {short(name)}")
                 history = history[: max(self._marks.values(), default=0)]
                 break
             self._kept[name], self._marks[name] = arrays, mark
@@ -151,7 +155,7 @@ class Journal:
             number, _, key = label.partition("/")
             if number.isdecimal() and len(number) < 10:
                 tensors.setdefault(int(number), {})[key] = np.array(value)
-        facts = json.loads(header["facts"])
+        facts = parse_json(header["facts"])
         if not isinstance(facts, dict):
             raise DamagedFile("it has no facts")
         return facts, tensors

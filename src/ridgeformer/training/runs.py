@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import DamageError, InputError
-from ridgeformer.files import make_folder, read_json, write_whole
+from ridgeformer.files import make_folder, open_regular, read_json, short, write_whole
 from ridgeformer.model import LinearTransformer
 from ridgeformer.model_file import fingerprint, read_model, save
 from ridgeformer.training.journal import DamagedRunWarning, Journal
@@ -25,6 +25,7 @@ __all__ = ["AGAIN", "Folder", "Memory", "Runs", "is_finished", "read_record", "r
 
 Record = dict[str, Any]
 FORMAT, VERSION = "ridgeformer-run", 2
+JOURNAL = "journal.safetensors"
 AGAIN = "Move its folder away and train it again."
 
 
@@ -58,7 +59,7 @@ class Folder:
         if not isinstance(path, str | os.PathLike):
             raise InputError(f"runs need the name of a folder; got {path!r}. Pass a path such as runs/.")
         self.path, self.interval = Path(path), interval
-        if self.path.exists() and not self.path.is_dir():
+        if os.path.exists(self.path) and not os.path.isdir(self.path):  # never raise, unlike Path's own methods
             raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
         make_folder(self.path, "runs")
 
@@ -74,21 +75,20 @@ class Folder:
             if record["spec"] != spec:
                 raise DamageError(f"the record of {folder} is of another run: {_difference(record['spec'], spec)}.")
         except DamageError as error:
-            self._set_aside(folder, error)
+            _set_aside(folder / "model.safetensors", folder / "record.json")
+            _warn(f"{error} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
             return None
+        with contextlib.suppress(InputError, OSError):  # a folder that cannot be written to can still be read
+            self._check_spec(folder, spec)
+            (folder / JOURNAL).unlink(missing_ok=True)  # left there by a kill between the record and its removal
         return model, record
 
     def journal(self, name: str, spec: Record, writer: Mapping[str, Any]) -> Journal:
         """What an unfinished run has done so far."""
         folder = self.path / name
         make_folder(folder, "runs")
-        known, text = folder / "spec.json", json.dumps(spec, indent=2).encode()
-        if known.exists() and not (known.is_file() and known.read_bytes() == text):
-            _warn(f"{known} is damaged, or of another run; it is written anew")
-            os.replace(known, folder / "damaged-spec.json")
-        if not known.exists():
-            write_whole(known, text)
-        return Journal(folder / "journal.safetensors", self.interval, {"run": name, **writer})
+        self._check_spec(folder, spec)
+        return Journal(folder / JOURNAL, self.interval, {"run": name, **writer})
 
     def store(self, name: str, model: LinearTransformer, record: Record, journal: Journal) -> None:
         """Keep a finished run."""
@@ -104,12 +104,14 @@ class Folder:
         return self.path / name
 
     @staticmethod
-    def _set_aside(folder: Path, why: DamageError) -> None:
-        """Rename the files of a damaged run, so that nothing is lost and the run is trained again."""
-        for name in ("model.safetensors", "record.json"):
-            with contextlib.suppress(OSError):
-                os.replace(folder / name, folder / f"damaged-{name}")
-        _warn(f"{why} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
+    def _check_spec(folder: Path, spec: Record) -> None:
+        """Write `spec.json`; one that is damaged, or of another run, is set aside with a warning."""
+        known, text = folder / "spec.json", json.dumps(spec, indent=2).encode()
+        if known.exists() and not _holds(known, text):
+            _set_aside(known)
+            _warn(f"{known} is damaged, or of another run; it is written anew")
+        if not known.exists():
+            write_whole(known, text)
 
 
 Runs = Memory | Folder
@@ -134,8 +136,9 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
         raise DamageError(
             f"a run's model must be the one that was trained; {path} has another {', '.join(wrong)}. {AGAIN}"
         )
-    mine = fingerprint(model) if "model" in found else inside.get("spec")
-    if mine != found.get("model", spec):
+    told = {name: value for name, value in found.items() if name != "model"}
+    other = found["version"] > 1 and found.get("model") != fingerprint(model)
+    if other or _checksum(inside) != _checksum(told):  # the model's file holds the record too
         raise DamageError(f"a run's model must be the one that was trained; {path} is another one. {AGAIN}")
     return model, found
 
@@ -148,8 +151,9 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
         DamageError: The record is damaged.
     """
     path = Path(folder)
-    if not path.is_dir():
-        raise InputError(f"a run is a folder; {path} is {'a file' if path.exists() else 'not there'}. Check the path.")
+    if not os.path.isdir(path):  # never raises, unlike Path's own method
+        there = "a file" if os.path.exists(path) else "not there"
+        raise InputError(f"a run is a folder; {short(path)} is {there}. Check the path.")
     record = path / "record.json"
     if not record.exists():
         if (path / "spec.json").exists():
@@ -161,9 +165,11 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
         raise DamageError(f"{error} {AGAIN}") from error
     if found.get("format") != FORMAT or not isinstance(found.get("spec"), dict):
         raise DamageError(f"a record must be one that ridgeformer wrote; {record} is not. {AGAIN}")
-    if type(found.get("version")) is not int or found["version"] > VERSION:
+    version = found.get("version")
+    if type(version) is int and version > VERSION:
         raise InputError(f"{record} was written by a newer ridgeformer. Upgrade this one to read it.")
-    if found["version"] > 1 and found.get("checksum") != _checksum(found):
+    sealed = version != 1 or "checksum" in found  # version 1 had no checksum
+    if type(version) is not int or version < 1 or (sealed and found.get("checksum") != _checksum(found)):
         raise DamageError(f"a record must be as it was written; {record} is damaged: its checksum differs. {AGAIN}")
     return found
 
@@ -180,6 +186,23 @@ def _checksum(record: Mapping[str, Any]) -> str:
     """Of all that a record says, but for the checksum itself."""
     text = json.dumps({name: value for name, value in record.items() if name != "checksum"}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        with open_regular(path, "a spec") as file:
+            return file.read() == content
+    except InputError:
+        return False
+
+
+def _set_aside(*paths: Path) -> None:
+    """Rename damaged files to names that are free, so that nothing is lost."""
+    for path in paths:
+        names = (f"damaged-{number}{path.name}" for number in ("", *(f"{n}-" for n in range(2, 1000))))
+        free = next(name for name in names if not os.path.lexists(path.with_name(name)))
+        with contextlib.suppress(OSError):
+            os.replace(path, path.with_name(free))
 
 
 def _warn(message: str) -> None:

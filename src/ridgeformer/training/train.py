@@ -26,6 +26,7 @@ from ridgeformer.baselines import check_problem
 from ridgeformer.errors import InputError, integer, refuse
 from ridgeformer.evaluation import Result, evaluate
 from ridgeformer.families import FAMILIES, Family, check_registered
+from ridgeformer.files import short
 from ridgeformer.model import LinearTransformer
 from ridgeformer.noise import check_text, parse
 from ridgeformer.problem import Problem
@@ -227,8 +228,9 @@ def load_run(folder: str | os.PathLike[str]) -> Training:
     model, record = read_run(folder)
     try:
         spec = parse_spec(record["spec"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"a record must be complete; {folder} has a damaged one ({error!r}). {AGAIN}") from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        reason = short(repr(error))
+        raise InputError(f"a record must be complete; {folder} has a damaged one ({reason}). {AGAIN}") from error
     return _training(spec, model, record, Path(folder))
 
 
@@ -438,6 +440,6 @@ def _training(spec: Spec, model: LinearTransformer, record: dict[str, Any], fold
             made_with=dict(record["made_with"]),
             folder=folder,
         )
-    except (KeyError, TypeError, ValueError) as error:
-        where = folder or "a record"
-        raise InputError(f"a record must be complete; {where} has a damaged one ({error!r}). {AGAIN}") from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        where, reason = folder or "a record", short(repr(error))
+        raise InputError(f"a record must be complete; {where} has a damaged one ({reason}). {AGAIN}") from error
