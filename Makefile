@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
+NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml src/ridgeformer/__init__.py  # the last holds the version
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help install reproduce reproduce-from-scratch zoo test test-all fuzz bench bench-training lint sanitize wheel clean
