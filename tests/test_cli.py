@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -458,3 +459,27 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     (folder,) = tmp_path.iterdir()
     assert f"unfinished      {folder.name}" in unfinished.stdout
     assert "goes on when its command is given again" in unfinished.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_those_of_docs_completion(shell):
+    done = call(_RIDGEFORMER_COMPLETE=f"{shell}_source")
+    assert done.returncode == 0
+    assert f"_RIDGEFORMER_COMPLETE={shell}_complete" in done.stdout
+    documented = (Path(__file__).parents[1] / "docs" / "completion.md").read_text()
+    assert f"_RIDGEFORMER_COMPLETE={shell}_source ridgeformer" in documented
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("ridgeformer tr", "train"),
+        ("ridgeformer train --fam", "--family"),
+        ("ridgeformer train --family di", "diag"),
+    ],
+)
+def test_completion_of_commands_options_and_values(words, expected):
+    """What Bash asks for when Tab is pressed after `words`; answers are lines `type,value`."""
+    count = str(len(words.split()) - 1)
+    done = call(_RIDGEFORMER_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+    assert f"plain,{expected}" in done.stdout.splitlines()

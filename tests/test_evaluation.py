@@ -168,7 +168,8 @@ import resource, sys
 from ridgeformer import Diag, LinearTransformer, Problem, evaluate
 model = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
 evaluate(model, Problem(noise="uniform(0,5)"), sequences=int(sys.argv[1]), with_floor=False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+unit = 1024**2 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 """
     few, many = (
         float(subprocess.run([sys.executable, "-c", code, count], capture_output=True, text=True, check=True).stdout)

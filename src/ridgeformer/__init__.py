@@ -38,7 +38,7 @@ from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
 from ridgeformer.problem import Draw, Problem, Sequences
 from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_run, train, train_many
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Ablation",
