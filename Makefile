@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml
+NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml src/ridgeformer/__init__.py  # the last holds the version
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help install reproduce reproduce-from-scratch zoo test test-all fuzz bench bench-training lint sanitize wheel clean
+.PHONY: help install reproduce reproduce-from-scratch zoo test test-all test-lowest test-numpy fuzz coverage integration \
+  bench bench-training lint lint-project hooks sanitize wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -58,6 +59,36 @@ test-all: install  ## all tests, the long ones too
 fuzz: install  ## 100,000 damaged files and 100,000 odd calls; at most ten minutes
 	$(BIN)/python tests/fuzz.py
 
+coverage: install  ## the tests with the share of lines that they run; fails below 95 %
+	$(BIN)/python -m pytest -q -n auto -m 'not long' --cov --cov-report=term:skip-covered
+
+# A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.
+LOWEST := build/lowest
+LOWEST_TESTS := tests/test_cli.py tests/test_core.py tests/test_dask.py tests/test_engine.py tests/test_model.py \
+  tests/test_model_file.py tests/test_moments.py tests/test_noise.py tests/test_threads.py tests/test_values.py
+
+test-lowest: install  ## a fast part of the tests with the lowest allowed versions of the dependencies
+	rm -rf $(LOWEST)
+	$(BIN)/python -m venv $(LOWEST)
+	$(BIN)/python .ci/lowest.py plot dask onnx > $(LOWEST)/constraints.txt
+	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir $(LOWEST)/wheel .
+	$(LOWEST)/bin/python -m pip --quiet --disable-pip-version-check install --constraint $(LOWEST)/constraints.txt \
+	  "$$(echo $(LOWEST)/wheel/*.whl)[plot,dask,onnx]" 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'scikit-learn>=1.4'
+	$(LOWEST)/bin/python -m pytest -q -n auto -m 'not long' $(LOWEST_TESTS)
+
+# What an installation without a working compiler does: NumPy takes the core's place.
+NUMPY := build/numpy
+NUMPY_TESTS := tests/test_engine.py tests/test_model.py tests/test_model_file.py tests/test_moments.py tests/test_noise.py \
+  tests/test_problem.py tests/test_values.py
+
+test-numpy: $(BIN)/python  ## a fast part of the tests in an installation without the native core
+	rm -rf $(NUMPY)
+	$(BIN)/python -m venv $(NUMPY)
+	CXX=false $(NUMPY)/bin/python -m pip --quiet --disable-pip-version-check install --config-settings=build-dir=$(NUMPY)/cmake . \
+	  'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'scikit-learn>=1.4'
+	$(NUMPY)/bin/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("ridgeformer._core") is not None)'
+	RIDGEFORMER_ENGINE=numpy $(NUMPY)/bin/python -m pytest -q -n auto -m 'not long' $(NUMPY_TESTS)
+
 bench: $(VENV)/.bench  ## every figure of speed, against PyTorch and JAX (installs both)
 	$(BIN)/ridgeformer bench --out benchmarks/latest.json
 
@@ -68,6 +99,30 @@ lint: install  ## ruff (lint and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+$(VENV)/.integration: $(VENV)/.installed
+	$(PIP) install --no-build-isolation --editable '.[integration]'
+	@touch $@
+
+integration: $(VENV)/.integration  ## install PyTorch and JAX, without which `make test` skips some tests
+
+$(VENV)/.project: $(VENV)/.installed
+	$(PIP) install --no-build-isolation --editable '.[project]'
+	@touch $@
+
+SCHEMA := $(BIN)/check-jsonschema --builtin-schema
+
+lint-project: $(VENV)/.project  ## the files around the package: workflows, Dependabot, issue forms, citation
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) custom.github-workflows-require-timeout .github/workflows/*.yml
+	$(SCHEMA) vendor.dependabot .github/dependabot.yml
+	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
+	$(BIN)/zizmor --offline --persona pedantic .
+
+hooks: $(VENV)/.project  ## run the linters before every commit (installs a git hook; optional)
+	$(BIN)/pre-commit install
 
 sanitize: install  ## the core's tests under the address and undefined-behaviour sanitisers
 	$(BIN)/python native/sanitize.py

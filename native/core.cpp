@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels.hpp"
@@ -131,26 +132,76 @@ int64_t extent(const char *name, const Array &array, size_t ndim, size_t axis) {
 
 // ---- threads --------------------------------------------------------------------------------------
 
-// One scratch memory a thread, and every block in [0, blocks) given to exactly one of them.
+// Ctrl-C, and whatever else a Python signal handler raises. The thread that made the call asks the interpreter now and
+// then; its helpers only look whether that has happened. Made and used while the interpreter lock is released.
+class Signals {
+  public:
+    // Whether the call is to end.
+    bool stop() {
+        if (raised()) return true;
+        if (std::this_thread::get_id() != caller_ || Clock::now() < next_) return false;
+        {
+            nb::gil_scoped_acquire acquire;
+            if (PyErr_CheckSignals() != 0) raised_.store(true, std::memory_order_relaxed);
+        }
+        next_ = Clock::now() + kPause;
+        return raised();
+    }
+
+    bool raised() const { return raised_.load(std::memory_order_relaxed); }
+
+    // Raises in Python what the handler raised, once all threads have stopped.
+    void check() const {
+        if (!raised()) return;
+        nb::gil_scoped_acquire acquire;
+        throw nb::python_error();
+    }
+
+    Watch watch() {
+        return Watch{[](void *self) { return static_cast<Signals *>(self)->stop(); }, this};
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::chrono::milliseconds kPause{50};
+    const std::thread::id caller_ = std::this_thread::get_id();
+    Clock::time_point next_ = Clock::now() + kPause;
+    std::atomic<bool> raised_{false};
+};
+
+// One scratch memory and one watch a thread, and every block in [0, blocks) given to exactly one thread, until a signal
+// ends the work.
 class Team {
   public:
     Team(int threads, int64_t blocks, size_t scratch_bytes) {
         const int64_t wanted = std::max<int64_t>(1, std::min<int64_t>(threads, blocks));
-        for (int64_t i = 0; i < wanted; ++i) scratch_.emplace_back(scratch_bytes);
+        for (int64_t i = 0; i < wanted; ++i) seats_.push_back({signals_.watch(), Scratch(scratch_bytes)});
     }
+    Team(const Team &) = delete;
 
+    // work(block, scratch, watch) for all blocks; throws what a signal handler raised.
     template <class Work>
     void run(int64_t blocks, const Work &work) {
         std::atomic<int64_t> next{0};
         std::atomic<size_t> arrived{0};
-        Pool::shared().run(int(scratch_.size()) - 1, [&] {
-            void *scratch = scratch_[arrived.fetch_add(1, std::memory_order_relaxed)].get();
-            for (int64_t block; (block = next.fetch_add(1, std::memory_order_relaxed)) < blocks;) work(block, scratch);
-        });
+        Pool::shared().run(
+            int(seats_.size()) - 1,
+            [&] {
+                Seat &mine = seats_[arrived.fetch_add(1, std::memory_order_relaxed)];
+                for (int64_t block; !signals_.raised() && (block = next.fetch_add(1, std::memory_order_relaxed)) < blocks;)
+                    work(block, mine.scratch.get(), mine.watch);
+            },
+            [&] { signals_.stop(); });
+        signals_.check();
     }
 
   private:
-    std::vector<Scratch> scratch_;
+    struct alignas(64) Seat {
+        Watch watch;
+        Scratch scratch;
+    };
+    Signals signals_;
+    std::vector<Seat> seats_;
 };
 
 int64_t blocks_of(int64_t batch) { return (batch + kBlock - 1) / kBlock; }
@@ -191,27 +242,24 @@ struct Parameters {
     Parameters(const Parameters &) = delete;
 };
 
-// So many blocks at a time: memory for partial sums stays bounded, and Ctrl-C need not wait for all of them.
+// So many blocks at a time: memory for partial sums stays bounded.
 constexpr int64_t kWave = 64;
 
-// Calls work(block, scratch) for all blocks, wave by wave, and after(how many) after each. The interpreter
-// lock is released meanwhile; between waves the interpreter may raise, as it does after Ctrl-C.
+// Calls work(block, scratch, watch) for all blocks, wave by wave, and after(how many) after each. The interpreter
+// lock is released meanwhile.
 template <class Work, class After>
 void in_waves(int64_t blocks, int threads, size_t scratch_bytes, const Work &work, const After &after) {
     nb::gil_scoped_release release;
     Team team(threads, blocks, scratch_bytes);
     for (int64_t first = 0; first < blocks; first += kWave) {
         const int64_t now = std::min(kWave, blocks - first);
-        team.run(now, [&](int64_t i, void *scratch) { work(first + i, scratch); });
+        team.run(now, [&](int64_t i, void *scratch, Watch &watch) { work(first + i, scratch, watch); });
         after(now);
-        if (first + now == blocks) return;
-        nb::gil_scoped_acquire acquire;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
 }
 
-// Runs fill(offset, count, scratch), then the model, over all blocks; gradient becomes the sum over sequences. Returns
-// how many of these stayed out of it.
+// Runs fill(offset, count, scratch, watch), then the model, over all blocks; gradient becomes the sum over sequences.
+// Returns how many of these it does not count in full.
 template <class T, class Fill>
 int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target target, int64_t batch, int threads,
                       Outcome<T> outcome, const Fill &fill) {
@@ -222,23 +270,23 @@ int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target t
     const Scratch sums(sizeof(double) * row * size_t(std::min(kWave, blocks)));
     double *const partial = static_cast<double *>(sums.get());
     std::fill_n(total, size, 0.0);
-    double excluded = 0;
+    double limited = 0;
     in_waves(
         blocks, threads, f.scratch_bytes(model.dim, &model),
-        [&](int64_t block, void *scratch) {
+        [&](int64_t block, void *scratch, Watch &watch) {
             const int count = size_of_block(batch, block);
             Outcome<T> mine = outcome;
             mine.gradient = size ? partial + size_t(block % kWave) * row : nullptr;
-            fill(block * kBlock, count, scratch);
-            f.differentiate(scratch, model, target, block * kBlock, count, mine);
+            fill(block * kBlock, count, scratch, watch);
+            f.differentiate(scratch, model, target, block * kBlock, count, mine, watch);
         },
         [&](int64_t now) {
             for (int64_t i = 0; i < now && size; ++i) {
                 for (size_t k = 0; k < size; ++k) total[k] += partial[size_t(i) * row + k];
-                excluded += partial[size_t(i) * row + size];
+                limited += partial[size_t(i) * row + size];
             }
         });
-    return int64_t(excluded);
+    return int64_t(limited);
 }
 
 Key make_key(std::uint64_t seed, int64_t stream, std::uint64_t step) {
@@ -267,10 +315,10 @@ void sample_as(const InstructionSet &set, const Task &task, int64_t first, const
     const Functions<T> &f = functions<T>(set);
     in_waves(
         blocks_of(size), threads, f.scratch_bytes(d, nullptr),
-        [&](int64_t block, void *scratch) {
+        [&](int64_t block, void *scratch, Watch &watch) {
             const int count = size_of_block(size, block);
-            f.draw(scratch, task, first + block * kBlock, count, levels + block * kBlock);
-            f.store(scratch, d, block * kBlock, count, batch);
+            f.draw(scratch, task, first + block * kBlock, count, levels + block * kBlock, watch);
+            f.store(scratch, d, block * kBlock, count, batch, watch);
         },
         [](int64_t) {});
 }
@@ -307,9 +355,10 @@ int64_t evaluate_as(const InstructionSet &set, int64_t dim, const Input &first, 
     Batch<T> batch{size, const_cast<T *>(memory<T>("gram", gram, {D, D, size})), nullptr, nullptr};
     const T *targets = memory<T>("target", target, {dim, size});
     const auto outcome = make_outcome(parameters.model, size, losses, weights, gradient, ceiling);
-    return differentiate(set, parameters.model, Target::task, size, threads, outcome, [&](int64_t offset, int count, void *scratch) {
-        functions<T>(set).load(scratch, dim, offset, count, batch, targets);
-    });
+    const auto fill = [&](int64_t offset, int count, void *scratch, Watch &watch) {
+        functions<T>(set).load(scratch, dim, offset, count, batch, targets, watch);
+    };
+    return differentiate(set, parameters.model, Target::task, size, threads, outcome, fill);
 }
 
 int64_t evaluate(const std::string &isa, int64_t dim, const Input &first, const Input &second, const Input &gram,
@@ -332,9 +381,10 @@ int64_t step_as(const InstructionSet &set, const Task &task, int64_t first_seque
     const Parameters<T> parameters(task.dim, first, second);
     auto outcome = make_outcome(parameters.model, size, losses, Output(), gradient, ceiling);
     if (plain.is_valid()) outcome.plain = memory<T>("plain", plain, {size});
-    return differentiate(set, parameters.model, target, size, threads, outcome, [&](int64_t offset, int count, void *scratch) {
-        functions<T>(set).draw(scratch, task, first_sequence + offset, count, levels + offset);
-    });
+    const auto fill = [&](int64_t offset, int count, void *scratch, Watch &watch) {
+        functions<T>(set).draw(scratch, task, first_sequence + offset, count, levels + offset, watch);
+    };
+    return differentiate(set, parameters.model, target, size, threads, outcome, fill);
 }
 
 int64_t step(const std::string &isa, int64_t dim, int64_t context, std::uint64_t seed, int64_t stream, std::uint64_t step_,
@@ -353,8 +403,13 @@ void uniforms(std::uint64_t seed, int64_t stream, std::uint64_t step_, int64_t f
     check_sequences(first, size);
     double *data = memory<double>("out", out, {size});
     const Key key = make_key(seed, stream, step_);
+    const InstructionSet &set = *available().front();
     nb::gil_scoped_release release;
-    available().front()->uniforms(key, first, size, data);
+    Signals signals;
+    constexpr int64_t part = 1 << 20;
+    for (int64_t at = 0; at < size && !signals.stop(); at += part)
+        set.uniforms(key, first + at, std::min(part, size - at), data + at);
+    signals.check();
 }
 
 double peak(const std::string &isa, int threads) {
@@ -365,7 +420,7 @@ double peak(const std::string &isa, int threads) {
     double flops = 0;
     Team team(threads, threads, 64);
     const auto start = std::chrono::steady_clock::now();
-    team.run(parts * threads, [&](int64_t part, void *scratch) {
+    team.run(parts * threads, [&](int64_t part, void *scratch, Watch &) {
         double mine = 0;
         *static_cast<volatile double *>(scratch) = set.peak(rounds, &mine);
         if (part == 0) flops = mine;

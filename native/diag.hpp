@@ -18,6 +18,7 @@ template <class T, class Dim = Size>
 struct Diag {
     using V = Vec<T>;
     const Model<T> &model;
+    Watch &watch;
     const Dim d;
     const Size L;
     V *state;    // per layer: S [d][d], then rows a, k, delta_x: the rank-one terms of Z are further rows of S
@@ -33,7 +34,7 @@ struct Diag {
         return layers * (n * (n + 3) + n) + (layers + 1) * (n + 3) + 3 * n * n + n * (n + 3) + 8 * n + 4 * layers;
     }
 
-    Diag(V *memory, const Model<T> &model_) : model(model_), d(model_.dim), L(model_.layers) {
+    Diag(V *memory, const Model<T> &model_, Watch &watch_) : model(model_), watch(watch_), d(model_.dim), L(model_.layers) {
         const auto take = [&](Size count) {
             V *p = memory;
             memory += count;
@@ -57,6 +58,7 @@ struct Diag {
         gradient = take(4 * L);
     }
 
+    Counter counter() const { return {watch, d}; }  // of elements that are sums of d terms
     V *S(Size l) const { return state + l * d * (d + 3); }
     V *a(Size l) const { return S(l) + d * d; }
     V *k(Size l) const { return a(l) + d; }
@@ -66,12 +68,12 @@ struct Diag {
     V &delta_y(Size l) const { return scalars[3 * l + 2]; }
 
     void forward(const V *gram) {
-        for (Size i = 0; i < d; ++i) {
-            for (Size j = 0; j <= i; ++j) S(0)[i * d + j] = S(0)[j * d + i] = gram[packed(i, j)];
-            a(0)[i] = gram[packed(d, i)];
-        }
+        for (Size i = 0; i < d; ++i) a(0)[i] = gram[packed(d, i)];
         lambda(0) = gram[packed(d, d)];
-        for (Size l = 0; l + 1 < L; ++l) {
+        if (L == 1) return mark_infinite(gram);
+        for (Size i = 0; i < d; ++i)
+            for (Size j = 0; j <= i; ++j) S(0)[i * d + j] = S(0)[j * d + i] = gram[packed(i, j)];
+        for (Size l = 0; l + 1 < L && !counter().stop(d); ++l) {
             const T p = model.omega[4 * l], q = model.omega[4 * l + 1], r = model.omega[4 * l + 2], s = model.omega[4 * l + 3];
             const V *S_ = S(l), *a_ = a(l);
             V *k_ = k(l), *m_ = m + l * d;
@@ -92,20 +94,32 @@ struct Diag {
         }
     }
 
+    // One layer reads a and neither S nor l. But a context that is not finite anywhere has no finite loss, whatever the
+    // number of layers.
+    void mark_infinite(const V *gram) {
+        V even{}, odd{};
+        for (Size i = 0; i + 1 < packed(d, d); i += 2) {
+            even += T(0) * gram[i];
+            odd += T(0) * gram[i + 1];
+        }
+        const V probe = even + odd + T(0) * gram[packed(d, d) - 1] + T(0) * lambda(0);
+        for (Size i = 0; i < d; ++i) a(0)[i] = probe == T(0) ? a(0)[i] : probe;
+    }
+
     template <bool First>
     __attribute__((noinline)) void square_and_cube(const V *S_, const V *a_, V *next, T p) {
         symmetric_product<T>(d, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(S_ + i * d, d, S_ + j, d, 0, d); },
                              [&](Size i, Size j, int r, int c, V square) RF_BODY {
                                  const V x = cell(S_, d, i, j, r, c) + p * square;
                                  cell(B, d, i, j, r, c) = cell(B, d, j, i, c, r) = x;
-                             });
+                             }, counter());
         symmetric_product<T>(d, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(S_ + i * d, d, B + j, d, 0, d); },
                              [&](Size i, Size j, int r, int c, V cube) RF_BODY {
                                  if (First) cell(SB, d, i, j, r, c) = cube;
                                  const V rank = (f + i)[r] * (a_ + j)[c] + (a_ + i)[r] * (f + j)[c];
                                  const V x = cell(B, d, i, j, r, c) + p * cube + rank;
                                  cell(next, d, i, j, r, c) = cell(next, d, j, i, c, r) = x;
-                             });
+                             }, counter());
     }
 
     // Rows e_D' T_{L-1} ... T_l, from the last layer down; the first one holds minus the weights.
@@ -113,7 +127,7 @@ struct Diag {
         for (Size i = 0; i < d; ++i) rho[(L - 1) * d + i] = model.omega[4 * L - 2] * a(L - 1)[i];
         rho_y(L) = splat<T>(T(1));
         rho_y(L - 1) = T(1) + model.omega[4 * L - 1] * lambda(L - 1);
-        for (Size l = L - 1; l-- > 0;) {
+        for (Size l = L - 1; l-- > 0 && !counter().stop(d);) {
             const T p = model.omega[4 * l], q = model.omega[4 * l + 1], r = model.omega[4 * l + 2], s = model.omega[4 * l + 3];
             const V *above = rho + (l + 1) * d;
             vector_times<T>(above, S(l), d, work);
@@ -136,7 +150,7 @@ struct Diag {
     void deltas(const V *target, V factor) {
         for (Size i = 0; i < d; ++i) delta(0)[i] = factor * (rho[i] + target[i]);
         delta_y(0) = V{};
-        for (Size l = 0; l < L; ++l) {
+        for (Size l = 0; l < L && !counter().stop(d); ++l) {
             const T p = model.omega[4 * l], q = model.omega[4 * l + 1], r = model.omega[4 * l + 2], s = model.omega[4 * l + 3];
             const V a_delta = dot<T>(a(l), delta(l), d), dy = delta_y(l);
             gradient[4 * l + 2] += rho_y(l + 1) * a_delta;
@@ -156,7 +170,7 @@ struct Diag {
     void backward() {
         V lbar = model.omega[4 * L - 1] * delta_y(L - 1);
         for (Size i = 0; i < d; ++i) abar[i] = model.omega[4 * L - 2] * delta(L - 1)[i];
-        for (Size l = L - 1; l-- > 0;) {
+        for (Size l = L - 1; l-- > 0 && !counter().stop(d);) {
             const T p = model.omega[4 * l], q = model.omega[4 * l + 1], r = model.omega[4 * l + 2], s = model.omega[4 * l + 3];
             const bool matrix = l + 2 < L;  // otherwise Sbar is zero
             const V *S_ = S(l), *a_ = a(l), *k_ = k(l), *m_ = m + l * d, *b = abar;
@@ -239,7 +253,7 @@ struct Diag {
     __attribute__((noinline)) void sbar_times(const V *S_, T p) {
         const auto ld = d + 3;
         product<T>(d, d, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(Sbar + i * d, d, S_ + j, d, 0, d); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(X, ld, i, j, r, c) = cell(Sbar, d, i, j, r, c) + p * value; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(X, ld, i, j, r, c) = cell(Sbar, d, i, j, r, c) + p * value; }, counter());
         for (Size i = 0; i < d; ++i) {
             for (Size j = 0; j < i; ++j) {
                 const V x = X[i * ld + j], y = X[j * ld + i];
@@ -266,7 +280,7 @@ struct Diag {
                    [&](Size i, Size j, int r, int c, V value) RF_BODY {
                        const V x = matrix ? (T(1) / T(3)) * cell(X, ld, i, j, r, c) : V{};
                        cell(Sbar, d, i, j, r, c) = value + x;
-                   });
+                   }, counter());
         for (Size i = 0; i < d; ++i)
             for (Size j = 0; j <= i; ++j) Sbar[i * d + j] = Sbar[j * d + i] = Sbar[i * d + j] + Sbar[j * d + i];
         return (T(4) / T(3)) * ((parts[0] + parts[1]) + (parts[2] + parts[3]));

@@ -19,6 +19,7 @@ template <class T>
 struct Full {
     using V = Vec<T>;
     const Model<T> &model;
+    Watch &watch;
     const Size D, L, heads, cells;
     V *gram_, *T_, *GP;  // per layer: G, T, and (P_h G)' of every head
     V *rho, *delta;      // per layer and one, [D]
@@ -37,8 +38,8 @@ struct Full {
                8 * h * (1 + h) * n + 2 * layers * h * n * n;
     }
 
-    Full(V *memory, const Model<T> &model_)
-        : model(model_), D(model_.dim + 1), L(model_.layers), heads(model_.heads), cells(D * D) {
+    Full(V *memory, const Model<T> &model_, Watch &watch_)
+        : model(model_), watch(watch_), D(model_.dim + 1), L(model_.layers), heads(model_.heads), cells(D * D) {
         const auto take = [&](Size count) {
             V *p = memory;
             memory += count;
@@ -69,12 +70,13 @@ struct Full {
         gradient = take(2 * L * heads * cells);
     }
 
+    Counter counter(Size depth) const { return {watch, depth}; }  // of elements that are sums of `depth` terms
     Size at(Size l, Size h) const { return (l * heads + h) * cells; }
 
     void forward(const V *packed_gram) {
         for (Size i = 0; i < D; ++i)
             for (Size j = 0; j <= i; ++j) gram_[i * D + j] = gram_[j * D + i] = packed_gram[packed(i, j)];
-        for (Size l = 0; l + 1 < L; ++l) {
+        for (Size l = 0; l + 1 < L && !counter(D).stop(D); ++l) {
             attention(l);
             if (l + 2 < L) next_gram(l);
         }
@@ -88,13 +90,13 @@ struct Full {
             const T *P = model.P + at(l, h);
             V *out = GP + at(l, h);
             product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(P + i * D, D, G + j, D, 0, D); },
-                       [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(out, D, j, i, c, r) = value; });
+                       [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(out, D, j, i, c, r) = value; }, counter(D));
         }
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY {
                        for (Size h = 0; h < heads; ++h)
                            tile.template multiply_add<true>(GP + at(l, h) + i, D, model.Q + at(l, h) + j, D, 0, D);
                    },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(T_l, D, i, j, r, c) = value; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(T_l, D, i, j, r, c) = value; }, counter(heads * D));
         for (Size i = 0; i < D; ++i) T_l[i * D + i] += T(1);
     }
 
@@ -102,9 +104,9 @@ struct Full {
         const V *G = gram_ + l * cells, *T_l = T_ + l * cells;
         V *next = gram_ + (l + 1) * cells, *HT = U;  // HT = (T G)'
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(T_l + i * D, D, G + j, D, 0, D); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(HT, D, j, i, c, r) = value; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(HT, D, j, i, c, r) = value; }, counter(D));
         symmetric_product<T>(D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(T_l + i * D, D, HT + j, D, 0, D); },
-                             [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(next, D, i, j, r, c) = cell(next, D, j, i, c, r) = value; });
+                             [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(next, D, i, j, r, c) = cell(next, D, j, i, c, r) = value; }, counter(D));
     }
 
     // T x, row by row: T is not symmetric.
@@ -129,7 +131,7 @@ struct Full {
             vector_times<T>(g + h * D, model.Q + at(L - 1, h), D, work);
             for (Size i = 0; i < D; ++i) top[i] += work[i];
         }
-        for (Size l = L - 1; l-- > 0;) vector_times<T>(rho + (l + 1) * D, T_ + l * cells, D, rho + l * D);
+        for (Size l = L - 1; l-- > 0 && !counter(D).stop(D);) vector_times<T>(rho + (l + 1) * D, T_ + l * cells, D, rho + l * D);
     }
 
     V loss(const V *target) const {
@@ -144,13 +146,13 @@ struct Full {
     void deltas(const V *target, V factor) {
         for (Size i = 0; i + 1 < D; ++i) delta[i] = factor * (rho[i] + target[i]);
         delta[D - 1] = V{};
-        for (Size l = 0; l + 1 < L; ++l) map(T_ + l * cells, delta + l * D, delta + (l + 1) * D);
+        for (Size l = 0; l + 1 < L && !counter(D).stop(D); ++l) map(T_ + l * cells, delta + l * D, delta + (l + 1) * D);
     }
 
     void backward() {
         last_layer();
         if (L > 1) layer_below();
-        for (Size l = L - 2; l-- > 0;) backward_layer(l);
+        for (Size l = L - 2; l-- > 0 && !counter(D).stop(D);) backward_layer(l);
     }
 
     void last_layer() {
@@ -206,6 +208,7 @@ struct Full {
             for (Size first = 0; first < m; first += D) {
                 const Size count = m - first < D ? m - first : D;
                 for (Size i = 0; i < count; ++i) {
+                    if (stopped(watch, 4 * cells)) return;
                     vector_times<T>(right + (first + i) * D, model.QT + at(l, k), D, alpha);
                     vector_times<T>(left + (first + i) * D, model.P + at(l, k), D, beta);
                     vector_times<T>(alpha, G, D, G_alpha + i * D);
@@ -215,33 +218,35 @@ struct Full {
                 product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY {
                                tile.template multiply_add<true>(left + first * D + i, D, G_alpha + j, D, 0, count);
                            },
-                           [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Pbar, D, i, j, r, c_) += value; });
+                           [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Pbar, D, i, j, r, c_) += value; }, counter(count));
                 product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY {
                                tile.template multiply_add<true>(G_beta + i, D, right + first * D + j, D, 0, count);
                            },
-                           [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Qbar, D, i, j, r, c_) += value; });
+                           [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Qbar, D, i, j, r, c_) += value; }, counter(count));
             }
         }
         if (l == 0) return;
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY {
                        tile.template multiply_add<true>(outer + i, D, inner + j, D, 0, pairs);
                    },
-                   [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Gbar, D, i, j, r, c_) = value; });
+                   [&](Size i, Size j, int r, int c_, V value) RF_BODY { cell(Gbar, D, i, j, r, c_) = value; }, counter(pairs));
     }
 
     __attribute__((noinline)) void backward_layer(Size l) {
         const V *G = gram_ + l * cells, *T_l = T_ + l * cells, *above = rho + (l + 1) * D, *delta_ = delta + l * D;
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(Gbar + i * D, D, T_l + j, D, 0, D); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(U, D, i, j, r, c) = value; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(U, D, i, j, r, c) = value; }, counter(D));
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(U + i * D, D, G + j, D, 0, D); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(Tbar, D, i, j, r, c) = T(2) * value + (above + i)[r] * (delta_ + j)[c]; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY {
+                       cell(Tbar, D, i, j, r, c) = T(2) * value + rounded<T>((above + i)[r] * (delta_ + j)[c]);
+                   }, counter(D));
         for (Size h = 0; h < heads; ++h) backward_head(l, h, G);
         if (l == 0) return;
         symmetric_product<T>(D, [&](auto &tile, Size i, Size j) RF_BODY { tile.template multiply_add<true>(T_l + i, D, U + j, D, 0, D); },
                              [&](Size i, Size j, int r, int c, V value) RF_BODY {
                                  const V x = value + T(0.5) * (cell(Z, D, i, j, r, c) + cell(Z, D, j, i, c, r));
                                  cell(Gbar, D, i, j, r, c) = cell(Gbar, D, j, i, c, r) = x;
-                             });
+                             }, counter(D));
     }
 
     __attribute__((noinline)) void backward_head(Size l, Size h, const V *G) {
@@ -249,17 +254,17 @@ struct Full {
         const V *GP_ = GP + at(l, h);
         const T *QT = model.QT + at(l, h), *PT = model.PT + at(l, h);
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(GP_ + i * D, D, Tbar + j, D, 0, D); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(Qbar, D, i, j, r, c) += value; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(Qbar, D, i, j, r, c) += value; }, counter(D));
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(Tbar + i * D, D, QT + j, D, 0, D); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(Y, D, i, j, r, c) = value; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(Y, D, i, j, r, c) = value; }, counter(D));
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(Y + i * D, D, G + j, D, 0, D); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(Pbar, D, i, j, r, c) += value; });
+                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(Pbar, D, i, j, r, c) += value; }, counter(D));
         if (l == 0) return;
         const bool fresh = h == 0;
         product<T>(D, D, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(PT + i * D, D, Y + j, D, 0, D); },
                    [&](Size i, Size j, int r, int c, V value) RF_BODY { V &z = cell(Z, D, i, j, r, c);
                        z = fresh ? value : z + value;
-                   });
+                   }, counter(D));
     }
 
     void value(const V *gram) {

@@ -19,6 +19,11 @@ bool finite(T x) {
     return x - x == T(0);
 }
 
+// Gradients of sequences up to this size can be summed in double whatever the batch: 2^32 of them stay finite.
+constexpr double kLargest = 1e298;
+
+bool summable(double x) { return __builtin_fabs(x) <= kLargest; }
+
 // Above the ceiling the gradient is that of ceiling (1 + log(loss / ceiling)): the direction, at a bounded size.
 template <class T>
 Vec<T> damping(const Vec<T> &loss, double ceiling) {
@@ -28,14 +33,14 @@ Vec<T> damping(const Vec<T> &loss, double ceiling) {
     return factor;
 }
 
-// Adds one group's gradient, which stands in network.gradient, without the lanes where it is not finite.
+// Adds one group's gradient, which stands in network.gradient, without the lanes where it cannot be summed.
 template <class T, class Network>
-void add_lanes(Network &network, const bool *exploded, int lanes, double *sum) {
+void add_lanes(Network &network, const bool *limited, int lanes, double *sum) {
     const std::size_t size = network.model.gradient_size();
     for (int k = 0; k < lanes; ++k) {
         bool good = true;
-        for (std::size_t i = 0; i < size && good; ++i) good = finite(network.gradient[i][k]);
-        sum[size] += exploded[k] || !good;
+        for (std::size_t i = 0; i < size && good; ++i) good = summable(double(network.gradient[i][k]));
+        sum[size] += limited[k] || !good;
         for (std::size_t i = 0; i < size && good; ++i) sum[i] += double(network.gradient[i][k]);
     }
 }
@@ -43,15 +48,16 @@ void add_lanes(Network &network, const bool *exploded, int lanes, double *sum) {
 template <class T, class Network>
 void differentiate_with(Network &&network, const Block<T> &block, Target kind, std::int64_t offset, int count,
                         const Outcome<T> &out) {
-    const Size d = block.dim;
+    const Size d = block.dim, cost = 8 * network.model.layers * network.model.heads * (d + 1) * (d + 1);
     const std::size_t size = network.model.gradient_size();
     const auto clear = [&] {
         for (std::size_t i = 0; i < size; ++i) network.gradient[i] = Vec<T>{};
     };
     const auto goal = [&](int group) { return kind == Target::ridge ? block.ridge(group) : block.task(group); };
-    bool exploded[kBlock] = {};
+    bool limited[kBlock] = {};
     if (out.gradient) clear();
     for (int group = 0; group * kLanes<T> < count; ++group) {
+        if (stopped(network.watch, cost)) return;
         Vec<T> *gram = block.gram(group), *target = goal(group);
         network.value(gram);
         const Vec<T> loss = network.loss(target);
@@ -63,9 +69,9 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
             if (out.plain) out.plain[s] = finite(plain[k]) ? plain[k] : T(__builtin_inf());
             if (out.weights)
                 for (Size i = 0; i < d; ++i) out.weights[i * out.size + s] = network.weight(i)[k];
-            exploded[group * kLanes<T> + k] = !(double(loss[k]) <= out.ceiling);
+            limited[group * kLanes<T> + k] = !(double(loss[k]) <= out.ceiling);
             if (finite(loss[k])) continue;
-            any = exploded[group * kLanes<T> + k] = true;
+            any = limited[group * kLanes<T> + k] = true;
             // An empty context has no gradient.
             for (Vec<T> *v = gram; v < block.gram(group + 1); ++v) (*v)[k] = T(0);
         }
@@ -75,28 +81,32 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
     }
     if (!out.gradient) return;
     bool good = true;
-    for (std::size_t i = 0; i < size; ++i) good &= finite(out.gradient[i] = sum_lanes<T>(network.gradient[i]));
+    for (std::size_t i = 0; i < size; ++i) good &= summable(out.gradient[i] = sum_lanes<T>(network.gradient[i]));
     out.gradient[size] = 0;
-    for (int s = 0; s < count; ++s) out.gradient[size] += exploded[s];
+    for (int s = 0; s < count; ++s) out.gradient[size] += limited[s];
     if (good) return;
-    // Some sequence's gradient overflowed although its loss did not: once more, group by group, without such lanes.
+    // Some sequence's gradient is too large to be summed although its loss is finite: once more, group by group, without
+    // such lanes.
     for (std::size_t i = 0; i <= size; ++i) out.gradient[i] = 0;
     for (int group = 0; group * kLanes<T> < count; ++group) {
+        if (stopped(network.watch, cost)) return;
         clear();
         network.value(block.gram(group));
         network.slope(goal(group), damping<T>(network.loss(goal(group)), out.ceiling));
         const int left = count - group * kLanes<T>;
-        add_lanes<T>(network, exploded + group * kLanes<T>, left < kLanes<T> ? left : kLanes<T>, out.gradient);
+        add_lanes<T>(network, limited + group * kLanes<T>, left < kLanes<T> ? left : kLanes<T>, out.gradient);
     }
 }
 
 template <class T>
-void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64_t offset, int count, const Outcome<T> &out) {
+void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64_t offset, int count, const Outcome<T> &out,
+                   Watch &watch) {
     const Block<T> block(scratch, model.dim);
     // The paper's dimension is worth a copy whose sizes the compiler knows: a tenth faster.
-    if (model.omega && model.dim == 10) differentiate_with<T>(Diag<T, Known<10>>(block.end(), model), block, kind, offset, count, out);
-    else if (model.omega) differentiate_with<T>(Diag<T>(block.end(), model), block, kind, offset, count, out);
-    else differentiate_with<T>(Full<T>(block.end(), model), block, kind, offset, count, out);
+    if (model.omega && model.dim == 10)
+        differentiate_with<T>(Diag<T, Known<10>>(block.end(), model, watch), block, kind, offset, count, out);
+    else if (model.omega) differentiate_with<T>(Diag<T>(block.end(), model, watch), block, kind, offset, count, out);
+    else differentiate_with<T>(Full<T>(block.end(), model, watch), block, kind, offset, count, out);
 }
 
 void uniforms(const Key &key, std::int64_t first, std::int64_t count, double *out) {

@@ -47,9 +47,18 @@ struct Batch {
     T *gram = nullptr, *task = nullptr, *ridge = nullptr;
 };
 
+// Lets a long computation end early. Work is counted in multiply-adds of vectors; after every million of them
+// stop(state) says whether the call is to end. If so, all loops that count end at once, and what they leave behind is
+// meaningless: the caller must throw it away.
+struct Watch {
+    bool (*stop)(void *state) = nullptr;
+    void *state = nullptr;
+    std::int64_t work = 0;  // since stop was last asked
+};
+
 // What differentiating a block gives. gradient (null: value only) is this block's sum over sequences, then how many
-// exploded: those whose loss exceeds the ceiling, which count at a reduced size, and those whose loss or gradient is
-// not finite, which stay out of it.
+// are limited: those whose loss exceeds the ceiling, which count at a reduced size, and those whose loss or gradient
+// is not finite, which stay out of it.
 template <class T>
 struct Outcome {
     std::int64_t size = 0;       // of the batch, the stride of weights
@@ -65,11 +74,13 @@ struct Functions {
     // Bytes of scratch memory one thread needs, aligned to 64; model may be null.
     std::size_t (*scratch_bytes)(std::int64_t dim, const Model<T> *model);
     // A block of `count` <= kBlock sequences starting at `first` goes into scratch memory ...
-    void (*draw)(void *scratch, const Task &, std::int64_t first, int count, const double *sigma);
-    void (*load)(void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &, const T *target);
+    void (*draw)(void *scratch, const Task &, std::int64_t first, int count, const double *sigma, Watch &);
+    void (*load)(void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &, const T *target,
+                 Watch &);
     // ... and from there to arrays, or through a model.
-    void (*store)(const void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &);
-    void (*differentiate)(void *scratch, const Model<T> &, Target, std::int64_t offset, int count, const Outcome<T> &);
+    void (*store)(const void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &, Watch &);
+    void (*differentiate)(void *scratch, const Model<T> &, Target, std::int64_t offset, int count, const Outcome<T> &,
+                          Watch &);
 };
 
 struct InstructionSet {

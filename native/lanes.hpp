@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels.hpp"
+
 // RF_ACCUMULATORS: the sums a tile keeps in registers, of which there are 32 or 16.
 #if defined(__AVX512F__)
 #define RF_VECTOR_BYTES 64
@@ -86,6 +88,14 @@ RF_INLINE void store(T *p, Vec<T> v) {
     std::memcpy(p, &v, sizeof v);
 }
 
+// A product that the compiler may not fuse with an addition. Of x * y + rounded(z * w) the last bit is certain; of the
+// sum of two plain products it would depend on which of them the compiler chooses.
+template <class T>
+RF_INLINE Vec<T> rounded(Vec<T> product) {
+    __asm__("" : "+x"(product));
+    return product;
+}
+
 template <class T>
 RF_INLINE Vec<T> square_root(Vec<T> x) {
     Vec<T> r;
@@ -159,6 +169,33 @@ RF_INLINE void sine_cosine(Words<T> word, Vec<T> &sine, Vec<T> &cosine) {
     sine = (q & 2) != 0 ? -a : a;
     cosine = ((q + 1) & 2) != 0 ? -b : b;
 }
+
+// ---- ending early ---------------------------------------------------------------------------------
+
+constexpr Size kPatience = 1 << 20;  // work between two questions: a few milliseconds at most
+constexpr Size kDeep = 32;           // sums of fewer terms than this are over before anyone could want to stop them
+
+__attribute__((noinline)) bool ask(Watch &watch) {
+    if (watch.stop(watch.state)) return true;  // work is kept, so that the next question comes at once
+    watch.work = 0;
+    return false;
+}
+
+// Counts work; true if the call is to end.
+RF_INLINE bool stopped(Watch &watch, Size work) {
+    watch.work += work;
+    return __builtin_expect(watch.work >= kPatience, 0) && ask(watch);
+}
+
+// Counts the elements of a matrix that are computed as sums of `depth` terms.
+struct Counter {
+    Watch &watch;
+    Size depth;
+    RF_INLINE bool stop(Size elements) const { return depth >= kDeep && stopped(watch, elements * depth); }
+};
+struct NoCounter {
+    RF_INLINE bool stop(Size) const { return false; }
+};
 
 // ---- products -------------------------------------------------------------------------------------
 
@@ -253,24 +290,33 @@ RF_INLINE void row_of_tiles(Size i, Size width, const Sum &sum, const Put &put) 
 }
 
 // A product of rows x columns, tile by tile.
-template <class T, class Sum, class Put>
-RF_INLINE void product(Size rows, Size width, const Sum &sum, const Put &put) {
+template <class T, class Sum, class Put, class Count = NoCounter>
+RF_INLINE void product(Size rows, Size width, const Sum &sum, const Put &put, const Count &count = {}) {
     Size i = 0;
 #if RF_TILE_ROWS > 3
-    for (; i + 4 <= rows; i += 4) row_of_tiles<T, 4>(i, width, sum, put);
+    for (; i + 4 <= rows; i += 4) {
+        if (count.stop(4 * width)) return;
+        row_of_tiles<T, 4>(i, width, sum, put);
+    }
 #endif
 #if RF_TILE_ROWS > 2
     for (; i + 3 <= rows; i += 3) row_of_tiles<T, 3>(i, width, sum, put);
 #endif
-    for (; i + 2 <= rows; i += 2) row_of_tiles<T, 2>(i, width, sum, put);
+    for (; i + 2 <= rows; i += 2) {
+        if (count.stop(2 * width)) return;
+        row_of_tiles<T, 2>(i, width, sum, put);
+    }
     if (i < rows) row_of_tiles<T, 1>(i, width, sum, put);
 }
 
 // Its lower triangle, for a product that is symmetric. Tiles on the diagonal reach above it; put() mirrors.
-template <class T, class Sum, class Put>
-RF_INLINE void symmetric_product(Size n, const Sum &sum, const Put &put) {
+template <class T, class Sum, class Put, class Count>
+RF_INLINE void symmetric_product(Size n, const Sum &sum, const Put &put, const Count &count) {
     Size i = 0;
-    for (; i + 2 <= n; i += 2) row_of_tiles<T, 2>(i, i + 2, sum, put);
+    for (; i + 2 <= n; i += 2) {
+        if (count.stop(2 * i)) return;
+        row_of_tiles<T, 2>(i, i + 2, sum, put);
+    }
     if (i < n) row_of_tiles<T, 1>(i, i + 1, sum, put);
 }
 

@@ -28,6 +28,7 @@ template <class T>
 struct Sampler {
     using V = Vec<T>;
     const Task &task;
+    Watch &watch;
     const Size d, n, m;  // m = min(n, d): the columns of A
     V *A, *N, *w, *z, *t;
     T *chi;  // [m + 1][kBlock]
@@ -38,7 +39,7 @@ struct Sampler {
         return std::size_t(2 * d * d + 3 * d) + (draws * (sizeof(T) + 4)) / sizeof(V) + 2;
     }
 
-    Sampler(V *memory, const Task &task_) : task(task_), d(task_.dim), n(task_.context), m(n < d ? n : d) {
+    Sampler(V *memory, const Task &task_, Watch &watch_) : task(task_), watch(watch_), d(task_.dim), n(task_.context), m(n < d ? n : d) {
         A = memory;
         N = A + d * d;
         w = N + d * d;
@@ -47,6 +48,8 @@ struct Sampler {
         chi = reinterpret_cast<T *>(t + d);
         retry = reinterpret_cast<std::int32_t *>(chi + (d + 1) * kBlock);
     }
+
+    Counter counter(Size depth) const { return {watch, depth}; }
 
     // chi2(freedom) = 2 gamma(freedom / 2) as Marsaglia and Tsang (2000) draw it. Shape 1/2 is below what they
     // allow and comes from shape 3/2 times the square of a uniform.
@@ -143,6 +146,7 @@ struct Sampler {
     // Cholesky of the lower triangle of N (size m), then N x = b in place of b.
     void solve(V *b) {
         for (Size j = 0; j < m; ++j) {
+            if (counter(j).stop(m - j)) return;
             V pivot = N[j * d + j];
             const V least = pivot * (sizeof(T) == 4 ? T(1e-7) : T(2e-16));
             for (Size k = 0; k < j; ++k) pivot -= N[j * d + k] * N[j * d + k];
@@ -182,6 +186,7 @@ struct Sampler {
             return;
         }
         for (Size i = 0; i < m; ++i) {
+            if (counter(d - i).stop(i + 1)) return;
             b[i] = t[i];
             for (Size j = 0; j <= i; ++j) {
                 V x{};
@@ -216,6 +221,7 @@ struct Sampler {
         }
         if (n > d) squared += sigma * sigma * load<T>(chi + d * kBlock + group * kLanes<T>);
         for (Size i = 0; i < d; ++i) {
+            if (counter(i).stop(i / 2)) return;
             V a{};
             for (Size k = 0; k <= (i < m ? i : m - 1); ++k) a += A[i * d + k] * t[k];
             G[packed(d, i)] = a;
@@ -240,17 +246,19 @@ void clear_lanes(const Block<T> &block, int count) {
 }
 
 template <class T>
-void draw(void *scratch, const Task &task, std::int64_t first, int count, const double *sigma) {
+void draw(void *scratch, const Task &task, std::int64_t first, int count, const double *sigma, Watch &watch) {
     const Block<T> block(scratch, task.dim);
-    Sampler<T> sampler(block.end(), task);
+    Sampler<T> sampler(block.end(), task, watch);
     sampler.draw_chi(std::uint32_t(first));
-    for (int group = 0; group * kLanes<T> < count; ++group)
+    for (int group = 0; group * kLanes<T> < count; ++group) {
+        if (stopped(watch, 16 * task.dim * task.dim)) return;  // of which the random numbers are most
         sampler.draw_group(std::uint32_t(first), group, sigma, count, block);
+    }
     clear_lanes(block, count);
 }
 
 template <class T>
-void load_block(void *scratch, Size d, Size offset, int count, const Batch<T> &batch, const T *target) {
+void load_block(void *scratch, Size d, Size offset, int count, const Batch<T> &batch, const T *target, Watch &watch) {
     const Block<T> block(scratch, d);
     const Size D = d + 1;
     const auto copy = [&](Vec<T> *to, const T *from, int group) {
@@ -259,6 +267,7 @@ void load_block(void *scratch, Size d, Size offset, int count, const Batch<T> &b
         std::memcpy(to, from + offset + group * kLanes<T>, sizeof(T) * std::size_t(lanes < kLanes<T> ? lanes : kLanes<T>));
     };
     for (int group = 0; group * kLanes<T> < count; ++group) {
+        if (stopped(watch, D * D)) return;
         for (Size i = 0; i < D; ++i)
             for (Size j = 0; j <= i; ++j) copy(block.gram(group) + packed(i, j), batch.gram + (i * D + j) * batch.size, group);
         for (Size i = 0; i < d; ++i) copy(block.task(group) + i, target + i * batch.size, group);
@@ -267,7 +276,7 @@ void load_block(void *scratch, Size d, Size offset, int count, const Batch<T> &b
 }
 
 template <class T>
-void store_block(const void *scratch, Size d, Size offset, int count, const Batch<T> &batch) {
+void store_block(const void *scratch, Size d, Size offset, int count, const Batch<T> &batch, Watch &watch) {
     const Block<T> block(const_cast<void *>(scratch), d);
     const Size D = d + 1;
     const auto copy = [&](T *to, const Vec<T> &from, int group) {
@@ -275,6 +284,7 @@ void store_block(const void *scratch, Size d, Size offset, int count, const Batc
         std::memcpy(to + offset + group * kLanes<T>, &from, sizeof(T) * std::size_t(lanes < kLanes<T> ? lanes : kLanes<T>));
     };
     for (int group = 0; group * kLanes<T> < count; ++group) {
+        if (stopped(watch, D * D)) return;
         for (Size i = 0; i < D; ++i)
             for (Size j = 0; j < D; ++j)
                 copy(batch.gram + (i * D + j) * batch.size, block.gram(group)[i >= j ? packed(i, j) : packed(j, i)], group);

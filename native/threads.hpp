@@ -25,7 +25,8 @@ inline void relax() {
 }
 
 // Helper threads wait for work, awake for a moment and then asleep. One caller at a time has them; another that
-// comes meanwhile (the interpreter lock is released) works alone. Never destroyed: the threads end with the process.
+// comes meanwhile (the interpreter lock is released) works alone, and so does one that a signal handler of the first
+// makes. Never destroyed: the threads end with the process.
 class Pool {
   public:
     static Pool &shared() {
@@ -40,10 +41,10 @@ class Pool {
         return *current().load();
     }
 
-    // work() on this thread and on up to `helpers` others, which all have returned when this does.
-    void run(int helpers, const std::function<void()> &work) {
-        std::unique_lock<std::mutex> mine(taken_, std::try_to_lock);
-        if (!mine || helpers <= 0) return work();
+    // work() on this thread and on up to `helpers` others, which all have returned when this does. While this thread
+    // waits for them it calls idle(). Neither may throw.
+    void run(int helpers, const std::function<void()> &work, const std::function<void()> &idle) {
+        if (helpers <= 0 || taken_.exchange(true, std::memory_order_acquire)) return work();
         grow(helpers);
         const int used = helpers < size_ ? helpers : size_;
         work_ = &work;
@@ -56,9 +57,14 @@ class Pool {
         wake_.notify_all();
         work();
         for (int spins = 0; pending_.load(std::memory_order_acquire) > 0; ++spins) {
-            if (spins < 1000) relax();
-            else std::this_thread::yield();
+            if (spins < 1000) {
+                relax();
+            } else {
+                std::this_thread::yield();
+                idle();
+            }
         }
+        taken_.store(false, std::memory_order_release);
     }
 
   private:
@@ -94,7 +100,8 @@ class Pool {
         }
     }
 
-    std::mutex taken_, mutex_;
+    std::atomic<bool> taken_{false};
+    std::mutex mutex_;
     std::condition_variable wake_;
     std::atomic<std::uint64_t> ticket_{0};  // round number, and in the low 16 bits how many helpers it wants
     std::atomic<int> pending_{0};

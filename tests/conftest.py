@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +14,31 @@ settings.register_profile(
     "default", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+# With RIDGEFORMER_NO_SKIPS=1, a test that is skipped because something is missing has failed. Root is not missing.
+NO_SKIPS = os.environ.get("RIDGEFORMER_NO_SKIPS") == "1"
+ALLOWED = ("Skipped: root may",)  # write or look anywhere: file permissions cannot be tested by root
+
+
+def _refuse_skips(report):
+    """Turn a skip into a failure with the same reason."""
+    if NO_SKIPS and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not reason.startswith(ALLOWED):
+            report.outcome = "failed"
+            report.longrepr = f"{reason}\nRIDGEFORMER_NO_SKIPS=1 allows no skips: install what is missing."
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return _refuse_skips((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return _refuse_skips((yield))
+
 
 NATIVE = [name for name in engine.available() if name != "numpy"]
 

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from conftest import tame_model
 from ridgeformer import (
     AdaRR,
     BayesRR,
+    BelowFloorWarning,
     ConstRR,
     Diag,
     GDpp,
@@ -24,8 +26,11 @@ from ridgeformer import (
     floor,
     profile,
     profile_by_layer,
+    profiles,
     zoo,
 )
+from ridgeformer.evaluation import EVALUATION
+from ridgeformer.noise import Fixed
 
 PROBLEM = Problem(noise="uniform(0,5)")
 DESCENT = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
@@ -163,7 +168,8 @@ import resource, sys
 from ridgeformer import Diag, LinearTransformer, Problem, evaluate
 model = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
 evaluate(model, Problem(noise="uniform(0,5)"), sequences=int(sys.argv[1]), with_floor=False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+unit = 1024**2 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 """
     few, many = (
         float(subprocess.run([sys.executable, "-c", code, count], capture_output=True, text=True, check=True).stdout)
@@ -176,6 +182,69 @@ def test_the_oracle_loses_nothing():
     result = evaluate(OracleRR(), PROBLEM, sequences=5000)
     assert result.loss < 1e-20
     assert result.ratio < 1e-18
+
+
+class Cheater:
+    """Looks at sigma, which no predictor can know, and does not say so."""
+
+    def weights(self, moments):
+        return OracleRR().weights(moments)
+
+    def __repr__(self):
+        return "Cheater()"
+
+
+def test_a_loss_below_the_floor_is_a_warning():
+    with pytest.warns(
+        BelowFloorWarning, match=r"Cheater\(\) has .*the floor is 0.03.*The data or the code is wrong"
+    ) as one:
+        found = evaluate(Cheater(), PROBLEM, sequences=2000)
+    assert len(one) == 1
+    with pytest.warns(BelowFloorWarning, match="the fast one has"):
+        compare({"the fast one": Cheater(), "AdaRR": AdaRR()}, PROBLEM, sequences=2000)
+    with pytest.warns(BelowFloorWarning):  # a stored one
+        type(found)(**{k: v for k, v in found.as_dict().items() if k != "ratio"})
+    with pytest.warns(BelowFloorWarning):
+        evaluate(Cheater(), PROBLEM, sequences=5000, estimator="query")
+
+
+def test_losses_that_may_be_that_small_raise_no_warning():
+    """Every warning is an error here: predictors that say that they know sigma, no floor, a floor of 0."""
+    oracle = evaluate(OracleRR(), PROBLEM, sequences=2000)
+    assert oracle.ratio < 1e-18
+    replace(oracle, name="another name")
+    assert np.isnan(evaluate(Cheater(), PROBLEM, sequences=2000, with_floor=False).ratio)
+    evaluate(Cheater(), Problem(noise="fixed(1)"), sequences=2000)
+    floor(PROBLEM, sequences=2000)
+    compare({"AdaRR": AdaRR(), "Bayes": BayesRR("uniform(0,5)")}, PROBLEM, sequences=2000)
+
+
+class Doubled(LinearTransformer):
+    """A subclass with weights of its own."""
+
+    def weights(self, moments, **options):
+        return 2 * super().weights(moments, **options)
+
+
+def test_a_subclass_is_asked_for_its_own_weights():
+    """Both estimators see what `weights` gives, and so does a profile; not what the engine would compute."""
+    plain = zoo.load("diag", 3, "uniform(0,5)")
+    model = Doubled(plain.family, plain.dim)
+    draw = PROBLEM.moments(3000, seed=2, stream=EVALUATION)
+    true = 0.5 * np.square(2 * plain.weights(draw.moments) - draw.ridge).sum(1).mean()
+    assert evaluate(model, PROBLEM, sequences=3000, seed=2).loss == pytest.approx(true, rel=1e-12)
+    query = evaluate(model, PROBLEM, sequences=3000, seed=2, estimator="query")
+    assert query.loss == pytest.approx(true, abs=4 * query.error)
+    draw = Problem(noise="fixed(2)").moments(300, seed=2, stream=EVALUATION)
+    true = 0.5 * np.square(2 * plain.weights(draw.moments) - draw.ridge).sum(1).mean()
+    assert profile(model, PROBLEM, [2.0], sequences=300, seed=2).losses == pytest.approx(true, rel=1e-12)
+
+
+@pytest.mark.parametrize("measure", [by_layer, profile_by_layer])
+def test_layers_of_a_subclass_are_refused(measure):
+    plain = zoo.load("diag", 3, "uniform(0,5)")
+    with pytest.raises(InputError, match=r"need a plain LinearTransformer.*got a Doubled\. Pass LinearTransformer"):
+        measure(Doubled(plain.family, plain.dim), PROBLEM, sequences=100)
 
 
 @pytest.mark.parametrize("noise", ["uniform(0,5)", "categorical(1,3)"])
@@ -231,6 +300,52 @@ def test_profile_averages_to_the_loss():
     whole = evaluate(AdaRR(), PROBLEM, sequences=100_000, with_floor=False)
     error = np.sqrt(((w / 2 * found.errors) ** 2).sum()) * 3 + 4 * whole.error  # levels share their sequences
     assert (w / 2) @ found.losses == pytest.approx(whole.loss, abs=error)
+
+
+def test_a_profile_is_an_evaluation_at_every_level():
+    """Sequences, eigenbasis and blocks are shared between levels and predictors: nothing but time may depend on it."""
+    rivals = {
+        "full": zoo.load("full", 7, "uniform(0,5)"),
+        "AdaRR": AdaRR(),
+        "const": ConstRR(2),
+        "bayes": BayesRR("uniform(0,5)"),
+    }
+    levels = [0.0, 0.7, 5.0]
+    together = profiles(rivals, PROBLEM, levels, sequences=9000, seed=4)
+    for name, predictor in rivals.items():
+        assert together[name].sequences == 9000
+        for i, sigma in enumerate(levels):
+            fixed = Problem(10, 20, Fixed(sigma))
+            alone = evaluate(predictor, fixed, sequences=9000, seed=4, with_floor=False)
+            # At sigma = 0 the losses of ridge regression are squares of rounding errors.
+            assert together[name].losses[i] == pytest.approx(alone.loss, rel=1e-12, abs=1e-25)
+            assert together[name].errors[i] == pytest.approx(alone.error, rel=1e-9, abs=1e-25)
+            assert together[name].exploded[i] == alone.exploded
+
+
+def test_a_profile_counts_explosions():
+    """Of losses above 100 d and of those that overflow, after a layer and in the end; against all losses at once."""
+    model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(noise="uniform(0,1)")
+    found = profile(model, problem, [1.0, 2.0], sequences=5000)
+    draw = Problem(noise="fixed(2)").moments(5000, stream=EVALUATION)
+    losses = 0.5 * np.square(model.weights(draw.moments) - draw.ridge).sum(1)
+    assert found.exploded.tolist() == [0, (losses > 1000).sum()]
+    assert found.exploded[1] > 0
+    by_layers = profile_by_layer(model, problem, [1.0, 2.0], sequences=5000)
+    assert by_layers.exploded.shape == (8, 2)
+    assert by_layers.exploded[-1].tolist() == found.exploded.tolist()
+    wild = LinearTransformer(Diag(omega=np.full((8, 2, 2), 5.0)), 10)
+    assert profile(wild, problem, [1.0], sequences=100).exploded.tolist() == [100]
+
+
+def test_weights_of_a_wrong_shape_are_refused():
+    class Broadcast:
+        def weights(self, moments):
+            return np.zeros((1, moments.dim))
+
+    for measure in (evaluate, profile):
+        with pytest.raises(InputError, match=r"weights must have shape \(100, 10\); got shape \(1, 10\)"):
+            measure(Broadcast(), PROBLEM, sequences=100)
 
 
 def test_profile_marks_what_can_occur():

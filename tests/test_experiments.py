@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,12 +13,23 @@ import pytest
 from rich.console import Console
 
 from evidence import SEQUENCES, shared_root, small_evidence
-from ridgeformer import Full, InputError, LinearTransformer, Problem, cli, evaluate, profile, zoo
+from ridgeformer import (
+    BelowFloorWarning,
+    Full,
+    InputError,
+    LinearTransformer,
+    Problem,
+    cli,
+    evaluate,
+    profile,
+    profile_by_layer,
+    zoo,
+)
 from ridgeformer.experiments import render
 from ridgeformer.experiments.claims import CLAIMS, check_claims
-from ridgeformer.experiments.evidence import PARTS, Evidence
+from ridgeformer.experiments.evidence import BAYES, PARTS, Evidence
 from ridgeformer.experiments.paper import COLUMNS, FAMILIES, Key, grid, keys, models_of, printed
-from ridgeformer.experiments.table import FLOOR, Table, measure
+from ridgeformer.experiments.table import Table, measure
 from ridgeformer.training.quadrature import exact_loss
 
 NOISE = "categorical(1,3)"
@@ -90,8 +102,13 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
             return 0.3 * moments.a / moments.context
 
     monkeypatch.setattr("ridgeformer.experiments.table.BayesRR", Worse)
-    table = measure(zoo.shipped(), columns=(NOISE,), sequences=2000)
+    with pytest.warns(BelowFloorWarning) as measured:
+        table = measure(zoo.shipped(), columns=(NOISE,), sequences=2000)
     assert any("below the floor" in fault for cell in table.faulty for fault in cell.faults)
+    assert any("Full 7, categorical(1,3) has" in str(warning.message) for warning in measured)
+    with pytest.warns(BelowFloorWarning) as stored:
+        Table.from_dict(json.loads(json.dumps(table.as_dict())))
+    assert [str(warning.message) for warning in stored] == [str(warning.message) for warning in measured]
 
 
 @pytest.mark.parametrize(
@@ -178,15 +195,34 @@ def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
 
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
-    known = profile(model, problem, sequences=SEQUENCES // 40, seed=1)
+    known = profile(model, problem, sequences=SEQUENCES // 5, seed=1)
     np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.losses, rtol=1e-9)
     losses = evidence.layers["Diag 7"]
     assert losses.shape == (5, 8)
     best = zoo.shipped().best("diag", 7, "uniform(0,5)")
     alone = evaluate(model, problem, sequences=SEQUENCES // 5, seed=1, with_floor=False).loss
     assert losses[best, -1] == pytest.approx(alone, rel=1e-9)
-    assert evidence.layer_profiles["losses"]["full"].shape[:2] == (5, 8)
-    assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", FLOOR}
+    found = evidence.layer_profiles
+    assert found["losses"]["full"].shape == found["exploded"]["full"].shape == (5, 8, len(found["sigmas"]))
+    known = profile_by_layer(model, problem, found["sigmas"], sequences=SEQUENCES // 5, seed=1)
+    np.testing.assert_allclose(found["losses"]["diag"][best], known.losses, rtol=1e-9)
+    assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
+
+
+def test_profiles_use_enough_sequences_to_see_explosions():
+    """Explosions just outside the range of training come once in some thousand sequences."""
+    assert Evidence(zoo.shipped()).fewer >= 20_000
+
+
+def test_explosions_of_profiles_are_stored(evidence):
+    curves = evidence.profiles["uniform(0,1)"]
+    model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(10, 20, "uniform(0,1)")
+    known = profile(model, problem, sequences=SEQUENCES // 5, seed=1)
+    assert curves["Full 7"].exploded == known.exploded.tolist()
+    assert sum(curves["Full 7"].exploded) > 0
+    assert not any(curves[BAYES].exploded)
+    outside = np.array(curves["Full 7"].exploded) > 0
+    assert not (outside & np.array(curves["Full 7"].inside)).any()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
@@ -216,7 +252,8 @@ class Altered:
 
     def __init__(self, evidence, cell=None, curve=None, layer=None, layer_profile=None, iterations=None, model=None):
         self.zoo = SimpleNamespace(load=lambda *place: model) if model else evidence.zoo
-        cells = {k: replace(c, **(cell(k) if cell else {})) for k, c in evidence.table.cells.items()}
+        self.fewer = evidence.fewer
+        cells = {k: replace(c, floor=0.0, **(cell(k) if cell else {})) for k, c in evidence.table.cells.items()}
         self.table = replace(evidence.table, cells=cells)
         self.profiles = {
             noise: {
@@ -233,6 +270,7 @@ class Altered:
             sigmas = np.array(self.layer_profiles["sigmas"])
             losses = {f: np.stack([layer_profile(f, i, sigmas) for i in range(8)])[None] for f in FAMILIES}
             self.layer_profiles["losses"] = losses
+            self.layer_profiles["exploded"] = {f: np.zeros(found.shape, int) for f, found in losses.items()}
         self.iterations = iterations or evidence.iterations
 
 
@@ -383,6 +421,22 @@ def test_table1_measures_afresh_unless_told_otherwise(evidence, place, capsys):
     assert json.loads(stored.read_text()) == changed
     assert json.loads(run(capsys, "table1", "--json", *place)[1]) == json.loads(true)["found"]
     assert json.loads(stored.read_text()) == json.loads(true)
+
+
+def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(evidence, place, tmp_path, capsys):
+    stored = json.loads((evidence.folder / "table.json").read_text())
+    cell = next(
+        c for c in stored["found"]["cells"] if (c["method"], c["layers"], c["noise"]) == ("full", 7, "uniform(0,5)")
+    )
+    cell["loss"] = cell["error"] = 0.0
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "table.json").write_text(json.dumps(stored))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, out, error = run(capsys, "table1", "--stored", "--json", *place, "--out", str(tmp_path))
+    assert code == 0
+    assert json.loads(out)["sequences"] == SEQUENCES
+    assert "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor; Full 7, unif" in error
 
 
 @pytest.mark.parametrize(

@@ -559,7 +559,7 @@ def test_a_picture(capsys, file, tmp_path):
         (["MODEL"], "a model is read on a problem, and model.safetensors does not say which; got no --noise. Add"),
         (["MODEL", "--noise", "fixed(1)", "--dim", "5"], "a model for dimension 3 needs a problem of that dimension"),
         (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
-        (["/nonexistent"], "a model file must exist"),
+        (["/nonexistent"], "must be a file that exists"),
         ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
         (["FOLDER"], "MODEL must be a model file or a run's folder"),
         (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),

@@ -338,7 +338,7 @@ class Scaled(Family):
         self._step = np.asarray(step)
 
     arrays = property(lambda self: {"step": self._step})
-    heads = property(lambda self: 1)
+    heads = property(lambda self: 2)  # as the dense form of omegas has them
 
     def kernel(self):
         omega = np.zeros((len(self._step), 2, 2))
@@ -348,7 +348,15 @@ class Scaled(Family):
     def dense(self, dim):
         return Diag(omega=self.kernel()[0]).dense(dim)
 
-    pullback = random = _identity_layer = None
+    def pullback(self, gradient):
+        return {"step": -gradient[0][:, 1, 0]}
+
+    @classmethod
+    def random(cls, dim, layers, heads, scale, rng):
+        return cls(scale * rng.standard_normal(layers))
+
+    def _identity_layer(self):
+        return {"step": np.zeros(())}
 
 
 def test_families_of_ones_own_are_exported():
@@ -365,7 +373,7 @@ def test_families_of_ones_own_are_exported():
     [
         (lambda m: export(m, "matlab"), "a format must be one of python, latex, torch, onnx; got 'matlab'"),
         (lambda m: export(m, None), "a format must be one of"),
-        (lambda m: export(m.P), "export needs a LinearTransformer; got a ndarray"),
+        (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got a ndarray"),
         (lambda m: export(m, "latex", digits=0), "digits must be at least 1; got 0"),
         (lambda m: export(m, "latex", digits="3"), "digits must be a whole number; got '3'"),
         (
@@ -465,7 +473,7 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
         (model, "--out", tmp_path): "an export must go to a file",
         (model, "--out", "/proc/model.py"): "an export must go to a writable file; /proc/model.py is not",
         (__file__,): "must be one that ridgeformer saved",
-        ("/nonexistent",): "a model file must exist; /nonexistent does not",
+        ("/nonexistent",): "must be a file that exists; /nonexistent does not",
         (tmp_path,): "MODEL must be a model file or a run's folder",
         (runs[0].parent,): "MODEL must be a model file or a run's folder",
         (tmp_path / "unfinished",): "Train it to its end first",

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import draw, tame_model
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, zoo
+from ridgeformer.errors import ExplosionWarning
 
 KINDS = st.sampled_from(["full", "diag", "gdpp"])
 SHAPE = {
@@ -287,3 +288,48 @@ def test_bad_models_are_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
+
+
+# ---- predict ------------------------------------------------------------------------------------------------
+
+
+def test_predict_takes_one_sequence_without_a_batch_axis():
+    model = tame_model("full", 3, 2, 1, 6)
+    data = Problem(3, 6, "fixed(1)").sequences(4, queries=5)
+    whole = model.predict(data.x, data.y, data.queries)
+    assert whole.shape == (4, 5)
+    one = model.predict(data.x[2], data.y[2], data.queries[2])
+    assert one.shape == (5,)
+    np.testing.assert_allclose(one, whole[2], rtol=1e-12)
+    assert model.predict(data.x[2].tolist(), data.y[2].tolist(), data.queries[2].tolist()).shape == (5,)
+    with pytest.raises(InputError, match=r"queries must have shape"):
+        model.predict(data.x, data.y, data.queries[0])
+
+
+def test_predict_says_which_contexts_explode_and_why():
+    """Unscaled real data gave NaN and two NumPy warnings in 0.1."""
+    from sklearn.datasets import load_diabetes
+
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    model = zoo.load("full", layers=7, noise="uniform(0,5)")
+    with pytest.warns(ExplosionWarning, match=r"1 of 1 contexts .numbers 0.*Standardise every feature") as seen:
+        found = model.predict(x[:20], y[:20], x[20:25])
+    assert len(seen) == 1
+    assert found.shape == (5,)
+    tame = Problem(10, 20, "uniform(0,5)").sequences(3)
+    features, labels = np.array(tame.x), np.array(tame.y)
+    features[1] *= 1e4
+    with pytest.warns(ExplosionWarning, match=r"explodes on 1 of 3 contexts .numbers 1."):
+        mixed = model.predict(features, labels, tame.queries)
+    np.testing.assert_allclose(mixed[[0, 2]], model.predict(tame.x, tame.y, tame.queries)[[0, 2]], rtol=1e-9)
+
+
+def test_predict_of_finite_but_absurd_numbers_is_an_explosion_too():
+    model = LinearTransformer(Diag(omega=[[[0, 0], [-1e9, 0]]]), 2)
+    with pytest.warns(ExplosionWarning, match="more than 1000 times the largest label"):
+        assert np.isfinite(model.predict(np.ones((3, 2)), np.ones(3), np.ones((1, 2)))).all()
+
+
+def test_predict_does_not_warn_of_far_away_queries():
+    model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 2)
+    model.predict(np.ones((3, 2)), np.ones(3), np.full((1, 2), 1e6))

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,13 @@ ORDER = [
     "tensors",
     "values",
     "losses",
+    "noise.base",
+    "noise.basic",
+    "noise.frozen",
+    "noise.text",
     "noise",
     "moments",
+    "engine.arguments",
     "_core",
     "engine.interface",
     "engine.threefry",
@@ -56,7 +62,10 @@ ORDER = [
     "training.train",
     "training",
     "sweeps.grid",
+    "sweeps.grid_file",
+    "sweeps.connection",
     "sweeps.execute",
+    "sweeps.listing",
     "sweeps",
     "zoo",
     "experiments.paper",
@@ -168,6 +177,27 @@ def test_imports_point_one_way():
             assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
 
 
+def test_the_threshold_of_explosions_is_written_once():
+    """What counts as exploded is said in `losses` alone; elsewhere there is no number times the dimension."""
+    number = r"[12]00\.?0?"
+    written = re.compile(
+        rf"\b{number} ?\* ?[\w.]*(dim|shape)|(dim|shape[\[\]\-1-9]*) ?\* ?{number}\b|\b{number} d\b|EXPLODES ="
+    )
+    found = [name for name, path in modules() if written.search(path.read_text())]
+    assert found == ["losses"]
+
+
+def test_one_module_writes_files():
+    """Whole, synced and renamed: a direct write may leave half a file."""
+    direct = re.compile(
+        r"""write_text\(|write_bytes\(|\.mkdir\(|makedirs\(|\.touch\(|open\([^)]*["'](w|a|x|r\+)b?["']"""
+        r"""|savefig\((?!buffer\b)|json\.dump\(|np\.save|save_file\(|os\.replace\("""
+    )
+    elsewhere = {"files", "model_file"}  # model_file writes a temporary file and renames it
+    found = {name for name, path in modules() if direct.search(path.read_text())}
+    assert found <= elsewhere
+
+
 def test_importing_is_light():
     """None of these is needed to import the package; each would cost a tenth of a second or more."""
     heavy = {"scipy", "safetensors", "rich", "click", "torch", "jax", "matplotlib", "multiprocessing"}
@@ -192,15 +222,20 @@ def test_everything_public_is_documented():
 @pytest.mark.parametrize(
     "name",
     [
+        "errors",
         "noise",
         "moments",
         "problem",
         "model",
         "model_file",
+        "losses",
         "baselines",
         "evaluation",
         "wishart",
         "training.train",
+        "sweeps.grid",
+        "sweeps.grid_file",
+        "sweeps.listing",
         "explanation.explanation",
         "export",
         "theory.gdpp_solver",

@@ -10,6 +10,7 @@ import pytest
 from evidence import shared_root, small_evidence
 from ridgeformer import cli
 from ridgeformer.experiments.claims import CLAIMS
+from ridgeformer.experiments.evidence import BAYES
 from ridgeformer.figures import FIGURES, draw
 from ridgeformer.report import write_report
 
@@ -45,12 +46,65 @@ def test_the_same_evidence_gives_the_same_picture(evidence, tmp_path):
     assert first == second
 
 
+def crosses(axes):
+    return [line for axis in axes for line in axis.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+
+
+@pytest.mark.parametrize("number", [2, 3, 7])
+def test_figures_mark_explosions_and_say_so(evidence, number):
+    figure = FIGURES[number].draw(evidence)
+    marked = sum(len(line.get_xdata()) for line in crosses(figure.axes))
+    if number == 7:
+        expected = sum(int((found.sum(0)[1:] > 0).sum()) for found in evidence.layer_profiles["exploded"].values())
+    else:
+        shown = (
+            [f"uniform(0,{most})" for most in range(8)] if number == 2 else ["categorical(1,3)", "categorical(1,3,5)"]
+        )
+        places = [(noise, 7) for noise in shown]
+        deep = ["uniform(0,5)"] if number == 2 else shown
+        places += [(noise, depth) for noise in deep for depth in range(2, 8)]
+        curves = [evidence.profiles[n][f"{f} {d}"] for n, d in places for f in ("GD++", "Diag", "Full")]
+        expected = sum(count > 0 for curve in curves for count in curve.exploded)
+        assert number == 3 or expected > 0
+    assert marked == expected
+    (legend,) = figure.legends
+    assert "a sequence exploded" in [text.get_text() for text in legend.get_texts()]
+    caption = FIGURES[number].caption_of(evidence)
+    assert f"at least one of the {evidence.fewer:,} sequences exploded: its loss is above 100 d" in caption
+
+
+def test_a_profile_has_no_floor(evidence):
+    """The floor is a property of a whole distribution; at a single level another predictor can be better."""
+    for number in (2, 3):
+        texts = [text.get_text() for text in FIGURES[number].draw(evidence).legends[0].get_texts()]
+        assert BAYES in texts
+        assert not any("floor" in text.lower() for text in texts)
+    assert BAYES == "Bayes predictor"
+
+
+def page_data(page):
+    text = page[0].read_text()
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1).replace("<\\/", "</"))
+
+
+def test_the_page_knows_the_explosions(page, evidence):
+    data = page_data(page)
+    part = data["profiles"]["uniform(0,1)"]
+    assert part["exploded"]["Full 7"] == evidence.profiles["uniform(0,1)"]["Full 7"].exploded
+    assert sum(part["exploded"]["Full 7"]) > 0
+    assert part["exploded"].keys() == part["losses"].keys()
+    assert "Bayes predictor" in part["losses"]
+    assert not any("floor" in row for row in part["losses"])
+    assert data["sequences"] == {"table": evidence.sequences, "level": evidence.fewer}
+    assert data["explodes"] == 100
+
+
 def test_the_page_needs_no_network(page):
     text = page[0].read_text()
     visible = re.sub(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+", "", text)
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", visible)
     assert set(re.findall(r"https?://[^\"' ]+", visible)) <= {"http://www.w3.org/2000/svg"}
-    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1).replace("<\\/", "</"))
+    data = page_data(page)
     assert len(data["cells"]) == 240
     assert len(data["figures"]) == 8
     assert len(data["claims"]) == len(CLAIMS)
@@ -148,6 +202,17 @@ def test_the_page_works_in_a_browser(page, browser, width):
     tab.locator("#chart svg").focus()
     tab.keyboard.press("ArrowRight")
     assert "sigma =" in tab.locator("#tip").inner_text()
+    # Explosions are marked, counted and explained; the black line of a profile is no floor.
+    tab.select_option("#column", "uniform(0,1)")
+    assert tab.locator("#chart path.exploded").count() > 0
+    assert "A cross marks a noise level at which at least one of" in tab.locator("#note").inner_text()
+    for _ in range(50):
+        tab.keyboard.press("ArrowRight")
+    assert "exploded" in tab.locator("#tip").inner_text()
+    assert tab.locator("#methods .bayes").inner_text().strip() == "Bayes predictor"
+    tab.select_option("#view", "depth")
+    assert tab.locator("#methods .bayes").inner_text().strip() == "Bayes floor"
+    tab.select_option("#view", "profile")
     # A problem whose profiles exist for seven layers only.
     tab.select_option("#column", "uniform(0,2)")
     assert tab.locator("#depth").input_value() == "7"

@@ -9,11 +9,12 @@ import time
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import killing
 from ridgeformer import InputError, Paper, Problem, Search, load_run, save, train
 from ridgeformer.errors import DamageError
-from ridgeformer.tensors import digest, pack
+from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training.journal import DamagedRunWarning, Journal
 from ridgeformer.training.runs import Folder
 
@@ -392,3 +393,211 @@ def test_the_paper_s_protocol_lasts_too(tmp_path):
     assert (found.model.family.omega == whole.model.family.omega).all()
     assert found.history == whole.history
     assert len(found.history) == 4
+
+
+# ---- runs that check themselves -----------------------------------------------------------------------------
+
+
+class Stop(Exception):
+    """Raised in the middle of a run."""
+
+
+def interrupted(folder, family="diag", layers=1, after=5, problem=SMALL):
+    """A run that stopped after some pieces of work, and the path of its journal."""
+    seen = []
+
+    def stop(progress):
+        seen.append(progress)
+        if progress.run.startswith(family) and sum(p.run.startswith(family) for p in seen) == after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(problem, family, layers, protocol=QUICK, sequences=1000, out=Folder(folder, interval=0.0), callback=stop)
+    (journal,) = folder.glob("*/journal.safetensors")
+    return journal
+
+
+def resumed(folder):
+    return train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=Folder(folder, interval=0.0))
+
+
+WHOLE = {}
+
+
+def undisturbed():
+    if not WHOLE:
+        WHOLE["diag"] = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000)
+    return WHOLE["diag"]
+
+
+def test_every_flipped_bit_of_a_journal_is_seen(tmp_path):
+    """In 0.1, 12 of 13 flipped bits led to other weights without a word."""
+    journal = interrupted(tmp_path)
+    sound = journal.read_bytes()
+    random.seed(3)
+    facts = sound.index(b"history")
+    # Positions in the arrays, where nothing but a checksum can tell, and in what the header says of them.
+    places = [
+        *(len(sound) - 1 - random.randrange(1500) for _ in range(6)),
+        *random.sample(range(facts, facts + 300), 4),
+    ]
+    for place in places:
+        damaged = bytearray(sound)
+        damaged[place] ^= 1 << random.randrange(8)
+        journal.write_bytes(damaged)
+        with pytest.warns(DamagedRunWarning, match="is damaged"):
+            found = resumed(tmp_path)
+        assert equal(found, undisturbed())
+        assert found.history == undisturbed().history
+        shutil.rmtree(found.folder)
+        journal.parent.mkdir()
+
+
+def test_what_comes_before_the_damage_is_used(tmp_path):
+    journal = interrupted(tmp_path)
+    content = Journal(journal, writer=writer(journal))
+    names = list(content._kept)
+    content._kept[names[3]]["point"] = content._kept[names[3]]["point"] + 1
+    tensors = {f"{i}/{key}": value for i, name in enumerate(names) for key, value in content._kept[name].items()}
+    header, _ = read_tensors(journal, "a journal", lambda metadata: None)
+    journal.write_bytes(pack(tensors, header))
+    with pytest.warns(DamagedRunWarning, match=rf"goes on from its last sound state, before {names[3]}"):
+        again = Journal(journal, writer=writer(journal))
+    assert list(again._kept) == names[:3]
+    assert again.history == content.history[:3]
+    with pytest.warns(DamagedRunWarning):
+        assert equal(resumed(tmp_path), undisturbed())
+
+
+def writer(journal):
+    return json.loads(read_tensors(journal, "a journal", lambda metadata: None)[0]["facts"])["writer"]
+
+
+def test_a_journal_says_which_run_version_and_engine_wrote_it(tmp_path):
+    journal = interrupted(tmp_path)
+    assert writer(journal) == {
+        "run": journal.parent.name,
+        "ridgeformer": undisturbed().made_with["ridgeformer"],
+        "engine": undisturbed().made_with["engine"],
+    }
+    sound = journal.read_bytes()
+    for name, value in (("engine", "another"), ("ridgeformer", "0.0.1"), ("run", "of-something-else")):
+        kept = Journal(journal, writer=writer(journal))
+        kept.writer = {**kept.writer, name: value}
+        kept.write()
+        with pytest.warns(DamagedRunWarning, match=rf"was written by another {name} {value}, now .*starts again"):
+            again = Journal(journal, writer={**kept.writer, name: writer(journal)[name] + "x"})
+        assert again._kept == {}
+        journal.write_bytes(sound)
+    kept = Journal(journal, writer=writer(journal))
+    kept.writer["engine"] = "another"
+    kept.write()
+    with pytest.warns(DamagedRunWarning, match="was written by another engine another, now"):
+        assert equal(resumed(tmp_path), undisturbed())
+
+
+def test_a_journal_of_version_0_1_is_reported(tmp_path):
+    """It had no checksums, so nobody can say whether it is sound."""
+    journal = interrupted(tmp_path)
+    save_file({"0/point": np.zeros(3)}, journal, metadata={"history": "[]", "seconds": "1.0", "names": '["race/0"]'})
+    with pytest.warns(DamagedRunWarning, match=r"is damaged .it is not a journal of this version.*from its beginning"):
+        assert equal(resumed(tmp_path), undisturbed())
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\xff" * 8, b"\x02\0\0\0\0\0\0\0{}"])
+def test_a_journal_of_garbage_is_reported(tmp_path, content):
+    journal = interrupted(tmp_path)
+    journal.write_bytes(content)
+    with pytest.warns(DamagedRunWarning, match="starts again from its beginning"):
+        assert equal(resumed(tmp_path), undisturbed())
+
+
+@pytest.mark.parametrize(("family", "layers"), [("diag", 2), ("gdpp", 1), ("diag", 1)])
+def test_a_model_of_another_run_is_not_accepted(tmp_path, family, layers):
+    """Another depth, another family, and other weights of the same shape."""
+    done = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=tmp_path / "runs")
+    other = train(SMALL, family, layers, seed=1, protocol=QUICK, sequences=1000, out=tmp_path / "others")
+    shutil.copy(other.folder / "model.safetensors", done.folder / "model.safetensors")
+    with pytest.raises(InputError, match="a run's model must be the one that was trained"):
+        load_run(done.folder)
+    with pytest.warns(DamagedRunWarning, match=r"must be the one that was trained.*trained again.*damaged-"):
+        again = train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=tmp_path / "runs")
+    assert equal(again, done)
+    assert again.loss == done.loss
+    assert load(done.folder / "damaged-model.safetensors").layers == layers
+    assert load_run(done.folder).loss == done.loss
+
+
+def test_every_byte_of_a_record_counts(tmp_path):
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    path = done.folder / "record.json"
+    sound = path.read_bytes()
+    before = load_run(done.folder).record()
+    for place in range(0, len(sound), 7):
+        damaged = bytearray(sound)
+        damaged[place] ^= 0x02
+        path.write_bytes(damaged)
+        try:
+            found = load_run(done.folder).record()
+        except InputError:
+            continue
+        assert found == before  # white space between the entries
+
+
+def test_a_run_of_version_0_1_is_still_found(tmp_path):
+    """Its record has no checksums; the model's own copy of the spec says whose it is."""
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    record = {**done.record(), "version": 1}
+    (done.folder / "record.json").write_text(json.dumps(record))
+    header = {
+        "format": "ridgeformer-model",
+        "version": "1",
+        "spec": json.dumps({"family": "gdpp", "dim": 3, "layers": 1, "heads": 1}),
+        "record": json.dumps(record),
+    }
+    arrays = {name: np.array(value) for name, value in done.model.family.arrays.items()}
+    save_file(arrays, done.folder / "model.safetensors", metadata=header)
+    assert load_run(done.folder).loss == done.loss
+    assert train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path, callback=pytest.fail).loss == done.loss
+    header["record"] = json.dumps({**record, "spec": {**record["spec"], "seed": 5}})
+    save_file(arrays, done.folder / "model.safetensors", metadata=header)
+    with pytest.raises(InputError, match="a run's model must be the one that was trained"):
+        load_run(done.folder)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name what is synced")
+def test_files_and_their_folders_are_synced_before_anybody_relies_on_them(tmp_path, monkeypatch):
+    """Every file is synced before it is renamed and its folder afterwards; the record comes after the model."""
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor):
+        events.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}"))))
+        fsync(descriptor)
+
+    def renamed(source, target):
+        events.append(("rename", Path(source), Path(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    renames = [event for event in events if event[0] == "rename"]
+    assert [event[2].name for event in renames][-2:] == ["model.safetensors", "record.json"]
+    for event in renames:
+        place = events.index(event)
+        assert ("sync", event[1]) in events[:place]
+        assert ("sync", done.folder) in events[place:]
+
+
+def test_a_thousand_layers_are_no_recursion(tmp_path):
+    """The plan is made without recursion; the time limit then ends the work."""
+    seen = []
+
+    def stop(progress):
+        seen.append(progress)
+        raise Stop
+
+    with pytest.raises(Stop):
+        train(SMALL, "full", 1000, protocol=QUICK, sequences=1000, out=tmp_path, callback=stop)
+    assert seen

@@ -146,6 +146,16 @@ def test_the_objective_and_its_gradient(family):
     assert value > alone
 
 
+def test_parameters_whose_products_overflow_have_an_infinite_objective():
+    """A line search may try them; the engine refuses them, and the objective must not."""
+    model = LinearTransformer(Diag(p=np.full((2, 1, 2), 1e200), q=np.full((2, 1, 2), 1e200)), dim=3)
+    with np.errstate(over="ignore"):
+        value, slope = SampleAverage(SMALL, 50, Key())(model)
+    assert value == np.inf
+    assert {name: piece.shape for name, piece in slope.items()} == {"p": (2, 1, 2), "q": (2, 1, 2)}
+    assert not any(piece.any() for piece in slope.values())
+
+
 @pytest.mark.parametrize(
     ("grown", "trained", "chosen", "words"),
     [

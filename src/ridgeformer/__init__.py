@@ -30,6 +30,7 @@ from ridgeformer.evaluation import (
 )
 from ridgeformer.explanation import Ablation, Explanation, ablate, explain
 from ridgeformer.families import Diag, Family, Full, GDpp
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.model import LinearTransformer, States
 from ridgeformer.model_file import load, save
 from ridgeformer.moments import Moments
@@ -37,12 +38,13 @@ from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
 from ridgeformer.problem import Draw, Problem, Sequences
 from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_run, train, train_many
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Ablation",
     "AdaRR",
     "BayesRR",
+    "BelowFloorWarning",
     "Categorical",
     "Comparison",
     "ConstRR",

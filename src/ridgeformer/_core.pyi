@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.interface import Float
+from ridgeformer.engine.arguments import Float
 
 def instruction_sets() -> list[tuple[str, int]]: ...
 def sample(

@@ -8,7 +8,7 @@ ConstRR(variance=8.33333)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import integer, number, refuse
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Problem
-from ridgeformer.spectrum import Spectrum
+from ridgeformer.problem import Draw, Problem
+from ridgeformer.spectrum import Spectrum, share_basis
 
 __all__ = ["AdaRR", "ConstRR", "IterativeRR", "LeastSquares", "OracleRR", "Predictor", "TunedRR"]
 
@@ -27,14 +27,23 @@ Array = NDArray[np.float64]
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Whatever maps moments to weights: models and baselines alike."""
+    """Whatever maps moments to weights: models and baselines alike.
+
+    A predictor that uses `moments.sigma`, which no predictor can know, declares it with `knows_sigma = True`. Its loss
+    may then be below the Bayes floor without a warning.
+    """
 
     def weights(self, moments: Moments) -> Float:
         """w_hat, [B, d]: the prediction for a query x is <w_hat, x>."""
 
 
 class OracleRR:
-    """Ridge regression that knows each sequence's sigma: what adjusted losses are measured from."""
+    """Ridge regression that knows each sequence's sigma: what adjusted losses are measured from.
+
+    Its adjusted loss is 0 by definition, below the floor of all predictors that do not know sigma.
+    """
+
+    knows_sigma = True
 
     def weights(self, moments: Moments) -> Array:
         """(S + sigma^2)^-1 a."""
@@ -98,18 +107,60 @@ class TunedRR:
 
     @classmethod
     def tune(cls, problem: Problem, *, sequences: int = 100_000, seed: int = 1) -> TunedRR:
-        """The factor and ceiling with the least adjusted loss on `sequences` random sequences."""
+        """The factor and ceiling with the least adjusted loss on random sequences.
+
+        Args:
+            problem: The distribution of sequences.
+            sequences: How many fresh sequences to use.
+            seed: Seed of these sequences.
+
+        Returns:
+            The tuned predictor.
+
+        Raises:
+            InputError: The problem is none, has n <= d, or a number is out of range.
+        """
+        return cls.tune_all([problem], sequences=sequences, seed=seed)[0]
+
+    @classmethod
+    def tune_all(cls, problems: Sequence[Problem], *, sequences: int = 100_000, seed: int = 1) -> list[TunedRR]:
+        """Tune for several problems, with one eigendecomposition for all that share dimension and context length.
+
+        Args:
+            problems: The distributions of sequences.
+            sequences: How many fresh sequences to use for each.
+            seed: Seed of these sequences.
+
+        Returns:
+            The tuned predictors, one for every problem. They are the same as those that `tune` finds one by one.
+
+        Raises:
+            InputError: A problem is none, has n <= d, or a number is out of range.
+        """
+        sequences, known, found = integer("sequences", sequences), None, []
+        for problem in problems:
+            if check_problem(problem).noise.second_moment == 0:
+                found.append(cls(0.0, 0.0))
+                continue
+            draw = problem.moments(sequences, seed=seed, stream=TUNING)
+            if known is not None:
+                share_basis(draw.moments, known)
+            found.append(cls._fit(problem, draw))
+            known = draw.moments
+        return found
+
+    @classmethod
+    def _fit(cls, problem: Problem, draw: Draw) -> TunedRR:
         from scipy.optimize import minimize
 
-        if check_problem(problem).noise.second_moment == 0:
-            return cls(0.0, 0.0)
-        draw = problem.moments(integer("sequences", sequences), seed=seed, stream=TUNING)
-        found = draw.moments.spectrum
-        raw, exact = estimate(draw.moments), found.c / (found.values + draw.sigma[:, None] ** 2)
+        found, raw = draw.moments.spectrum, estimate(draw.moments)
+        exact, room = found.c / (found.values + draw.sigma[:, None] ** 2), np.empty_like(found.c)
 
         def loss(logarithms: Array) -> float:
             variance = np.minimum(np.exp(logarithms[0]) * raw, np.exp(logarithms[1]))
-            return 0.5 * float(np.square(found.c / (found.values + variance[:, None]) - exact).sum(1).mean())
+            np.add(found.values, variance[:, None], out=room)
+            np.subtract(np.divide(found.c, room, out=room), exact, out=room)
+            return 0.5 * float(np.square(room, out=room).sum(1).mean())
 
         scale = problem.noise.upper**2
         runs = [

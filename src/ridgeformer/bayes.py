@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.baselines import spectrum_of
-from ridgeformer.engine import default_threads
+from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.spectrum import Spectrum
@@ -24,6 +24,7 @@ __all__ = ["BayesRR"]
 Array = NDArray[np.float64]
 CHUNK = 512  # contexts at a time
 MOST = 1 << 24  # numbers in one array: fewer contexts at a time where a distribution needs many nodes
+TOGETHER = 8  # factors lambda + v that one logarithm is taken of
 NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums add
 
 
@@ -47,7 +48,7 @@ class BayesRR:
             part = order[start : start + size]
             shrunk[part] = _shrinkage(found, part, nodes, prior) * found.c[part]
 
-        with ThreadPoolExecutor(threads or default_threads()) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as pool:
             list(pool.map(work, range(0, len(order), size)))
         return found.back(shrunk)
 
@@ -65,16 +66,23 @@ def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Arr
     least = found.rounding * found.total[part] / found.context + 1e-300
     chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
     v = np.maximum(nodes[chosen] ** 2, least[:, None])  # [b, K]
-    shifted = values[:, None, :] + v[:, :, None]  # [b, K, m]
-    inverse = 1 / shifted
-    weighted = c**2 / values
-    log_likelihood = -0.5 * (_log_product(shifted) + residual[:, None] / v + np.einsum("bkm,bm->bk", inverse, weighted))
+    weighted, inverse = c**2 / values, np.empty((values.shape[1], *v.shape))  # one eigenvalue after another: [m, b, K]
+    score, product, shifted = residual[:, None] / v, np.ones_like(v), np.empty_like(v)  # score is -2 log p
+    for i, value in enumerate(values.T):
+        np.add(v, value[:, None], out=shifted)
+        np.divide(1.0, shifted, out=inverse[i])
+        product *= shifted
+        if i % TOGETHER == TOGETHER - 1:
+            score += np.log(product)
+            product[:] = 1.0
+        score += np.multiply(inverse[i], weighted[:, i, None], out=shifted)
+    score += np.log(product)
     if freedom:
-        log_likelihood -= 0.5 * freedom * np.log(v)
-    log_posterior = log_likelihood + np.log(prior[chosen])
+        score += freedom * np.log(v)
+    log_posterior = np.log(prior[chosen]) - 0.5 * score
     posterior = np.exp(log_posterior - log_posterior.max(1, keepdims=True))
     posterior /= posterior.sum(1, keepdims=True)
-    return np.asarray(np.einsum("bk,bkm->bm", posterior, inverse))
+    return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
 
 
 def _relevant(nodes: Array, prior: Array, residual: Array, freedom: int, least: float) -> NDArray[np.bool_]:
@@ -91,9 +99,3 @@ def _relevant(nodes: Array, prior: Array, residual: Array, freedom: int, least: 
     where = np.flatnonzero(kept)
     kept[where[0] : where[-1] + 1] = True
     return kept & (prior > 0)
-
-
-def _log_product(factors: Array) -> Array:
-    """sum log along the last axis, with one logarithm for every eight factors."""
-    pieces = [np.log(factors[..., i : i + 8].prod(-1)) for i in range(0, factors.shape[-1], 8)]
-    return np.asarray(sum(pieces))

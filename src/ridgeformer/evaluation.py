@@ -1,5 +1,8 @@
 """How good a predictor is: exact losses on fresh sequences, beside the best that can exist.
 
+A predictor is whatever has `weights(moments)`. Only an object that is a `LinearTransformer` and nothing else is
+evaluated without calling `weights`: the engine then draws its sequences and computes its losses in one go.
+
 >>> from ridgeformer import AdaRR, Problem, evaluate
 >>> result = evaluate(AdaRR(), Problem(noise="uniform(0,5)"), sequences=20_000)
 >>> round(result.loss, 2), round(result.floor, 2)
@@ -19,9 +22,12 @@ from numpy.typing import NDArray
 from ridgeformer.baselines import Predictor, check_problem
 from ridgeformer.bayes import BayesRR
 from ridgeformer.errors import array, integer, refuse
+from ridgeformer.losses import ROUNDING, capped, exploded, warn_below_floor
 from ridgeformer.model import LinearTransformer
+from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed
 from ridgeformer.problem import Draw, Problem
+from ridgeformer.spectrum import share_basis
 
 __all__ = [
     "Comparison",
@@ -40,9 +46,7 @@ Array = NDArray[np.float64]
 Estimator = Literal["exact", "query"]
 Progress = Callable[[int, int], None]
 BLOCK = 16_384  # sequences at a time: memory does not grow with their number
-CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
-EXPLODES = 100  # times d: a loss above which a sequence counts as exploded
-ROUNDING = 1e-20  # a floor below this is 0: of a known noise level
+LEVEL_BLOCK = 4096  # of a profile: the Gram matrices of a block stay in the cache for all predictors
 EVALUATION = 1 << 30  # the stream that evaluation draws from
 
 
@@ -55,8 +59,11 @@ class Result:
         unadjusted: against the true w, which no predictor can know; unadjusted_error: its standard error.
         floor: adjusted loss of the Bayes predictor on the same sequences; floor_error: its standard error.
         largest: the largest loss of a sequence; tail: the 99.99 % quantile.
-        exploded: sequences with a loss above 100 d. A loss counts as at most 1e12 in the mean, so that this is finite.
+        exploded: how many sequences exploded; see `ridgeformer.losses`, also for what a loss counts at most.
         sequences: how many were used; estimator: `exact` or `query`.
+
+    A loss that is more than 4 standard errors below its floor raises a `BelowFloorWarning`, whenever a result is made:
+    by an evaluation, by training, or from a stored record.
     """
 
     name: str
@@ -72,16 +79,31 @@ class Result:
     sequences: int
     estimator: str
 
+    knows_sigma = False  # no field: whether the predictor knows what the floor assumes to be unknown
+
+    def __post_init__(self) -> None:
+        if not self.knows_sigma:
+            warn_below_floor(self.name, self.loss, self.error, self.floor, self.floor_error)
+
     @property
     def ratio(self) -> float:
-        """Loss over floor: 1 is the best that can be; infinite where the floor is 0 to rounding and the loss is not."""
-        if self.floor > ROUNDING:
+        """Loss over floor: 1 is the best that can be.
+
+        It is infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
+        """
+        if self.floor > ROUNDING or np.isnan(self.floor):
             return self.loss / self.floor
         return 1.0 if self.loss <= ROUNDING else float("inf")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; an infinite ratio is None."""
+        """For JSON; a ratio that is infinite or not known is None."""
         return {**asdict(self), "ratio": self.ratio if np.isfinite(self.ratio) else None}
+
+
+class _OracleResult(Result):
+    """Of a predictor that knows sigma, such as `OracleRR`: its loss is below the floor by definition."""
+
+    knows_sigma = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,24 +138,55 @@ class Comparison(Mapping[str, Result]):
         return self.results[first].loss - self.results[second].loss, float(np.sqrt(max(spread, 0.0)))
 
 
-class _Tally:
-    """Running sums over blocks for K loss columns, and the largest losses of each."""
+class _Running:
+    """Mean and standard error of K loss columns, block by block, and how many losses exploded."""
 
-    def __init__(self, columns: int, sequences: int) -> None:
-        self.count = 0
-        self.mean = np.zeros(columns)
+    def __init__(self, columns: int, dim: int) -> None:
+        self.count, self.dim = 0, dim
+        self.mean, self.squares = np.zeros(columns), np.zeros(columns)
+        self.exploded = np.zeros(columns, np.int64)
+
+    def add(self, losses: Array) -> Array:
+        """One block of losses, [b, K]; returns them capped, as they entered the mean."""
+        self.exploded += exploded(losses, self.dim).sum(0)
+        losses = capped(losses)
+        count, mean = len(losses), losses.mean(0)
+        centred, shift, total = losses - mean, mean - self.mean, self.count + len(losses)
+        self._scatter(centred, shift, self.count * count / total)
+        self.mean += shift * count / total
+        self.count = total
+        return losses
+
+    def _scatter(self, centred: Array, shift: Array, weight: float) -> None:
+        """Chan's update keeps the sums accurate over any number of blocks."""
+        self.squares += np.square(centred).sum(0) + np.square(shift) * weight
+
+    @property
+    def errors(self) -> Array:
+        """Standard errors of the means."""
+        return np.asarray(np.sqrt(self.squares / max(self.count - 1, 1) / self.count))
+
+
+class _Tally(_Running):
+    """The same with the covariance of the means, and the largest losses of each column."""
+
+    def __init__(self, columns: int, dim: int, sequences: int) -> None:
+        super().__init__(columns, dim)
         self.scatter = np.zeros((columns, columns))
         self.keep = max(int(np.ceil(sequences * 1e-4)), 1)
         self.top = np.empty((0, columns))
 
-    def add(self, losses: Array) -> None:
-        """One block, [b, K]; Chan's update keeps the sums accurate over any number of blocks."""
-        count, mean = len(losses), losses.mean(0)
-        centred, shift, total = losses - mean, mean - self.mean, self.count + len(losses)
-        self.scatter += np.einsum("bi,bj->ij", centred, centred) + np.outer(shift, shift) * self.count * count / total
-        self.mean += shift * count / total
-        self.count = total
-        self.top = np.sort(np.concatenate([self.top, losses]), axis=0)[-self.keep :]
+    def add(self, losses: Array) -> Array:
+        """One block of losses, [b, K]; returns them capped, as they entered the mean."""
+        losses = super().add(losses)
+        highest = np.concatenate([self.top, losses])
+        if len(highest) > self.keep:
+            highest = np.partition(highest, len(highest) - self.keep, axis=0)[-self.keep :]
+        self.top = np.sort(highest, axis=0)
+        return losses
+
+    def _scatter(self, centred: Array, shift: Array, weight: float) -> None:
+        self.scatter += np.einsum("bi,bj->ij", centred, centred) + np.outer(shift, shift) * weight
 
     @property
     def covariance(self) -> Array:
@@ -159,9 +212,28 @@ def compare(
 ) -> Comparison:
     """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses.
 
-    `with_query_errors` adds the standard errors that the paper's estimator, one query a sequence, has on as many. They
-    need no queries: given w, with p, o and l the halves of |w - w_task|^2, |w_ridge - w_task|^2 and |w - w_ridge|^2, a
-    query's loss has the mean l and the variance 2 p^2 + 2 o^2 - (p + o - l)^2.
+    Args:
+        predictors: What to evaluate, by name. A predictor with the attribute `knows_sigma = True`, such as `OracleRR`,
+            declares that it uses what the floor assumes to be unknown: its loss may be below the floor.
+        problem: The distribution of sequences.
+        sequences: How many fresh sequences to use, at least 2.
+        seed: Seed of these sequences.
+        estimator: `exact` or `query`; see `evaluate`.
+        with_floor: Whether to compute the Bayes floor on the same sequences. Without it, the floor is NaN.
+        with_query_errors: Whether to add the standard errors that the paper's estimator, one query per sequence, has on
+            as many sequences. They need no queries: given w, with p, o and l the halves of |w - w_task|^2,
+            |w_ridge - w_task|^2 and |w - w_ridge|^2, a query's loss has the mean l and the variance
+            2 p^2 + 2 o^2 - (p + o - l)^2.
+        progress: Called with the number of sequences done and the number of all.
+
+    Returns:
+        The results by name, with the covariance of their losses.
+
+    Raises:
+        InputError: There is no predictor, one is none, or a number is out of range.
+
+    Warns:
+        BelowFloorWarning: A loss is more than 4 standard errors below the floor.
     """
     if not isinstance(predictors, Mapping) or not predictors:
         given = "an empty one" if isinstance(predictors, Mapping) else f"a {type(predictors).__name__}"
@@ -171,23 +243,21 @@ def compare(
     if estimator not in ("exact", "query"):
         refuse("the estimator must be exact or query", repr(estimator), "Choose one of these.")
     sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
-    adjusted, whole = _Tally(len(predictors), sequences), _Tally(len(predictors), sequences)
-    exploded, by_query = np.zeros(len(predictors), int), np.zeros(len(predictors))
+    adjusted, whole = (_Tally(len(predictors), problem.dim, sequences) for _ in range(2))
+    by_query = np.zeros(len(predictors))
     least = _floor(problem, sequences, seed) if with_floor else (float("nan"), float("nan"))
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
-        losses, plain = _block(predictors, problem, estimator, seed, first, count)
-        exploded += (~(np.abs(losses) <= EXPLODES * problem.dim)).sum(0)
-        adjusted.add(_capped(losses))
-        whole.add(_capped(plain))
+        losses, plain, draw = _block(predictors, problem, estimator, seed, first, count)
+        losses, plain = adjusted.add(losses), whole.add(plain)
         if with_query_errors:
-            draw = problem.moments(count, seed=seed, stream=EVALUATION, first=first)
-            p, o = _capped(plain), 0.5 * np.square(draw.ridge - draw.task).sum(1)[:, None]
-            by_query += (2 * p**2 + 2 * o**2 - (p + o - _capped(losses)) ** 2).sum(0)
+            draw = draw or _draw(problem, seed, first, count)
+            oracle = 0.5 * np.square(draw.ridge - draw.task).sum(1)[:, None]
+            by_query += (2 * plain**2 + 2 * oracle**2 - (plain + oracle - losses) ** 2).sum(0)
         progress(first + count, sequences)
     spread, whole_spread = adjusted.errors, whole.errors
     results = {
-        name: Result(
+        name: (_OracleResult if getattr(predictor, "knows_sigma", False) else Result)(
             name=name,
             loss=float(adjusted.mean[i]),
             error=float(spread[i]),
@@ -197,11 +267,11 @@ def compare(
             floor_error=least[1],
             largest=float(adjusted.top[-1, i]),
             tail=float(adjusted.top[0, i]),
-            exploded=int(exploded[i]),
+            exploded=int(adjusted.exploded[i]),
             sequences=sequences,
             estimator=estimator,
         )
-        for i, name in enumerate(predictors)
+        for i, (name, predictor) in enumerate(predictors.items())
     }
     errors = np.sqrt(np.maximum(by_query / sequences**2 + spread**2, 0.0))
     queries = dict(zip(predictors, errors.tolist(), strict=True)) if with_query_errors else {}
@@ -220,9 +290,25 @@ def evaluate(
 ) -> Result:
     """Evaluate one predictor on fresh sequences.
 
-    `exact` averages 1/2 |w_hat - w_ridge(sigma)|^2. `query` is the paper's estimator: sample a query, subtract the
-    oracle's loss. It has the same mean and a larger error. The floor is computed once a problem, number of sequences
-    and seed; without it (`with_floor=False`) it is NaN.
+    Args:
+        predictor: A model, a baseline, or anything else with `weights(moments)`.
+        problem: The distribution of sequences.
+        sequences: How many fresh sequences to use, at least 2.
+        seed: Seed of these sequences.
+        estimator: `exact` averages 1/2 |w_hat - w_ridge(sigma)|^2. `query` is the paper's estimator: it samples a query
+            and subtracts the oracle's loss. It has the same mean and a larger error.
+        with_floor: Whether to compute the Bayes floor on the same sequences; it is computed once per problem, number of
+            sequences and seed. Without it, the floor is NaN.
+        progress: Called with the number of sequences done and the number of all.
+
+    Returns:
+        The loss, its standard error, the floor, and how many sequences exploded.
+
+    Raises:
+        InputError: The predictor is none, or a number is out of range.
+
+    Warns:
+        BelowFloorWarning: The loss is more than 4 standard errors below the floor.
     """
     name = repr(predictor)
     return compare(
@@ -237,7 +323,19 @@ def evaluate(
 
 
 def floor(problem: Problem, *, sequences: int = 100_000, seed: int = 0) -> Result:
-    """The Bayes floor: no predictor whatsoever has a smaller expected loss."""
+    """The Bayes floor: no predictor has a smaller expected loss on average over the problem's noise levels.
+
+    Args:
+        problem: The distribution of sequences.
+        sequences: How many fresh sequences to use, at least 2.
+        seed: Seed of these sequences.
+
+    Returns:
+        The Bayes predictor's result, whose loss is the floor.
+
+    Raises:
+        InputError: The problem is none, or a number is out of range.
+    """
     check_problem(problem)
     found = evaluate(BayesRR(problem.noise), problem, sequences=sequences, seed=seed, with_floor=False)
     return replace(found, floor=found.loss, floor_error=found.error)
@@ -253,9 +351,14 @@ def _floor(problem: Problem, sequences: int, seed: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Adjusted loss against the noise level: sigmas [K], losses and errors [..., K], which sigmas can occur [K].
+    """Adjusted loss against the noise level.
 
-    `exploded` [..., K] counts sequences with a loss above 100 d, as in `Result`.
+    Attributes:
+        sigmas: [K], the noise levels; in_distribution: [K], which of them can occur.
+        losses: [..., K], mean adjusted losses; errors: their standard errors.
+        exploded: [..., K], how many sequences exploded, as in `Result`. Where any did, they dominate the mean, which
+            says little about the others.
+        sequences: how many were used at each level.
     """
 
     sigmas: Array
@@ -263,6 +366,7 @@ class Profile:
     errors: Array
     in_distribution: NDArray[np.bool_]
     exploded: NDArray[np.int64]
+    sequences: int
 
 
 def profile(
@@ -274,7 +378,23 @@ def profile(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> Profile:
-    """Adjusted loss at each noise level, by default some 40 of them from 0 to one past the distribution's end."""
+    """Adjusted loss at each noise level.
+
+    Args:
+        predictor: A model, a baseline, or anything else with `weights(moments)`.
+        problem: The dimension, the context length, and which noise levels can occur.
+        sigmas: [K], the noise levels; by default some 40 of them from 0 to one past the distribution's end.
+        sequences: How many fresh sequences to use at each level, at least 2. Fewer than the default can miss the rare
+            sequences on which a deep model explodes.
+        seed: Seed of these sequences. The levels share them: only sigma differs.
+        progress: Called with how much of the work is done, and with all of it.
+
+    Returns:
+        Losses, standard errors and explosions at every level.
+
+    Raises:
+        InputError: The predictor is none, or a number is out of range.
+    """
     return profiles({"": predictor}, problem, sigmas, sequences=sequences, seed=seed, progress=progress)[""]
 
 
@@ -287,16 +407,31 @@ def profiles(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Profile]:
-    """As `profile`, for several predictors on the same sequences."""
+    """As `profile`, for several predictors on the same sequences, which are drawn and decomposed once.
+
+    Args:
+        predictors: What to evaluate, by name.
+        problem: The dimension, the context length, and which noise levels can occur.
+        sigmas: [K], the noise levels; by default some 40 of them from 0 to one past the distribution's end.
+        sequences: How many fresh sequences to use at each level, at least 2.
+        seed: Seed of these sequences. The levels share them: only sigma differs.
+        progress: Called with how much of the work is done, and with all of it.
+
+    Returns:
+        A profile for every name.
+
+    Raises:
+        InputError: One of the predictors is none, or a number is out of range.
+    """
     for name, predictor in predictors.items():
         _check(name or "predictor", predictor, problem)
 
-    def weights(draw: Draw) -> Array:
-        return np.stack([np.asarray(p.weights(draw.moments), np.float64) for p in predictors.values()])
+    def losses(draw: Draw) -> Array:
+        return np.stack([_exact(predictor, draw) for predictor in predictors.values()], 1)
 
-    found = _profile(weights, problem, sigmas, sequences, seed, progress)
+    found = _profile(losses, len(predictors), problem, sigmas, sequences, seed, progress)
     return {
-        name: Profile(found.sigmas, found.losses[i], found.errors[i], found.in_distribution, found.exploded[i])
+        name: replace(found, losses=found.losses[i], errors=found.errors[i], exploded=found.exploded[i])
         for i, name in enumerate(predictors)
     }
 
@@ -310,52 +445,81 @@ def profile_by_layer(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> Profile:
-    """As `profile`, for the readout after every layer: losses and errors are [L+1, K]."""
-    _check_model(model, problem)
-    return _profile(lambda draw: model.weights_by_layer(draw.moments), problem, sigmas, sequences, seed, progress)
+    """As `profile`, for the readout after every layer.
+
+    Args:
+        model: The model. A subclass of `LinearTransformer` is refused: its layers are not known to be its predictions.
+        problem: The dimension, the context length, and which noise levels can occur.
+        sigmas: [K], the noise levels; by default some 40 of them from 0 to one past the distribution's end.
+        sequences: How many fresh sequences to use at each level, at least 2.
+        seed: Seed of these sequences. The levels share them: only sigma differs.
+        progress: Called with how much of the work is done, and with all of it.
+
+    Returns:
+        A profile whose losses, errors and explosions are [L+1, K]; layer 0 predicts 0.
+
+    Raises:
+        InputError: The model is none, or a number is out of range.
+    """
+    readouts = _readouts(model, problem)
+    return _profile(
+        lambda draw: _by_layer(readouts, draw), model.layers + 1, problem, sigmas, sequences, seed, progress
+    )
 
 
 def by_layer(
     model: LinearTransformer, problem: Problem, *, sequences: int = 100_000, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Adjusted loss of the readout after every layer, and standard errors, [L+1] each; layer 0 predicts 0."""
-    _check_model(model, problem)
-    tally = _Tally(model.layers + 1, integer("sequences", sequences, 2))
-    for first in range(0, sequences, BLOCK):
-        draw = problem.moments(min(BLOCK, sequences - first), seed=seed, stream=EVALUATION, first=first)
-        tally.add(_exact(model.weights_by_layer(draw.moments), draw))
-    return tally.mean, tally.errors
+    """Adjusted loss of the readout after every layer.
+
+    Args:
+        model: The model. A subclass of `LinearTransformer` is refused: its layers are not known to be its predictions.
+        problem: The distribution of sequences.
+        sequences: How many fresh sequences to use, at least 2.
+        seed: Seed of these sequences.
+
+    Returns:
+        Losses and their standard errors, [L+1] each; layer 0 predicts 0.
+
+    Raises:
+        InputError: The model is none, or a number is out of range.
+    """
+    readouts = _readouts(model, problem)
+    running = _Running(model.layers + 1, problem.dim)
+    sequences = integer("sequences", sequences, 2)
+    for first in range(0, sequences, LEVEL_BLOCK):
+        running.add(_by_layer(readouts, _draw(problem, seed, first, min(LEVEL_BLOCK, sequences - first))))
+    return running.mean, running.errors
 
 
 def _profile(
-    weights: Callable[[Draw], Any],
+    losses: Callable[[Draw], Array],
+    columns: int,
     problem: Problem,
     sigmas: Sequence[float] | Array | None,
     sequences: int,
     seed: int,
     progress: Progress,
 ) -> Profile:
+    """The profile of losses [b, columns] of every draw."""
     levels = array("sigmas", _levels(problem) if sigmas is None else sigmas, ("K",)).astype(np.float64)
     if (levels < 0).any():
         refuse("sigmas must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
-    means, errors, exploded = [], [], []
-    for done, level in enumerate(levels, 1):
-        fixed = Problem(problem.dim, problem.context, Fixed(float(level)))
-        tally: _Tally | None = None
-        wild: Any = 0
-        for first in range(0, integer("sequences", sequences, 2), BLOCK):
-            draw = fixed.moments(min(BLOCK, sequences - first), seed=seed, stream=EVALUATION, first=first)
-            losses = _exact(weights(draw), draw)
-            tally = tally or _Tally(losses.shape[1], sequences)
-            tally.add(losses)
-            wild = wild + (losses > EXPLODES * problem.dim).sum(0)
-        assert tally is not None
-        means.append(tally.mean)
-        errors.append(tally.errors)
-        exploded.append(wild)
-        progress(done, len(levels))
-    inside = problem.noise.contains(levels)
-    return Profile(levels, np.stack(means, -1), np.stack(errors, -1), inside, np.stack(exploded, -1))
+    sequences = integer("sequences", sequences, 2)
+    fixed = [Problem(problem.dim, problem.context, Fixed(float(level))) for level in levels]
+    running = [_Running(columns, problem.dim) for _ in fixed]
+    done, blocks = 0, range(0, sequences, LEVEL_BLOCK)
+    for first in blocks:
+        before: Moments | None = None
+        for one, level in zip(running, fixed, strict=True):
+            draw = _draw(level, seed, first, min(LEVEL_BLOCK, sequences - first))
+            if before is not None:
+                share_basis(draw.moments, before)
+            one.add(losses(draw))
+            before, done = draw.moments, done + 1
+            progress(done, len(levels) * len(blocks))
+    means, errors, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
+    return Profile(levels, means, errors, problem.noise.contains(levels), wild, sequences)
 
 
 def _levels(problem: Problem) -> Array:
@@ -365,56 +529,82 @@ def _levels(problem: Problem) -> Array:
     return np.union1d(np.linspace(0, problem.noise.upper + 1, 41), special)
 
 
-def _exact(weights: Any, draw: Draw) -> Array:
-    """Capped exact losses of several weights [K, B, d], as [B, K]."""
-    return _capped(_losses(np.asarray(weights, np.float64), draw, "exact", (0, 0))[0])
+def _draw(problem: Problem, seed: int, first: int, count: int) -> Draw:
+    """Sequences of an evaluation."""
+    return problem.moments(count, seed=seed, stream=EVALUATION, first=first)
+
+
+def _is_plain(predictor: object) -> bool:
+    """Whether the engine's results are the predictor's own: a subclass may override `weights`."""
+    return type(predictor) is LinearTransformer
 
 
 def _block(
     predictors: Mapping[str, Predictor], problem: Problem, estimator: Estimator, seed: int, first: int, count: int
-) -> tuple[Array, Array]:
-    """Adjusted and unadjusted losses of one block of sequences, each [B, K]."""
+) -> tuple[Array, Array, Draw | None]:
+    """Adjusted and unadjusted losses of one block of sequences, each [B, K], and the draw if there was one."""
     adjusted, plain = np.empty((2, count, len(predictors)))
-    fused = [estimator == "exact" and isinstance(p, LinearTransformer) for p in predictors.values()]
-    draw = None if all(fused) else problem.moments(count, seed=seed, stream=EVALUATION, first=first)
-    for column, predictor in enumerate(predictors.values()):
-        if estimator == "exact" and isinstance(predictor, LinearTransformer):
+    if estimator == "exact" and all(map(_is_plain, predictors.values())):
+        for column, model in enumerate(predictors.values()):
+            assert isinstance(model, LinearTransformer)
             # The same sequences, drawn and evaluated in one go.
-            found = predictor.astype(np.float64).step(
+            found = model.astype(np.float64).step(
                 problem, count, seed=seed, stream=EVALUATION, first=first, gradient=False, plain=True
             )
             adjusted[:, column], plain[:, column] = found.losses, found.plain
-        elif draw is not None:
-            weights = np.asarray(predictor.weights(draw.moments), np.float64)
-            if weights.shape != (count, problem.dim):
-                refuse(
-                    f"weights must have shape {(count, problem.dim)}", f"shape {weights.shape}", "Mend the predictor."
-                )
-            pair = _losses(weights[None], draw, estimator, (seed, first))
-            adjusted[:, column], plain[:, column] = pair[0][:, 0], pair[1][:, 0]
-    return adjusted, plain
+        return adjusted, plain, None
+    draw = _draw(problem, seed, first, count)
+    for column, predictor in enumerate(predictors.values()):
+        adjusted[:, column], plain[:, column] = _losses(_weights(predictor, draw), draw, estimator, (seed, first))
+    return adjusted, plain, draw
+
+
+def _weights(predictor: Predictor, draw: Draw) -> Array:
+    """What the predictor says, [B, d]."""
+    weights, shape = np.asarray(predictor.weights(draw.moments), np.float64), draw.task.shape
+    if weights.shape != shape:
+        refuse(f"weights must have shape {shape}", f"shape {weights.shape}", "Correct the predictor.")
+    return weights
 
 
 def _losses(weights: Array, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:
-    """Adjusted and unadjusted losses of weights [K, B, d], each [B, K]."""
+    """Adjusted and unadjusted losses of weights [B, d], each [B]."""
     with np.errstate(all="ignore"):
         if estimator == "exact":
-            adjusted, plain = (0.5 * np.square(weights - goal).sum(-1).T for goal in (draw.ridge, draw.task))
+            adjusted, plain = (0.5 * np.square(weights - goal).sum(1) for goal in (draw.ridge, draw.task))
             return adjusted, plain
         query = np.random.default_rng((*key, EVALUATION)).standard_normal(draw.task.shape)
-        plain = 0.5 * np.square(((weights - draw.task) * query).sum(-1)).T
-        oracle = 0.5 * np.square(((draw.ridge - draw.task) * query).sum(-1))
-        return plain - oracle[:, None], plain
+        plain = 0.5 * np.square(((weights - draw.task) * query).sum(1))
+        oracle = 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1))
+        return plain - oracle, plain
 
 
-def _capped(losses: Array) -> Array:
-    return np.where(np.abs(losses) <= CAP, losses, CAP)
+def _exact(predictor: Predictor, draw: Draw) -> Array:
+    """Adjusted losses of one predictor, [B]."""
+    if isinstance(predictor, LinearTransformer) and _is_plain(predictor):
+        return predictor.evaluate(draw.moments, draw.ridge).losses.astype(np.float64, copy=False)
+    with np.errstate(all="ignore"):
+        return np.asarray(0.5 * np.square(_weights(predictor, draw) - draw.ridge).sum(1))
 
 
-def _check_model(model: object, problem: Problem) -> None:
+def _readouts(model: object, problem: Problem) -> list[LinearTransformer]:
+    """The models made of the first 1, 2, ... layers: the readout after a layer is their prediction."""
     if not isinstance(model, LinearTransformer):
         refuse("losses by layer need a model", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+    if not _is_plain(model):
+        refuse(
+            "losses by layer need a plain LinearTransformer, because a subclass may predict something else",
+            f"a {type(model).__name__}",
+            "Pass LinearTransformer(model.family, model.dim), or use evaluate and profile for the whole model.",
+        )
     _check("model", model, problem)
+    return [model.first(layers) for layers in range(1, model.layers + 1)]
+
+
+def _by_layer(readouts: list[LinearTransformer], draw: Draw) -> Array:
+    """Adjusted losses after every layer, [B, L+1]; the first is that of predicting 0."""
+    nothing = 0.5 * np.square(draw.ridge).sum(1)
+    return np.stack([nothing, *(_exact(readout, draw) for readout in readouts)], 1)
 
 
 def _check(name: str, predictor: object, problem: Problem) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import default_threads
+from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.moments import Moments
 from ridgeformer.values import Value, read_only
 
-__all__ = ["Spectrum", "spectrum"]
+__all__ = ["Spectrum", "share_basis", "spectrum"]
 
 Array = NDArray[np.float64]
 CHUNK = 4096
@@ -56,22 +56,42 @@ def spectrum(moments: Moments, threads: int | None = None) -> Spectrum:
     """The eigendecomposition of a batch, spread over threads."""
     B, d = len(moments), moments.dim
     m = min(moments.context, d)
-    values, c, vectors = np.empty((B, m)), np.empty((B, m)), np.empty((B, d, m))
+    values, vectors = np.empty((B, m)), np.empty((B, d, m))
 
     def work(start: int) -> None:
         part = slice(start, start + CHUNK)
-        S, a = moments.S[part].astype(np.float64), moments.a[part].astype(np.float64)
-        eigenvalues, basis = np.linalg.eigh(S)
+        eigenvalues, basis = np.linalg.eigh(moments.S[part].astype(np.float64))
         kept = eigenvalues[:, d - m :]
         # Rounding may leave a tiny eigenvalue at or below zero; nothing is known along it either way.
         values[part] = np.maximum(kept, 1e-15 * eigenvalues[:, -1:])
         vectors[part] = basis[:, :, d - m :]
-        c[part] = np.einsum("bim,bi->bm", vectors[part], a)
 
-    with ThreadPoolExecutor(threads or default_threads()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as pool:
         list(pool.map(work, range(0, B, CHUNK)))
+    return _in_basis(moments, values, vectors)
+
+
+def share_basis(moments: Moments, known: Moments) -> None:
+    """Let `moments` use the eigenbasis that `known` has computed, if it has and if their S are the same numbers.
+
+    Sequences of one key that differ in the noise level have the same S, so a profile needs one decomposition for all
+    levels. The spectrum has the bits that it would have had without.
+
+    Args:
+        moments: Contexts whose spectrum has not been asked for yet.
+        known: Contexts that may have a spectrum.
+    """
+    found = vars(known).get("spectrum")
+    if found is not None and moments.context == known.context and np.array_equal(moments.S, known.S):
+        vars(moments)["spectrum"] = _in_basis(moments, found.values, found.vectors)
+
+
+def _in_basis(moments: Moments, values: Array, vectors: Array) -> Spectrum:
+    """What ridge regression needs, given the eigenvalues [B, m] and eigenvectors [B, d, m] of S."""
+    c = np.einsum("bim,bi->bm", vectors, moments.a.astype(np.float64))
     total = moments.l.astype(np.float64)
-    residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if moments.context > d else np.zeros(B)
+    enough = moments.context > moments.dim
+    residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if enough else np.zeros(len(moments))
     rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
     fixed = [read_only(array) for array in (values, c, vectors, residual, total)]
-    return Spectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], moments.context, d, rounding)
+    return Spectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], moments.context, moments.dim, rounding)

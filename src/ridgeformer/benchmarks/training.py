@@ -9,6 +9,7 @@ import numpy as np
 
 from ridgeformer.benchmarks.figures import Figure, Setup
 from ridgeformer.evaluation import evaluate
+from ridgeformer.losses import CAP, exploded
 from ridgeformer.problem import Problem
 from ridgeformer.training import Search, Training, train, train_many
 from ridgeformer.training.quadrature import exact_loss
@@ -121,8 +122,8 @@ def _caution(setup: Setup) -> list[Figure]:
     found, _, _ = _train(setup, LINES[0], 0, Search(caution=0))
     problem, blocks = found.spec.problem, range(0, 2_000_000, 50_000)
     pieces = [found.model.step(problem, 50_000, stream=SEED, first=first, gradient=False).losses for first in blocks]
-    losses = np.minimum(np.concatenate(pieces), 1e12)
-    wild = losses > 100 * problem.dim
+    losses = np.minimum(np.concatenate(pieces), CAP)
+    wild = exploded(losses, problem.dim)
     detail = f"{wild.sum()} of 2,000,000 explode, largest loss {losses.max():.2g}: mean of all {losses.mean():.3g}"
     return [
         Figure("diag 3, uniform(0,5), caution=0: loss of the others", float(losses[~wild].mean()), "", detail=detail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from typing import NoReturn
 
 import click
 
@@ -24,6 +25,8 @@ from ridgeformer.errors import InputError
 
 __all__ = ["main"]
 
+WIDE = 200  # characters of a word in a message
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every error is one line on stderr and exit code 2."""
@@ -42,14 +45,23 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except MemoryError:
         _fail("not enough memory for this; use fewer sequences or a smaller dimension")
+    except RecursionError:
+        _fail("what was asked for, or a file that was read, is nested too deeply; use fewer layers or another file")
+    except OverflowError as error:
+        _fail(f"a number is too large to compute with ({error}); use smaller numbers")
+    except UnicodeError as error:
+        _fail(f"text must be UTF-8, and some is not ({error}); check the files and names that were given")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        _fail(f"{error.filename or 'the system'}: {error.strerror}")
+        _fail(f"{error.filename or 'the system'}: {error.strerror}" if error.strerror else str(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str) -> None:
-    click.echo("ridgeformer: error: " + " ".join(message.split()), err=True)
+def _fail(message: str) -> NoReturn:
+    """One line: no control characters, and no word that fills the screen."""
+    words = (word if len(word) <= WIDE else f"{word[: WIDE // 2]}...{word[-WIDE // 4 :]}" for word in message.split())
+    line = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(words))
+    click.echo("ridgeformer: error: " + line, err=True)
     sys.exit(2)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON
+from ridgeformer.cli.options import AS_JSON, COUNT, PLACE, SEED
 from ridgeformer.cli.sweep import run_sweep
 from ridgeformer.errors import InputError
 
@@ -21,14 +21,14 @@ def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
     """Which models to measure, how well, and where to keep what was measured."""
     for option in reversed(
         [
+            click.option("--runs", type=PLACE, help="Models of this folder of runs, not the shipped ones."),
             click.option(
-                "--runs", type=click.Path(path_type=Path), help="Models of this folder of runs, not the shipped ones."
+                "--sequences", type=COUNT, default=100_000, show_default=True, help="Fresh sequences to evaluate on."
             ),
-            click.option("--sequences", default=100_000, show_default=True, help="Fresh sequences to evaluate on."),
-            click.option("--seed", default=1, show_default=True, help="Seed of these sequences."),
+            click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of these sequences."),
             click.option(
                 "--out",
-                type=click.Path(path_type=Path),
+                type=PLACE,
                 default=Path("reproduction"),
                 show_default=True,
                 help="Folder for measurements and pages; figures and report find there what was measured before.",
@@ -79,7 +79,7 @@ def table1(
         if runs is None:
             raise InputError("--retrain needs a folder for the runs; got none. Add --runs runs/.")
         _retrain(runs, workers, dask)
-    elif workers or dask:
+    elif workers or dask is not None:
         raise InputError("--workers and --dask are for --retrain; got no --retrain. Add it, or leave them out.")
     with _evidence(runs, sequences, seed, out, again=() if stored else ("tuned", "table")) as evidence:
         table = evidence.table if stored or column is None else evidence.column(column)

@@ -10,7 +10,7 @@ import click
 
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import read_model
-from ridgeformer.cli.options import AS_JSON
+from ridgeformer.cli.options import AS_JSON, PLACE
 from ridgeformer.errors import InputError
 from ridgeformer.export import FORMATS
 
@@ -21,9 +21,9 @@ from ridgeformer.export import FORMATS
     "  ridgeformer export model.safetensors --to torch --out model.py\n"
     "  ridgeformer export model.safetensors --to onnx --out model.onnx"
 )
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=PLACE)
 @click.option("--to", type=click.Choice(list(FORMATS)), default="python", show_default=True, help="What to write.")
-@click.option("--out", type=click.Path(path_type=Path), help="File to write; without it, text is printed.")
+@click.option("--out", type=PLACE, help="File to write; without it, text is printed.")
 @click.option("--digits", type=int, help="latex: significant digits [default: 3].")
 @AS_JSON
 def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: bool) -> None:

@@ -11,8 +11,9 @@ import click
 
 from ridgeformer import __version__
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON
+from ridgeformer.cli.options import AS_JSON, FILE
 from ridgeformer.errors import InputError
+from ridgeformer.files import write_whole
 
 __all__ = ["facts"]
 
@@ -37,7 +38,7 @@ def info(as_json: bool) -> None:
 @AS_JSON
 @click.option("--quick", is_flag=True, help="Fewer repetitions and no comparison with PyTorch and JAX.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this group of figures; may be repeated.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file.")
+@click.option("--out", type=FILE, help="Also write the JSON to this file.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Seeds to train with.")
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads to use (default: all cores).")
 def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, seeds: int, threads: int | None) -> None:
@@ -63,7 +64,7 @@ def bench(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, s
         )
     record: dict[str, Any] = {"machine": facts(), "figures": [figure.as_dict() for figure in results]}
     if out is not None:
-        out.write_text(json.dumps(record, indent=2) + "\n")
+        write_whole(out, (json.dumps(record, indent=2) + "\n").encode())
     if as_json:
         click.echo(json.dumps(record, indent=2))
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +57,14 @@ def evaluate_model(
 
     MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
     """
-    from ridgeformer.evaluation import evaluate
+    from ridgeformer.evaluation import compare
 
+    options: Any = {"sequences": sequences, "seed": seed}
     with progress_bar("evaluating") as step:
-        found = evaluate(model, problem, sequences=sequences, seed=seed, estimator=estimator, progress=step)
-    _print_results(problem, [replace(found, name=name)], as_json)
+        found = compare({name: model}, problem, **options, estimator=estimator, progress=step)[name]
+    _print_results(problem, [found], as_json)
     if estimator == "query" and not as_json:
-        exact = evaluate(model, problem, sequences=sequences, seed=seed)
+        exact = compare({name: model}, problem, **options)[name]
         ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
         click.echo(f"exact: {_five(exact.loss)} +- {_five(exact.error)}, a variance {ratio:.0f} times smaller")
 
@@ -79,6 +79,7 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
     """
     from ridgeformer.bayes import BayesRR
     from ridgeformer.evaluation import profile as measure
+    from ridgeformer.losses import threshold
 
     if plot is not None:
         from ridgeformer.plots import check_plot
@@ -90,11 +91,12 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
     if plot is not None:
         from ridgeformer.plots import draw_profile
 
-        draw_profile(plot, str(problem), {name: found, "Bayes: the best on average": best})
+        draw_profile(plot, str(problem), {name: found, "Bayes predictor: best on average": best})
     if as_json:
         columns = {"sigma": found.sigmas, "loss": found.losses, "error": found.errors, "bayes": best.losses}
         record = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
-        click.echo(json.dumps({"problem": str(problem), **record, "in": found.in_distribution.tolist()}, indent=2))
+        facts = {"problem": str(problem), "sequences": found.sequences}
+        click.echo(json.dumps({**facts, **record, "in": found.in_distribution.tolist()}, indent=2))
         return
     click.echo(f"{problem}\n\n sigma       loss       +-      Bayes  exploded")
     rows = zip(
@@ -103,11 +105,19 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
     for sigma, loss, error, bayes, exploded, inside in rows:
         numbers = f"{_five(loss):>10} {_five(error):>8} {_five(bayes):>10} {exploded:9}"
         click.echo(f"{sigma:6.3f} {numbers}{'' if inside else '   outside'}")
-    click.echo("\nBayes has the least loss on average over the problem's noise levels, not at each of them.")
+    click.echo(
+        "\nThe Bayes predictor has the least loss on average over the problem's noise levels, not at each of them."
+    )
+    if wild := int((found.exploded > 0).sum()):
+        click.echo(
+            f"At {wild} of {len(found.sigmas)} noise levels at least one of {found.sequences:,} sequences exploded (a "
+            f"loss above {threshold(problem.dim):g}). Such sequences dominate the mean there, which says little about "
+            "the others."
+        )
 
 
 def _print_results(problem: object, results: list[Any], as_json: bool) -> None:
-    from ridgeformer.evaluation import ROUNDING
+    from ridgeformer.losses import ROUNDING
 
     if as_json:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import Command, model_problem_options
-from ridgeformer.errors import InputError
+from ridgeformer.cli.options import PLACE, Command, model_problem_options
+from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.model import LinearTransformer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["model_name", "read_model", "read_model_and_problem", "reads_a_model"]
 
 ZOO = "zoo:"
+NUMBER = re.compile("[0-9]{1,9}")
 
 
 def model_name(path: Path) -> str:
@@ -73,7 +75,7 @@ def reads_a_model(sequences: int) -> Callable[[Command], Command]:
             loaded, problem = read_model_and_problem(model, noise, dim, context)
             command(name=model_name(model), model=loaded, problem=problem, **rest)
 
-        return click.argument("model", type=click.Path(path_type=Path))(model_problem_options(sequences)(read))
+        return click.argument("model", type=PLACE)(model_problem_options(sequences)(read))
 
     return decorate
 
@@ -82,9 +84,9 @@ def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
     from ridgeformer import zoo
 
     parts = name.removeprefix(ZOO).split("/")
-    if len(parts) not in (3, 4) or not all(part.isdecimal() for part in (parts[1], *parts[3:])):
+    if len(parts) not in (3, 4) or not all(NUMBER.fullmatch(part) for part in (parts[1], *parts[3:])):
         raise InputError(
-            f"a shipped model is named by family, layers, noise and perhaps a seed; got {name}. "
+            f"a shipped model is named by family, layers, noise and perhaps a seed; got {shown(name)}. "
             "Write zoo:full/7/categorical(1,3) or zoo:diag/7/uniform(0,5)/2."
         )
     family, layers, noise, *seed = parts

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +13,8 @@ import click
 
 from ridgeformer.cli.display import sweep_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON
-from ridgeformer.errors import InputError
+from ridgeformer.cli.options import AS_JSON, PLACE
+from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.sweeps import Sweep
@@ -28,14 +30,18 @@ __all__ = ["run_sweep"]
     "Examples:\n\n\b\n  ridgeformer sweep grid.toml --out runs/\n"
     "  ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786"
 )
-@click.argument("grid", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the runs.")
+@click.argument("grid", type=PLACE)
+@click.option("--out", type=PLACE, required=True, help="Folder for the runs.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes (default: one a core).")
 @click.option("--dask", metavar="ADDRESS", help="Run on this Dask scheduler instead; needs ridgeformer[dask].")
 @click.option("--quiet", "-q", is_flag=True, help="No progress display.")
 @AS_JSON
 def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool, as_json: bool) -> None:
-    """Train every run of a grid, several at a time; finished ones are found and skipped."""
+    """Train every run of a grid, several at a time. Finished runs are reused; interrupted runs resume.
+
+    The exit code is 1 if a run fails, and 2 if the grid is wrong or the Dask scheduler can no longer be reached.
+    Finished runs are kept: give the same command again to go on.
+    """
     from ridgeformer.sweeps import read_grid
 
     specs = list(read_grid(grid).specs())
@@ -59,7 +65,7 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
     """Train all specs into a folder, here or on a Dask cluster, and show how far that has come."""
     from ridgeformer.sweeps import sweep as run
 
-    client = _dask_client(dask) if dask else None
+    client = None if dask is None else _dask_client(dask)
     try:
         with sweep_display(quiet) as show:
             executor = client.get_executor() if client else None
@@ -69,7 +75,8 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
         sys.exit(130)
     finally:
         if client is not None:
-            client.close()
+            with contextlib.suppress(Exception):  # a client whose scheduler is gone may fail to say goodbye to it
+                client.close(timeout=2)
 
 
 def _dask_client(address: str) -> Any:
@@ -77,10 +84,14 @@ def _dask_client(address: str) -> Any:
         from dask.distributed import Client
     except ImportError as error:
         raise InputError("--dask needs Dask, which is missing. Run pip install 'ridgeformer[dask]'.") from error
+    for name in ("distributed", "distributed.client", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # this command itself says what went wrong
     try:
+        if not address.strip():
+            raise ValueError("it is empty")
         return Client(address, timeout=10)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # every transport of Dask's has its own
         raise InputError(
-            f"--dask must be the address of a running scheduler; {address} does not answer ({error}). "
-            "Start one with `dask scheduler`."
+            f"--dask must be the address of a running scheduler; {shown(address)} does not answer "
+            f"({shown(error, 200)}). Start one with `dask scheduler`."
         ) from error

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ridgeformer.cli.display import training_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON, plot_option, problem_options
-from ridgeformer.errors import InputError
+from ridgeformer.cli.options import AS_JSON, PLACE, plot_option, problem_options
+from ridgeformer.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from ridgeformer.sweeps import Entry
 
 _FAMILIES = click.Choice(["gdpp", "diag", "full"])
 _PLOT = plot_option("the learning curve")
@@ -28,9 +31,7 @@ _PLOT = plot_option("the learning curve")
 @click.option("--layers", default=4, show_default=True, help="Depth.")
 @click.option("--heads", default=1, show_default=True, help="Heads a layer.")
 @problem_options
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder for runs: what is there is found, or gone on with."
-)
+@click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume.")
 @click.option(
     "--protocol",
     type=click.Choice(["search", "paper"]),
@@ -118,51 +119,60 @@ def train(
 @cli.command(
     epilog="Example:\n\n\b\n  ridgeformer show runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png"
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PLACE)
 @_PLOT
 @AS_JSON
 def show(run: Path, plot: Path | None, as_json: bool) -> None:
-    """Print a finished run; or, of a folder of runs, one line for each: by problem, the best first."""
+    """Print a finished run; or, for a folder of runs, one line for each: by problem, the best first.
+
+    Damaged runs are named on stderr, each with the reason; with --json they are entries with the key "damaged". The
+    exit code is 1 if a run of the folder is damaged.
+    """
+    from ridgeformer.sweeps.listing import is_run, list_runs, read_entry
     from ridgeformer.training import load_run
-    from ridgeformer.training.runs import read_record
 
     if plot is not None:
         from ridgeformer.plots import check_plot
 
         check_plot(plot)
-    inside = sorted(run.glob("*/spec.json")) if run.is_dir() and not (run / "spec.json").exists() else []
-    if not inside:
+    entries = list_runs(run) if run.is_dir() and not is_run(run) else []
+    if not entries:
+        damage = read_entry(run).damage if is_run(run) else None
+        if damage is not None:
+            raise InputError(f"{shown(run, 200)}: {damage}")
         _print_training(load_run(run), as_json, plot)
         return
     if plot is not None:
-        raise InputError(f"--plot must be given one run; {run} holds {len(inside)}. Name one of its folders.")
-    records, damaged, unfinished = [], [], []
-    for folder in (path.parent for path in inside):
-        if not (folder / "record.json").exists():
-            unfinished.append(folder.name)
-            continue
-        try:
-            record = read_record(folder)
-            spec, result = record["spec"], record["result"]
-            ratio = f"{result['ratio']:7.2f}" if result["ratio"] is not None else "      -"
-            line = f"{float(result['loss']):10.4g} {ratio}  {record['status']:14}  {folder.name}"
-            place = str(spec["noise"]), int(spec["dim"]), int(spec["context"]), float(result["loss"])
-            records.append((place, line, record))
-        except (InputError, KeyError, TypeError, ValueError) as error:
-            damaged.append(f"damaged: {folder.name}: {error}")
-    records.sort(key=lambda entry: entry[:2])
-    if as_json:
-        click.echo(json.dumps([record for *_, record in records], indent=2))
-        return
+        raise InputError(
+            f"--plot must be given one run; {shown(run, 200)} holds {len(entries)}. Name one of its folders."
+        )
+    (_print_json if as_json else _print_list)(entries)
+    if any(entry.damage for entry in entries):
+        sys.exit(1)
+
+
+def _print_json(entries: list[Entry]) -> None:
+    damaged = [{"folder": str(entry.folder), "damaged": entry.damage} for entry in entries if entry.damage]
+    click.echo(json.dumps([*(entry.record for entry in entries if entry.record), *damaged], indent=2))
+    _name_damaged(entries)
+
+
+def _print_list(entries: list[Entry]) -> None:
     click.echo("      loss x floor  status          run")
-    for _, line, _ in records:
-        click.echo(line)
-    for name in unfinished:
-        click.echo(f"         -       -  unfinished      {name}")
-    if unfinished:
+    for entry in entries:
+        if entry.damage is None:
+            loss = f"{entry.loss:10.4g}" if entry.record else f"{'-':>10}"
+            ratio = "-" if entry.ratio is None else f"{entry.ratio:.2f}"
+            click.echo(f"{loss} {ratio:>7}  {entry.status:14}  {entry.folder.name}")
+    if any(entry.status == "unfinished" for entry in entries):
         click.echo("What is unfinished goes on when its command is given again.")
-    for line in damaged:
-        click.echo(" ".join(line.split()), err=True)
+    _name_damaged(entries)
+
+
+def _name_damaged(entries: list[Entry]) -> None:
+    for entry in entries:
+        if entry.damage:
+            click.echo(f"damaged: {entry.folder.name}: {entry.damage}", err=True)
 
 
 def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
@@ -171,9 +181,10 @@ def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
 
         draw_training(plot, training)
     if as_json:
-        click.echo(
-            json.dumps({**training.record(), "folder": str(training.folder) if training.folder else None}, indent=2)
-        )
+        from ridgeformer.plain import plain
+
+        folder = str(training.folder) if training.folder else None
+        click.echo(json.dumps(plain({**training.record(), "folder": folder}), indent=2))
         return
     r = training.result
     ratio = f", {r.ratio:.3g} x the floor of {r.floor:.4g}" if r.ratio < 1e6 else "; the floor is 0"

@@ -11,8 +11,8 @@ import warnings
 
 from ridgeformer.engine.interface import Engine, Evaluation, Key, Target
 from ridgeformer.engine.reference import NumpyEngine
-from ridgeformer.engine.threads import default_threads
-from ridgeformer.errors import refuse
+from ridgeformer.engine.threads import default_threads, one_blas_thread
+from ridgeformer.errors import refuse, shown
 
 __all__ = [
     "Engine",
@@ -24,6 +24,7 @@ __all__ = [
     "current",
     "default_threads",
     "named",
+    "one_blas_thread",
     "resolve",
 ]
 
@@ -38,14 +39,28 @@ def available() -> tuple[str, ...]:
     return (*instruction_sets(), "numpy")
 
 
-@functools.cache
 def named(name: str) -> Engine:
-    """The engine called `name`."""
+    """The engine called `name`.
+
+    Args:
+        name: one of `available()`.
+
+    Returns:
+        The engine, the same object every time.
+
+    Raises:
+        InputError: there is no such engine on this machine.
+    """
+    if not isinstance(name, str) or name not in available():
+        known = ", ".join(available())
+        refuse(f"an engine (RIDGEFORMER_ENGINE) must be one of {known}", shown(name), "Choose one of these.")
+    return _made(name)
+
+
+@functools.cache
+def _made(name: str) -> Engine:
     if name == "numpy":
         return NumpyEngine()
-    if name not in available():
-        known = ", ".join(available())
-        refuse(f"an engine (RIDGEFORMER_ENGINE) must be one of {known}", repr(name), "Choose one of these.")
     from ridgeformer.engine.native import NativeEngine
 
     return NativeEngine(name)
@@ -68,7 +83,17 @@ def current() -> Engine:
 
 
 def resolve(engine: Engine | str | None) -> Engine:
-    """An engine from one, from its name, or from None: the current one."""
+    """An engine from one, from its name, or from None: the current one.
+
+    Args:
+        engine: an `Engine`, one of the names that `available()` lists, or None.
+
+    Returns:
+        The engine.
+
+    Raises:
+        InputError: it is none of these.
+    """
     if engine is None:
         return current()
-    return named(engine) if isinstance(engine, str) else engine
+    return engine if isinstance(engine, Engine) else named(engine)

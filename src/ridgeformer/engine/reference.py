@@ -10,103 +10,98 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ridgeformer.engine import threefry
-from ridgeformer.engine.interface import Evaluation, Float, Key, Parameters, Target
+from ridgeformer.engine.arguments import Float, Key, Parameters, Target
+from ridgeformer.engine.interface import Engine, Evaluation
 
 __all__ = ["NumpyEngine"]
 
 Array = NDArray[np.float64]
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
+LARGEST = 1e298  # gradients of sequences up to this size can be summed whatever the batch: 2^32 of them stay finite
 
 
-class NumpyEngine:
+class NumpyEngine(Engine):
     """See `Engine`. Computes in float64 and rounds to the dtype asked for; `threads` is ignored."""
 
     name = "numpy"
 
-    def uniforms(self, key: Key, count: int, first: int = 0) -> Array:
-        """See `Engine.uniforms`."""
-        sequence = np.arange(first, first + count, dtype=np.uint32)
+    def _uniforms(self, key: Key, count: int, first: int) -> Array:
+        sequence = _indices(first, slice(0, count))
         return threefry.uniform(threefry.random_words(key, sequence, _zero(), threefry.NOISE)[0])
 
-    def sample(
+    def _sample(
         self,
         dim: int,
         context: int,
         sigma: Array,
         key: Key,
-        *,
-        first: int = 0,
-        dtype: DTypeLike = np.float64,
-        threads: int | None = None,
+        first: int,
+        dtype: np.dtype[np.floating],
+        threads: int | None,
     ) -> tuple[Float, Float, Float]:
-        """See `Engine.sample`."""
         count, D = len(sigma), dim + 1
         gram, task, ridge = np.empty((count, D, D), dtype), np.empty((count, dim), dtype), np.empty((count, dim), dtype)
-        for part in _chunks(count):
-            sequence = np.arange(first + part.start, first + part.stop, dtype=np.uint32)
-            gram[part], task[part], ridge[part] = _bartlett(dim, context, sigma[part], key, sequence)
+        with np.errstate(all="ignore"):
+            for part in _chunks(count):
+                drawn = _bartlett(dim, context, sigma[part], key, _indices(first, part))
+                gram[part], task[part], ridge[part] = drawn
         return gram, task, ridge
 
-    def evaluate(
+    def _evaluate(
         self,
         parameters: Parameters,
         gram: Float,
         target: Float,
-        *,
-        ceiling: float = np.inf,
-        weights: bool = False,
-        gradient: bool = True,
-        threads: int | None = None,
+        ceiling: float,
+        weights: bool,
+        gradient: bool,
+        threads: int | None,
     ) -> Evaluation:
-        """See `Engine.evaluate`."""
         count, dim = target.shape
-        losses, found = np.empty(count, gram.dtype), np.empty((count, dim))
-        total = [np.zeros(p.shape) for p in parameters]
-        exploded = 0
+        losses, found = np.empty(count, gram.dtype), np.empty((count, dim), gram.dtype)
+        limited = np.empty(count, bool)
         doubled = tuple(p.astype(np.float64) for p in parameters)
+        total = [np.zeros(p.shape) for p in parameters]
         with np.errstate(all="ignore"):
             for part in _chunks(count):
                 G, goal = gram[part].astype(np.float64), target[part].astype(np.float64)
-                trace = _forward(doubled, G)
-                found[part] = -trace.rows[0][:, :dim]
-                loss = 0.5 * np.square(found[part] - goal).sum(1)
-                losses[part] = np.where(np.isfinite(loss), loss, np.inf)
+                given = np.asarray(np.isfinite(G).all((1, 2)))  # one layer does not read all of G
+                w = np.where(given[:, None], -_forward(doubled, G).rows[0][:, :dim], np.nan)
+                loss = 0.5 * np.square(w - goal).sum(1)
+                found[part], losses[part] = w, np.where(np.isfinite(loss), loss, np.inf)
+                finite = np.isfinite(losses[part])
+                limited[part] = ~finite | (losses[part].astype(np.float64) > ceiling)
                 if gradient:
-                    finite = np.isfinite(losses[part])
-                    excluded = _add_gradient(doubled, G[finite], goal[finite], ceiling, total)
-                    exploded += int(_exploded(losses[part], ceiling).sum()) + excluded
-        return Evaluation(
-            losses,
-            found.astype(gram.dtype) if weights else None,
-            tuple(sum_ / count for sum_ in total) if gradient else None,
-            exploded if gradient else int(_exploded(losses, ceiling).sum()),
-        )
+                    chosen = np.flatnonzero(finite)
+                    left_out = _add_gradient(doubled, G[chosen], goal[chosen], ceiling, total)
+                    limited[part.start + chosen[left_out]] = True
+            mean = tuple(sum_ / count for sum_ in total) if gradient else None
+        return Evaluation(losses, found if weights else None, mean, int(limited.sum()))
 
-    def step(
+    def _step(
         self,
         parameters: Parameters,
         dim: int,
         context: int,
         sigma: Array,
         key: Key,
-        *,
-        target: Target = "ridge",
-        ceiling: float = np.inf,
-        gradient: bool = True,
-        plain: bool = False,
-        first: int = 0,
-        threads: int | None = None,
+        target: Target,
+        ceiling: float,
+        gradient: bool,
+        plain: bool,
+        first: int,
+        threads: int | None,
     ) -> Evaluation:
-        """See `Engine.step`."""
-        gram, task, ridge = self.sample(dim, context, sigma, key, first=first, dtype=parameters[0].dtype)
+        gram, task, ridge = self._sample(dim, context, sigma, key, first, parameters[0].dtype, threads)
         goal = ridge if target == "ridge" else task
-        result = self.evaluate(parameters, gram, goal, ceiling=ceiling, gradient=gradient)
+        result = self._evaluate(parameters, gram, goal, ceiling, False, gradient, threads)
         if not plain:
             return result
-        return replace(result, plain=self.evaluate(parameters, gram, task, gradient=False).losses)
+        other = self._evaluate(parameters, gram, task, np.inf, False, False, threads)
+        return replace(result, plain=other.losses)
 
 
 # ---- sampling ---------------------------------------------------------------------------------------------
@@ -226,24 +221,25 @@ def _backward(parameters: tuple[Array, ...], trace: _Trace, target: Array, ceili
     return gradient
 
 
-def _add_gradient(parameters: tuple[Array, ...], gram: Array, target: Array, ceiling: float, total: list[Array]) -> int:
-    """Adds the summed gradient to `total`; returns how many below the ceiling had one that is not finite.
+def _add_gradient(
+    parameters: tuple[Array, ...], gram: Array, target: Array, ceiling: float, total: list[Array]
+) -> list[int]:
+    """Adds the summed gradient to `total`; returns the sequences left out because theirs is too large to be summed.
 
-    Halves a batch whose sum is not finite, until such sequences stand alone.
+    Halves a batch whose sum is too large, until such sequences stand alone.
     """
     if len(gram) == 0:
-        return 0
-    trace = _forward(parameters, gram)
-    pieces = _backward(parameters, trace, target, ceiling)
-    if all(np.isfinite(piece).all() for piece in pieces):
+        return []
+    pieces = _backward(parameters, _forward(parameters, gram), target, ceiling)
+    if all(np.abs(piece).max() <= LARGEST for piece in pieces):
         for sum_, piece in zip(total, pieces, strict=True):
             sum_ += piece
-        return 0
+        return []
     if len(gram) == 1:
-        return int(0.5 * np.square(trace.rows[0][:, :-1] + target).sum() <= ceiling)
+        return [0]
     half = len(gram) // 2
-    parts = slice(half), slice(half, None)
-    return sum(_add_gradient(parameters, gram[s], target[s], ceiling, total) for s in parts)
+    left_out = _add_gradient(parameters, gram[:half], target[:half], ceiling, total)
+    return left_out + [half + i for i in _add_gradient(parameters, gram[half:], target[half:], ceiling, total)]
 
 
 def _attention(parameters: tuple[Array, ...], layer: int, G: Array) -> Array:
@@ -277,13 +273,14 @@ def _spread(omega: Array, D: int) -> Array:
     return blocks
 
 
-def _exploded(losses: Float, ceiling: float) -> NDArray[np.bool_]:
-    return ~(losses <= ceiling) | np.isinf(losses)
-
-
 def _zero() -> NDArray[np.uint32]:
     return np.zeros(1, np.uint32)
 
 
 def _chunks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
+
+
+def _indices(first: int, part: slice) -> NDArray[np.uint32]:
+    """Indices in the stream of the sequences in `part`."""
+    return np.arange(part.start, part.stop, dtype=np.uint32) + np.uint32(first)

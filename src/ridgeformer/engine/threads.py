@@ -1,12 +1,24 @@
-"""How many threads to use where nobody says."""
+"""The only module that knows how many threads there are, those of BLAS included."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from ridgeformer.errors import refuse
 
-__all__ = ["default_threads"]
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+__all__ = ["default_threads", "one_blas_thread"]
+
+_lock = threading.Lock()
+_inside = 0  # how many `with one_blas_thread()` blocks are running
+_limit: Any = None
 
 
 def default_threads() -> int:
@@ -15,5 +27,40 @@ def default_threads() -> int:
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
-        refuse("RIDGEFORMER_THREADS must be a whole number from 1 to 1024", repr(text), "Set it right or unset it.")
+        refuse(
+            "RIDGEFORMER_THREADS must be a whole number from 1 to 1024",
+            repr(text),
+            "Set it to a whole number from 1 to 1024, or unset it.",
+        )
     return int(text)
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let BLAS use one thread inside this block.
+
+    Our matrices are small and many, and our own threads or processes use all cores already: the threads that BLAS would
+    start for each product only fight with them. Blocks may be nested and run in several threads at once.
+    """
+    global _inside, _limit
+    with _lock:
+        _inside += 1
+        if _inside == 1:
+            _limit = _controller().limit(limits=1, user_api="blas")
+            _limit.__enter__()
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _limit.__exit__(None, None, None)
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    """The BLAS libraries of this process; NumPy's and SciPy's are both loaded by then."""
+    import scipy.linalg  # noqa: F401  has a BLAS of its own
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

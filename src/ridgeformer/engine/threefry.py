@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.interface import Key
+from ridgeformer.engine.arguments import Key
 
 __all__ = ["CHI", "NOISE", "NORMALS", "normals", "random_words", "threefry", "uniform"]
 

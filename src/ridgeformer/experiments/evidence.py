@@ -21,26 +21,28 @@ from ridgeformer.baselines import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
 from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
 from ridgeformer.experiments.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS, Key, column, problem
-from ridgeformer.experiments.table import FLOOR, Table, baselines, measure
+from ridgeformer.experiments.table import Table, baselines, measure
 from ridgeformer.files import make_folder, write_whole
 from ridgeformer.zoo import Zoo
 
-__all__ = ["DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
+__all__ = ["BAYES", "DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
 
+BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
 DEEP = (SHOWN, "categorical(1,3)", "categorical(1,3,5)")  # profiles of all depths; elsewhere of seven layers
-VERSION = 2  # of what is stored: measured again where it is another one
+VERSION = 3  # of what is stored: measured again where it is another one
 Part = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Losses against noise levels, [K] each; `inside` says which levels can occur."""
+    """A profile, [K] each: noise levels, mean losses, which levels can occur, and how many sequences exploded."""
 
     sigmas: list[float]
     losses: list[float]
     inside: list[bool]
+    exploded: list[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,8 @@ class Evidence:
     """Parts that are measured when they are first asked for, and kept in `folder` if there is one.
 
     Attributes:
-        zoo: the models; sequences: for the table; a fifth for losses by layer, a fortieth for a level of a profile.
+        zoo: the models.
+        sequences: for the table; `fewer`, a fifth of it, for losses by layer and for every level of a profile.
         seed: of the sequences; other than that of the evaluation by which the models were chosen.
         again: parts to be measured even if they are stored.
     """
@@ -59,6 +62,11 @@ class Evidence:
     seed: int = 1
     progress: Progress = lambda part, done, total: None
     again: frozenset[str] = frozenset()
+
+    @property
+    def fewer(self) -> int:
+        """Sequences for losses by layer and for every level of a profile: 20,000 if nothing else was asked for."""
+        return max(self.sequences // 5, 2)
 
     @cached_property
     def tuned(self) -> dict[str, TunedRR]:
@@ -72,11 +80,13 @@ class Evidence:
 
     @cached_property
     def profiles(self) -> dict[str, dict[str, Curve]]:
-        """By noise and row (`Full 7`, `TunedRR`, `Bayes floor`)."""
-        found = self._part("profiles")
+        """By noise and row (`Full 7`, `TunedRR`, `Bayes predictor`)."""
         return {
-            noise: {row: Curve(part["sigmas"], losses, part["inside"]) for row, losses in part["losses"].items()}
-            for noise, part in found.items()
+            noise: {
+                row: Curve(part["sigmas"], losses, part["inside"], part["exploded"][row])
+                for row, losses in part["losses"].items()
+            }
+            for noise, part in self._part("profiles").items()
         }
 
     @cached_property
@@ -86,9 +96,13 @@ class Evidence:
 
     @cached_property
     def layer_profiles(self) -> Part:
-        """On `SHOWN`: sigmas [K], inside [K], and by family the losses of seven layers, [seeds, L+1, K]."""
+        """On `SHOWN`: sigmas [K], inside [K]; by family, of seven layers, losses and exploded, [seeds, L+1, K] each."""
         found = self._part("layer_profiles")
-        return {**found, "losses": {family: np.array(losses) for family, losses in found["losses"].items()}}
+        arrays = {
+            name: {family: np.array(values) for family, values in found[name].items()}
+            for name in ("losses", "exploded")
+        }
+        return {**found, **arrays}
 
     @cached_property
     def iterations(self) -> dict[str, dict[int, float]]:
@@ -144,9 +158,15 @@ def _tuned(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
 
     from ridgeformer.engine import default_threads
 
-    with ThreadPoolExecutor(default_threads()) as pool:
-        found = pool.map(lambda noise: TunedRR.tune(problem(noise)), COLUMNS)
-        return {noise: [best.factor, best.ceiling] for noise, best in zip(COLUMNS, found, strict=True)}
+    shares = [COLUMNS[i :: default_threads()] for i in range(min(default_threads(), len(COLUMNS)))]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        tuned = pool.map(lambda share: TunedRR.tune_all([problem(noise) for noise in share]), shares)
+        found = {
+            noise: best
+            for share, many in zip(shares, tuned, strict=True)
+            for noise, best in zip(share, many, strict=True)
+        }
+    return {noise: [found[noise].factor, found[noise].ceiling] for noise in COLUMNS}
 
 
 def _table(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
@@ -159,7 +179,6 @@ def _table(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
 def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     found = {}
     for done, noise in enumerate(COLUMNS):
-        progress(done, len(COLUMNS))
         task = problem(noise)
         depths = DEPTHS if noise in DEEP else DEPTHS[-1:]
         rows: dict[str, Predictor] = {
@@ -167,15 +186,16 @@ def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
             for family in FAMILIES
             for depth in depths
         }
-        rows |= {**baselines(task, evidence.tuned[noise]), FLOOR: BayesRR(task.noise)}
-        curves = profiles(rows, task, sequences=max(evidence.sequences // 40, 2), seed=evidence.seed)
+        rows |= {**baselines(task, evidence.tuned[noise]), BAYES: BayesRR(task.noise)}
+        show = _part_of(progress, done, len(COLUMNS))
+        curves = profiles(rows, task, sequences=evidence.fewer, seed=evidence.seed, progress=show)
         first = next(iter(curves.values()))
         found[noise] = {
             "sigmas": first.sigmas.tolist(),
             "inside": first.in_distribution.tolist(),
             "losses": {row: curve.losses.tolist() for row, curve in curves.items()},
+            "exploded": {row: curve.exploded.tolist() for row, curve in curves.items()},
         }
-    progress(len(COLUMNS), len(COLUMNS))
     return found
 
 
@@ -185,24 +205,35 @@ def _layers(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     for done, key in enumerate(rows):
         progress(done, len(rows))
         found[key.row] = [
-            by_layer(model, problem(SHOWN), sequences=max(evidence.sequences // 5, 2), seed=evidence.seed)[0].tolist()
+            by_layer(model, problem(SHOWN), sequences=evidence.fewer, seed=evidence.seed)[0].tolist()
             for model in _every_seed(evidence.zoo, key)
         ]
     return found
 
 
 def _layer_profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
-    found: dict[str, Any] = {}
     facts: dict[str, Any] = {}
-    for done, family in enumerate(FAMILIES):
-        progress(done, len(FAMILIES))
-        curves = [
-            profile_by_layer(model, problem(SHOWN), sequences=max(evidence.sequences // 40, 2), seed=evidence.seed)
-            for model in _every_seed(evidence.zoo, Key(family, DEPTHS[-1], SHOWN))
-        ]
-        found[family] = [curve.losses.tolist() for curve in curves]
-        facts = {"sigmas": curves[0].sigmas.tolist(), "inside": curves[0].in_distribution.tolist()}
-    return {**facts, "losses": found}
+    losses: dict[str, list[Any]] = {family: [] for family in FAMILIES}
+    exploded: dict[str, list[Any]] = {family: [] for family in FAMILIES}
+    models = [
+        (family, model) for family in FAMILIES for model in _every_seed(evidence.zoo, Key(family, DEPTHS[-1], SHOWN))
+    ]
+    end = problem(SHOWN).noise.upper
+    sigmas = np.union1d(np.linspace(0, end + 1, 21), [end])  # half as many levels as the other profiles: 15 models
+    for done, (family, model) in enumerate(models):
+        show = _part_of(progress, done, len(models))
+        curve = profile_by_layer(
+            model, problem(SHOWN), sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
+        )
+        losses[family].append(curve.losses.tolist())
+        exploded[family].append(curve.exploded.tolist())
+        facts = {"sigmas": curve.sigmas.tolist(), "inside": curve.in_distribution.tolist()}
+    return {**facts, "losses": losses, "exploded": exploded}
+
+
+def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Callable[[int, int], None]:
+    """The progress of one of `total` equal pieces of work, of which `done` are done."""
+    return lambda part, whole: progress(done * whole + part, total * whole)
 
 
 def _every_seed(zoo: Zoo, key: Key) -> list[Any]:

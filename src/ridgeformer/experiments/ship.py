@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ridgeformer.experiments.evidence import SHOWN
 from ridgeformer.experiments.paper import models_of
+from ridgeformer.files import make_folder
 from ridgeformer.zoo import MODELS
 
 __all__ = ["ship"]
@@ -14,7 +15,7 @@ __all__ = ["ship"]
 
 def ship(runs: Path) -> Path:
     """Write the best models of all cells, and all seeds where figures show their spread, into the package."""
-    MODELS.mkdir(exist_ok=True)
+    make_folder(MODELS, "models")
     models_of(runs).write(MODELS, every_seed=[SHOWN])
     return MODELS
 

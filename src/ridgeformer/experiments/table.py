@@ -10,7 +10,7 @@ import numpy as np
 
 from ridgeformer.baselines import AdaRR, ConstRR, Predictor, TunedRR
 from ridgeformer.bayes import BayesRR
-from ridgeformer.evaluation import ROUNDING, Comparison, compare
+from ridgeformer.evaluation import Comparison, compare
 from ridgeformer.experiments.paper import (
     BASELINES,
     COLUMNS,
@@ -23,6 +23,7 @@ from ridgeformer.experiments.paper import (
     printed,
     problem,
 )
+from ridgeformer.losses import ROUNDING, warn_below_floor
 from ridgeformer.problem import Problem
 from ridgeformer.training.quadrature import const_loss, least_loss
 from ridgeformer.zoo import Zoo
@@ -42,7 +43,7 @@ class Cell:
     Attributes:
         loss: on fresh sequences that took no part in training or in the choice of the seed; error: its standard error.
         floor: of this problem, on the same sequences; floor_error: its standard error.
-        unadjusted: against the true w; largest: of a sequence; exploded: sequences with a loss above 100 d.
+        unadjusted: against the true w; largest: of a sequence; exploded: how many sequences exploded.
         paper: as printed; rounding: half a unit of its last digit; paper_error: the standard error of the paper's
             estimator at its 100,000 sequences, estimated with our model.
         seeds: the losses that training reported, by seed; none for a baseline.
@@ -93,12 +94,19 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """All cells, the unadjusted loss of the oracle in every column, and how they were measured."""
+    """All cells, the unadjusted loss of the oracle in every column, and how they were measured.
+
+    A cell more than 4 standard errors below its floor raises a `BelowFloorWarning`, in a stored table too.
+    """
 
     cells: dict[Key, Cell]
     oracle: dict[str, float]
     sequences: int
     seed: int
+
+    def __post_init__(self) -> None:
+        for cell in self.cells.values():
+            warn_below_floor(str(cell.key), cell.loss, cell.error, cell.floor, cell.floor_error)
 
     def __getitem__(self, key: tuple[str, int | None, str]) -> Cell:
         return self.cells[Key(*key)]

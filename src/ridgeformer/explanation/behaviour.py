@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation import ROUNDING as NO_LOSS
 from ridgeformer.explanation.readings import Readings
+from ridgeformer.losses import ROUNDING as NO_LOSS
+from ridgeformer.losses import exploded as has_exploded
+from ridgeformer.losses import warn_below_floor
 from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
 
 __all__ = ["Behaviour", "ByNoise", "behaviour", "by_noise", "levels"]
@@ -46,7 +48,8 @@ class Behaviour:
             the gradient's part cancels it. kept: [L], the coefficient 1 - beta with which u is carried on. NaN where
             there is no update, or no u.
         diagonal: [L], share of the squared T - I on these sequences that the best diagonal layer would do.
-        sequences: how many were read; exploded: how many were left out, with a loss above 100 d.
+        sequences: how many were read; exploded: how many were left out, because the model exploded on
+            them; see `ridgeformer.losses`.
     """
 
     loss: Array
@@ -114,6 +117,8 @@ def behaviour(found: Readings) -> Behaviour:
     loss = 0.5 * found.to_ridge.mean(1)
     direction, shrinkage, size = _parts(found)
     sigma = found.sigma[0]
+    if not exploded:  # the floor is a property of all sequences, not of those that a model survives
+        _check_floor(found)
     with np.errstate(all="ignore"):
         return Behaviour(
             loss=loss,
@@ -171,8 +176,7 @@ def by_noise(sigmas: Array, found: list[Readings]) -> ByNoise:
 
 def survivors(found: Readings) -> NDArray[np.bool_]:
     """Sequences on which the model does not explode, [B]."""
-    limit = 200 * found.spectrum.shape[-1]
-    good = found.to_ridge[-1] <= limit
+    good = ~has_exploded(0.5 * found.to_ridge[-1], found.spectrum.shape[-1])
     for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
         good &= (np.abs(getattr(found, name)) < 1e100).all(0)
     good &= np.isfinite(found.spectrum).all((0, 2))
@@ -180,6 +184,15 @@ def survivors(found: Readings) -> NDArray[np.bool_]:
         levels = f"sigma from {found.sigma.min():g} to {found.sigma.max():g}"
         refuse("a model must not explode on every sequence", f"one that does, {levels}", "Train it, or choose sigmas.")
     return np.asarray(good)
+
+
+def _check_floor(found: Readings) -> None:
+    """Warn if the model's loss is below the floor on the same sequences."""
+    (loss, error), (floor, floor_error) = (
+        (0.5 * float(values.mean()), 0.5 * float(values.std()) / np.sqrt(len(found)))
+        for values in (found.to_ridge[-1], found.floor)
+    )
+    warn_below_floor("the model", loss, error, floor, floor_error)
 
 
 def _floor(found: Readings) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import integer, refuse
 from ridgeformer.evaluation import EVALUATION
 from ridgeformer.explanation.coefficients import check
+from ridgeformer.losses import exploded
 from ridgeformer.model import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
@@ -53,11 +54,12 @@ def symmetry(
     with np.errstate(all="ignore"):
         losses = 0.5 * np.square(there - draw.ridge).sum(2)
         averaged = 0.5 * np.square(there.mean(0) - draw.ridge).sum(1)
-        good = (losses <= 100 * model.dim).all(0) & (np.square(here).sum(1) <= 200 * model.dim)
+        size = 0.5 * np.square(here).sum(1)  # w as a loss against 0: it explodes where w does
+        good = ~exploded(losses, model.dim).any(0) & ~exploded(size, model.dim)
     if not good.any():
         refuse("a model must not explode on every sequence", repr(model), "Train it first.")
-    size = np.square(here[good]).sum(1).mean()
-    defect = np.square(there[:, good] - here[good]).sum(2).mean() / size if size > 0 else 0.0
+    mean = np.square(here[good]).sum(1).mean()
+    defect = np.square(there[:, good] - here[good]).sum(2).mean() / mean if mean > 0 else 0.0
     return Symmetry(float(defect), float(losses[:, good].mean()), float(averaged[good].mean()), rotations)
 
 

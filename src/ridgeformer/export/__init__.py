@@ -51,7 +51,7 @@ def export(model: LinearTransformer, to: str = "python", *, about: str = "", **o
 
     `about` is a remark that goes with it, such as what the model was trained on. LaTeX takes `digits`, by default 3.
     """
-    if not isinstance(model, LinearTransformer):
+    if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", f"a {type(model).__name__}", "Write export(model, to='python').")
     if not isinstance(to, str) or to not in FORMATS:
         refuse(f"a format must be one of {', '.join(FORMATS)}", repr(to), "Choose one of these.")

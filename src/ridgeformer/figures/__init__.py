@@ -18,6 +18,8 @@ from ridgeformer.figures.depth import loss_by_depth, ratio_to_floor, unadjusted
 from ridgeformer.figures.inside import loss_by_layer, weights
 from ridgeformer.figures.profiles import categorical_problems, profiles_by_layer, uniform_profiles
 from ridgeformer.figures.style import SUFFIXES, save
+from ridgeformer.files import make_folder
+from ridgeformer.losses import EXPLODES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,12 +29,26 @@ __all__ = ["FIGURES", "Described", "chosen", "draw"]
 
 @dataclass(frozen=True)
 class Described:
-    """A figure: how it is drawn, the parts of the evidence it needs, and its caption."""
+    """A figure: how it is drawn, the parts of the evidence it needs, and its caption.
+
+    In the caption, `{sequences}` stands for the number of sequences at every noise level of a profile.
+    """
 
     draw: Callable[[Evidence], Figure]
     parts: tuple[str, ...]
     caption: str
 
+    def caption_of(self, evidence: Evidence) -> str:
+        """The caption, with the numbers of this evidence."""
+        return self.caption.format(sequences=f"{evidence.fewer:,}")
+
+
+CROSS = (
+    "A cross marks a noise level at which at least one of the {sequences} sequences exploded: its loss is above "
+    f"{EXPLODES} d, where predicting zero has about d / 2. Such sequences dominate the mean at that level, which says "
+    "little about the others."
+)
+BLACK = "Black: the Bayes predictor, the best on average over the levels of training, not at each of them."
 
 FIGURES = {
     1: Described(
@@ -47,14 +63,14 @@ FIGURES = {
         ("profiles",),
         "Adjusted loss at each noise level. Above: seven-layer models for each sigma_max (the scale of the first "
         "panel, without noise, is its own). Below: models of two to seven layers at sigma_max = 5. Grey: levels "
-        "met in training. Black: the Bayes predictor, the best on average over these levels, not at each of them.",
+        f"met in training. {BLACK} {CROSS}",
     ),
     3: Described(
         categorical_problems,
         ("table", "profiles"),
         "Two or three noise levels. Above: adjusted loss against depth, and profiles of seven layers. Below: "
-        "profiles of two to seven layers. Grey: the levels met in training. Black: the Bayes predictor, the best on "
-        "average over these levels, not at each of them.",
+        "profiles of two to seven layers. Grey: the levels met in training. Black in the panels of loss against "
+        f"depth: the Bayes floor. {BLACK.replace('Black', 'Black in the profiles')} {CROSS}",
     ),
     4: Described(
         weights,
@@ -77,8 +93,8 @@ FIGURES = {
     7: Described(
         profiles_by_layer,
         ("layer_profiles",),
-        "Adjusted loss at each noise level after every layer of seven-layer models, uniform(0,5). Bands: standard "
-        "deviation over five seeds.",
+        "Adjusted loss at each noise level after every layer of seven-layer models, uniform(0,5), mean over five "
+        f"seeds. Bands: standard deviation over the seeds. Grey: levels met in training. {CROSS}",
     ),
     8: Described(
         ratio_to_floor,
@@ -103,9 +119,23 @@ def draw(
     suffixes: Sequence[str] = SUFFIXES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:
-    """Draw figures, by default all, to `figure-N.pdf`, `.svg` and `.png`."""
+    """Draw figures to `figure-N.pdf`, `.svg` and `.png`.
+
+    Args:
+        evidence: What they show; what is not measured yet is measured.
+        folder: Where they go; it is made if it does not exist.
+        only: Numbers of figures; by default all.
+        suffixes: The formats.
+        progress: Called with the number of figures drawn and the number of all.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        InputError: There is no such figure, matplotlib is missing, or the folder cannot be written to.
+    """
     numbers = chosen(only)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "figures")
     written = []
     for done, number in enumerate(numbers):
         progress(done, len(numbers))

@@ -11,7 +11,7 @@ from ridgeformer.experiments.evidence import Evidence
 from ridgeformer.experiments.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, UNIFORM, Key
 from ridgeformer.experiments.render import column_name
 from ridgeformer.experiments.table import FLOOR, Table
-from ridgeformer.figures.style import COLOURS, DASHES, MARKERS, blank, draw_baselines, legend, panel
+from ridgeformer.figures.style import COLOURS, DASHES, MARKERS, blank, draw_baselines, legend, logarithmic, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,8 @@ def draw_depths(axis: Axes, table: Table, noise: str) -> None:
             linewidth=1.2,
             elinewidth=0.8,
         )
-    axis.set(yscale="log", xticks=DEPTHS)
+    axis.set(xticks=DEPTHS)
+    logarithmic(axis)
 
 
 def loss_by_depth(evidence: Evidence) -> Figure:
@@ -70,7 +71,7 @@ def unadjusted(evidence: Evidence) -> Figure:
     right.plot(most[1:], [table["full", 1, noise].floor for noise in UNIFORM[1:]], color=COLOURS[FLOOR])
     panel(left, "unadjusted: against the true weights", r"$\sigma_{max}$", "loss")
     panel(right, "adjusted: against knowing the noise", r"$\sigma_{max}$", "adjusted loss")
-    right.set_yscale("log")
+    logarithmic(right)
     left.legend(frameon=False)
     legend(canvas)
     return canvas

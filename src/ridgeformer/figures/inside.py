@@ -9,7 +9,7 @@ import numpy as np
 from ridgeformer.experiments.evidence import SHOWN, Evidence
 from ridgeformer.experiments.paper import DEPTHS, FAMILIES, LABELS, Key
 from ridgeformer.experiments.table import FLOOR
-from ridgeformer.figures.style import COLOURS, blank, panel
+from ridgeformer.figures.style import COLOURS, blank, logarithmic, panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,8 @@ def loss_by_layer(evidence: Evidence) -> Figure:
                 label=f"{depth} layers" if depth > 1 else "1 layer",
             )
         axis.axhline(floor, color=COLOURS[FLOOR], linewidth=1)
-        axis.set(yscale="log", xticks=range(len(DEPTHS) + 1))
+        axis.set(xticks=range(len(DEPTHS) + 1))
+        logarithmic(axis)
         panel(axis, LABELS[family], "after layer", "adjusted loss" if family == FAMILIES[0] else "")
     handles, labels = axes[0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(DEPTHS), frameon=False)

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeformer.experiments.evidence import SHOWN, Evidence
+from ridgeformer.experiments.evidence import BAYES, SHOWN, Evidence
 from ridgeformer.experiments.paper import BASELINES, DEPTHS, FAMILIES, LABELS, UNIFORM, Key
 from ridgeformer.experiments.render import column_name
-from ridgeformer.experiments.table import FLOOR
 from ridgeformer.figures.depth import draw_depths
-from ridgeformer.figures.style import blank, draw_curve, legend, panel, shade
+from ridgeformer.figures.style import blank, draw_curve, exploded_key, legend, logarithmic, mark_exploded, panel, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,12 +28,12 @@ def uniform_profiles(evidence: Evidence) -> Figure:
     upper, lower = canvas.subfigures(2, 1, squeeze=False, height_ratios=(2, 1.05))[:, 0]
     axes = upper.subplots(2, 4)
     for axis, noise in zip(axes.flat, UNIFORM, strict=True):
-        _panel(axis, evidence, noise, DEPTHS[-1], rf"$\sigma_{{max}} = {noise[10:-1]}$")
-    axes[0, 0].set_ylim(1e-16, HIGHEST)
+        low = LOWEST if noise != UNIFORM[0] else 1e-16  # without noise, losses at sigma = 0 are far below the others
+        _panel(axis, evidence, noise, DEPTHS[-1], rf"$\sigma_{{max}} = {noise[10:-1]}$", low)
     _depths(lower.subplots(1, len(SHALLOW), sharey=True), evidence, SHOWN)
     for axis in axes[:, 0]:
         axis.set_ylabel("adjusted loss")
-    legend(canvas, markers=False, floor="Bayes")
+    legend(canvas, markers=False, black=BAYES, exploded=True)
     return canvas
 
 
@@ -52,7 +51,7 @@ def categorical_problems(evidence: Evidence) -> Figure:
         row = (middle, lower)[place].subplots(1, len(SHALLOW), sharey=True)
         _depths(row, evidence, noise)
         row[0].set_ylabel(name)
-    legend(canvas, floor="Bayes")
+    legend(canvas, black=BAYES, exploded=True)
     return canvas
 
 
@@ -65,7 +64,8 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
     canvas = blank(7.2, 2.9)
     axes = canvas.subplots(1, len(FAMILIES), sharey=True)
     for axis, family in zip(axes, FAMILIES, strict=True):
-        losses = found["losses"][family]
+        losses, exploded = found["losses"][family], found["exploded"][family]
+        logarithmic(axis, 1e-3, 20)
         inside = sigmas[np.array(found["inside"])]
         axis.axvspan(inside[0], inside[-1], color="#EFEFEF", linewidth=0, zorder=0)
         for layer in DEPTHS:
@@ -73,22 +73,23 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
             mean, spread = losses[:, layer].mean(0), losses[:, layer].std(0)
             axis.plot(sigmas, mean, color=colour, label=f"layer {layer}", linewidth=1.3)
             axis.fill_between(sigmas, np.maximum(mean - spread, LOWEST), mean + spread, color=colour, alpha=0.2, lw=0)
-        axis.set(yscale="log", ylim=(1e-3, 20))
+            mark_exploded(axis, sigmas, mean, exploded[:, layer].sum(0), colour)
         panel(axis, LABELS[family], r"$\sigma$", "adjusted loss" if family == FAMILIES[0] else "")
-    handles, labels = axes[0].get_legend_handles_labels()
-    canvas.legend(handles, labels, loc="outside lower center", ncols=len(DEPTHS), frameon=False)
+    handles = [*axes[0].get_legend_handles_labels()[0], exploded_key()]
+    room = {"columnspacing": 1.2, "handlelength": 1.7, "handletextpad": 0.5}
+    canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, **room)
     return canvas
 
 
-def _panel(axis: Axes, evidence: Evidence, noise: str, depth: int, title: str) -> None:
-    """One problem and depth: three families, the baselines and the floor."""
+def _panel(axis: Axes, evidence: Evidence, noise: str, depth: int, title: str, low: float = LOWEST) -> None:
+    """One problem and depth: three families, the baselines and the Bayes predictor."""
     curves = evidence.profiles[noise]
-    shade(axis, curves[FLOOR])
-    for name in (*BASELINES, FLOOR):
+    logarithmic(axis, low, HIGHEST)
+    shade(axis, curves[BAYES])
+    for name in (*BASELINES, BAYES):
         draw_curve(axis, name, curves[name])
     for family in FAMILIES:
         draw_curve(axis, family, curves[Key(family, depth, noise).row])
-    axis.set(yscale="log", ylim=(LOWEST, HIGHEST))
     panel(axis, title)
 
 

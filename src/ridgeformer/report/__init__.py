@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ridgeformer.experiments.claims import Claim, check_claims
-from ridgeformer.experiments.evidence import DEEP, SHOWN, Evidence
+from ridgeformer.experiments.evidence import BAYES, DEEP, SHOWN, Evidence
 from ridgeformer.experiments.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, SEEDS, Key
 from ridgeformer.experiments.render import column_name
 from ridgeformer.experiments.table import FLOOR, Cell, Table
-from ridgeformer.figures import FIGURES, draw
-from ridgeformer.figures.style import COLOURS, MARKERS
-from ridgeformer.files import write_whole
+from ridgeformer.figures import FIGURES, Described
+from ridgeformer.figures.style import COLOURS, MARKERS, pictures
+from ridgeformer.files import make_folder, write_whole
+from ridgeformer.losses import EXPLODES
 
 __all__ = ["write_report"]
 
@@ -25,14 +25,23 @@ DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
 def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -> tuple[Path, list[Claim]]:
-    """Write `report.html` into a folder, with the figures inside; measures what is not measured yet."""
+    """Write `report.html` into a folder, with the figures inside.
+
+    Args:
+        evidence: What the page shows; what is not measured yet is measured.
+        folder: Where the page goes; it is made if it does not exist.
+        machine: Facts about this installation, for the page's last table.
+
+    Returns:
+        The page's path, and the claims with their verdicts.
+
+    Raises:
+        InputError: matplotlib is missing, or the folder cannot be written to.
+    """
     evidence.measure()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "pages")
     claims = check_claims(evidence)
-    with tempfile.TemporaryDirectory() as pictures:
-        draw(evidence, Path(pictures), suffixes=["svg"])
-        data = _data(evidence, Path(pictures), claims, machine)
-    text = json.dumps(data, allow_nan=False).replace("</", "<\\/")
+    text = json.dumps(_data(evidence, claims, machine), allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
     path = folder / "report.html"
     write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
@@ -49,7 +58,7 @@ def verdict(cell: Cell) -> str:
     return "agrees with the paper's number"
 
 
-def _data(evidence: Evidence, pictures: Path, claims: list[Claim], machine: Mapping[str, Any]) -> dict[str, Any]:
+def _data(evidence: Evidence, claims: list[Claim], machine: Mapping[str, Any]) -> dict[str, Any]:
     table = evidence.table
     cells = [
         {**record, "row": cell.key.row, "limit": cell.limit, "verdict": verdict(cell)}
@@ -65,6 +74,9 @@ def _data(evidence: Evidence, pictures: Path, claims: list[Claim], machine: Mapp
         "depths": DEPTHS,
         "baselines": BASELINES,
         "floor": FLOOR,
+        "bayes": BAYES,
+        "explodes": EXPLODES,
+        "sequences": {"table": evidence.sequences, "level": evidence.fewer},
         "shown": SHOWN,
         "rows": [
             {"method": method, "layers": depth, "name": Key(method, depth, "").row, "first": depth == 1 or i == 21}
@@ -85,7 +97,7 @@ def _data(evidence: Evidence, pictures: Path, claims: list[Claim], machine: Mapp
         "profiles": {noise: _profiles(evidence, noise) for noise in COLUMNS},
         "claims": [claim.as_dict() for claim in claims],
         "figures": [
-            {"number": number, "caption": described.caption, "image": _image(pictures / f"figure-{number}.svg")}
+            {"number": number, "caption": described.caption_of(evidence), "image": _image(described, evidence)}
             for number, described in FIGURES.items()
         ],
         "made": _made(evidence, machine),
@@ -108,17 +120,19 @@ def _summary(table: Table, claims: list[Claim]) -> str:
 
 def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
     curves = evidence.profiles[noise]
-    first = curves[FLOOR]
+    first = curves[BAYES]
     return {
         "sigmas": [round(sigma, 6) for sigma in first.sigmas],
         "inside": first.inside,
         "depths": DEPTHS if noise in DEEP else DEPTHS[-1:],
         "losses": {row: [float(f"{loss:.4g}") for loss in curve.losses] for row, curve in curves.items()},
+        "exploded": {row: curve.exploded for row, curve in curves.items()},
     }
 
 
-def _image(path: Path) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
+def _image(described: Described, evidence: Evidence) -> str:
+    ((_, content),) = pictures(described.draw, evidence, ["svg"])
+    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
 
 
 def _made(evidence: Evidence, machine: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -132,11 +146,18 @@ def _made(evidence: Evidence, machine: Mapping[str, Any]) -> list[tuple[str, str
         ("training", f"{len(runs):,} runs, {seconds / 60:.0f} minutes of single processes in all"),
         ("protocol", ", ".join(f"{name} {value}" for name, value in spec["protocol"].items())),
         ("trained with", ", ".join(f"{name} {value}" for name, value in made.items())),
-        ("evaluation", f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; fewer for profiles"),
+        ("evaluation", _evaluated(evidence)),
         ("problems", "d = 10, n = 20, w and x standard normal"),
         ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in machine.items())),
         ("again", "make reproduce; from scratch: make reproduce-from-scratch"),
     ]
+
+
+def _evaluated(evidence: Evidence) -> str:
+    return (
+        f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; {evidence.fewer:,} for losses by "
+        "layer and for every noise level of a profile"
+    )
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,7 @@ function make(parent, kind, text, attributes = {}) {
 function short(value) {
   if (value === null || value === undefined) return "-";
   if (Math.abs(value) < 1e-25) return "0";
-  if (Math.abs(value) < 1e-4) return value.toExponential(1).replace("e-", "e-");
+  if (Math.abs(value) < 1e-4 || Math.abs(value) >= 1e4) return value.toExponential(1).replace("e+", "e");
   const places = Math.max(2, 2 - Math.floor(Math.log10(Math.abs(value))));
   const text = value.toFixed(places);
   return Math.abs(value) < 1 ? text.replace("0.", ".") : text;
@@ -148,6 +148,12 @@ function shape(parent, kind, attributes, text) {
   return node;
 }
 
+// At this noise level a sequence exploded.
+function cross(parent, x, y, stroke) {
+  const d = `M${x - 5},${y - 5}L${x + 5},${y + 5}M${x - 5},${y + 5}L${x + 5},${y - 5}`;
+  return shape(parent, "path", { d, fill: "none", stroke, "stroke-width": 2.4, class: "exploded" });
+}
+
 // A family's own marker, so that colour is not all that tells lines apart.
 function mark(parent, kind, x, y, fill) {
   const points = { square: `${x - 4},${y - 4} ${x + 4},${y - 4} ${x + 4},${y + 4} ${x - 4},${y + 4}`, triangle: `${x},${y - 5} ${x + 5},${y + 4} ${x - 5},${y + 4}` }[kind];
@@ -165,14 +171,28 @@ function lines() {
         if (method.name === data.floor) return find("full", 1, noise).floor;
         return find(method.name, layered ? d : null, noise).loss;
       });
-      found.push({ ...method, x: data.depths, y });
+      found.push({ ...method, x: data.depths, y, exploded: y.map(() => 0) });
     } else {
       const part = data.profiles[noise];
-      const row = layered ? `${method.label} ${depth}` : method.name;
-      if (part.losses[row]) found.push({ ...method, x: part.sigmas, y: part.losses[row] });
+      const isBayes = method.name === data.floor;
+      const row = layered ? `${method.label} ${depth}` : isBayes ? data.bayes : method.name;
+      const label = isBayes ? data.bayes : method.label;
+      if (part.losses[row]) found.push({ ...method, label, x: part.sigmas, y: part.losses[row], exploded: part.exploded[row] });
     }
   }
   return found;
+}
+
+// What the lines and crosses of a chart mean, in full sentences.
+function note(view, shown) {
+  if (view === "depth") return "The Bayes floor is the least expected loss that any predictor can have on this problem.";
+  const bayes = "The Bayes predictor has the least loss on average over the problem's noise levels, which are shaded. At a single level another predictor can have a smaller loss.";
+  const each = data.sequences.level.toLocaleString("en");
+  const wild = shown.some((line) => line.exploded.some((count) => count > 0));
+  const found = wild
+    ? `A cross marks a noise level at which at least one of ${each} sequences exploded; such sequences dominate the mean there, which says little about the others.`
+    : `On the lines shown here no sequence exploded, of ${each} at every noise level.`;
+  return `${bayes} ${found} A sequence has exploded if its loss is above ${data.explodes} d; predicting zero has a loss of about d / 2.`;
 }
 
 function drawChart() {
@@ -182,6 +202,8 @@ function drawChart() {
   for (const option of byId("depth").options) option.disabled = !known.includes(Number(option.value));
   if (!known.includes(Number(byId("depth").value))) byId("depth").value = String(known[known.length - 1]);
   const shown = lines();
+  byId("note").textContent = note(view, shown);
+  for (const name of document.querySelectorAll("#methods .bayes")) name.textContent = ` ${view === "depth" ? data.floor : data.bayes}`;
   host.replaceChildren();
   const W = 900, H = 440, L = 78, R = 20, T = 16, B = 52;
   const svg = shape(host, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: "0", "aria-describedby": "tip", "aria-label": `${view} chart of ${noise}; arrow keys give the values` });
@@ -191,10 +213,12 @@ function drawChart() {
     return;
   }
   const xs = shown[0].x, x0 = Math.min(...xs), x1 = Math.max(...xs);
-  const smallest = view === "profile" ? Math.max(Math.min(...positive), Math.max(...positive) * 1e-6) : Math.min(...positive);
-  const low = Math.floor(Math.log10(smallest)), high = Math.ceil(Math.log10(Math.max(...positive)) + 1e-9);
+  // Of a profile the axis ends where predicting zero would do better by far; what explodes leaves it.
+  const largest = view === "profile" ? Math.min(Math.max(...positive), 9.9) : Math.max(...positive);
+  const smallest = view === "profile" ? Math.max(Math.min(...positive), largest * 1e-6) : Math.min(...positive);
+  const low = Math.floor(Math.log10(smallest)), high = Math.ceil(Math.log10(largest) + 1e-9);
   const px = (x) => L + ((x - x0) / (x1 - x0 || 1)) * (W - L - R);
-  const py = (y) => T + ((high - Math.max(Math.log10(Math.max(y, 1e-300)), low)) / (high - low || 1)) * (H - T - B);
+  const py = (y) => T + ((high - Math.min(Math.max(Math.log10(Math.max(y, 1e-300)), low), high)) / (high - low || 1)) * (H - T - B);
   if (view === "profile") {
     const inside = data.profiles[noise].sigmas.filter((_, i) => data.profiles[noise].inside[i]);
     if (inside.length > 8) {
@@ -218,6 +242,10 @@ function drawChart() {
     const every = view === "depth" ? 1 : 6;
     if (line.layered) line.x.forEach((x, i) => { if (i % every === 0) mark(svg, line.mark, px(x), py(line.y[i]), line.colour); });
   }
+  // Above all lines; a little apart at the edge, where several lines may leave.
+  shown.forEach((line, place) => line.x.forEach((x, i) => {
+    if (line.exploded[i] > 0) cross(svg, px(x), line.y[i] > 10 ** high ? T + 3 * place : py(line.y[i]), line.colour);
+  }));
   const cursor = shape(svg, "line", { y1: T, y2: H - B, stroke: "#555555", "stroke-dasharray": "3 3", visibility: "hidden" });
   let near = 0;
   const point = (clientX, clientY) => {
@@ -225,7 +253,9 @@ function drawChart() {
     cursor.setAttribute("x2", px(xs[near]));
     cursor.setAttribute("visibility", "visible");
     const name = view === "depth" ? `${xs[near]} layers` : `sigma = ${(+xs[near]).toFixed(2)}`;
-    showTip([`${noise}, ${name}`, ...shown.map((line) => `${line.label}: ${short(line.y[near])}`)].join("\n"), clientX, clientY);
+    const all = data.sequences.level.toLocaleString("en");
+    const wild = (line) => (line.exploded[near] > 0 ? `, ${line.exploded[near]} of ${all} exploded` : "");
+    showTip([`${noise}, ${name}`, ...shown.map((line) => `${line.label}: ${short(line.y[near])}${wild(line)}`)].join("\n"), clientX, clientY);
   };
   const leave = () => { cursor.setAttribute("visibility", "hidden"); hideTip(); };
   svg.addEventListener("mousemove", (event) => {
@@ -259,7 +289,7 @@ function fillControls() {
     const sample = shape(label, "svg", { viewBox: "0 0 40 14", class: "sample", "aria-hidden": "true" });
     shape(sample, "line", { x1: 0, x2: 40, y1: 7, y2: 7, stroke: method.colour, "stroke-width": 2.6, "stroke-dasharray": method.dash });
     if (method.layered) mark(sample, method.mark, 20, 7, method.colour);
-    make(label, "span", ` ${method.label}`);
+    make(label, "span", ` ${method.label}`, method.name === data.floor ? { class: "bayes" } : {});
     box.addEventListener("change", drawChart);
   }
   for (const name of ["column", "view", "depth"]) byId(name).addEventListener("change", drawChart);

@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import InputError, integer
+from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Spec
 from ridgeformer.training.runs import Folder, is_finished, read_record
 from ridgeformer.training.train import Session, parse_spec
 
 __all__ = ["Failure", "State", "Sweep", "sweep"]
 
+Unit = list[Spec]
+Running = dict[Future[list[tuple[str, str]]], int]  # and the number of the unit
 RETRIES = 3  # of a unit whose worker died
 DIED = (
     f"its worker died {RETRIES + 1} times. A script must call sweep under `if __name__ == '__main__':`; otherwise look "
@@ -79,23 +82,37 @@ def sweep(
     progress: Callable[[State], None] = lambda state: None,
     interval: float = 1.0,
 ) -> Sweep:
-    """Train all specs into the folder `out`.
+    """Train all specs into a folder. Finished runs are reused; interrupted runs resume.
 
-    The default executor has one process a core, each with one thread. Any other may be given, such as that of a Dask
-    client, `client.get_executor()`; its workers must see the same folder.
+    Args:
+        specs: The runs to train, as from `Grid.specs()`.
+        out: The folder for runs. It is made if it does not exist.
+        executor: Where to train: any `concurrent.futures.Executor` whose workers see the same folder, such as that of
+            a Dask client, `client.get_executor()`. By default this is a pool of processes with one thread each.
+        workers: The number of processes of that pool; one per core by default.
+        progress: Is called with a `State` about every `interval` seconds.
+        interval: Seconds between two looks at the executor.
+
+    Returns:
+        The folders of all finished runs, and the runs that failed, each with its reason.
+
+    Raises:
+        InputError: The folder cannot be made or written to.
+        Unreachable: The Dask scheduler of `executor` is gone: there was no connection for 10 seconds. Finished runs
+            are kept; called again with another executor, the sweep goes on.
     """
     wanted = list(dict.fromkeys(specs))
     store = Folder(out)
     began = time.monotonic()
     places = {spec.name: store.path / spec.name for spec in wanted}
-    found = {name for name, place in places.items() if is_finished(place)}
+    found = {name for name, place in places.items() if _is_finished(place)}
     units = [unit for unit in _units(wanted) if any(spec.name not in found for spec in unit)]
     driver = _Driver(store.path, executor, workers, interval)
     ratios: dict[str, float] = {}
 
     def report(running: int) -> None:
         for name, place in places.items():
-            if name not in ratios and (place / "record.json").exists():
+            if name not in ratios and (place / "record.json").exists() and _is_finished(place):
                 ratios[name] = _ratio(place)
         done = len(ratios)
         seconds = time.monotonic() - began
@@ -111,21 +128,28 @@ def sweep(
     finally:
         driver.close()
     report(0)
-    folders = [place for place in places.values() if is_finished(place)]
+    folders = [place for place in places.values() if _is_finished(place)]
     return Sweep(folders, driver.failures, len(found), time.monotonic() - began)
+
+
+def _is_finished(place: Path) -> bool:
+    """Whether a folder holds a finished run; a record that cannot be read is none."""
+    try:
+        return is_finished(place)
+    except RecursionError:  # of JSON that is nested too deeply
+        return False
 
 
 def _ratio(place: Path) -> float:
     """Loss over floor of a finished run; infinite where the floor is 0, or the record damaged."""
     try:
-        ratio = read_record(place)["result"]["ratio"]
-    except (InputError, KeyError, TypeError):
+        return float(read_record(place)["result"]["ratio"])
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return float("inf")
-    return float("inf") if ratio is None else float(ratio)
 
 
-def _units(specs: Sequence[Spec]) -> list[list[Spec]]:
-    groups: dict[Any, list[Spec]] = {}
+def _units(specs: Sequence[Spec]) -> list[Unit]:
+    groups: dict[Any, Unit] = {}
     for spec in specs:
         groups.setdefault((spec.problem, spec.heads, spec.seed, spec.protocol), []).append(spec)
     return list(groups.values())
@@ -167,11 +191,11 @@ def _begin_worker(driver: int) -> None:
 
 
 class _Driver:
-    """Submits units, and submits again what a dead worker left behind; `failures` grows as they happen.
+    """Submits units, and submits again what was lost with a worker or a scheduler; `failures` grows as they happen.
 
     A pool of ours that lost a worker is lost as a whole: everything in it runs again, from its journals. Which unit is
     to blame is not known then, only which ones had begun. One that had begun twice when a worker died runs alone, so
-    that no other one fails with it.
+    that no other one fails with it. What is lost because a scheduler restarts is no unit's fault.
     """
 
     def __init__(self, folder: Path, executor: Executor | None, workers: int | None, interval: float) -> None:
@@ -181,57 +205,73 @@ class _Driver:
         self.workers = default_threads() if workers is None else integer("workers", workers, 1, 1024)
         self.threads = 1 if executor is None else None
         self.executor = executor or self._pool()
+        self.connection = Connection(self.executor, interval)
         self.failures: list[Failure] = []
 
-    def run(self, units: list[list[Spec]], report: Callable[[int], None]) -> None:
-        """All units."""
-        deaths = dict.fromkeys(range(len(units)), 0)
-        waiting, running = list(deaths), dict[Future[list[tuple[str, str]]], int]()
+    def run(self, units: list[Unit], report: Callable[[int], None]) -> None:
+        """Train all units; raises `Unreachable` if the executor has lost its scheduler for good."""
+        deaths = [0] * len(units)
+        waiting, running = list(range(len(units))), Running()
         while waiting or running:
-            if waiting and (self.given is not None or not running):
+            if not self.connection.is_open():
+                waiting, running = [*running.values(), *waiting], Running()
+                time.sleep(min(self.interval, 1.0))
+            elif waiting and (self.given is not None or not running):
                 alone = [i for i in waiting if deaths[i] > 1][:1] if self.given is None else []
                 running |= self._submit_all(units, alone or waiting)
                 waiting = [i for i in waiting if alone and i not in alone]
-            order = list(running.values())
-            done, _ = wait(running, timeout=self.interval, return_when=FIRST_COMPLETED)
-            lost = []
-            for future in done:
-                i = running.pop(future)
-                try:
-                    self.failures += [Failure(name, reason) for name, reason in future.result()]
-                except (BrokenProcessPool, CancelledError):
-                    lost.append(i)
-                except Exception as error:
-                    self._fail(units[i], f"{type(error).__name__}: {error}")
-            if lost:
+            begun = list(running.values())
+            lost = self._collect(units, running)
+            if lost and self.connection.is_open():
                 if self.given is None:
-                    gone = {*lost, *running.values()}
-                    lost, running = [i for i in order if i in gone], {}
-                    self.executor.shutdown(wait=False, cancel_futures=True)
-                    self.executor = self._pool()
+                    lost = self._renew_pool(begun, lost, running)
                 for i in lost[: self.workers + 1] if self.given is None else lost:  # a pool begins units in this order
                     deaths[i] += 1
                 for i in lost:
                     if deaths[i] > RETRIES:
                         self._fail(units[i], DIED)
-                waiting = [i for i in lost if deaths[i] <= RETRIES] + waiting
+            waiting = [i for i in lost if deaths[i] <= RETRIES] + waiting
             report(min(len(running), self.workers) if self.given is None else len(running))
 
-    def _submit_all(self, units: list[list[Spec]], chosen: list[int]) -> dict[Future[list[tuple[str, str]]], int]:
-        found = {}
+    def _submit_all(self, units: list[Unit], chosen: list[int]) -> Running:
+        found = Running()
         for i in chosen:
             specs = [spec.as_dict() for spec in units[i]]
             try:
                 found[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
-            except RuntimeError as error:  # so does a given executor that broke, or was shut down
+            except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice
+                self.connection.is_open()
                 self._fail(units[i], f"the executor takes no more work ({error}). Start it again and go on.")
         return found
 
-    def _fail(self, unit: list[Spec], reason: str) -> None:
-        self.failures += [Failure(spec.name, reason) for spec in unit if not is_finished(self.folder / spec.name)]
+    def _collect(self, units: list[Unit], running: Running) -> list[int]:
+        """Wait for units to end, take them out of `running` and note what failed; returns those that were lost."""
+        done, _ = wait(running, timeout=self.interval, return_when=FIRST_COMPLETED)
+        lost = []
+        for future in done:
+            i = running.pop(future)
+            try:
+                self.failures += [Failure(name, reason) for name, reason in future.result()]
+            except (BrokenProcessPool, CancelledError):
+                lost.append(i)
+            except Exception as error:
+                self._fail(units[i], " ".join(f"{type(error).__name__}: {error}".split()))
+        return lost
+
+    def _renew_pool(self, begun: list[int], lost: list[int], running: Running) -> list[int]:
+        """Start a new pool; returns all units that were in the old one, in the order in which they were submitted."""
+        gone = {*lost, *running.values()}
+        running.clear()
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor = self._pool()
+        return [i for i in begun if i in gone]
+
+    def _fail(self, unit: Unit, reason: str) -> None:
+        self.failures += [Failure(spec.name, reason) for spec in unit if not _is_finished(self.folder / spec.name)]
 
     def close(self) -> None:
         """Stop workers that are ours; nothing that is stored is lost."""
+        self.connection.close()
         if self.given is None:
             workers = list((getattr(self.executor, "_processes", None) or {}).values())
             self.executor.shutdown(wait=False, cancel_futures=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Key
-from ridgeformer.evaluation import EXPLODES
+from ridgeformer.losses import threshold
 from ridgeformer.model import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
@@ -102,7 +102,7 @@ def mine(
     """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution."""
     if not caution:
         return known
-    exploded = len(_above(model, problem, key, sequences, 1.0, EXPLODES * problem.dim, threads))
+    exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.dim), threads))
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
     draws = [problem.moments(1, seed=key.seed, stream=key.stream, step=key.step, first=i) for i in found[: MOST // 2]]
     gram = np.concatenate([*(STRETCH * draw.moments.gram for draw in draws), known.gram])[:MOST]
@@ -152,6 +152,8 @@ class SampleAverage:
         """Value and gradient with respect to the family's arrays; an infinite value where the model overflows."""
         limit = ceiling(self.problem)
         model = model.astype(self.dtype)
+        if not all(np.isfinite(values).all() for values in model.family.kernel()):  # products of finite parameters
+            return np.inf, {name: np.zeros(value.shape) for name, value in model.family.arrays.items()}
         seed, stream, step = self.key
         size = np.dtype(self.dtype).itemsize * self.sequences * (self.problem.dim + 1) ** 2
         if size <= STORED:

@@ -101,9 +101,15 @@ def least_loss(problem: Problem, layers: int, searches: int = 4) -> float:
     return min(_expected(_best_on_all(problem, layers, seed), problem, rare=0.0) for seed in range(searches))
 
 
-@functools.lru_cache(maxsize=256)
 def _best_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
-    shallower = _best_on_all(problem, layers - 1, seed) if layers > 1 else None
+    for depth in range(1, layers):  # from the cache, without recursion
+        _grown_on_all(problem, depth, seed)
+    return _grown_on_all(problem, layers, seed)
+
+
+@functools.lru_cache(maxsize=256)
+def _grown_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
+    shallower = _grown_on_all(problem, layers - 1, seed) if layers > 1 else None
     with np.errstate(all="ignore"):
         return LinearTransformer(least_excess(problem, layers, 1, seed, shallower, rare=0.0), problem.dim)
 

@@ -13,8 +13,8 @@ import contextlib
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation import EXPLODES
 from ridgeformer.families import GDpp
+from ridgeformer.losses import CAP, exploded
 from ridgeformer.model import LinearTransformer
 from ridgeformer.training.few import descend_many_starts
 from ridgeformer.training.many import descend_few_starts
@@ -67,7 +67,7 @@ def _select(task: Task, candidates: list[LinearTransformer]) -> tuple[LinearTran
     best, best_losses, why = candidates[0], _losses(candidates[0], task), ""
     for model in candidates[1:]:
         losses = _losses(model, task)
-        wild, best_wild = (int((~(x <= EXPLODES * task.problem.dim)).sum()) for x in (losses, best_losses))
+        wild, best_wild = (int(exploded(x, task.problem.dim).sum()) for x in (losses, best_losses))
         difference = losses - best_losses
         if not task.caution:
             wild = best_wild = 0
@@ -90,4 +90,4 @@ def _losses(model: LinearTransformer, task: Task) -> Array:
     found = model.astype(np.float64).step(
         task.problem, SELECTION, seed=task.seed, stream=SELECT, gradient=False, threads=task.threads
     )
-    return np.minimum(found.losses.astype(np.float64), 1e12)
+    return np.minimum(found.losses.astype(np.float64), CAP)

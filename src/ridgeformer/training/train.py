@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -70,7 +71,7 @@ class Spec:
             "sequences": self.sequences,
         }
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """A readable name with a hash: what the run's folder is called."""
         text = json.dumps(self.as_dict(), sort_keys=True)
@@ -246,17 +247,21 @@ class Session:
                 needed[other.name] = other
         self.costs = {name: _cost(spec) for name, spec in needed.items()}
         self.finished: dict[str, Training] = {}
+        self.lineages: dict[str, set[str]] = {}  # of a finished run: itself and all that it was grown from
         seconds = [s.protocol.seconds for s in specs if isinstance(s.protocol, Search) and s.protocol.seconds]
         self.deadline = self.began + seconds[0] if seconds else None
 
     def train(self, spec: Spec) -> Training:
         """The run, from the store or by training it, after all that it is grown from."""
         for other in _needs(spec):
-            if other.name not in self.finished:
+            if other.name in self.finished:
+                continue
+            with engines.one_blas_thread():
                 kept = self.runs.find(other.name, other.as_dict())
                 before = [self.finished[parent.name] for parent in _parents(other)]
                 stored = kept and _training(other, *kept, self.runs.where(other.name))
                 self.finished[other.name] = stored or self._train(other, before)
+                self.lineages[other.name] = {other.name}.union(*(self.lineages[t.spec.name] for t in before))
         return self.finished[spec.name]
 
     def _train(self, spec: Spec, before: list[Training]) -> Training:
@@ -271,7 +276,7 @@ class Session:
             journal.write()
             raise
         status, message = _status(spec, outcome, result)
-        ancestors = {t.spec.name: t.seconds for other in before for t in self._lineage(other)}
+        ancestors = set[str]().union(*(self.lineages[other.spec.name] for other in before))
         training = Training(
             model=outcome.model,
             spec=spec,
@@ -280,7 +285,7 @@ class Session:
             result=result,
             history=tuple(journal.history),
             seconds=journal.seconds,
-            total_seconds=journal.seconds + sum(ancestors.values()),
+            total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
             made_with=made_with,
             folder=self.runs.where(spec.name),
         )
@@ -316,9 +321,6 @@ class Session:
         left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
         now = time.monotonic()
         return now + max(self.deadline - now, 0.0) * self.costs[spec.name] / left
-
-    def _lineage(self, training: Training) -> list[Training]:
-        return [self.finished[s.name] for s in _needs(training.spec) if s.name in self.finished]
 
     def _report(self, spec: Spec, phase: str, fraction: float, loss: float) -> None:
         total = sum(self.costs.values())

@@ -7,10 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from ridgeformer.experiments.claims.claim import Claim, curve, decide, levels, loss
-from ridgeformer.experiments.evidence import SHOWN, Evidence
+from ridgeformer.experiments.evidence import BAYES, SHOWN, Evidence
 from ridgeformer.experiments.paper import DEPTHS, FAMILIES, UNIFORM
 from ridgeformer.experiments.render import column_name
-from ridgeformer.experiments.table import FLOOR
 
 __all__ = ["ada_profile", "alike_everywhere", "mirrors_constant", "tuned_middle", "two_layers"]
 
@@ -35,7 +34,7 @@ def mirrors_constant(evidence: Evidence) -> Claim:
 def ada_profile(evidence: Evidence) -> Claim:
     """AdaRR by noise level."""
     sigmas, _ = levels(evidence, SHOWN)
-    ada, floor = curve(evidence, SHOWN, "AdaRR"), curve(evidence, SHOWN, FLOOR)
+    ada, bayes = curve(evidence, SHOWN, "AdaRR"), curve(evidence, SHOWN, BAYES)
     at = [int(np.argmin(np.abs(sigmas - level))) for level in (0, 1, 2, 3, 4, 5)]
     return Claim(
         "Uniform noise, per-variance profiles, 5th sentence",
@@ -43,8 +42,8 @@ def ada_profile(evidence: Evidence) -> Claim:
         "loss 0 to rounding at sigma = 0, and rising over 0, 1, 2, 3 and beyond",
         "AdaRR on uniform(0,5) at sigma 0 to 5: "
         + ", ".join(f"{ada[i]:.3g}" for i in at)
-        + "; the floor there: "
-        + ", ".join(f"{floor[i]:.3g}" for i in at),
+        + "; the Bayes predictor there: "
+        + ", ".join(f"{bayes[i]:.3g}" for i in at),
         decide([ada[at[0]] < 1e-20, *(ada[i] < ada[j] for i, j in pairwise(at))]),
     )
 

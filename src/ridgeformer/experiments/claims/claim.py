@@ -9,11 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.experiments.evidence import Evidence
+from ridgeformer.experiments.evidence import BAYES, Evidence
 from ridgeformer.experiments.paper import Key
-from ridgeformer.experiments.table import FLOOR
 
-__all__ = ["ALIKE", "SLACK", "Array", "Claim", "curve", "decide", "levels", "loss"]
+__all__ = ["ALIKE", "SLACK", "Array", "Claim", "curve", "decide", "exploded", "levels", "loss"]
 
 Verdict = Literal["borne out", "contradicted", "in part"]
 Array = NDArray[np.float64]
@@ -52,7 +51,12 @@ def curve(evidence: Evidence, noise: str, method: str, layers: int | None = None
     return np.array(evidence.profiles[noise][Key(method, layers, noise).row].losses)
 
 
+def exploded(evidence: Evidence, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
+    """How many sequences exploded at every level of a profile, [K]; their losses rule the mean there."""
+    return np.array(evidence.profiles[noise][Key(method, layers, noise).row].exploded)
+
+
 def levels(evidence: Evidence, noise: str) -> tuple[Array, NDArray[np.bool_]]:
     """The noise levels of a problem's profiles, and which can occur; [K] each."""
-    known = evidence.profiles[noise][FLOOR]
+    known = evidence.profiles[noise][BAYES]
     return np.array(known.sigmas), np.array(known.inside)

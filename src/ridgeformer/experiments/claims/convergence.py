@@ -104,6 +104,7 @@ def early_stopping(evidence: Evidence) -> Claim:
         f"{', '.join(f'{v:.2g}' for v in parts[f][1][1:])}"
         for f in FAMILIES
     )
+    wild = ", ".join(f"{LABELS[f]} {found['exploded'][f][:, -1, high].sum()}" for f in FAMILIES)
     diag_low, (full_low, full_high) = parts["diag"][0], parts["full"]
     return Claim(
         "More experiments, 2nd paragraph",
@@ -114,7 +115,7 @@ def early_stopping(evidence: Evidence) -> Claim:
         "layers, and rises above 4 in the last one",
         f"best level of GD++ {levels['gdpp', 1]:.2f} after layer 1, {levels['gdpp', 7]:.2f} after layer 7; of Diag "
         f"{levels['diag', 1]:.2f} after layer 1, {levels['diag', 4]:.2f} after layer 4. Mean losses after layers 1 to "
-        f"7: {text}",
+        f"7: {text}. Sequences that exploded in the last layer, above 4: {wild}",
         decide(
             [
                 levels["gdpp", 7] < levels["gdpp", 1],

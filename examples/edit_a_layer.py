@@ -1,0 +1,37 @@
+"""Load a model that ships with the package, take parts of its layers away, and see what each part is good for.
+
+Run it: python examples/edit_a_layer.py
+"""
+
+from ridgeformer import Problem, by_layer, compare, zoo
+
+# Trained on ten features, twenty examples and noise levels between 0 and 5: one of the models of the paper's Table 1.
+problem = Problem(dim=10, context=20, noise="uniform(0,5)")
+model = zoo.load("diag", layers=3, noise="uniform(0,5)")
+
+# After every layer one can already read a prediction. The loss falls from layer to layer.
+losses, errors = by_layer(model, problem, sequences=20_000)
+print(f"{'layers':>6} {'adjusted loss':>13} {'error':>8}")
+for layers, (loss, error) in enumerate(zip(losses, errors, strict=True)):
+    print(f"{layers:6} {loss:13.4f} {error:8.4f}")
+
+# A layer of a Diag model is four numbers, omega = [[xx, xy], [yx, yy]]. The first letter says what the layer changes:
+# the inputs x or the labels y of every token. The second says how tokens are compared: by their inputs or their labels.
+# So yx is a step of gradient descent: labels change according to similar inputs. The mathematics is in docs/theory.md.
+parts = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}
+
+# Models never change. `edit` makes a new one in which the parameters of one layer, counted from 0, are others.
+edited = {"unchanged": model}
+for layer in range(model.layers):
+    edited[f"without layer {layer}"] = model.edit(layer, omega=0)
+    for name, place in parts.items():
+        omega = model.family.omega[layer].copy()  # a copy may be changed
+        omega[place] = 0
+        edited[f"layer {layer} without {name}"] = model.edit(layer, omega=omega)
+
+# All models are measured on the same sequences. A ratio far above 1 marks a part that the model cannot do without.
+# The last layer's xx and xy change inputs that no further layer reads, so their ratio is exactly 1.
+found = compare(edited, problem, sequences=20_000)
+print(f"\n{'model':20} {'adjusted loss':>13} {'x unchanged':>12}")
+for name, result in found.items():
+    print(f"{name:20} {result.loss:13.4f} {result.loss / found['unchanged'].loss:12.2f}")

@@ -1,0 +1,204 @@
+"""What an engine takes. Each function checks one argument and returns it in the one form that engines compute with.
+
+Parameters are the tuple that a family's `kernel()` gives: `(omega,)` with omega [L, 2, 2] for Diag and GD++, row
+where the flow goes to and column where it comes from, x first; or `(P, Q)`, each [L, H, D, D], for Full.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import integer, number, refuse, shown
+
+__all__ = [
+    "Float",
+    "Key",
+    "Parameters",
+    "Target",
+    "check_batch",
+    "check_ceiling",
+    "check_flag",
+    "check_key",
+    "check_parameters",
+    "check_sequences",
+    "check_shape",
+    "check_sigma",
+    "check_target",
+    "check_threads",
+]
+
+Float = NDArray[np.floating[Any]]
+Parameters = tuple[Float, ...]
+Target = Literal["ridge", "task"]
+
+MOST_DIM, MOST_CONTEXT = 4096, 1 << 52
+MOST_LAYERS, MOST_HEADS = 1 << 16, 1 << 12
+MOST_SEQUENCES = 1 << 32
+MOST_THREADS = 1024
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+
+class Key(NamedTuple):
+    """Names a stream of random sequences. Sequence i of a key is the same whatever the batch and the threads.
+
+    Between engines, and between float32 and float64, it is the same to rounding; in about one sequence of a million
+    rounding decides whether a random number is rejected, and then that sequence differs.
+    """
+
+    seed: int = 0
+    stream: int = 0
+    step: int = 0
+
+
+def check_key(key: object) -> Key:
+    """A key whose numbers are Python ints in range."""
+    if not isinstance(key, Key):
+        refuse("key must be a Key", shown(key), "Pass Key(seed, stream, step).")
+    return Key(
+        integer("the key's seed", key.seed, 0, (1 << 64) - 1),
+        integer("the key's stream", key.stream, 0, (1 << 32) - 1),
+        integer("the key's step", key.step, 0, (1 << 64) - 1),
+    )
+
+
+def check_sequences(count: object, first: object) -> tuple[int, int]:
+    """How many sequences, and the index of the first: `first + count` is at most 2^32."""
+    start = integer("first", first, 0, MOST_SEQUENCES - 1)
+    return integer("the number of sequences", count, 1, MOST_SEQUENCES - start), start
+
+
+def check_shape(dim: object, context: object) -> tuple[int, int]:
+    """The dimension d and the context length n."""
+    return integer("dim", dim, 1, MOST_DIM), integer("context", context, 1, MOST_CONTEXT)
+
+
+def check_sigma(sigma: object) -> NDArray[np.float64]:
+    """Noise levels [B], finite and not negative, as float64."""
+    given = _array("sigma", sigma, "fiu", "real numbers")
+    if given.ndim != 1 or given.size == 0:
+        refuse(
+            "sigma must have shape (B,) with at least one sequence",
+            f"shape {given.shape}",
+            "Pass one level per sequence.",
+        )
+    levels = _cast(given, DOUBLE)
+    if not (levels.min() >= 0 and levels.max() < np.inf):  # NaN passes neither
+        wrong = levels[~((levels >= 0) & (levels < np.inf))][0]
+        refuse("sigma must be finite and not negative", f"{wrong} in it", "Pass noise levels of 0 or more.")
+    return levels
+
+
+def check_batch(gram: object, target: object) -> tuple[Float, Float]:
+    """Gram matrices [B, D, D], and targets [B, d] in the same dtype. Values that are not finite are let through."""
+    moments = _floats("gram", gram)
+    shape = moments.shape
+    if len(shape) != 3 or shape[1] != shape[2]:
+        refuse("gram must have shape (B, d+1, d+1)", f"shape {shape}", "Pass one square matrix for each sequence.")
+    if shape[0] == 0:
+        refuse("gram must hold at least one sequence", f"shape {shape}", "Leave out the call if there are none.")
+    if not 2 <= shape[1] <= MOST_DIM + 1:
+        refuse(f"gram must be for a dimension d of 1 to {MOST_DIM}", f"shape {shape}", "Its last two axes are d+1.")
+    integer("the number of sequences in gram", shape[0], 1, MOST_SEQUENCES)
+    goal = _floats("target", target)
+    wanted = shape[0], shape[1] - 1
+    if goal.shape != wanted:
+        refuse(f"target must have shape {wanted} to fit gram", f"shape {goal.shape}", "Pass a vector of d for each.")
+    return moments, _cast(goal, moments.dtype)
+
+
+def check_parameters(parameters: object, dim: int, dtype: np.dtype[Any] | None = None) -> Parameters:
+    """Finite parameters that fit the dimension, in `dtype`, or else in the one they share."""
+    if not isinstance(parameters, tuple) or len(parameters) not in (1, 2):
+        refuse("parameters must be a tuple (omega,) or (P, Q)", shown(parameters), "Pass what family.kernel() gives.")
+    names = ("omega",) if len(parameters) == 1 else ("P", "Q")
+    given = [_floats(name, value) for name, value in zip(names, parameters, strict=True)]
+    shape, D = given[0].shape, dim + 1
+    if len(given) == 1 and (len(shape) != 3 or shape[1:] != (2, 2)):
+        refuse("omega must have shape (L, 2, 2)", f"shape {shape}", "Pass what family.kernel() gives.")
+    if len(given) == 2:
+        if len(shape) != 4 or shape[2:] != (D, D):
+            refuse(
+                f"P must have shape (L, H, {D}, {D}) for dimension {dim}",
+                f"shape {shape}",
+                "Use parameters of the same dimension.",
+            )
+        if given[1].shape != shape:
+            refuse("P and Q must have the same shape", f"P {shape}, Q {given[1].shape}", "Give both (L, H, d+1, d+1).")
+        if given[1].dtype != given[0].dtype:
+            refuse(
+                "P and Q must have the same dtype", f"P {given[0].dtype}, Q {given[1].dtype}", "Convert one of them."
+            )
+        integer("the number of heads", shape[1], 1, MOST_HEADS)
+    integer("the number of layers", shape[0], 1, MOST_LAYERS)
+    checked = tuple(given) if dtype is None else tuple(_cast(value, dtype) for value in given)
+    for name, value in zip(names, checked, strict=True):
+        if not np.isfinite(value).all():
+            refuse(
+                f"{name} must be finite in {value.dtype}", "NaN or infinity in it", "Check the steps that led to them."
+            )
+    return checked
+
+
+def check_ceiling(ceiling: object) -> float:
+    """A loss of at least 0, or infinity."""
+    return number("ceiling", ceiling)
+
+
+def check_target(target: object) -> Target:
+    """`ridge` or `task`."""
+    if isinstance(target, str):
+        if target == "ridge":
+            return "ridge"
+        if target == "task":
+            return "task"
+    refuse("target must be ridge or task", shown(target), "Choose one of these.")
+
+
+def check_flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        refuse(f"{name} must be True or False", shown(value), "Pass a bool.")
+    return bool(value)
+
+
+def check_threads(threads: object) -> int | None:
+    """A number of threads, or None for the default."""
+    return None if threads is None else integer("threads", threads, 1, MOST_THREADS)
+
+
+def _array(name: str, value: object, kinds: str, rule: str) -> NDArray[Any]:
+    """An array of plain type, read-only or not, with numbers of one of these kinds."""
+    if not isinstance(value, np.ndarray):
+        refuse(
+            f"{name} must be a NumPy array", shown(value), f"Convert it, for example with np.asarray({name}, float)."
+        )
+    if type(value) is not np.ndarray:
+        if np.ma.is_masked(value):
+            refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop those sequences.")
+        value = np.asarray(value)
+    if value.dtype.kind not in kinds:
+        refuse(
+            f"{name} must hold {rule}", f"dtype {value.dtype}", f"Convert it, for example with {name}.astype(float)."
+        )
+    return value
+
+
+def _floats(name: str, value: object) -> Float:
+    """A float32 or float64 array, in this machine's byte order."""
+    if type(value) is np.ndarray and (value.dtype is SINGLE or value.dtype is DOUBLE):  # the common case
+        return value
+    given = _array(name, value, "f", "float32 or float64 numbers")
+    if given.dtype.itemsize not in (4, 8):
+        refuse(f"{name} must hold float32 or float64 numbers", f"dtype {given.dtype}", f"Use {name}.astype(float).")
+    return given.astype(given.dtype.newbyteorder("="), copy=False)
+
+
+def _cast(value: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The same numbers in another dtype; those too large for it become infinite."""
+    if value.dtype is dtype or value.dtype == dtype:
+        return value
+    with np.errstate(all="ignore"):
+        return value.astype(dtype)

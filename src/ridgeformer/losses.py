@@ -1,0 +1,98 @@
+"""What a single loss means: when it counts as exploded, what it counts for at most, and when it is too good to be true.
+
+Losses are halves of squared errors. Predicting zero has a loss of about d / 2, so a sequence whose loss is above
+100 d is not predicted badly: the model has exploded on it. Every count of explosions uses this one rule.
+
+>>> import numpy as np
+>>> exploded(np.array([0.04, 1001.0, np.nan]), dim=10)
+array([False,  True,  True])
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CAP", "EXPLODES", "ROUNDING", "BelowFloorWarning", "capped", "exploded", "threshold", "warn_below_floor"]
+
+EXPLODES = 100  # times d: a loss above which a sequence counts as exploded
+CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
+ROUNDING = 1e-20  # a floor below this is 0: that of a known noise level
+ERRORS = 4  # standard errors below its floor from which on a loss is too good to be true
+
+
+class BelowFloorWarning(UserWarning):
+    """A loss lies clearly below the least expected loss that any predictor can have: the data or the code is wrong."""
+
+
+def threshold(dim: int) -> float:
+    """The loss above which a sequence counts as exploded.
+
+    Args:
+        dim: The dimension d of the problem.
+
+    Returns:
+        `EXPLODES` times d.
+    """
+    return float(EXPLODES * dim)
+
+
+def exploded(losses: NDArray[np.floating[Any]], dim: int) -> NDArray[np.bool_]:
+    """Which losses count as exploded: those above the threshold, and those that are not a number.
+
+    A loss estimated with a sampled query may be negative, because the oracle's loss is subtracted. It counts by its
+    absolute value.
+
+    Args:
+        losses: Losses of single sequences, of any shape.
+        dim: The dimension d of the problem.
+
+    Returns:
+        A mask of the same shape.
+    """
+    return np.asarray(~(np.abs(losses) <= threshold(dim)))
+
+
+def capped(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The losses as they enter a mean: those above `CAP`, or that are not a number, count as `CAP`.
+
+    Args:
+        losses: Losses of single sequences, of any shape.
+
+    Returns:
+        Finite losses of the same shape.
+    """
+    return np.where(np.abs(losses) <= CAP, losses, CAP)
+
+
+def warn_below_floor(name: str, loss: float, error: float, floor: float, floor_error: float) -> None:
+    """Warn if a mean loss is more than 4 standard errors below its floor.
+
+    The standard error of the difference is taken to be that of independent estimates, hypot(error, floor_error). Both
+    are measured on the same sequences, and sequences that are hard for one predictor are hard for the other. So the
+    true error of the difference is smaller, and the warning comes late rather than too early.
+
+    A floor that is not known (NaN), or that is 0 to rounding because the noise level is known, is not checked.
+
+    Args:
+        name: What has the loss, for the message.
+        loss: The mean adjusted loss.
+        error: Its standard error.
+        floor: The mean adjusted loss of the Bayes predictor.
+        floor_error: Its standard error.
+    """
+    if not floor > ROUNDING:
+        return
+    spread = math.hypot(error, floor_error)
+    if floor - loss > ERRORS * spread:
+        warnings.warn(
+            f"no predictor can have an expected loss below the Bayes floor; {name} has {loss:.4g} +- {error:.2g}, and "
+            f"the floor is {floor:.4g} +- {floor_error:.2g}. The data or the code is wrong: check that the predictor "
+            "does not use sigma or the true w, and that the floor belongs to the same problem.",
+            BelowFloorWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,15 @@
+"""Distributions of the noise level sigma: fixed, uniform, categorical, or any frozen scipy.stats distribution.
+
+>>> noise = parse("uniform(0,5)")
+>>> noise.second_moment  # E[sigma^2]
+8.333333333333334
+>>> print(Categorical([1, 3]))
+categorical(1,3)
+"""
+
+from ridgeformer.noise.base import Noise
+from ridgeformer.noise.basic import Categorical, Fixed, Uniform
+from ridgeformer.noise.frozen import Frozen
+from ridgeformer.noise.text import as_noise, check_text, parse
+
+__all__ = ["Categorical", "Fixed", "Frozen", "Noise", "Uniform", "as_noise", "check_text", "parse"]

@@ -1,0 +1,157 @@
+"""The runs of a folder: the finished, the unfinished, and the damaged ones, each with what is wrong with it.
+
+>>> import tempfile
+>>> from ridgeformer import Problem, train
+>>> out = tempfile.mkdtemp()
+>>> done = train(Problem(dim=2, context=4, noise="fixed(1)"), "gdpp", layers=1, sequences=500, out=out)
+>>> [(entry.status, entry.loss == done.loss) for entry in list_runs(out)]
+[('converged', True)]
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgeformer.errors import InputError, shown
+from ridgeformer.plain import plain
+from ridgeformer.training.runs import AGAIN, read_record
+
+__all__ = ["Entry", "is_run", "list_runs", "read_entry"]
+
+LARGEST = 1 << 28  # bytes of a file of JSON
+SPEC = {"noise": str, "dim": int, "context": int, "family": str, "layers": int, "heads": int, "seed": int}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run as its folder shows it, without its model.
+
+    Attributes:
+        folder: where it is.
+        spec: what was asked for, as JSON; None if the run is damaged.
+        record: all that is stored about a finished run; None if the run is unfinished or damaged.
+        damage: what is wrong with a damaged run, and what to do; None if nothing is.
+    """
+
+    folder: Path
+    spec: dict[str, Any] | None = None
+    record: dict[str, Any] | None = None
+    damage: str | None = None
+
+    @property
+    def status(self) -> str:
+        """The status of training; or `unfinished`, or `damaged`."""
+        if self.record is not None:
+            return str(self.record["status"])
+        return "unfinished" if self.damage is None else "damaged"
+
+    @property
+    def loss(self) -> float:
+        """The adjusted loss; infinite where there is none."""
+        return math.inf if self.record is None else float(self.record["result"]["loss"])
+
+    @property
+    def ratio(self) -> float | None:
+        """Loss over floor; None where there is no loss, or where the floor is 0."""
+        ratio = None if self.record is None else self.record["result"]["ratio"]
+        return None if ratio is None else float(ratio)
+
+
+def list_runs(folder: str | os.PathLike[str]) -> list[Entry]:
+    """List the runs in the sub-folders of a folder.
+
+    Args:
+        folder: A folder of runs. Sub-folders that are no runs are left out.
+
+    Returns:
+        The finished runs by problem, the best first; then the unfinished and the damaged ones by name.
+
+    Raises:
+        InputError: The folder cannot be read.
+    """
+    try:
+        entries = [read_entry(place) for place in sorted(Path(folder).iterdir()) if is_run(place)]
+    except OSError as error:
+        raise InputError(
+            f"runs are in a folder that can be read; {shown(Path(folder), 200)} is none ({error.strerror}). "
+            "Check the path."
+        ) from error
+    return sorted(entries, key=_order)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, of whatever state; one that may not be looked into counts as one."""
+    hidden = folder.is_dir() and not os.access(folder, os.X_OK)
+    return hidden or any(os.path.lexists(folder / name) for name in ("spec.json", "record.json"))
+
+
+def read_entry(folder: Path) -> Entry:
+    """Read what the folder of a run says about it; all that can be wrong with it becomes `Entry.damage`.
+
+    Args:
+        folder: The folder of one run.
+
+    Returns:
+        The run.
+    """
+    try:
+        if not os.path.lexists(folder / "record.json"):
+            _check_file(folder / "spec.json", LARGEST)
+            return Entry(folder, _checked_spec(json.loads((folder / "spec.json").read_bytes())))
+        _check_file(folder / "record.json", LARGEST)
+        _check_file(folder / "model.safetensors")
+        record = read_record(folder)
+        _check_numbers(record)
+        return Entry(folder, _checked_spec(record["spec"]), plain(record))
+    except InputError as error:
+        return Entry(folder, damage=shown(error, 500))
+    except OSError as error:
+        what = f"{Path(error.filename or folder).name} is not ({error.strerror})"
+        remedy = f"Check its permissions, or: {AGAIN[0].lower()}{AGAIN[1:]}"
+        return Entry(folder, damage=f"the files of a run must be readable; {what}. {remedy}")
+    except Exception as error:  # whatever a file of any content makes its readers raise
+        why = f"{type(error).__name__}: {shown(error, 120)}"
+        return Entry(folder, damage=f"the files of a run must be whole; here some are damaged ({why}). {AGAIN}")
+
+
+def _check_file(path: Path, most: float = math.inf) -> None:
+    """Refuse what would block or fill the memory when it is read."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path.name} must be a file; it is a folder, a pipe or a device. {AGAIN}")
+    if found.st_size > most:
+        raise InputError(f"{path.name} must have at most {most:,} bytes; it has {found.st_size:,}. {AGAIN}")
+
+
+def _checked_spec(spec: Any) -> dict[str, Any]:
+    """A spec of JSON; raises if it is none."""
+    found: dict[str, Any] = {name: spec[name] for name in SPEC}
+    for name, kind in SPEC.items():
+        if type(found[name]) is not kind:
+            raise InputError(f"{name} must be of type {kind.__name__}; it is {shown(found[name])}. {AGAIN}")
+    return found
+
+
+def _check_numbers(record: dict[str, Any]) -> None:
+    """Refuse a record whose numbers are none: there is no place for it among the others."""
+    if not isinstance(record["status"], str):
+        raise InputError(f"the status of a run must be text; it is {shown(record['status'])}. {AGAIN}")
+    for name in ("loss", "ratio"):
+        value = record["result"][name]
+        if name == "ratio" and value is None:
+            continue
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise InputError(f"the {name} of a run must be a finite number; it is {shown(value)}. {AGAIN}")
+
+
+def _order(entry: Entry) -> tuple[Any, ...]:
+    """Finished before unfinished before damaged; by problem, then by loss."""
+    state = 0 if entry.record is not None else 1 if entry.damage is None else 2
+    problem = (entry.spec["noise"], entry.spec["dim"], entry.spec["context"]) if state == 0 and entry.spec else ()
+    return state, problem, entry.loss, entry.folder.name

@@ -1,0 +1,207 @@
+"""Odd calls of every engine, as many as one likes. Each must end in a sound result or in an `InputError`.
+
+`run(count, seed)` makes them. A call depends on its seed and number only: `make(seed, number)()` repeats it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ridgeformer import InputError, Key, engine
+from ridgeformer.engine import Evaluation
+
+MESSAGE = re.compile(r".+; got .+\. .+\.", re.DOTALL)  # the rule, what was received, the remedy
+NUMBERS = np.random.default_rng(0).standard_normal(4096)
+
+
+class Hostile:
+    """Answers every question with an error."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+    def _raise(self, *_: object) -> Any:
+        raise RuntimeError("hostile")
+
+    __array__ = __bool__ = __eq__ = __float__ = __hash__ = __index__ = __int__ = __iter__ = __len__ = __repr__ = _raise
+
+
+class Subclass(np.ndarray):
+    """An array of another type."""
+
+
+SCALARS: list[Any] = [
+    None, "ridge", "text", "", b"bytes", [], [1.0, 2.0], (), (1,), {}, set(), object(), 1j, True, False, np.True_, 0,
+    -1, 1, 2, 1.5, 0.0, -0.5, np.nan, np.inf, -np.inf, 1e308, 5e-324, 10**400, -(10**400), 10**5000, 2**31, 2**32,
+    2**53, 2**63, 2**64, np.int64(3), np.uint8(2), np.float32(2), np.array(3), np.array(2.5), Fraction(1, 3),
+    Fraction(10**400), Decimal(1), range(3), slice(None), len, Hostile(), Hostile, np.datetime64("2020"),
+    Ellipsis, Key(), np.float32, int, Key(-1), Key(2**64), Key(0, 2**32), Key(0, 0, 2**64), Key("a"),
+    Key(None, 1.5, []), Key(np.int64(3)), (0, 0, 0), Key(2**64 - 1, 2**32 - 1, 2**64 - 1), Key(10**5000), Key(True),
+]  # fmt: skip
+BY_NAME: dict[str, list[Any]] = {
+    "dim": [0, 4097, 5, -3, 2**62],
+    "context": [0, 2**52, 2**52 + 1, -3],
+    "first": [2**32 - 1, 2**32 - 9, 2**32, -5],
+    "count": [0, 2**32 + 1, -5],
+    "threads": [0, 1024, 1025, -1],
+    "dtype": ["float32", "f4", ">f8", "a", "nonsense", "f4,f4", np.float16, np.int64, complex, [("a", "f4")], "O", ","],
+    "target": ["task", "Ridge", "tasks"],
+    "ceiling": [0, 0.0, 1e-300, 1e300, np.float64(3), 7],
+    "parameters": [(None,), (1, 2), ([[1.0]],), (np.zeros(3), np.zeros(3)), (Hostile(),), [np.zeros((1, 2, 2))]],
+    "engine": ["numpy", "mmx", "NumPy", [], {}, np.zeros(3)],
+}
+TRICKS: list[Callable[[np.ndarray], Any]] = [
+    lambda a: a[::-1],
+    lambda a: a.T,
+    lambda a: np.broadcast_to(a[:1], a.shape),
+    lambda a: a[:0],
+    lambda a: a[..., None],
+    lambda a: a[0],
+    lambda a: a.ravel(),
+    lambda a: np.append(a, a, axis=0),
+    lambda a: a.tolist(),
+    lambda a: tuple(a),
+    lambda a: np.ma.masked_array(a, a > 0),
+    lambda a: a.view(Subclass),
+    lambda a: a.astype(a.dtype.newbyteorder()),
+    lambda a: np.frombuffer(b"0" + a.tobytes(), np.uint8)[1:].view(a.dtype).reshape(a.shape),  # misaligned, read-only
+    lambda a: np.full(a.shape, None),
+    lambda a: a.astype("U9"),
+    *(lambda a, kind=kind: a.astype(kind) for kind in (np.float16, np.longdouble, int, bool, complex, object)),
+    *(lambda a, kind=kind: a.astype(kind) for kind in (np.float32, np.float64)),
+    *(lambda a, value=value: np.where(NUMBERS[: a.size].reshape(a.shape) > 0.5, a.dtype.type(value), a)
+      for value in (np.nan, np.inf, -np.inf, -1, 0, 1e30, 1e-30)),
+    *(lambda a, value=value: a.astype(float) * value for value in (1e10, 1e60, 1e150, 1e300, -1e300, 1e-320, np.inf)),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call. `changed` names the arguments that were replaced, perhaps by something sound."""
+
+    engine: str
+    method: str
+    arguments: dict[str, Any]
+    changed: tuple[str, ...]
+
+    def __call__(self) -> object:
+        """Make the call and check what it returns."""
+        if self.method in ("resolve", "named"):
+            return getattr(engine, self.method)(self.arguments["engine"])
+        result = getattr(engine.named(self.engine), self.method)(**self.arguments)
+        if isinstance(result, Evaluation):
+            _check(result)
+        elif self.method == "uniforms":
+            assert ((result > 0) & (result < 1)).all(), result
+        return result
+
+
+def odd_calls(seed: int) -> Iterator[Callable[[], object]]:
+    """Calls without end, the same ones for the same seed."""
+    return (make(seed, number) for number in itertools.count())
+
+
+def make(seed: int, number: int) -> Call:
+    """Call `number` of a seed: sound arguments, up to three of them replaced."""
+    rng = random.Random(f"{seed}/{number}")
+    method = rng.choice(["uniforms", "sample", "evaluate", "evaluate", "step", "step", "resolve", "named"])
+    arguments = _sound(method, rng)
+    changed = rng.sample(sorted(arguments), min(len(arguments), rng.choice([0, 1, 1, 1, 2, 3])))
+    for name in changed:
+        arguments[name] = _odd(name, arguments[name], rng)
+    return Call(rng.choice(engine.available()), method, arguments, tuple(changed))
+
+
+def run(count: int, seed: int = 0) -> Counter[str]:
+    """Make `count` calls and count how they end; a NumPy warning is an error.
+
+    Raises:
+        AssertionError: a call ended in another exception or in an unsound result; the message says how to repeat it.
+    """
+    ends: Counter[str] = Counter()
+    with warnings.catch_warnings(), np.errstate(all="warn"):
+        warnings.simplefilter("error")
+        for number in range(count):
+            call = make(seed, number)
+            try:
+                call()
+                ends["result"] += 1
+            except Exception as error:
+                if not isinstance(error, InputError) or not MESSAGE.fullmatch(str(error)):
+                    where = f"fuzz_engine.make({seed}, {number}), {call.engine}.{call.method}, odd: {call.changed}"
+                    raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+                ends["InputError"] += 1
+    return ends
+
+
+def _sound(method: str, rng: random.Random) -> dict[str, Any]:
+    if method in ("resolve", "named"):
+        return {"engine": rng.choice(engine.available())}
+    if method == "uniforms":
+        return {"key": _key(rng), "count": rng.randint(1, 9), "first": rng.randint(0, 9)}
+    dim, count, dtype = rng.randint(1, 4), rng.choice([1, 2, 3, 5, 9, 70]), rng.choice([np.float32, np.float64])
+    draw = {"dim": dim, "context": rng.randint(1, 6), "sigma": np.abs(_numbers(rng, (count,))), "key": _key(rng)}
+    options = {"first": rng.randint(0, 9), "threads": rng.choice([None, 1, 2])}
+    if method == "sample":
+        return draw | options | {"dtype": dtype}
+    limits = {"ceiling": rng.choice([np.inf, 1.0, 0.01]), "gradient": rng.random() < 0.8}
+    model = {"parameters": _parameters(rng, dim, dtype)}
+    if method == "step":
+        return model | draw | options | limits | {"target": rng.choice(["ridge", "task"]), "plain": rng.random() < 0.5}
+    half = _numbers(rng, (count, dim + 1, dim + 3)) * 10 ** rng.choice([0, 0, 0, rng.uniform(0, 77)])
+    with np.errstate(over="ignore"):
+        gram = (half @ half.transpose(0, 2, 1)).astype(dtype)
+    batch = {"gram": gram, "target": _numbers(rng, (count, dim)).astype(dtype)}
+    return model | limits | batch | {"weights": rng.random() < 0.5, "threads": options["threads"]}
+
+
+def _parameters(rng: random.Random, dim: int, dtype: type) -> tuple[np.ndarray, ...]:
+    layers, heads, scale = rng.randint(1, 3), rng.randint(1, 2), 10 ** rng.uniform(-2, 0)
+    if rng.random() < 0.5:
+        return ((scale * _numbers(rng, (layers, 2, 2))).astype(dtype),)
+    shape = layers, heads, dim + 1, dim + 1
+    return (scale * _numbers(rng, shape)).astype(dtype), (scale * _numbers(rng, shape)).astype(dtype)
+
+
+def _key(rng: random.Random) -> Key:
+    return Key(rng.getrandbits(64), rng.getrandbits(32), rng.getrandbits(64))
+
+
+def _numbers(rng: random.Random, shape: tuple[int, ...]) -> np.ndarray:
+    size = int(np.prod(shape))
+    start = rng.randrange(len(NUMBERS) - size)
+    return NUMBERS[start : start + size].reshape(shape)
+
+
+def _odd(name: str, sound: Any, rng: random.Random) -> Any:
+    if name == "parameters" and rng.random() < 0.7:
+        values = list(sound)
+        at = rng.randrange(len(values))
+        values[at] = _odd("", values[at], rng)
+        return rng.choice([tuple, tuple, tuple, list, lambda v: tuple(v[::-1]), lambda v: (*v, v[0])])(values)
+    if isinstance(sound, np.ndarray) and rng.random() < 0.8:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return rng.choice(TRICKS)(sound)
+    chosen = rng.choice(BY_NAME.get(name, SCALARS) if rng.random() < 0.5 else SCALARS)
+    if name == "count" and isinstance(chosen, int) and 10**5 < chosen <= 2**32:
+        return 0  # the number is sound, but its array would fill the memory
+    return chosen
+
+
+def _check(result: Evaluation) -> None:
+    assert not np.isnan(result.losses).any(), "losses with NaN"
+    assert 0 <= result.limited <= len(result.losses), f"{result.limited} limited"
+    assert all(np.isfinite(piece).all() for piece in result.gradient or ()), "the gradient is not finite"
+    assert f"{result.limited} limited" in repr(result)

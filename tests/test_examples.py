@@ -1,0 +1,40 @@
+"""The scripts in examples/ run as they are, quickly, and are as short as examples should be."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ridgeformer
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+# What a script's output must contain.
+WORDS = {
+    "train_and_compare.py": ("Training(", "loss / floor", "below that of ConstRR"),
+    "edit_a_layer.py": ("x unchanged", "layer 2 without yx"),
+    "sweep_a_grid.py": ("loss / floor", "uniform(0,3)"),
+}
+
+
+def test_every_example_is_tested():
+    assert sorted(WORDS) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_example(name, tmp_path):
+    """In an empty folder and with warnings as errors, so that nobody learns from something outdated."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(ridgeformer.__file__).resolve().parents[1])},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for words in WORDS[name]:
+        assert words in done.stdout
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 50

@@ -1,0 +1,302 @@
+"""Equality, hash and text cover everything that decides a law; what has no text of its own names no run."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ridgeformer import (
+    BayesRR,
+    Categorical,
+    Diag,
+    Family,
+    Fixed,
+    Frozen,
+    InputError,
+    LinearTransformer,
+    Noise,
+    Problem,
+    Search,
+    Uniform,
+    evaluate,
+    floor,
+    load,
+    save,
+    train,
+)
+from ridgeformer.noise import as_noise, parse
+from ridgeformer.training.train import make_spec
+
+QUICK = Search(effort=0.1)
+
+
+# ---- noise --------------------------------------------------------------------------------------------------
+
+
+def test_scipy_s_uniform_is_named_by_its_interval():
+    """scipy's uniform(1, 2) reaches from 1 to 3; the text uniform(1,2) reaches from 1 to 2."""
+    noise = Frozen(stats.uniform(1, 2))
+    assert str(noise) == "uniform(1,3)"
+    assert noise == Uniform(1, 3) == parse(str(noise)) == as_noise(stats.uniform(1, 2))
+    assert hash(noise) == hash(Uniform(1, 3))
+    assert noise != Uniform(1, 2)
+    problems = [Problem(10, 20, given) for given in (noise, "uniform(1,2)")]
+    assert problems[0] != problems[1]
+    wide, narrow = (floor(problem, sequences=20_000).loss for problem in problems)
+    assert wide == floor(Problem(10, 20, "uniform(1,3)"), sequences=20_000).loss > 1.5 * narrow
+    assert evaluate(BayesRR(noise), problems[0], sequences=20_000).floor == pytest.approx(wide)
+
+
+def test_changing_the_scipy_object_changes_nothing():
+    given = stats.expon(scale=2)
+    noise = Frozen(given)
+    given.kwds["scale"] = 5
+    noise.distribution.kwds["scale"] = 7
+    assert str(noise) == "expon(scale=2)"
+    assert noise.quantile(np.array([0.5]))[0] == pytest.approx(2 * np.log(2))
+
+
+def test_a_distribution_that_is_not_what_it_is_called_is_refused():
+    other = type(stats.expon)(a=1.0, name="expon")
+    with pytest.raises(InputError, match="its name and parameters describe; got another one called expon"):
+        Frozen(other(scale=2))
+
+
+class MoreState(Categorical):
+    """More state than the text shows."""
+
+    def __init__(self, levels, factor):
+        super().__init__(levels)
+        self.factor = factor
+
+    def quantile(self, u):
+        return self.factor * super().quantile(u)
+
+
+class SameText(Noise):
+    """Another law with the text of a built-in one."""
+
+    def quantile(self, u):
+        return np.full(np.shape(u), 4.0)
+
+    second_moment = property(lambda self: 16.0)
+    upper = property(lambda self: 4.0)
+
+    def contains(self, sigma):
+        return np.asarray(sigma) == 4
+
+    def quadrature(self, per_octave=12, tail=1e-12):
+        return np.array([4.0]), np.ones(1)
+
+    def __str__(self):
+        return "fixed(1)"
+
+
+def test_classes_of_one_s_own_equal_only_themselves():
+    one, two, plain = MoreState([1, 3], 1.0), MoreState([1, 3], 9.0), Categorical([1, 3])
+    assert one == one
+    assert one != two
+    assert one != plain
+    assert plain != one
+    assert len({one, two, plain}) == 3
+    assert SameText() != Fixed(1)
+    assert Problem(3, 6, one) != Problem(3, 6, plain)
+    assert Problem(3, 6, one) == Problem(3, 6, one)
+
+
+def test_floors_of_classes_of_one_s_own_are_their_own():
+    built_in = evaluate(BayesRR("fixed(1)"), Problem(3, 6, "fixed(1)"), sequences=500)
+    mine = evaluate(BayesRR(SameText()), Problem(3, 6, SameText()), sequences=500)
+    assert mine.unadjusted > 2 * built_in.unadjusted
+
+
+@pytest.mark.parametrize("noise", [MoreState([1, 3], 2.0), SameText()])
+def test_no_run_is_named_after_noise_without_a_text(tmp_path, noise):
+    problem = Problem(3, 6, noise)
+    with pytest.raises(InputError, match=r"its noise must be one that text can describe; got a .* of your own"):
+        train(problem, "gdpp", 1, protocol=QUICK, sequences=500, out=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_that_are_equal_to_rounding_are_equal():
+    noise = Categorical([1, 2, 4], [1 / 3, 1 / 3, 1 / 3 + 1e-17])
+    assert noise == Categorical([1, 2, 4])
+    assert np.array_equal(noise.weights, parse(str(noise)).weights)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("expon(scale=1e20)", "must be 0 or have a size from 1e-06 to 1e+06; got 1e+20"),
+        ("lognorm(5)", "noise levels must stay below 1e+12"),
+        ("randint(0,1000000000)", "have a size from 1e-06 to 1e+06"),
+        ("randint(0,100000)", "discrete noise must have at most 10,000 levels; got randint(0,100000)"),
+        ("poisson(900000)", "discrete noise must have at most 10,000 levels"),
+        ("nbinom(10,1e-5)", "discrete noise must have at most 10,000 levels"),
+        ("studentized_range(3,10)", "quantiles that scipy computes directly; got studentized_range(3,10)"),
+        ("foldnorm(2)", "finds by numerical search, which would take minutes"),
+        ("kstwo(3)", "quantiles that scipy computes directly"),
+        ("expon(" + "0" * 300_000 + ")", "in at most 200,000 characters; got 300,007"),
+    ],
+)
+def test_noise_that_would_take_minutes_or_gigabytes_is_refused(text, words):
+    with pytest.raises(InputError) as caught:
+        parse(text)
+    assert words in str(caught.value)
+
+
+def test_a_density_that_diverges_at_zero_needs_few_nodes():
+    """gamma(1e-3) has half of its mass below 1e-300: levels below 1e-12 of the largest share one panel."""
+    noise = parse("gamma(1e-3)")
+    nodes, weights = noise.quadrature(per_octave=24)
+    assert len(nodes) < 3000
+    assert weights.sum() == pytest.approx(1, abs=1e-12)
+    assert weights @ nodes**2 == pytest.approx(noise.second_moment, rel=1e-6)
+    assert floor(Problem(4, 8, noise), sequences=500).loss >= 0
+
+
+# ---- problems and models ------------------------------------------------------------------------------------
+
+
+def test_problem_has_no_subclasses_yet():
+    with pytest.raises(InputError, match="Problem has no subclasses yet; got Shifted"):
+
+        class Shifted(Problem):
+            def moments(self, *args, **keywords):
+                return super().moments(*args, **keywords)
+
+
+def test_a_subclass_of_the_model_is_asked_for_its_weights():
+    class Doubled(LinearTransformer):
+        def weights(self, moments, **keywords):
+            return 2 * super().weights(moments, **keywords)
+
+    problem = Problem(3, 6, "uniform(0,2)")
+    base = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 3)
+    model = Doubled(base.family, 3)
+    plain, exact = (evaluate(m, problem, sequences=20_000) for m in (base, model))
+    query = evaluate(model, problem, sequences=20_000, estimator="query")
+    assert exact.loss > 1.5 * plain.loss
+    assert abs(exact.loss - query.loss) < 5 * query.error
+
+
+def test_a_subclass_of_the_model_is_not_saved_as_if_it_were_one(tmp_path):
+    class Other(LinearTransformer):
+        pass
+
+    with pytest.raises(InputError, match="save needs a LinearTransformer itself; got a Other"):
+        save(Other(Diag(omega=np.zeros((1, 2, 2))), 3), tmp_path / "model.safetensors")
+
+
+# ---- families -----------------------------------------------------------------------------------------------
+
+
+def descent(name="step", **methods):
+    """A family of one's own: gradient descent with one number per layer, with some methods replaced."""
+
+    def init(self, rate):
+        self.rate = np.asarray(rate)
+
+    def omega(self):
+        found = np.zeros((len(self.rate), 2, 2))
+        found[:, 1, 0] = -self.rate
+        return found
+
+    parts = {
+        "name": name,
+        "__init__": init,
+        "arrays": property(lambda self: {"rate": self.rate}),
+        "heads": property(lambda self: 2),
+        "kernel": lambda self: (omega(self),),
+        "dense": lambda self, dim: Diag(omega=omega(self)).dense(dim),
+        "pullback": lambda self, gradient: {"rate": -gradient[0][:, 1, 0]},
+        "random": classmethod(lambda cls, dim, layers, heads, scale, rng: cls(scale * rng.standard_normal(layers))),
+        "_identity_layer": lambda self: {"rate": np.zeros(())},
+    }
+    return type("Descent", (Family,), parts | methods)
+
+
+def test_a_sound_family_passes_and_its_arrays_are_read_only():
+    rate = np.array([0.1, 0.2])
+    model = LinearTransformer(descent()(rate), 4)
+    rate[:] = 5
+    assert model.family.rate.tolist() == [0.1, 0.2]
+    with pytest.raises(InputError, match=r"model\.edit"):
+        model.family.rate[0] = 1
+    assert model.edit(1, rate=0.5).family.rate.tolist() == [0.1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("methods", "words"),
+    [
+        (
+            {"pullback": lambda self, gradient: {"rate": gradient[0][:, 1, 0]}},
+            "pullback must be the derivative of the loss; got ",
+        ),
+        (
+            {"pullback": lambda self, gradient: {"rate": -2 * gradient[0][:, 1, 0]}},
+            "where differences of the loss give",
+        ),
+        (
+            {"pullback": lambda self, gradient: {"rates": gradient[0][:, 1, 0]}},
+            "pullback must give a derivative for every array, of its shape; got shapes {'rate': None}",
+        ),
+        (
+            {"dense": lambda self, dim: Diag(omega=np.zeros((len(self.rate), 2, 2))).dense(dim)},
+            "kernel and dense must describe the same model; got predictions that differ by 1",
+        ),
+        ({"heads": property(lambda self: 3)}, "dense must give P and Q of shape (2, 3, 4, 4); got shapes (2, 2, 4, 4)"),
+        (
+            {"arrays": property(lambda self: {"rate": self.rate[:1]})},
+            "with layers first; got {'rate': (1,)} for 2 layers",
+        ),
+    ],
+)
+def test_a_wrong_family_is_refused_when_it_is_first_used(methods, words):
+    family = descent("wrong", **methods)
+    for _ in range(2):  # and again
+        with pytest.raises(InputError) as caught:
+            LinearTransformer(family([0.1, 0.2]), 4)
+        assert words in str(caught.value)
+        assert "in the family Descent, " in str(caught.value)
+    with pytest.raises(InputError, match="in the family Descent"):
+        train(Problem(3, 6, "fixed(1)"), family, 1, protocol=QUICK, sequences=500)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../outside", 'a"""\nimport os', "", "Name", "1st", "x" * 40, "a/b", "a b", None, 3, "naïve", "nul\0"],
+)
+def test_names_of_families_are_names(name):
+    with pytest.raises(InputError, match="the name of a family must be a lower-case letter and up to 30 more"):
+        descent(name)
+
+
+@pytest.mark.parametrize("name", ["diag", "full", "gdpp"])
+def test_a_class_called_as_a_built_in_one_does_not_replace_it(name):
+    built_in = {"diag": "Diag", "full": "Full", "gdpp": "GDpp"}[name]
+    with pytest.raises(InputError, match=f"the name of a family must be its own; got '{name}', which is ridgeformer"):
+        type(built_in, (Diag,), {"name": name})
+    assert isinstance(LinearTransformer.random("diag", dim=2, layers=1).family, Diag)
+
+
+def test_a_class_may_be_defined_again_as_in_a_notebook():
+    assert descent("again") is not descent("again")
+
+
+def test_a_family_without_a_name_of_its_own_is_not_stored(tmp_path):
+    class Bent(Diag):
+        """Inherits the name `diag`, under which it would be read back as another model."""
+
+        @property
+        def omega(self):
+            return 2 * super().omega
+
+    with pytest.raises(InputError, match=r"that is stored must have a name of its own; got .*Bent with the name"):
+        make_spec(Problem(3, 6, "fixed(1)"), Bent, 1, 1, 0, "search", 500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        good = LinearTransformer(Diag(omega=np.zeros((1, 2, 2))), 3)
+        save(good, tmp_path / "good.safetensors")
+        assert type(load(tmp_path / "good.safetensors").family) is Diag

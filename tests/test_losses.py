@@ -1,0 +1,72 @@
+"""What a single loss means: explosions, the cap, and losses below the floor."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from ridgeformer import BayesRR, BelowFloorWarning, Problem, evaluate, zoo
+from ridgeformer.explanation.symmetry import symmetry
+from ridgeformer.losses import capped, exploded, threshold, warn_below_floor
+
+
+def test_a_loss_above_the_threshold_explodes():
+    losses = np.array([[0.0, 299.0, 300.0], [300.1, np.inf, np.nan], [-299.0, -301.0, -np.inf]])
+    assert exploded(losses, 3).tolist() == [[False, False, False], [True, True, True], [False, True, True]]
+    assert threshold(3) == 300
+    assert exploded(losses.astype(np.float32), 3).tolist() == exploded(losses, 3).tolist()
+
+
+def test_capped_losses_are_finite():
+    losses = np.array([1.0, 2e12, -2e12, np.inf, np.nan, -0.5])
+    assert capped(losses).tolist() == [1.0, 1e12, 1e12, 1e12, 1e12, -0.5]
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "floor", "floor_error"),
+    [
+        (0.04, 0.001, 0.04, 0.001),  # the floor itself
+        (0.0345, 0.001, 0.04, 0.001),  # 3.9 standard errors below: chance
+        (0.05, 0.001, 0.04, 0.001),
+        (0.0, 0.0, 1e-28, 0.0),  # a floor of 0 but for rounding
+        (0.0, 0.0, 0.0, 0.0),
+        (0.0, 0.0, float("nan"), float("nan")),  # not known
+        (float("nan"), float("nan"), 0.04, 0.001),
+        (0.0, float("inf"), 0.04, 0.001),
+    ],
+)
+def test_no_warning(loss, error, floor, floor_error):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_below_floor("it", loss, error, floor, floor_error)
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "floor", "floor_error"),
+    [(0.0342, 0.001, 0.04, 0.001), (0.0, 0.0, 0.04, 0.001), (-0.5, 0.01, 0.04, 0.001), (0.0, 0.0, 0.04, 0.0)],
+)
+def test_a_warning(loss, error, floor, floor_error):
+    with pytest.warns(BelowFloorWarning, match=r"expected loss below the Bayes floor; it has .* check that"):
+        warn_below_floor("it", loss, error, floor, floor_error)
+
+
+def test_the_rule_is_conservative():
+    """The standard error of the difference, on the same sequences, is below that of independent estimates."""
+    problem = Problem(noise="uniform(0,5)")
+    model = zoo.load("full", 7, "uniform(0,5)")
+    draw = problem.moments(20_000, seed=5)
+    pair = [
+        0.5 * np.square(weights - draw.ridge).sum(1)
+        for weights in (model.weights(draw.moments), BayesRR("uniform(0,5)").weights(draw.moments))
+    ]
+    assert (pair[0] - pair[1]).std() < 0.5 * np.hypot(*(losses.std() for losses in pair))
+
+
+def test_everything_counts_the_same_sequences():
+    """`Result`, a profile and the symmetry of a model, by the same rule."""
+    model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(noise="fixed(1.7)")
+    found = evaluate(model, problem, sequences=5000)
+    draw = problem.moments(5000, stream=1 << 30)
+    losses = model.evaluate(draw.moments, draw.ridge).losses
+    assert found.exploded == exploded(losses, 10).sum() > 0
+    assert symmetry(model, problem, sequences=2000).loss <= threshold(10)

@@ -1,0 +1,88 @@
+"""The project around the package: its version is written once, skips can be forbidden, lower bounds are found."""
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+import ridgeformer
+
+SOURCE = Path(ridgeformer.__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_the_build_reads_the_version_of_the_package(monkeypatch):
+    """The build backend's own provider, with the settings of pyproject.toml, finds `ridgeformer.__version__`."""
+    provider = pytest.importorskip("scikit_build_core.metadata.regex")
+    settings = dict(PYPROJECT["tool"]["scikit-build"]["metadata"]["version"])
+    assert settings.pop("provider") == provider.__name__
+    assert "version" not in PYPROJECT["project"]
+    assert PYPROJECT["project"]["dynamic"] == ["version"]
+    monkeypatch.chdir(ROOT)
+    assert provider.dynamic_metadata("version", settings) == ridgeformer.__version__
+
+
+def test_the_installed_version_is_that_of_the_package():
+    """What pip shows is what `ridgeformer --version` prints."""
+    installed = importlib.metadata.distribution("ridgeformer")
+    source = json.loads(installed.read_text("direct_url.json") or "{}")
+    if source.get("dir_info", {}).get("editable") and not os.path.samefile(unquote(urlparse(source["url"]).path), ROOT):
+        pytest.skip("another checkout is installed in this environment (run `make install` here)")
+    assert installed.version == ridgeformer.__version__
+
+
+SKIPPING = """
+import pytest
+def test_package():
+    pytest.importorskip("a_package_that_nobody_has")
+@pytest.mark.skipif(True, reason="root may write anywhere")
+def test_root():
+    pass
+@pytest.mark.xfail
+def test_known():
+    raise ValueError
+"""
+
+
+@pytest.mark.parametrize(("forbidden", "code"), [("", 0), ("1", 1)])
+@pytest.mark.parametrize("text", [SKIPPING, 'import pytest\npytest.importorskip("a_package_that_nobody_has")'])
+def test_skips_are_listed_or_are_failures(tmp_path, text, forbidden, code):
+    """With RIDGEFORMER_NO_SKIPS=1, as in CI, a missing package fails; otherwise it is listed. Root is an exception."""
+    (tmp_path / "test_it.py").write_text(text)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    environment = {**os.environ, "RIDGEFORMER_NO_SKIPS": forbidden, "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", "-p", "no:xdist", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "a_package_that_nobody_has" in done.stdout
+    assert ("RIDGEFORMER_NO_SKIPS=1 allows no skips" in done.stdout) == bool(forbidden)
+    if text == SKIPPING:
+        assert done.returncode == code
+        assert ("2 skipped, 1 xfailed" in done.stdout) == (not forbidden)
+        assert ("1 failed, 1 skipped, 1 xfailed" in done.stdout) == bool(forbidden)
+    else:
+        assert done.returncode == (2 if forbidden else 5)  # an error while collecting; or no tests
+
+
+def test_the_lowest_versions_are_those_of_pyproject():
+    done = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "lowest.py", "plot"], capture_output=True, text=True, check=True
+    )
+    wanted = [*PYPROJECT["project"]["dependencies"], *PYPROJECT["project"]["optional-dependencies"]["plot"]]
+    assert done.stdout.split() == [requirement.replace(">=", "==") for requirement in wanted]
+
+
+def test_actions_are_pinned_by_commit():
+    """Actions by commit, with the release beside it; zizmor, in `make lint-project`, checks the rest."""
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for line in path.read_text().splitlines():
+            if "uses:" in line:
+                assert re.search(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line

@@ -1,0 +1,316 @@
+"""Values that cannot change: what one holds of them is read-only, and independent of what it was made from."""
+
+import copy
+import json
+import pickle
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from ridgeformer import (
+    Categorical,
+    Diag,
+    Full,
+    GDpp,
+    InputError,
+    LinearTransformer,
+    Moments,
+    Problem,
+    Uniform,
+    evaluate,
+    train,
+    zoo,
+)
+from ridgeformer.baselines import ConstRR
+from ridgeformer.noise import parse
+from ridgeformer.training.runs import Memory
+from ridgeformer.values import ReadOnlyArray, ReadOnlyDict, Value, frozen, read_only
+
+PROBLEM = Problem(dim=3, context=6, noise="uniform(0,3)")
+RNG = np.random.default_rng(0)
+
+
+def full():
+    return LinearTransformer(Full(RNG.normal(0, 0.05, (3, 1, 4, 4)), RNG.normal(0, 0.05, (3, 1, 4, 4))))
+
+
+def diag():
+    return LinearTransformer(Diag(RNG.normal(0, 0.05, (3, 2, 2)), RNG.normal(0, 0.05, (3, 2, 2))), 3)
+
+
+def gdpp():
+    return LinearTransformer(GDpp(omega=RNG.normal(0, 0.05, (3, 2))), 3)
+
+
+DRAW = PROBLEM.moments(20)
+SEQUENCES = PROBLEM.sequences(2)
+HELD = {
+    "Full P": lambda: full().P,
+    "Full Q": lambda: full().Q,
+    "Full arrays": lambda: full().family.arrays["P"],
+    "Full kernel": lambda: full().family.kernel()[1],
+    "Diag P": lambda: diag().P,
+    "Diag omega": lambda: diag().family.omega,
+    "Diag arrays": lambda: diag().family.arrays["p"],
+    "Diag dense": lambda: diag().family.dense(3)[0],
+    "Diag kernel": lambda: diag().family.kernel()[0],
+    "GD++ omega": lambda: gdpp().family.omega,
+    "GD++ arrays": lambda: gdpp().family.arrays["omega"],
+    "shipped": lambda: zoo.load("full", layers=4, noise="uniform(0,5)").P,
+    "weights": lambda: Categorical([1, 3]).weights,
+    "levels": lambda: Categorical([1, 3]).levels,
+    "draw of noise": lambda: Uniform(0, 1).draw(5),
+    "sigmas": lambda: PROBLEM.sigmas(5),
+    "gram": lambda: DRAW.moments.gram,
+    "S": lambda: DRAW.moments.S,
+    "a": lambda: DRAW.moments.a,
+    "l": lambda: DRAW.moments.l,
+    "slice": lambda: DRAW.moments[2:5].gram,
+    "sigma of moments": lambda: DRAW.moments.sigma,
+    "task": lambda: DRAW.task,
+    "ridge": lambda: DRAW.ridge,
+    "sigma": lambda: DRAW.sigma,
+    "spectrum": lambda: DRAW.moments.spectrum.values,
+    "residual": lambda: DRAW.moments.spectrum.residual,
+    **{
+        f"sequences {name}": (lambda name=name: getattr(SEQUENCES, name))
+        for name in vars(SEQUENCES)
+        if name != "_sealed"
+    },
+    **{
+        f"quadrature of {text}": (lambda text=text: parse(text).quadrature()[1])
+        for text in ("fixed(1)", "uniform(0,5)", "uniform(1,1)", "categorical(1,3)", "expon(scale=2)", "poisson(2)")
+    },
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_arrays_are_read_only(name):
+    array = HELD[name]()
+    before = array.copy()
+    for change in (
+        lambda: array.__setitem__(0, 0.5),
+        lambda: array[...].__setitem__(0, 0.5),
+        lambda: array.__imul__(2),
+        lambda: array.T.__iadd__(1),
+    ):
+        with pytest.raises(InputError, match=r"this array must not change; got an assignment\. [MC]"):
+            change()
+    with pytest.raises(ValueError, match="read-only"):
+        array.fill(0)
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        array.flags.writeable = True
+    assert np.array_equal(array, before)
+    before[0] = 0.5  # a copy may be changed
+
+
+def test_the_error_says_what_to_do_instead():
+    with pytest.raises(InputError, match=r"Make a new model with other parameters: model\.edit\(layer, name=values\)"):
+        full().P[2] = 0
+    with pytest.raises(InputError, match=r"model\.edit"):
+        diag().family.omega[2, 1, 1] = 0
+    with pytest.raises(InputError, match="Make a new distribution, such as Categorical"):
+        Categorical([1, 3]).weights[:] = [0.99, 0.01]
+    with pytest.raises(InputError, match=r"make new ones: Moments\(gram, context\)"):
+        Moments(np.eye(3)[None], 5).gram[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (full(), "dim"),
+        (full(), "family"),
+        (full(), "weights"),
+        (diag().family, "omega"),
+        (diag().family, "_arrays"),
+        (Uniform(0, 5), "high"),
+        (Categorical([1, 3]), "weights"),
+        (parse("expon(scale=2)"), "_text"),
+        (PROBLEM, "noise"),
+        (PROBLEM, "moments"),
+        (DRAW, "ridge"),
+        (DRAW.moments, "context"),
+        (SEQUENCES, "x"),
+        (zoo.record("gdpp", layers=1, noise="uniform(0,5)"), "loss"),
+        (zoo.shipped(), "models"),
+    ],
+)
+def test_attributes_cannot_be_assigned(value, name):
+    with pytest.raises(InputError, match=f"a {type(value).__name__} must not change; got an assignment to {name}"):
+        setattr(value, name, 1)
+    if name in vars(value):
+        with pytest.raises(InputError, match="must not change"):
+            delattr(value, name)
+
+
+def test_nothing_aliases_the_caller_s_array():
+    gram = np.array(DRAW.moments.gram)
+    moments = Moments(gram, 6, sigma := np.ones(20))
+    expected = ConstRR(1.0).weights(moments)
+    gram *= 3
+    sigma *= 3
+    assert np.array_equal(ConstRR(1.0).weights(moments), expected)
+    assert np.array_equal(ConstRR(1.0).weights(Moments(moments.gram, 6)), expected)
+    assert (moments.sigma == 1).all()
+    P, Q, omega = np.zeros((1, 1, 3, 3)), np.ones((1, 1, 3, 3)), np.zeros((1, 2, 2))
+    levels, weights = np.array([1.0, 3.0]), np.array([0.25, 0.75])
+    model, small, noise = Full(P, Q), Diag(omega=omega), Categorical(levels, weights)
+    for array in (P, Q, omega, levels, weights):
+        array[:] = 0.125
+    assert not model.arrays["P"].any()
+    assert (model.arrays["Q"] == 1).all()
+    assert not small.omega.any()
+    assert str(noise) == "categorical(1,3,weights=(0.25,0.75,))"
+    assert noise.second_moment == 0.25 + 0.75 * 9
+
+
+def test_a_shipped_model_stays_what_it_is():
+    """Today's attack: one edit of a Full model changed what every later `zoo.load` gave."""
+    problem = Problem(noise="uniform(0,5)")
+    model = zoo.load("full", layers=7, noise="uniform(0,5)")
+    before = evaluate(model, problem, sequences=2000).loss
+    with pytest.raises(InputError):
+        model.P[2] = 0
+    with pytest.raises(InputError, match="this dict must not change"):
+        model.family.arrays["P"] = np.zeros(3)
+    assert evaluate(zoo.load("full", layers=7, noise="uniform(0,5)"), problem, sequences=2000).loss == before
+
+
+def test_mappings_of_the_zoo_are_read_only():
+    made = zoo.record("full", layers=7, noise="uniform(0,5)")
+    for change in (
+        lambda: made.spec.__setitem__("seed", 5),
+        lambda: made.spec["protocol"].update(effort=2),
+        lambda: made.made_with.pop("engine"),
+        lambda: made.spec.clear(),
+        lambda: made.spec.setdefault("x", 1),
+        lambda: made.spec.__delitem__("seed"),
+        lambda: made.spec.__ior__({"seed": 3}),
+        lambda: zoo.shipped().models.clear(),
+        lambda: zoo.shipped().made.popitem(),
+        lambda: next(iter(zoo.shipped().made.values())).clear(),
+    ):
+        with pytest.raises(InputError, match=r"this dict must not change; got an assignment\. Change a copy"):
+            change()
+    assert json.loads(json.dumps(asdict(made)))["spec"] == made.spec
+    assert isinstance(copy.deepcopy(made.spec), ReadOnlyDict)
+    mine = dict(made.spec)
+    mine["seed"] = 7
+
+
+def test_runs_in_memory_keep_their_weights_and_their_loss():
+    runs = Memory()
+    first = train(PROBLEM, "gdpp", 1, sequences=1000, out=runs)
+    with pytest.raises(InputError, match="must not change"):
+        first.model.family.arrays["p"][0] = 0
+    with pytest.raises(InputError, match="a Training must not change"):
+        first.status = "converged"
+    with pytest.raises(InputError, match="this dict must not change"):
+        first.made_with["engine"] = "other"
+    again = train(PROBLEM, "gdpp", 1, sequences=1000, out=runs)
+    assert again.loss == evaluate(again.model, PROBLEM, sequences=1000).loss
+
+
+@pytest.mark.parametrize("value", [full(), diag(), Categorical([1, 3], [0.25, 0.75]), PROBLEM, DRAW, parse("expon(2)")])
+def test_copies_and_pickles_are_read_only_too(value):
+    assert copy.copy(value) is copy.deepcopy(value) is value
+    again = pickle.loads(pickle.dumps(value))
+    assert str(again) == str(value)
+    with pytest.raises(InputError, match="must not change"):
+        again.anything = 1
+
+
+def test_pickled_arrays_are_equal_and_read_only():
+    model = full()
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.P, model.P)
+    with pytest.raises(InputError):
+        again.family.arrays["P"][0] = 0
+    assert pickle.loads(pickle.dumps(PROBLEM)) == PROBLEM
+
+
+def test_results_of_arithmetic_are_ordinary_arrays():
+    P = full().P
+    for result in (P + 1, 2 * P, P @ P, -P, np.exp(P), P.astype(np.float32), P.copy(), copy.deepcopy(P)):
+        assert type(result) is np.ndarray
+        result[0] = 1.0
+    assert isinstance(P.sum(), np.float64)
+    assert isinstance(P[0], ReadOnlyArray)
+
+
+def test_frozen_leaves_what_is_read_only_as_it_is():
+    array = read_only(np.zeros(2))
+    assert frozen(array) is array
+    assert frozen("text") == "text"
+    assert isinstance(frozen({"a": {"b": [1]}})["a"], ReadOnlyDict)
+
+
+def test_a_class_of_the_user_s_own_is_sealed_after_its_init():
+    class Mine(Value):
+        def __init__(self, numbers):
+            self.numbers = numbers
+
+    given = np.zeros(3)
+    mine = Mine(given)
+    given[:] = 1
+    assert not mine.numbers.any()
+    with pytest.raises(InputError, match="a Mine must not change; got an assignment to numbers"):
+        mine.numbers = 3
+
+
+# ---- edit ---------------------------------------------------------------------------------------------------
+
+
+def test_edit_makes_a_new_model():
+    model = full()
+    new = model.edit(2, P=np.zeros((1, 4, 4)))
+    assert not new.P[2].any()
+    assert model.P[2].any()
+    assert np.array_equal(new.P[:2], model.P[:2])
+    assert np.array_equal(new.Q, model.Q)
+    assert not model.edit(-1, P=0, Q=0).Q[2].any()
+
+
+def test_edit_replaces_p_q_or_omega_of_diag():
+    model = diag()
+    new = model.edit(1, p=np.ones((2, 2)))
+    assert (new.family.arrays["p"][1] == 1).all()
+    omega = np.array([[0.1, 0.2], [0.3, 0.4]])
+    new = model.edit(layer=1, omega=omega)
+    assert np.array_equal(new.family.omega[1], omega)
+    assert np.allclose(new.family.omega[[0, 2]], model.family.omega[[0, 2]], rtol=0, atol=1e-15)
+    one = gdpp().edit(0, omega=[0.5, 0.25])
+    assert np.array_equal(one.family.omega[0], [[0.5, 0], [0.25, 0]])
+    pq = LinearTransformer(GDpp(np.ones((2, 1, 2)), np.ones((2, 1))), 3).edit(1, omega=[3, 4])
+    assert np.array_equal(pq.family.omega[:, :, 0], [[1, 1], [3, 4]])
+
+
+def test_edit_promotes_and_never_cuts():
+    model = full().astype(np.float32)
+    assert model.edit(0, P=np.full((1, 4, 4), 1 / 3)).P[0, 0, 0, 0] == 1 / 3
+    assert model.edit(0, P=0).P.dtype == np.float32
+    third = np.full((1, 1, 2, 2), 1 / 3)
+    assert Full(third.astype(np.float32), third).arrays["Q"][0, 0, 0, 0] == 1 / 3
+    assert Full(third.astype(np.float32), third).arrays["P"].dtype == np.float64
+    assert Diag(np.ones((1, 1, 2), np.float32), np.full((1, 1, 2), 1 / 3)).arrays["q"][0, 0, 0] == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: full().edit(3, P=0), "layer must be at most 2; got 3"),
+        (lambda: full().edit(-4, P=0), "layer must be at least -3; got -4"),
+        (lambda: full().edit("1", P=0), "layer must be a whole number; got '1'"),
+        (lambda: full().edit(1, R=0), "the parameters of a full layer are P, Q; got R. Choose among these."),
+        (lambda: full().edit(1), "the parameters of a full layer are P, Q; got no name"),
+        (lambda: full().edit(1, P=np.zeros((2, 4, 4))), "P must have shape (1, 4, 4); got shape (2, 4, 4)"),
+        (lambda: full().edit(1, P=np.nan), "P must be finite"),
+        (lambda: full().edit(1, P="x"), "P must hold real numbers"),
+        (lambda: diag().edit(1, omega=[1, 2, 3]), "omega must have shape (2, 2); got shape (3,)"),
+    ],
+)
+def test_bad_edits_are_refused_in_words(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert words in str(caught.value)
