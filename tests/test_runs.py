@@ -3,16 +3,18 @@
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 import killing
-from ridgeformer import InputError, Paper, Problem, Search, load_run, save, train
+from ridgeformer import InputError, Paper, Problem, Search, load, load_run, train
 from ridgeformer.errors import DamageError
 from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training.journal import DamagedRunWarning, Journal
@@ -227,15 +229,6 @@ def test_a_record_cannot_pass_for_an_old_one_without_checksum(tmp_path):
         load_run(done.folder)
 
 
-def test_a_run_of_version_1_is_read(tmp_path):
-    """Version 1 had no checksums."""
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
-    record = done.record() | {"version": 1}
-    save(done.model, done.folder / "model.safetensors", record)
-    (done.folder / "record.json").write_text(json.dumps(record))
-    assert equal(load_run(done.folder), done)
-
-
 @pytest.mark.parametrize("depth", [101, 950, 990, 100_000])
 def test_a_deep_record_is_damaged(tmp_path, depth):
     """Some depths can be read by Python, but not written or compared."""
@@ -299,19 +292,6 @@ def written_journal(path):
         journal.note("race", 10, 0.5)
         journal.keep(f"race/{number}", {"point": np.full(2, number + 0.5), "taken": np.array([number])})
     return journal
-
-
-def test_a_journal_is_read_up_to_the_damage(tmp_path):
-    path = tmp_path / "journal.safetensors"
-    journal = written_journal(path)
-    content = path.read_bytes()
-    path.write_bytes(content.replace(np.float64(1.5).tobytes(), np.float64(1.25).tobytes()))
-    with pytest.warns(DamagedRunWarning, match=r"goes on from its last sound state, before race/1"):
-        again = Journal(path)
-    assert again.recall("race/0")["point"].tolist() == [0.5, 0.5]
-    assert again.recall("race/1") is None
-    assert again.recall("race/2") is None
-    assert again.history == journal.history[:1]
 
 
 def test_a_shape_is_part_of_what_is_checked(tmp_path):
@@ -545,7 +525,7 @@ def test_every_byte_of_a_record_counts(tmp_path):
 
 
 def test_a_run_of_version_0_1_is_still_found(tmp_path):
-    """Its record has no checksums; the model's own copy of the spec says whose it is."""
+    """Its record has no checksums; the model's own copy of the record says whose it is."""
     done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     record = {**done.record(), "version": 1}
     (done.folder / "record.json").write_text(json.dumps(record))
