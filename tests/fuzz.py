@@ -27,12 +27,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-KINDS = {"models": 45_000, "journals": 25_000, "records": 12_000, "zoo": 12_000, "grids": 6_000, "engine": 100_000}
-COSTS = {"models": 1, "journals": 1, "records": 3, "zoo": 1, "grids": 10, "engine": 1}  # roughly, in milliseconds
-PENDING = {"grids", "engine"}  # kinds that may be missing, because they are still being written
+KINDS = {"models": 42_000, "journals": 22_000, "records": 12_000, "zoo": 12_000, "grids": 12_000, "engine": 100_000}
+COSTS = {"models": 1, "journals": 1, "records": 4, "zoo": 1, "grids": 1, "engine": 1}  # roughly, in milliseconds
 FULL, QUICK = 570.0, 110.0  # seconds
 CHUNK = 200  # cases of one call of run
-HANG = 60.0  # seconds that a chunk may take
+HANG = 120.0  # seconds that a chunk may take; waiting forever shows here, computing forever in its case
 SAVED = Path(__file__).parents[1] / "build" / "fuzz"
 
 
@@ -153,15 +152,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; one per core unless told")
     options = parser.parse_args()
     missing = [kind for kind in KINDS if not Path(__file__).with_name(f"fuzz_{kind}.py").exists()]
-    if any(kind not in PENDING for kind in missing):
-        print(f"every kind must have its module; got no tests/fuzz_{missing[0]}.py. Restore it.", file=sys.stderr)
+    if missing:
+        print(f"every kind must have its module; there is no tests/fuzz_{missing[0]}.py. Restore it.", file=sys.stderr)
         return 1
-    for kind in missing:
-        print(f"{kind:10} is left out: tests/fuzz_{kind}.py is not there yet")
     kinds = {
         kind: least // 5 if options.quick else least
         for kind, least in KINDS.items()
-        if kind not in missing and (not options.only or kind in options.only)
+        if not options.only or kind in options.only
     }
     seconds = options.seconds or (QUICK if options.quick else FULL)
     began = time.monotonic()

@@ -21,7 +21,7 @@ import numpy as np
 from ridgeformer import InputError
 
 SAVED = Path(__file__).parents[1] / "build" / "fuzz"
-HANG = 5.0  # seconds that a case may take
+HANG = 5.0  # seconds of computing that a case may take
 LONGEST = 1000  # characters of a message
 
 
@@ -101,11 +101,11 @@ def run(kind: str, make: Make, judge: Judge, count: int, seed: int) -> Counter[s
 def _judged(judge: Judge, folder: Path, case: Case) -> str:
     with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")
-        signal.setitimer(signal.ITIMER_REAL, HANG)
+        signal.setitimer(signal.ITIMER_PROF, HANG)
         try:
             return judge(folder, case)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def attempt(read: Callable[[], str | None]) -> str:
@@ -129,11 +129,11 @@ def _alarm() -> Iterator[None]:
     def ring(*_: object) -> None:
         raise Hang(f"it took more than {HANG:g} seconds")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGPROF, ring)
     try:
         yield
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
 
 
 def write(folder: Path, files: dict[str, Content]) -> None:

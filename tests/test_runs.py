@@ -6,8 +6,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from ridgeformer import InputError, Paper, Problem, Search, load, load_run, save, train
+import killing
+from ridgeformer import InputError, Paper, Problem, Search, load, load_run, train
 from ridgeformer.errors import DamageError
 from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training.journal import DamagedRunWarning, Journal
@@ -23,71 +22,17 @@ from ridgeformer.training.runs import Folder
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
-CODE = """
-import sys
-from ridgeformer import Problem, Search, Paper, train
-from ridgeformer.training.runs import Folder
-family, protocol = sys.argv[2], eval(sys.argv[3])
-runs = Folder(sys.argv[1], interval=0.0)
-problem = Problem(3, 6, "uniform(0,3)") if family == "diag" else Problem(8, 12, "uniform(0,3)")
-train(problem, family, 2, protocol=protocol, sequences=1000, out=runs)
-"""
 
 
-def start(folder, family, protocol):
-    command = [sys.executable, "-c", CODE, str(folder), family, protocol]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def content(folder):
-    """All that must be equal: models and records without times."""
-    found = {}
-    for path in sorted(Path(folder).glob("*/record.json")):
-        record = json.loads(path.read_text())
-        for name in ("seconds", "total_seconds", "checksum"):
-            record.pop(name)
-        arrays = load(path.parent / "model.safetensors").family.arrays
-        found[path.parent.name] = (record, {name: value.tobytes() for name, value in arrays.items()})
-    return found
-
-
-KINDS = [("diag", "Search(effort=0.2)", 8), ("full", "Search(effort=0.1)", 6), ("diag", "Paper(4000, 64)", 6)]
-
-
-def wait_for_a_journal(folder, process):
-    while process.poll() is None and not any(folder.glob("*/journal*")):
-        time.sleep(0.002)
-
-
-@pytest.mark.parametrize(("family", "protocol", "kills"), KINDS)
-def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, family, protocol, kills):
+@pytest.mark.parametrize(("kind", "kills"), [(killing.DIAG, 8), (killing.FULL, 6), (killing.PAPER, 6)])
+def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, kind, kills):
     """kill -9, 20 times over the three cases; then it runs to its end, and nothing differs from an undisturbed run."""
-    whole = start(tmp_path / "whole", family, protocol)
     began = time.monotonic()
-    assert whole.wait(120) == 0, whole.stderr.read()
+    killing.finish(killing.start(tmp_path / "whole", kind))
     duration = time.monotonic() - began
-    rng = random.Random(family + protocol)
-    killed, alive = 0, 0
-    while killed < kills:
-        victim = start(tmp_path / "killed", family, protocol)
-        if killed % 2:  # in the middle of a run: as soon as one has something to lose
-            wait_for_a_journal(tmp_path / "killed", victim)
-        else:
-            time.sleep(0.4 + rng.uniform(0, 0.5) * duration)
-        if victim.poll() is None:
-            victim.send_signal(signal.SIGKILL)
-            killed += 1
-            alive += any(tmp_path.joinpath("killed").glob("*/journal*"))
-        else:  # it came to its end: the last run is taken away, so that there is something left to kill
-            shutil.rmtree(next(tmp_path.joinpath("killed").glob(f"{family}-2*")))
-        victim.wait()
-        victim.stdout.close(), victim.stderr.close()
-    assert alive  # at least one was killed in the middle of a run, not between two
-    last = start(tmp_path / "killed", family, protocol)
-    assert last.wait(120) == 0, last.stderr.read()
-    for process in (whole, last):
-        process.stdout.close(), process.stderr.close()
-    assert content(tmp_path / "whole") == content(tmp_path / "killed")
+    assert killing.kill_repeatedly(tmp_path / "killed", kind, kills, duration, seed=0)
+    killing.finish(killing.start(tmp_path / "killed", kind))
+    assert killing.content(tmp_path / "whole") == killing.content(tmp_path / "killed")
     assert not list(tmp_path.glob("*/*/journal*"))
 
 
@@ -140,16 +85,14 @@ def test_specs_do_not_share_a_folder(tmp_path):
 
 
 def test_two_processes_on_one_run_do_no_harm(tmp_path):
-    whole = start(tmp_path / "whole", "full", "Search(effort=0.1)")
-    both = [start(tmp_path / "both", "full", "Search(effort=0.1)") for _ in range(2)]
-    for process in (whole, *both):
-        assert process.wait(120) == 0, process.stderr.read()
-        process.stdout.close(), process.stderr.close()
-    assert content(tmp_path / "whole") == content(tmp_path / "both")
+    places = [tmp_path / "whole", tmp_path / "both", tmp_path / "both"]
+    for process in [killing.start(place, killing.FULL) for place in places]:
+        killing.finish(process)
+    assert killing.content(tmp_path / "whole") == killing.content(tmp_path / "both")
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path):
-    process = start(tmp_path, "diag", "Paper(2_000_000, 64)")
+    process = killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(2_000_000, 64)))
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("*/journal*")) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -286,15 +229,6 @@ def test_a_record_cannot_pass_for_an_old_one_without_checksum(tmp_path):
         load_run(done.folder)
 
 
-def test_a_run_of_version_1_is_read(tmp_path):
-    """Version 1 had no checksums."""
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
-    record = done.record() | {"version": 1}
-    save(done.model, done.folder / "model.safetensors", record)
-    (done.folder / "record.json").write_text(json.dumps(record))
-    assert equal(load_run(done.folder), done)
-
-
 @pytest.mark.parametrize("depth", [101, 950, 990, 100_000])
 def test_a_deep_record_is_damaged(tmp_path, depth):
     """Some depths can be read by Python, but not written or compared."""
@@ -358,19 +292,6 @@ def written_journal(path):
         journal.note("race", 10, 0.5)
         journal.keep(f"race/{number}", {"point": np.full(2, number + 0.5), "taken": np.array([number])})
     return journal
-
-
-def test_a_journal_is_read_up_to_the_damage(tmp_path):
-    path = tmp_path / "journal.safetensors"
-    journal = written_journal(path)
-    content = path.read_bytes()
-    path.write_bytes(content.replace(np.float64(1.5).tobytes(), np.float64(1.25).tobytes()))
-    with pytest.warns(DamagedRunWarning, match=r"goes on from its last sound state, before race/1"):
-        again = Journal(path)
-    assert again.recall("race/0")["point"].tolist() == [0.5, 0.5]
-    assert again.recall("race/1") is None
-    assert again.recall("race/2") is None
-    assert again.history == journal.history[:1]
 
 
 def test_a_shape_is_part_of_what_is_checked(tmp_path):
@@ -604,7 +525,7 @@ def test_every_byte_of_a_record_counts(tmp_path):
 
 
 def test_a_run_of_version_0_1_is_still_found(tmp_path):
-    """Its record has no checksums; the model's own copy of the spec says whose it is."""
+    """Its record has no checksums; the model's own copy of the record says whose it is."""
     done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     record = {**done.record(), "version": 1}
     (done.folder / "record.json").write_text(json.dumps(record))

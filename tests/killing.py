@@ -1,0 +1,149 @@
+"""Runs in processes of their own, which tests kill with -9 and start again."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgeformer import Paper, Problem, Search, Training, load, train
+from ridgeformer.training.runs import Folder
+
+LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is trained: small enough for a few seconds, with every piece of work written down at once."""
+
+    family: str
+    layers: int
+    dim: int
+    context: int
+    protocol: Search | Paper
+
+    def train(self, folder: Path, **options: Any) -> Training:
+        """Train it in this process."""
+        problem, runs = Problem(self.dim, self.context, "uniform(0,3)"), Folder(folder, interval=0.0)
+        return train(problem, self.family, self.layers, protocol=self.protocol, sequences=1000, out=runs, **options)
+
+
+# Few parameters are found by BFGS, more than 256 by SOAP.
+DIAG = Kind("diag", 2, 3, 6, Search(effort=0.2))
+FULL_BY_BFGS = Kind("full", 1, 4, 8, Search(effort=0.1))
+FULL_BY_SOAP = Kind("full", 1, 11, 14, Search(effort=0.1))
+FULL = Kind("full", 2, 8, 12, Search(effort=0.1))
+PAPER = Kind("diag", 2, 3, 6, Paper(4000, 64))
+GDPP = Kind("gdpp", 6, 5, 10, Search())
+CODE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from ridgeformer import Paper, Search
+from killing import Kind
+print("started", flush=True)
+{kind}.train(Path(sys.argv[1]))
+"""
+
+
+def start(folder: Path, kind: Kind) -> subprocess.Popen[str]:
+    """Train in another process."""
+    command = [sys.executable, "-c", CODE.format(kind=kind), str(folder), str(Path(__file__).parent)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    """Wait until a run is finished; it must not fail, nor warn of damage."""
+    _, errors = process.communicate(timeout=LONGEST)
+    assert (process.returncode, errors) == (0, "")
+
+
+def content(folder: Path) -> dict[str, Any]:
+    """All that must be equal: models and records without times."""
+    found = {}
+    for path in sorted(folder.glob("*/record.json")):
+        record = json.loads(path.read_text())
+        for name in ("seconds", "total_seconds", "checksum"):
+            record.pop(name)
+        arrays = load(path.parent / "model.safetensors").family.arrays
+        found[path.parent.name] = (record, {name: value.tobytes() for name, value in arrays.items()})
+    return found
+
+
+def kill_repeatedly(folder: Path, kind: Kind, kills: int, seconds: float, seed: int) -> int:
+    """Start a run and kill it with -9, over and over.
+
+    Args:
+        folder: Where the run is stored.
+        kind: What is trained.
+        kills: How often. Two of four come at a random moment, one as soon as a journal is written, and one while a file
+            is being written.
+        seconds: What the undisturbed run takes.
+        seed: Of the random moments.
+
+    Returns:
+        How many of the kills came in the middle of a run, not between two.
+    """
+    rng = random.Random(seed)
+    killed, middle = 0, 0
+    while killed < kills:
+        victim = start(folder, kind)
+        victim.stdout.readline()
+        if killed % 4 == 1:
+            _wait_for(folder, "*/journal*", victim)
+        elif killed % 4 == 3:
+            _wait_for(folder, "*/.*.tmp", victim)
+        else:
+            _sleep(rng.uniform(0, 0.6) * seconds, victim)
+        victim.kill()
+        _, errors = victim.communicate(timeout=LONGEST)
+        assert errors == ""
+        if victim.returncode:
+            killed += 1
+            middle += any(folder.glob("*/journal*"))
+        else:  # it came to its end: the last run is taken away, so that there is something left to kill
+            shutil.rmtree(max(folder.glob("*/record.json"), key=lambda path: path.stat().st_mtime_ns).parent)
+    return middle
+
+
+def kill_in_the_middle(folder: Path, kind: Kind, pieces: int) -> None:
+    """Kill a run with -9 when the journal of its last run, the one that was asked for, was written so many times."""
+    name = f"{kind.family}-{kind.layers}x"
+    while not any(folder.glob(f"{name}*/journal*")):
+        victim = start(folder, kind)
+        for _ in range(pieces):
+            _wait_for(folder, f"{name}*/journal*", victim)
+        victim.kill()
+        _, errors = victim.communicate(timeout=LONGEST)
+        assert errors == ""
+        if not victim.returncode:  # it was too fast
+            shutil.rmtree(next(folder.glob(f"{name}*")))
+
+
+def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[str]) -> None:
+    """Wait until such a file appears or is replaced, or the process ends."""
+    before = _times(folder, pattern)
+    while not _times(folder, pattern) - before and process.poll() is None:
+        time.sleep(0.001)
+
+
+def _sleep(seconds: float, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        time.sleep(0.001)
+
+
+def _times(folder: Path, pattern: str) -> set[tuple[Path, int]]:
+    found = set()
+    for path in folder.glob(pattern):
+        try:
+            found.add((path, path.stat().st_mtime_ns))
+        except FileNotFoundError:
+            continue
+    return found
