@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ settings.register_profile(
     "default", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+# A shell that starts the tests in the background makes them, and the processes that they start, deaf to Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # With RIDGEFORMER_NO_SKIPS=1, a test that is skipped because something is missing has failed. Root is not missing.
 NO_SKIPS = os.environ.get("RIDGEFORMER_NO_SKIPS") == "1"

@@ -206,6 +206,7 @@ def test_the_page_works_in_a_browser(page, browser, width):
     tab.select_option("#column", "uniform(0,1)")
     assert tab.locator("#chart path.exploded").count() > 0
     assert "A cross marks a noise level at which at least one of" in tab.locator("#note").inner_text()
+    tab.locator("#chart svg").focus()
     for _ in range(50):
         tab.keyboard.press("ArrowRight")
     assert "exploded" in tab.locator("#tip").inner_text()

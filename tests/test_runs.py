@@ -91,6 +91,23 @@ def test_two_processes_on_one_run_do_no_harm(tmp_path):
     assert killing.content(tmp_path / "whole") == killing.content(tmp_path / "both")
 
 
+def test_two_processes_that_store_one_run_in_turns(tmp_path):
+    """The model's file is one process's, the record the other's: same bits, other seconds."""
+    one, other = (train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path / name) for name in ("one", "other"))
+    shutil.copy(other.folder / "model.safetensors", one.folder)
+    assert train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path / "one").record() == one.record()
+
+
+def test_a_run_that_another_process_finished_is_kept(tmp_path):
+    first = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+    runs = Folder(tmp_path)
+    journal = runs.journal(first.spec.name, first.spec.as_dict(), {})
+    journal.write()
+    runs.store(first.spec.name, first.model, {**first.record(), "seconds": 1e9}, journal)
+    assert load_run(first.folder).record() == first.record()
+    assert sorted(path.name for path in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
+
+
 def test_ctrl_c_keeps_what_is_done(tmp_path):
     process = killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(2_000_000, 64)))
     deadline = time.monotonic() + 60

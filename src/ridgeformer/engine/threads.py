@@ -47,14 +47,15 @@ def one_blas_thread() -> Iterator[None]:
         _inside += 1
         if _inside == 1:
             _limit = _controller().limit(limits=1, user_api="blas")
-            _limit.__enter__()
+            _leave_control()
     try:
         yield
     finally:
         with _lock:
             _inside -= 1
             if _inside == 0:
-                _limit.__exit__(None, None, None)
+                _limit.restore_original_limits()
+                _leave_control()
 
 
 @functools.cache
@@ -64,3 +65,11 @@ def _controller() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def _leave_control() -> None:
+    """Since threadpoolctl 3.8 only the thread that set a limit can lift it; the last to leave may be another one."""
+    from threadpoolctl import OpenBLASController
+
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread()

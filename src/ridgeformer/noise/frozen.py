@@ -7,12 +7,13 @@ import contextlib
 import math
 import warnings
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.noise.base import (
     EXAMPLES,
     LARGEST,
@@ -185,18 +186,17 @@ def _describe(distribution: Any) -> str:
     values = (*distribution.args, *distribution.kwds.values())
     if any(np.ndim(value) for value in values):
         refuse("a distribution must have single numbers as parameters", "arrays", "Freeze one distribution.")
-    try:
-        odd = [value for value in map(float, values) if value and not EXTREMES[0] <= abs(value) <= EXTREMES[1]]
-        parts = [number_text(value) for value in distribution.args]
-        parts += [f"{name}={number_text(value)}" for name, value in distribution.kwds.items()]
-    except (TypeError, ValueError, OverflowError):
+    if not all(isinstance(value, Real) for value in values):
         refuse("a distribution must have numbers as parameters", ", ".join(map(repr, values))[:80], EXAMPLES)
+    odd = [value for value in values if value and not EXTREMES[0] <= abs(value) <= EXTREMES[1]]
     if odd:  # some of scipy's functions never return for such parameters
         refuse(
             f"a distribution's parameters must be 0 or have a size from {EXTREMES[0]:g} to {EXTREMES[1]:g}",
-            odd[0],
+            shown(odd[0]),
             "Pass a less extreme one.",
         )
+    parts = [number_text(value) for value in distribution.args]
+    parts += [f"{name}={number_text(value)}" for name, value in distribution.kwds.items()]
     return f"{_name(distribution)}({','.join(parts)})"
 
 

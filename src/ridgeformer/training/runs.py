@@ -91,8 +91,10 @@ class Folder:
         return Journal(folder / JOURNAL, self.interval, {"run": name, **writer})
 
     def store(self, name: str, model: LinearTransformer, record: Record, journal: Journal) -> None:
-        """Keep a finished run."""
+        """Keep a finished run, unless another process has finished it meanwhile."""
         folder = self.path / name
+        if is_finished(folder):
+            return journal.remove()
         save(model, folder / "model.safetensors", record)
         sealed = {**record, "model": fingerprint(model)}
         sealed["checksum"] = _checksum(sealed)
@@ -136,9 +138,13 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
         raise DamageError(
             f"a run's model must be the one that was trained; {path} has another {', '.join(wrong)}. {AGAIN}"
         )
-    told = {name: value for name, value in found.items() if name != "model"}
-    other = found["version"] > 1 and found.get("model") != fingerprint(model)
-    if other or _checksum(inside) != _checksum(told):  # the model's file holds the record too
+    # The model's file holds a record too, which vouches for one of version 1. Later ones have checksums of their own, and
+    # where two processes trained one run, the seconds in the model's file may be those of the other process.
+    if found["version"] > 1:
+        same = found.get("model") == fingerprint(model) and inside.get("spec") == spec
+    else:
+        same = _checksum(inside) == _checksum(found)
+    if not same:
         raise DamageError(f"a run's model must be the one that was trained; {path} is another one. {AGAIN}")
     return model, found
 
