@@ -48,7 +48,7 @@ reproduce-from-scratch: $(VENV)/.plot  ## the same with all 210 models trained f
 	@echo 'The table, the figures and the report are in reproduction/: open reproduction/report.html'
 
 zoo: install  ## ship the models of runs/, which reproduce-from-scratch trained
-	$(BIN)/python -m ridgeformer.experiments.ship runs
+	$(BIN)/python -m ridgeformer.papers.vladymyrov2024.make_zoo runs
 
 test: install  ## the tests, a few minutes once installed
 	$(BIN)/python -m pytest -q -n auto -m 'not long'
@@ -57,15 +57,14 @@ test-all: install  ## all tests, the long ones too
 	$(BIN)/python -m pytest -q -n auto
 
 fuzz: install  ## 100,000 damaged files and 100,000 odd calls; at most ten minutes
-	$(BIN)/python tests/fuzz.py
+	$(BIN)/python tests/fuzzing/fuzz.py
 
 coverage: install  ## the tests with the share of lines that they run; fails below 95 %
 	$(BIN)/python -m pytest -q -n auto -m 'not long' --cov --cov-report=term:skip-covered
 
 # A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.
 LOWEST := build/lowest
-LOWEST_TESTS := tests/test_cli.py tests/test_core.py tests/test_dask.py tests/test_engine.py tests/test_model.py \
-  tests/test_model_file.py tests/test_moments.py tests/test_noise.py tests/test_threads.py tests/test_values.py
+LOWEST_TESTS := tests/cli tests/engine tests/models tests/noise tests/sweeps/test_connection.py tests/test_moments.py tests/test_values.py
 
 test-lowest: install  ## a fast part of the tests with the lowest allowed versions of the dependencies
 	rm -rf $(LOWEST)
@@ -78,8 +77,7 @@ test-lowest: install  ## a fast part of the tests with the lowest allowed versio
 
 # What an installation without a working compiler does: NumPy takes the core's place.
 NUMPY := build/numpy
-NUMPY_TESTS := tests/test_engine.py tests/test_model.py tests/test_model_file.py tests/test_moments.py tests/test_noise.py \
-  tests/test_problem.py tests/test_values.py
+NUMPY_TESTS := tests/engine/test_engine.py tests/models tests/noise tests/test_moments.py tests/test_problem.py tests/test_values.py
 
 test-numpy: $(BIN)/python  ## a fast part of the tests in an installation without the native core
 	rm -rf $(NUMPY)
@@ -89,11 +87,11 @@ test-numpy: $(BIN)/python  ## a fast part of the tests in an installation withou
 	$(NUMPY)/bin/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("ridgeformer._core") is not None)'
 	RIDGEFORMER_ENGINE=numpy $(NUMPY)/bin/python -m pytest -q -n auto -m 'not long' $(NUMPY_TESTS)
 
-bench: $(VENV)/.bench  ## every figure of speed, against PyTorch and JAX (installs both)
-	$(BIN)/ridgeformer bench --out benchmarks/latest.json
+bench: $(VENV)/.bench  ## every measurement of speed, against PyTorch and JAX (installs both)
+	$(BIN)/python -m benchmarks --out benchmarks/latest.json
 
 bench-training: install  ## what training reaches in which time, seeds 0 to 4; half an hour
-	$(BIN)/ridgeformer bench --only training --only silence --seeds 5 --out benchmarks/training.json
+	$(BIN)/python -m benchmarks --only training --only silence --seeds 5 --out benchmarks/training.json
 
 lint: install  ## ruff (lint and format) and mypy
 	$(BIN)/ruff check .

@@ -14,134 +14,28 @@ import pytest
 import ridgeformer
 
 SOURCE = Path(ridgeformer.__file__).parent
-# Data flows down this list; a module may import only modules above it.
-ORDER = [
-    "errors",
-    "plain",
-    "files",
-    "tensors",
-    "values",
-    "losses",
-    "noise.base",
-    "noise.basic",
-    "noise.frozen",
-    "noise.text",
-    "noise",
-    "moments",
-    "engine.arguments",
-    "_core",
-    "engine.interface",
-    "engine.threefry",
-    "engine.threads",
-    "engine.reference",
-    "engine.native",
-    "engine",
-    "spectrum",
-    "problem",
-    "families",
-    "family_check",
-    "model",
-    "model_file",
-    "baselines",
-    "bayes",
-    "evaluation",
-    "wishart",
-    "training.vector",
-    "training.objective",
-    "training.bfgs",
-    "training.quadrature",
-    "training.soap",
-    "training.journal",
-    "training.task",
-    "training.few",
-    "training.many",
-    "training.search",
-    "training.protocols",
-    "training.paper",
-    "training.runs",
-    "training.train",
-    "training",
-    "sweeps.grid",
-    "sweeps.grid_file",
-    "sweeps.connection",
-    "sweeps.execute",
-    "sweeps.listing",
-    "sweeps",
-    "zoo",
-    "experiments.paper",
-    "experiments.table",
-    "experiments.render",
-    "experiments.evidence",
-    "experiments.ship",
-    "experiments.claims.claim",
-    "experiments.claims.uniform",
-    "experiments.claims.by_level",
-    "experiments.claims.categorical",
-    "experiments.claims.convergence",
-    "experiments.claims",
-    "experiments",
-    "figures.style",
-    "figures.depth",
-    "figures.profiles",
-    "figures.inside",
-    "figures",
-    "report",
-    "export.coefficients",
-    "export.python",
-    "export.latex",
-    "export.torch",
-    "export.onnx",
-    "export",
-    "theory.statement",
-    "theory.examples",
-    "theory.linear_model",
-    "theory.quadratic",
-    "theory.momentum",
-    "theory.heads",
-    "theory.step_size",
-    "theory.fixed_noise",
-    "theory.gdpp_solver",
-    "theory.iterations",
-    "theory.layers_needed",
-    "theory.second_order",
-    "theory.rescaling",
-    "theory.verification",
-    "theory",
-    "plots",
-    "theory.pictures",
-    "explanation.coefficients",
-    "explanation.readings",
-    "explanation.behaviour",
-    "explanation.ablation",
-    "explanation.symmetry",
-    "explanation.story",
-    "explanation.explanation",
-    "explanation.pictures",
-    "explanation",
-    "",  # the package itself
-    "benchmarks.clock",
-    "benchmarks.frameworks",
-    "benchmarks.figures",
-    "benchmarks.training",
-    "benchmarks.sweeps",
-    "benchmarks.report",
-    "benchmarks",
-    "cli.group",
-    "cli.options",
-    "cli.display",
-    "cli.models",
-    "cli.machine",
-    "cli.measure",
-    "cli.training",
-    "cli.sweep",
-    "cli.evidence",
-    "cli.export",
-    "cli.second_order",
-    "cli.verify",
-    "cli.explain",
-    "cli",
-    "__main__",
-]
+# From the bottom to the top. A module may import from its own group and from lower layers, not from its neighbours.
+LAYERS = (
+    ("errors",),
+    ("files", "jsonable", "validation"),
+    ("tensors", "values"),
+    ("_core", "bfgs", "losses", "noise", "wishart"),
+    ("engine",),
+    ("moments+spectrum",),  # the spectrum of moments is computed on demand
+    ("problem",),
+    ("models", "predictors"),
+    ("evaluation", "exact"),
+    ("training",),
+    ("sweeps", "zoo"),
+    ("explanation", "export", "theory"),
+    ("plotting",),
+    ("papers",),
+    ("ridgeformer",),  # the package itself
+    ("cli",),
+    ("__main__",),
+)
+LONG_FILES = ()
+PLACE = {name: (level, group) for level, groups in enumerate(LAYERS) for group in groups for name in group.split("+")}
 
 
 def modules():
@@ -151,30 +45,37 @@ def modules():
 
 
 def imported(path):
-    """Names of ridgeformer's modules that a file imports, anywhere in it."""
+    """The top-level names of ridgeformer that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "ridgeformer":
-            base = node.module.removeprefix("ridgeformer").lstrip(".")
-            for alias in node.names:
-                inner = f"{base}.{alias.name}".lstrip(".")
-                yield inner if inner in ORDER else base
+            inner = node.module.split(".")[1:]
+            yield from inner[:1] or (alias.name if alias.name in PLACE else "ridgeformer" for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from (
-                alias.name.removeprefix("ridgeformer").lstrip(".")
-                for alias in node.names
-                if "ridgeformer" in alias.name
-            )
+            names = (alias.name.split(".") for alias in node.names)
+            yield from ((name[1:] or name)[0] for name in names if name[0] == "ridgeformer")
 
 
 def test_imports_point_one_way():
+    print("\nImport layers, from the bottom to the top:")
+    for level, groups in enumerate(LAYERS):
+        print(f"  {level:2}  {', '.join(groups).replace('+', ' and ')}")
     for name, path in modules():
-        assert name in ORDER, f"{name} is new: give it a place in the order"
+        top = name.split(".")[0] or "ridgeformer"
+        assert top in PLACE, f"{top} is new: give it a place in the layers"
+        level, group = PLACE[top]
         for other in imported(path):
-            if name == "engine" and other.startswith("engine."):
-                continue
-            if (name, other) == ("moments", "spectrum"):
-                continue  # Moments.spectrum computes on demand
-            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
+            assert PLACE[other][0] < level or PLACE[other][1] == group, f"{name} imports {other}"
+
+
+def test_functions_fit_on_a_screen():
+    """At most 60 lines, and files of more than 350 lines only where they read better so."""
+    for name, path in modules():
+        text = path.read_text()
+        assert text.count("\n") <= 350 or name in LONG_FILES, f"{name} has {text.count(chr(10))} lines"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                assert lines <= 60, f"{name}.{node.name} has {lines} lines"
 
 
 def test_the_threshold_of_explosions_is_written_once():
@@ -216,7 +117,7 @@ def test_everything_public_is_documented():
             for attribute, value in vars(thing).items():
                 if not attribute.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
                     assert inspect.getdoc(getattr(thing, attribute)), f"{name}.{attribute}"
-    assert sorted(ridgeformer.__all__) == ridgeformer.__all__
+    assert len(set(ridgeformer.__all__)) == len(ridgeformer.__all__)
 
 
 @pytest.mark.parametrize(
@@ -226,10 +127,10 @@ def test_everything_public_is_documented():
         "noise",
         "moments",
         "problem",
-        "model",
-        "model_file",
+        "models.transformer",
+        "models.file",
         "losses",
-        "baselines",
+        "predictors.ridge",
         "evaluation",
         "wishart",
         "training.train",

@@ -22,8 +22,8 @@ from ridgeformer import (
     train,
     zoo,
 )
-from ridgeformer.baselines import ConstRR
 from ridgeformer.noise import parse
+from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.training.runs import Memory
 from ridgeformer.values import ReadOnlyArray, ReadOnlyDict, Value, frozen, read_only
 

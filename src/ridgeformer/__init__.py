@@ -12,8 +12,6 @@ with a target::
 """
 
 from ridgeformer import export, zoo
-from ridgeformer.baselines import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
-from ridgeformer.bayes import BayesRR
 from ridgeformer.engine import Evaluation, Key
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import (
@@ -29,12 +27,14 @@ from ridgeformer.evaluation import (
     profiles,
 )
 from ridgeformer.explanation import Ablation, Explanation, ablate, explain
-from ridgeformer.families import Diag, Family, Full, GDpp
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.model import LinearTransformer, States
-from ridgeformer.model_file import load, save
+from ridgeformer.models.families import Diag, Family, Full, GDpp
+from ridgeformer.models.file import load, save
+from ridgeformer.models.transformer import LinearTransformer, States
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
+from ridgeformer.predictors.bayes import BayesRR
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 from ridgeformer.problem import Draw, Problem, Sequences
 from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_run, train, train_many
 

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from pathlib import PurePath
-from typing import Any, NoReturn
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import NoReturn
 
 __all__ = [
     "DamageError",
     "ExplosionWarning",
     "InputError",
-    "array",
-    "integer",
-    "number",
-    "precision",
-    "real",
+    "MissingPackageError",
+    "RidgeformerError",
+    "StorageError",
     "refuse",
     "shown",
 ]
 
-Float = NDArray[np.floating[Any]]
+
+class RidgeformerError(Exception):
+    """Any error that ridgeformer raises on purpose. Its message says the rule, what was found, and what to do."""
 
 
-class InputError(ValueError):
-    """An argument breaks a rule. The message names the rule, the value received and the remedy."""
+class InputError(RidgeformerError, ValueError):
+    """An argument, a command or a file that was given breaks a rule."""
 
 
 class DamageError(InputError):
     """A stored file is not what it was when it was written."""
+
+
+class StorageError(RidgeformerError, OSError):
+    """A file or folder cannot be written: the disk is full, the place is read-only, or it does not exist."""
+
+
+class MissingPackageError(RidgeformerError, ImportError):
+    """An optional package is not installed."""
 
 
 class ExplosionWarning(RuntimeWarning):
@@ -61,70 +65,3 @@ def shown(value: object, most: int = 80) -> str:
         text = f"<{type(value).__name__} too large to show>"
     text, end = " ".join(text.split()), most // 3
     return text if len(text) <= most else f"{text[: most - end - 3]}...{text[len(text) - end :]}"
-
-
-def number(name: str, value: object, least: float = 0.0) -> float:
-    """Return `value` as a float of at least `least`, not NaN."""
-    if type(value) is float and value >= least:  # the common case, ten times faster
-        return value
-    if isinstance(value, bool) or not isinstance(value, Real):
-        refuse(f"{name} must be a number", shown(value), f"Pass a float of at least {least:g}.")
-    try:
-        result = float(value)
-    except OverflowError:
-        refuse(f"{name} must be a number that a float can hold", shown(value), "Pass a smaller one.")
-    if not result >= least:
-        refuse(f"{name} must be at least {least:g}", result, f"Pass a float of at least {least:g}.")
-    return result
-
-
-def precision(dtype: object) -> type[np.float32] | type[np.float64]:
-    """Return float32 or float64, whichever `dtype` names."""
-    for known in (np.float32, np.float64):
-        try:
-            if np.dtype(dtype) == known:  # type: ignore[call-overload]
-                return known
-        except Exception:  # NumPy raises many types for what is no dtype
-            break
-    refuse("dtype must be float32 or float64", shown(dtype), "Pass np.float32 or np.float64.")
-
-
-def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
-    """Return `value` as an int within bounds."""
-    if type(value) is int and least <= value and (most is None or value <= most):  # the common case, ten times faster
-        return value
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        refuse(f"{name} must be a whole number", shown(value), f"Pass an int of at least {least}.")
-    whole = int(value)
-    if whole < least:
-        refuse(f"{name} must be at least {least}", shown(whole), f"Pass {least} or more.")
-    if most is not None and whole > most:
-        refuse(f"{name} must be at most {most}", shown(whole), f"Pass {most} or less.")
-    return whole
-
-
-def real(name: str, value: ArrayLike) -> Float:
-    """Return `value` as a real array of any shape: float32 if it is that, else float64."""
-    try:
-        given = np.asarray(value)
-    except ValueError as error:
-        raise InputError(f"{name} must be a rectangular array; {error}. Pass rows of equal length.") from error
-    if given.dtype.kind not in "fiu":
-        refuse(f"{name} must hold real numbers", f"dtype {given.dtype}", f"Convert it, e.g. np.asarray({name}, float).")
-    result: Float = given.astype(np.float32 if given.dtype == np.float32 else np.float64, copy=False)
-    return result
-
-
-def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
-    """Return `value` as a finite `real` array of `shape`, where a string stands for any extent."""
-    result = real(name, value)
-    wanted = "(" + ", ".join(str(extent) for extent in shape) + ")"
-    if result.ndim != len(shape) or any(
-        isinstance(want, int) and have != want for have, want in zip(result.shape, shape, strict=True)
-    ):
-        refuse(f"{name} must have shape {wanted}", f"shape {result.shape}", "Reshape or slice it to fit.")
-    if result.size == 0:
-        refuse(f"{name} must not be empty", f"shape {result.shape}", "Pass at least one element along every axis.")
-    if not np.isfinite(result).all():
-        refuse(f"{name} must be finite", "NaN or infinity in it", "Drop or repair those entries first.")
-    return result

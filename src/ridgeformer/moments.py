@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import array, integer, real, refuse
+from ridgeformer.errors import refuse
+from ridgeformer.validation import array, integer, real
 from ridgeformer.values import Value, read_only
 
 if TYPE_CHECKING:

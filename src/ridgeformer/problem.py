@@ -16,9 +16,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Engine, Key
-from ridgeformer.errors import integer, precision, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
+from ridgeformer.validation import integer, precision
 from ridgeformer.values import Value, read_only
 
 __all__ = ["Draw", "Problem", "Sequences"]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer
+from ridgeformer.validation import integer
 
 __all__ = ["eigenvalues"]
 

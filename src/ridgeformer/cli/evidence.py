@@ -73,7 +73,7 @@ def table1(
     """
     from rich.console import Console
 
-    from ridgeformer.experiments.render import FORMATS, column_table, terminal
+    from ridgeformer.papers.vladymyrov2024.render import FORMATS, column_table, terminal
 
     if retrain:
         if runs is None:
@@ -100,7 +100,7 @@ def table1(
 @AS_JSON
 def figures(runs: Path | None, sequences: int, seed: int, out: Path, only: tuple[int, ...], as_json: bool) -> None:
     """Draw the paper's figures, and one more, as PDF, SVG and PNG."""
-    from ridgeformer.figures import FIGURES, chosen, draw
+    from ridgeformer.papers.vladymyrov2024.figures import FIGURES, chosen, draw
 
     numbers = chosen(only)
     with _evidence(runs, sequences, seed, out) as evidence:
@@ -119,7 +119,7 @@ def figures(runs: Path | None, sequences: int, seed: int, out: Path, only: tuple
 def report(runs: Path | None, sequences: int, seed: int, out: Path, as_json: bool) -> None:
     """Write one HTML page with the table, the figures and the paper's claims; it opens without a network."""
     from ridgeformer.cli.machine import facts
-    from ridgeformer.report import write_report
+    from ridgeformer.papers.vladymyrov2024.report import write_report
 
     with _evidence(runs, sequences, seed, out) as evidence:
         path, claims = write_report(evidence, out, facts())
@@ -132,7 +132,7 @@ def report(runs: Path | None, sequences: int, seed: int, out: Path, as_json: boo
 
 
 def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
-    from ridgeformer.experiments.paper import grid
+    from ridgeformer.papers.vladymyrov2024.paper import grid
 
     found = run_sweep(list(grid().specs()), runs, workers, dask, quiet=False)
     if found.failures:
@@ -149,9 +149,9 @@ def _evidence(runs: Path | None, sequences: int, seed: int, out: Path, again: tu
     from rich.console import Console
     from rich.progress import Progress
 
-    from ridgeformer.errors import integer
-    from ridgeformer.experiments.evidence import Evidence
-    from ridgeformer.experiments.paper import models_of
+    from ridgeformer.papers.vladymyrov2024.evidence import Evidence
+    from ridgeformer.papers.vladymyrov2024.paper import models_of
+    from ridgeformer.validation import integer
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -15,7 +15,7 @@ from ridgeformer.cli.options import plot_option
 
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
-    from ridgeformer.model import LinearTransformer
+    from ridgeformer.models.transformer import LinearTransformer
     from ridgeformer.problem import Problem
 
 LEGEND = """\
@@ -53,21 +53,21 @@ def explain(
     """
     from ridgeformer.explanation import ablate as take_away
     from ridgeformer.explanation import explain as read
-    from ridgeformer.plain import plain
+    from ridgeformer.jsonable import jsonable
 
     if plot is not None:
-        from ridgeformer.plots import check_plot
+        from ridgeformer.plotting.style import check_plot
 
         check_plot(plot)
     with progress_bar("reading") as step:
         found = read(model, problem, sequences=sequences, seed=seed, progress=step)
         removed = take_away(model, problem, sequences=sequences, seed=seed, progress=step) if ablate else []
     if plot is not None:
-        from ridgeformer.explanation.pictures import draw_explanation
+        from ridgeformer.plotting.explanation import draw_explanation
 
         draw_explanation(plot, found)
     if as_json:
-        ablations = {"ablations": [plain(entry._asdict()) for entry in removed]} if ablate else {}
+        ablations = {"ablations": [jsonable(entry._asdict()) for entry in removed]} if ablate else {}
         click.echo(json.dumps({**found.as_dict(), **ablations}, indent=2))
         return
     _print(name, found, removed)

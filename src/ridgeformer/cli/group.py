@@ -11,7 +11,7 @@ __all__ = ["cli"]
 
 ORDER = (
     *("train", "show", "sweep", "eval", "profile", "baselines", "table1", "figures", "report"),
-    *("explain", "export", "verify", "second-order", "info", "bench"),
+    *("explain", "export", "verify", "second-order", "info"),
 )
 
 

@@ -18,9 +18,9 @@ from ridgeformer.cli.options import plot_option, problem_options
 @problem_options
 def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool) -> None:
     """Print every baseline's adjusted loss on a problem, and the Bayes floor."""
-    from ridgeformer import baselines as classical
-    from ridgeformer.bayes import BayesRR
+    from ridgeformer import predictors as classical
     from ridgeformer.evaluation import compare
+    from ridgeformer.predictors.bayes import BayesRR
     from ridgeformer.problem import Problem
 
     problem = Problem(dim, context, noise)
@@ -77,19 +77,19 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
 
     MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
     """
-    from ridgeformer.bayes import BayesRR
     from ridgeformer.evaluation import profile as measure
     from ridgeformer.losses import threshold
+    from ridgeformer.predictors.bayes import BayesRR
 
     if plot is not None:
-        from ridgeformer.plots import check_plot
+        from ridgeformer.plotting.style import check_plot
 
         check_plot(plot)
     with progress_bar("profile") as step:
         found = measure(model, problem, sequences=sequences, seed=seed, progress=step)
         best = measure(BayesRR(problem.noise), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)
     if plot is not None:
-        from ridgeformer.plots import draw_profile
+        from ridgeformer.plotting.profiles import draw_profile
 
         draw_profile(plot, str(problem), {name: found, "Bayes predictor: best on average": best})
     if as_json:

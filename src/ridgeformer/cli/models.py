@@ -15,7 +15,7 @@ from ridgeformer.cli.options import PLACE, Command, model_problem_options
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from ridgeformer.model import LinearTransformer
+    from ridgeformer.models.transformer import LinearTransformer
     from ridgeformer.problem import Problem
 
 __all__ = ["model_name", "read_model", "read_model_and_problem", "reads_a_model"]
@@ -34,7 +34,7 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
 
     `zoo:full/7/categorical(1,3)` names a shipped model: family, layers and noise, and a seed if not the best is meant.
     """
-    from ridgeformer.model_file import read_model as read_file
+    from ridgeformer.models.file import read_model as read_file
     from ridgeformer.training.runs import read_run
 
     if str(path).startswith(ZOO):

@@ -92,7 +92,7 @@ def train(
     recipe = Paper(**given) if protocol == "paper" else Search(**given)
     problem = Problem(dim, context, noise)
     if plot is not None:
-        from ridgeformer.plots import check_plot
+        from ridgeformer.plotting.style import check_plot
 
         check_plot(plot)
     try:
@@ -132,7 +132,7 @@ def show(run: Path, plot: Path | None, as_json: bool) -> None:
     from ridgeformer.training import load_run
 
     if plot is not None:
-        from ridgeformer.plots import check_plot
+        from ridgeformer.plotting.style import check_plot
 
         check_plot(plot)
     entries = list_runs(run) if run.is_dir() and not is_run(run) else []
@@ -177,14 +177,14 @@ def _name_damaged(entries: list[Entry]) -> None:
 
 def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
     if plot is not None:
-        from ridgeformer.plots import draw_training
+        from ridgeformer.plotting.training import draw_training
 
         draw_training(plot, training)
     if as_json:
-        from ridgeformer.plain import plain
+        from ridgeformer.jsonable import jsonable
 
         folder = str(training.folder) if training.folder else None
-        click.echo(json.dumps(plain({**training.record(), "folder": folder}), indent=2))
+        click.echo(json.dumps(jsonable({**training.record(), "folder": folder}), indent=2))
         return
     r = training.result
     ratio = f", {r.ratio:.3g} x the floor of {r.floor:.4g}" if r.ratio < 1e6 else "; the floor is 0"

@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer, number, refuse, shown
+from ridgeformer.errors import refuse, shown
+from ridgeformer.validation import integer, number
 
 __all__ = [
     "Float",

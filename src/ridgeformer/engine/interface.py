@@ -24,7 +24,7 @@ from ridgeformer.engine.arguments import (
     check_target,
     check_threads,
 )
-from ridgeformer.errors import precision
+from ridgeformer.validation import precision
 
 __all__ = ["Engine", "Evaluation", "Key", "Target"]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import compare
 from ridgeformer.explanation.coefficients import check, diagonal_part
-from ridgeformer.families import Diag, Full, GDpp
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problem import Problem
 
 __all__ = ["Ablation", "ablate", "without", "without_layer"]

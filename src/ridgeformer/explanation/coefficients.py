@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.baselines import check_problem
 from ridgeformer.errors import refuse
-from ridgeformer.families import Diag, Full
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import Diag, Full
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors.ridge import check_problem
 
 __all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
 

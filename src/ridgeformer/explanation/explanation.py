@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import array, integer, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.evaluation import compare
 from ridgeformer.explanation.ablation import without_layer
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
@@ -24,11 +24,12 @@ from ridgeformer.explanation.coefficients import Coefficients, check, coefficien
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, roles, summary
 from ridgeformer.explanation.symmetry import Symmetry, symmetry
-from ridgeformer.families import Full
-from ridgeformer.model import LinearTransformer
+from ridgeformer.jsonable import jsonable
+from ridgeformer.models.families import Full
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Fixed
-from ridgeformer.plain import plain
 from ridgeformer.problem import Problem
+from ridgeformer.validation import array, integer
 
 __all__ = ["Explanation", "explain"]
 
@@ -71,10 +72,10 @@ class Explanation:
             "model": repr(self.model),
             "problem": str(self.problem),
             "coefficients": [asdict(layer) for layer in self.coefficients],
-            "behaviour": plain(vars(self.behaviour)),
-            "by_noise": plain(vars(self.noise)),
-            "removed": plain(self.removed),
-            "symmetry": None if self.symmetry is None else plain(asdict(self.symmetry)),
+            "behaviour": jsonable(vars(self.behaviour)),
+            "by_noise": jsonable(vars(self.noise)),
+            "removed": jsonable(self.removed),
+            "symmetry": None if self.symmetry is None else jsonable(asdict(self.symmetry)),
             "roles": [role._asdict() for role in self.roles],
             "summary": self.summary,
         }

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.bayes import BayesRR
 from ridgeformer.evaluation import EVALUATION
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
+from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.problem import Draw, Problem
 
 __all__ = ["Readings", "Trace", "read", "run"]

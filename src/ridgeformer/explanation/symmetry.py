@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.evaluation import EVALUATION
 from ridgeformer.explanation.coefficients import check
 from ridgeformer.losses import exploded
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
+from ridgeformer.validation import integer
 
 __all__ = ["Symmetry", "symmetry", "turned"]
 

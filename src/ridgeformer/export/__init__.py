@@ -21,7 +21,7 @@ from ridgeformer.export.onnx import to_onnx
 from ridgeformer.export.python import to_python
 from ridgeformer.export.torch import to_torch
 from ridgeformer.files import write_whole
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["FORMATS", "Format", "export", "write"]
 

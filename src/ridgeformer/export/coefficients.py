@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import array
-from ridgeformer.families import Diag, Family, Full, GDpp
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import Diag, Family, Full, GDpp
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.validation import array
 
 __all__ = ["NAMES", "count", "exact", "flat", "omegas", "paragraph", "plain", "title", "wrapped"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer
 from ridgeformer.export.coefficients import omegas, plain, title
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.validation import integer
 
 __all__ = ["to_latex"]
 

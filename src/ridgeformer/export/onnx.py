@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError, refuse
 from ridgeformer.export.coefficients import omegas, title
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["to_onnx"]
 

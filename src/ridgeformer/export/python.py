@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.export.coefficients import NAMES, exact, flat, omegas, paragraph, title
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["to_python"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.export.coefficients import flat, paragraph, title, wrapped
-from ridgeformer.families import Diag, GDpp
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import Diag, GDpp
+from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["to_torch"]
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import integer, refuse
+from ridgeformer.errors import refuse
+from ridgeformer.validation import integer
 from ridgeformer.values import Value, read_only
 
 __all__ = ["EXAMPLES", "LARGEST", "TAIL", "Array", "Noise", "check_tail", "number_text", "octaves", "panels", "refined"]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import array, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.noise.base import LARGEST, TAIL, Array, Noise, check_tail, number_text, octaves, panels, refined
+from ridgeformer.validation import array
 from ridgeformer.values import read_only
 
 __all__ = ["Categorical", "Fixed", "Uniform"]

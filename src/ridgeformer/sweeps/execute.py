@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import InputError, integer
+from ridgeformer.errors import InputError
 from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Spec
 from ridgeformer.training.runs import Folder, is_finished, read_record
 from ridgeformer.training.train import Session, parse_spec
+from ridgeformer.validation import integer
 
 __all__ = ["Failure", "State", "Sweep", "sweep"]
 

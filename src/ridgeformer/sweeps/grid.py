@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ridgeformer.errors import InputError, integer, refuse, shown
-from ridgeformer.families import FAMILIES
+from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.models.families import FAMILIES
 from ridgeformer.noise import Fixed, Noise, as_noise
 from ridgeformer.problem import MOST as MOST_SEQUENCES
 from ridgeformer.problem import Problem
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.protocols import Protocol, as_protocol
 from ridgeformer.training.train import make_spec
+from ridgeformer.validation import integer
 
 __all__ = ["AXES", "Grid"]
 

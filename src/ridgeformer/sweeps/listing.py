@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import InputError, shown
-from ridgeformer.plain import plain
+from ridgeformer.jsonable import jsonable
 from ridgeformer.training.runs import AGAIN, read_record
 
 __all__ = ["Entry", "is_run", "list_runs", "read_entry"]
@@ -108,7 +108,7 @@ def read_entry(folder: Path) -> Entry:
         _check_file(folder / "model.safetensors")
         record = read_record(folder)
         _check_numbers(record)
-        return Entry(folder, _checked_spec(record["spec"]), plain(record))
+        return Entry(folder, _checked_spec(record["spec"]), jsonable(record))
     except InputError as error:
         return Entry(folder, damage=shown(error, 500))
     except OSError as error:

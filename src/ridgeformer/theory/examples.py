@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeformer.errors import integer
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.validation import integer
 
 __all__ = ["random_model"]
 

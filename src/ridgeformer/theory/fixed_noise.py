@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.baselines import ConstRR
-from ridgeformer.errors import real, refuse
-from ridgeformer.families import GDpp
-from ridgeformer.model import LinearTransformer
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import GDpp
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
+from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problem import Draw, Problem
 from ridgeformer.theory.statement import Check
+from ridgeformer.validation import real
 from ridgeformer.wishart import eigenvalues
 
 __all__ = ["check", "filtered", "ridge_risk", "risk", "risk_of_noise", "variance"]
@@ -95,7 +96,7 @@ def _averaged(model: LinearTransformer, problem: Problem) -> float:
 
 def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance, seed: int) -> list[Check]:
     """The risk and the adjusted loss by quadrature against a Monte Carlo estimate, in its standard errors."""
-    from ridgeformer.training.quadrature import const_loss, exact_loss
+    from ridgeformer.exact import const_loss, exact_loss
 
     away: dict[str, list[float]] = {"risk": [], "loss": [], "ConstRR": []}
     for model, problem in pairs:
@@ -150,6 +151,6 @@ def _nodes(problem: Problem) -> tuple[Float, Float]:
 
 @functools.lru_cache(maxsize=32)
 def _trained(problem: Problem, layers: int) -> LinearTransformer:
-    from ridgeformer.training.quadrature import least_excess
+    from ridgeformer.exact import least_excess
 
     return LinearTransformer(least_excess(problem, layers, 1, 0, None), problem.dim)

@@ -27,9 +27,10 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal, localcontext
 from typing import NamedTuple
 
-from ridgeformer.errors import integer, number, refuse
-from ridgeformer.families import GDpp
-from ridgeformer.model import LinearTransformer
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import GDpp
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.validation import integer, number
 
 __all__ = [
     "BALANCED",

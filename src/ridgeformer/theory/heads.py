@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.families import Diag
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import Diag
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problem import Problem
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check, relative_error

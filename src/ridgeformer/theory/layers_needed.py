@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.theory.gdpp_solver import (
     BALANCED,
     PAPER,
@@ -34,6 +34,7 @@ from ridgeformer.theory.gdpp_solver import (
     schedule,
 )
 from ridgeformer.theory.iterations import METHODS, chebyshev_degree, log_spaced
+from ridgeformer.validation import integer
 
 __all__ = ["EPSILONS", "KAPPAS", "SECOND_ORDER", "Growth", "Row", "compare", "counts", "growth", "layers_needed"]
 

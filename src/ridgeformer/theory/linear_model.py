@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import array
-from ridgeformer.model import LinearTransformer, States
+from ridgeformer.models.transformer import LinearTransformer, States
 from ridgeformer.problem import Problem
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check, relative_error
+from ridgeformer.validation import array
 
 __all__ = ["Blocks", "attention", "check", "follow", "printed_update", "read_off", "reconstruct", "update"]
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.families import Diag, GDpp
-from ridgeformer.model import LinearTransformer, States
+from ridgeformer.models.families import Diag, GDpp
+from ridgeformer.models.transformer import LinearTransformer, States
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
 from ridgeformer.theory.examples import random_model

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import array, integer, number, refuse
-from ridgeformer.model import LinearTransformer
+from ridgeformer.errors import refuse
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem, Sequences
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check
+from ridgeformer.validation import array, integer, number
 
 __all__ = ["check", "context_for", "expected_square", "labels", "largest_square", "square_of_cosine"]
 
@@ -167,7 +168,7 @@ def _examples(context: int, seed: int) -> list[LinearTransformer]:
 
 @functools.lru_cache(maxsize=32)
 def _trained(context: int) -> LinearTransformer:
-    from ridgeformer.training.quadrature import least_excess
+    from ridgeformer.exact import least_excess
 
     return LinearTransformer(least_excess(Problem(5, context, "fixed(0)"), 3, 1, 0, None), 5)
 

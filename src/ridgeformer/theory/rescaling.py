@@ -29,13 +29,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer, number, refuse
-from ridgeformer.families import Diag
-from ridgeformer.model import LinearTransformer
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import Diag
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed
 from ridgeformer.problem import Draw, Problem
 from ridgeformer.theory.statement import Check, relative_error
+from ridgeformer.validation import integer, number
 
 __all__ = [
     "Decay",

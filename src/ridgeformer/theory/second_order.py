@@ -21,9 +21,8 @@ from decimal import Decimal, localcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import array
-from ridgeformer.families import GDpp
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import GDpp
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.theory.gdpp_solver import (
     PAPER,
     Interval,
@@ -37,6 +36,7 @@ from ridgeformer.theory.gdpp_solver import (
 from ridgeformer.theory.iterations import log_spaced
 from ridgeformer.theory.layers_needed import counts, growth, layers_needed
 from ridgeformer.theory.statement import Check
+from ridgeformer.validation import array
 
 __all__ = ["PRINTED", "check", "sequences_with", "token_error"]
 

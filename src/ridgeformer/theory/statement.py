@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ridgeformer.plain import plain
+from ridgeformer.jsonable import jsonable
 
 __all__ = ["Check", "relative_error"]
 
@@ -45,7 +45,7 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON; what is not finite is None."""
-        fields = {name: plain(value) for name, value in vars(self).items()}
+        fields = {name: jsonable(value) for name, value in vars(self).items()}
         return {**fields, "passed": self.passed}
 
 

@@ -20,12 +20,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import integer, number, refuse
-from ridgeformer.families import Diag
-from ridgeformer.model import LinearTransformer
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import Diag
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
 from ridgeformer.theory.statement import Check, relative_error
+from ridgeformer.validation import integer, number
 
 __all__ = ["check", "dropped_over_kept", "measured_ratio", "printed_step", "step", "two_layers"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 
-from ridgeformer.errors import integer, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.theory.statement import Check
+from ridgeformer.validation import integer
 
 __all__ = ["STATEMENTS", "verify"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Key
 from ridgeformer.losses import threshold
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problem import Problem
 

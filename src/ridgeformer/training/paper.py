@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problem import Problem
+from ridgeformer.training.job import RACE, Found, Task
 from ridgeformer.training.protocols import Paper
-from ridgeformer.training.task import RACE, Found, Task
 
 __all__ = ["query_gradient", "train_as_the_paper"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ridgeformer.errors import integer, number, refuse
+from ridgeformer.errors import refuse
+from ridgeformer.validation import integer, number
 
 __all__ = ["Paper", "Protocol", "Search", "as_protocol"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from ridgeformer.errors import DamageError, InputError
 from ridgeformer.files import make_folder, open_regular, read_json, short, write_whole
-from ridgeformer.model import LinearTransformer
-from ridgeformer.model_file import fingerprint, read_model, save
+from ridgeformer.models.file import fingerprint, read_model, save
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.journal import DamagedRunWarning, Journal
 
 __all__ = ["AGAIN", "Folder", "Memory", "Runs", "is_finished", "read_record", "read_run"]
@@ -138,7 +138,7 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
         raise DamageError(
             f"a run's model must be the one that was trained; {path} has another {', '.join(wrong)}. {AGAIN}"
         )
-    # The model's file holds a record too, which vouches for one of version 1. Later ones have checksums of their own, and
+    # The model's file holds a record too, which vouches for one of version 1. Later ones have checksums, and
     # where two processes trained one run, the seconds in the model's file may be those of the other process.
     if found["version"] > 1:
         same = found.get("model") == fingerprint(model) and inside.get("spec") == spec

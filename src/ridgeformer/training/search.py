@@ -13,14 +13,14 @@ import contextlib
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.families import GDpp
+from ridgeformer.exact import exact_loss, least_excess
 from ridgeformer.losses import CAP, exploded
-from ridgeformer.model import LinearTransformer
-from ridgeformer.training.few import descend_many_starts
-from ridgeformer.training.many import descend_few_starts
+from ridgeformer.models.families import GDpp
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.training.few_starts import descend_few_starts
+from ridgeformer.training.job import SELECT, Found, OutOfTime, Task
+from ridgeformer.training.many_starts import descend_many_starts
 from ridgeformer.training.objective import ceiling, damped
-from ridgeformer.training.quadrature import exact_loss, least_excess
-from ridgeformer.training.task import SELECT, Found, OutOfTime, Task
 
 __all__ = ["search"]
 

@@ -23,20 +23,21 @@ from typing import Any, Literal
 import numpy as np
 
 from ridgeformer import engine as engines
-from ridgeformer.baselines import check_problem
-from ridgeformer.errors import InputError, integer, refuse
+from ridgeformer.errors import InputError, refuse
 from ridgeformer.evaluation import Result, evaluate
-from ridgeformer.families import FAMILIES, Family, check_registered
 from ridgeformer.files import short
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import FAMILIES, Family, check_registered
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import check_text, parse
+from ridgeformer.predictors.ridge import check_problem
 from ridgeformer.problem import Problem
+from ridgeformer.training.job import Found, Task
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.paper import train_as_the_paper
 from ridgeformer.training.protocols import NAMES, Paper, Protocol, Search, as_protocol, describe
 from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, Folder, Memory, Runs, read_run
 from ridgeformer.training.search import search
-from ridgeformer.training.task import Found, Task
+from ridgeformer.validation import integer
 from ridgeformer.values import Value
 
 __all__ = ["Progress", "Session", "Spec", "Training", "load_run", "make_spec", "parse_spec", "train", "train_many"]

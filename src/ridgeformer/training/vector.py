@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.families import Family
-from ridgeformer.model import LinearTransformer
+from ridgeformer.models.families import Family
+from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["Vector"]
 

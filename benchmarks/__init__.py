@@ -1,0 +1,39 @@
+"""Measurements of speed, as ratios of times taken side by side in one run, because machines are noisy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchmarks import speed, sweeps, training
+from benchmarks.speed import Measurement, Setup
+from ridgeformer.errors import refuse
+
+__all__ = ["GROUPS", "Measurement", "run"]
+
+GROUPS = {
+    **speed.GROUPS,
+    "training": training.measurements,
+    "silence": training.silent_measurements,
+    "sweeps": sweeps.measurements,
+}
+
+
+def run(
+    *,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    seeds: int = 1,
+    threads: int | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[Measurement]:
+    """Measure the groups of measurements asked for, or all (all but the comparisons, if quick)."""
+    unknown = [name for name in only if name not in GROUPS]
+    if unknown:
+        refuse(f"--only must name one of {', '.join(GROUPS)}", repr(unknown[0]), "Choose one of these.")
+    chosen = list(only) or [name for name in GROUPS if not (quick and name == "frameworks")]
+    setup = Setup.make(quick=quick, threads=threads, seeds=seeds, progress=progress)
+    measurements: list[Measurement] = []
+    for name in chosen:
+        progress(name)
+        measurements += GROUPS[name](setup)
+    return measurements

@@ -1,0 +1,238 @@
+"""What is measured, and against which bar. Batch 2048, d = 10, n = 20, 7 layers, float32, unless said otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks import frameworks
+from benchmarks.clock import best_times
+from ridgeformer import engine
+from ridgeformer.engine import Engine, Key
+from ridgeformer.evaluation import evaluate, floor
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problem import Problem
+
+__all__ = ["GROUPS", "Measurement", "Setup", "diag_flops"]
+
+BATCH, DIM, CONTEXT, LAYERS = 2048, 10, 20, 7
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number: its value, the least (or most) it must reach, and the goal; None where no bar is set."""
+
+    name: str
+    value: float
+    unit: str
+    bar: float | None = None
+    goal: float | None = None
+    higher: bool = True
+    detail: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`goal`, `bar`, `short`, or nothing where there is no bar."""
+        reached = [self._reaches(mark) for mark in (self.goal, self.bar)]
+        if self.bar is None:
+            return ""
+        return "goal" if reached[0] else "bar" if reached[1] else "short"
+
+    def _reaches(self, mark: float | None) -> bool:
+        return mark is not None and (self.value >= mark if self.higher else self.value <= mark)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "verdict": self.verdict}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every group needs."""
+
+    engine: Engine
+    threads: int
+    rounds: int
+    quick: bool = False
+    seeds: int = 1
+    progress: Callable[[str], None] = lambda text: None
+
+    @classmethod
+    def make(
+        cls, *, quick: bool, threads: int | None, seeds: int = 1, progress: Callable[[str], None] = lambda text: None
+    ) -> Setup:
+        """The engine in use, all cores unless told otherwise."""
+        return cls(engine.current(), threads or engine.default_threads(), 3 if quick else 12, quick, seeds, progress)
+
+    def step(
+        self,
+        kind: str,
+        *,
+        dim: int = DIM,
+        context: int = CONTEXT,
+        layers: int = LAYERS,
+        threads: int | None = None,
+    ) -> Callable[[], object]:
+        """One training step as training does it: noise levels, moments, exact loss, gradient."""
+        problem = Problem(dim, context, noise="uniform(0,5)")
+        kernel = tame(kind, dim, context, layers).family.kernel()
+        count = 0
+
+        def work() -> object:
+            nonlocal count
+            count += 1
+            sigma = problem.sigmas(BATCH, step=count, engine=self.engine)
+            key = Key(0, 0, count)
+            return self.engine.step(kernel, dim, context, sigma, key, threads=threads or self.threads)
+
+        return work
+
+    def gradient(self, kind: str, threads: int | None = None) -> Callable[[], object]:
+        """Loss and gradient of a batch of moments that is already there."""
+        draw = Problem(DIM, CONTEXT, noise="uniform(0,5)").moments(BATCH, dtype=np.float32)
+        kernel = tame(kind, DIM, CONTEXT).family.kernel()
+        return lambda: self.engine.evaluate(kernel, draw.moments.gram, draw.ridge, threads=threads or self.threads)
+
+
+def tame(kind: str, dim: int, context: int, layers: int = LAYERS) -> LinearTransformer:
+    """A random model that explodes on no sequence, so that every sequence costs the same."""
+    model = LinearTransformer.random(kind, dim=dim, layers=layers, context=context * dim, scale=0.1)
+    return model.astype(np.float32)
+
+
+def diag_flops(dim: int, layers: int) -> int:
+    """Additions and multiplications of the Diag gradient of one sequence, counting only what native/diag.hpp needs.
+
+    A layer but the last two has, in multiply-adds: S^2 and S^3 forwards, each symmetric; Sbar A and X S backwards;
+    eight products of a matrix and a vector; three rank-one terms of Sbar, two of S (half, being symmetric), <X S, S>
+    and X itself. The first layer has no X S. The last but one has the vectors only; the last one next to nothing.
+    """
+    d2, d3 = dim * dim, dim**3
+    half = dim * (dim + 1) // 2
+    vectors = 8 * d2
+    inner = max(layers - 2, 0)
+    later = max(layers - 3, 0)
+    forward = inner * (2 * half * dim + 2 * half + 2 * half)
+    backward = later * (2 * d3 + 3 * d2 + d2 + d2) + (3 * d2 if layers >= 3 else 0) + (half if inner else 0)
+    return 2 * (forward + backward + max(layers - 1, 0) * vectors)
+
+
+def _frameworks(setup: Setup) -> list[Measurement]:
+    bars = {"diag": (60.0, 100.0), "full": (25.0, 50.0)}
+    measurements = []
+    for kind, (bar, goal) in bars.items():
+        work = {"ours": setup.step(kind)}
+        with suppress(ImportError):
+            work["PyTorch"] = frameworks.torch_step(kind, BATCH, DIM, CONTEXT, LAYERS, setup.threads)
+        with suppress(ImportError):
+            work["JAX"] = frameworks.jax_step(kind, BATCH, DIM, CONTEXT, LAYERS)
+        times = best_times(work, setup.rounds, {"ours": 20})
+        for name in ("PyTorch", "JAX"):
+            if name in times:
+                detail = f"{1e3 * times['ours']:.2f} ms against {1e3 * times[name]:.1f} ms"
+                measurements.append(
+                    Measurement(
+                        f"{kind} step against {name}", times[name] / times["ours"], "x", bar, goal, True, detail
+                    )
+                )
+    return measurements
+
+
+def _rate(setup: Setup) -> list[Measurement]:
+    if setup.engine.name == "numpy":
+        return []
+    from ridgeformer import _core
+
+    gradient = setup.gradient("diag")
+    peaks = []
+    best = float("inf")
+    for _ in range(setup.rounds):
+        peaks.append(_core.peak(setup.engine.name, setup.threads))
+        best = min(best, best_times({"gradient": gradient}, 1, {"gradient": 40})["gradient"])
+    rate = diag_flops(DIM, LAYERS) * BATCH / best
+    detail = f"{rate / 1e9:.0f} of {max(peaks) / 1e9:.0f} Gflop/s, {1e3 * best:.2f} ms"
+    return [Measurement("diag kernel, share of FMA peak", 100 * rate / max(peaks), "%", 40, 60, True, detail)]
+
+
+def _sampling(setup: Setup) -> list[Measurement]:
+    # A one-layer model costs little, so its step is the sampling and a little more: this bounds the share from above.
+    work = {"seven": setup.step("diag"), "one": setup.step("diag", layers=1)}
+    times = best_times(work, setup.rounds, dict.fromkeys(work, 40))
+    detail = f"one-layer step {1e3 * times['one']:.2f} ms, seven-layer step {1e3 * times['seven']:.2f} ms"
+    share = 100 * times["one"] / times["seven"]
+    return [Measurement("sampling, share of diag step", share, "%", 30, 15, False, detail)]
+
+
+def _context(setup: Setup) -> list[Measurement]:
+    work = {"20": setup.step("diag"), "2000": setup.step("diag", context=2000)}
+    times = best_times(work, setup.rounds, dict.fromkeys(work, 40))
+    detail = f"{1e3 * times['2000']:.2f} ms against {1e3 * times['20']:.2f} ms"
+    return [Measurement("time at n = 2000 over n = 20", times["2000"] / times["20"], "x", 1.1, 1.0, False, detail)]
+
+
+def _threads(setup: Setup) -> list[Measurement]:
+    if setup.threads < 2:
+        return []
+    work = {"one": setup.step("diag", threads=1), "two": setup.step("diag", threads=2)}
+    times = best_times(work, setup.rounds, dict.fromkeys(work, 40))
+    detail = f"{1e3 * times['one']:.2f} ms on one, {1e3 * times['two']:.2f} ms on two"
+    return [Measurement("two threads over one", times["one"] / times["two"], "x", 1.7, 1.9, True, detail)]
+
+
+def _growth(setup: Setup) -> list[Measurement]:
+    measurements = []
+    for kind in ("diag", "full"):
+        work = {"10": setup.step(kind), "40": setup.step(kind, dim=40, context=80)}
+        times = best_times(work, max(2, setup.rounds // 4), {"10": 20, "40": 2})
+        detail = f"{1e3 * times['10']:.2f} ms to {1e3 * times['40']:.1f} ms"
+        power = np.log(times["40"] / times["10"]) / np.log(4)
+        measurements.append(
+            Measurement(f"{kind} step, growth from d = 10 to 40", float(power), "", 3.0, 3.0, False, detail)
+        )
+    return measurements
+
+
+def _evaluation(setup: Setup) -> list[Measurement]:
+    problem, count, few = Problem(DIM, CONTEXT, noise="uniform(0,5)"), 100_000, 4000
+    model = tame("diag", DIM, CONTEXT).astype(np.float64)
+
+    def in_tokens() -> object:
+        s = problem.sequences(few)
+        return 0.5 * np.square(model.predict(s.x, s.y, s.queries) - s.answers).mean()
+
+    work = {"exact": lambda: evaluate(model, problem, sequences=count, with_floor=False), "tokens": in_tokens}
+    times = best_times(work, max(2, setup.rounds // 4), {"exact": 3})
+    tokens = times["tokens"] * count / few  # in parts, as 100,000 sequences of tokens need gigabytes
+    detail = f"{times['exact']:.2f} s against {tokens:.1f} s"
+    least = best_times({"floor": lambda: floor(problem, sequences=count)}, 1)["floor"]
+    return [
+        Measurement("evaluation against NumPy tokens", tokens / times["exact"], "x", 50, 50, True, detail),
+        Measurement("Bayes floor, 100,000 sequences", least, "s", 5, 5, False),
+    ]
+
+
+def _import(setup: Setup) -> list[Measurement]:
+    code = "import time; t = time.perf_counter(); import ridgeformer; print(time.perf_counter() - t)"
+    times = []
+    for _ in range(max(3, setup.rounds // 2)):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        times.append(float(done.stdout))
+    return [Measurement("import of the package", min(times), "s", 0.5, 0.2, False, f"median {np.median(times):.2f} s")]
+
+
+GROUPS: dict[str, Callable[[Setup], list[Measurement]]] = {
+    "frameworks": _frameworks,
+    "rate": _rate,
+    "sampling": _sampling,
+    "context": _context,
+    "scaling": _threads,
+    "growth": _growth,
+    "evaluation": _evaluation,
+    "import": _import,
+}

@@ -1,0 +1,142 @@
+"""What training reaches, and in which time: from scratch, adjusted loss on 300,000 fresh sequences, seed by seed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.speed import Measurement, Setup
+from ridgeformer.evaluation import evaluate
+from ridgeformer.exact import exact_loss
+from ridgeformer.losses import CAP, exploded
+from ridgeformer.problem import Problem
+from ridgeformer.training import Search, Training, train, train_many
+
+__all__ = ["LINES", "SILENT", "Line", "measurements", "silent_measurements"]
+
+FRESH, SEED = 300_000, 77  # sequences of the reported losses, and which
+NOISES = [f"uniform(0,{top})" for top in range(8)] + ["categorical(1,3)", "categorical(1,3,5)"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A model and a problem, the loss and the seconds that are required, and the loss that is hoped for."""
+
+    family: str
+    layers: int
+    noise: str
+    loss: float
+    seconds: float | None
+    goal: float
+
+
+LINES = [
+    Line("diag", 3, "uniform(0,5)", 0.114, 10, 0.114),
+    Line("diag", 7, "uniform(0,5)", 0.0465, 60, 0.044),
+    Line("diag", 7, "categorical(1,3)", 0.0150, 120, 0.0125),
+    Line("full", 4, "categorical(1,3)", 0.030, 60, 0.028),
+    Line("full", 7, "categorical(1,3)", 0.0085, 150, 0.007),
+    Line("full", 7, "uniform(0,5)", 0.0435, 150, 0.041),
+]
+SILENT = [
+    Line("gdpp", 7, "uniform(0,0)", 2.5e-12, None, 1e-14),
+    Line("diag", 7, "uniform(0,0)", 2.5e-12, None, 1e-14),
+    Line("full", 7, "uniform(0,0)", 2.5e-12, None, 1e-14),
+]
+
+
+def measurements(setup: Setup) -> list[Measurement]:
+    """Every line with every seed, and what caution and precision cost; only the first line where it must be quick."""
+    found = []
+    for line in LINES[:1] if setup.quick else LINES:
+        found += _line(setup, line, setup.seeds)
+    return found if setup.quick else found + _caution(setup) + _precision(setup)
+
+
+def silent_measurements(setup: Setup) -> list[Measurement]:
+    """GD++ against its optimum, and all families without noise, with one seed."""
+    found = _gdpp(setup)
+    for line in SILENT[:1] if setup.quick else SILENT:
+        found += _line(setup, line, 1)
+    return found
+
+
+def _train(setup: Setup, line: Line, seed: int, protocol: Search) -> tuple[Training, float, float]:
+    """The result, its loss on fresh sequences, and the seconds from nothing to the model."""
+    setup.progress(f"training: {line.family}, {line.layers} layers, {line.noise}, seed {seed}")
+    problem = Problem(noise=line.noise)
+    start = time.perf_counter()
+    found = train(
+        problem, line.family, line.layers, seed=seed, protocol=protocol, sequences=2000, threads=setup.threads
+    )
+    seconds = time.perf_counter() - start
+    fresh = evaluate(found.model, problem, sequences=FRESH, seed=SEED, with_floor=False)
+    return found, fresh.loss, seconds
+
+
+def _line(setup: Setup, line: Line, seeds: int) -> list[Measurement]:
+    runs = [_train(setup, line, seed, Search()) for seed in range(seeds)]
+    losses, seconds = [loss for _, loss, _ in runs], [time_ for _, _, time_ in runs]
+    name = f"{line.family} {line.layers}, {line.noise}"
+    each = "seeds: " + ", ".join(f"{loss:.4g}" for loss in losses)
+    times = "seeds: " + ", ".join(f"{second:.0f} s" for second in seconds)
+    result = [Measurement(f"{name}: loss", min(losses), "", line.loss, line.goal, False, each)]
+    if seeds > 1:
+        result.append(
+            Measurement(f"{name}: worst seed", max(losses), "", goal=line.loss, higher=False, detail="goal: the bar")
+        )
+    if line.seconds is not None:
+        result.append(Measurement(f"{name}: longest time", max(seconds), "s", line.seconds, line.seconds, False, times))
+    return result
+
+
+def _gdpp(setup: Setup) -> list[Measurement]:
+    """How far above the best of several seeds the first one is, over all depths; and the time of its seven depths."""
+    seeds = 3 if setup.quick else 10
+    gaps: list[float] = []
+    silent: list[float] = []
+    times: list[float] = []
+    for noise in NOISES[:6:5] if setup.quick else NOISES:
+        setup.progress(f"training: GD++, {noise}")
+        problem = Problem(noise=noise)
+        losses = []
+        for seed in range(seeds):
+            start = time.perf_counter()
+            many = train_many(problem, ["gdpp"], range(1, 8), seeds=[seed], sequences=2000)
+            times.append(time.perf_counter() - start)
+            losses.append([exact_loss(found.model, problem) for found in many])
+        gap = [max(100 * (column[0] / min(column) - 1), 0.0) for column in zip(*losses, strict=True)]
+        (silent if noise == "uniform(0,0)" else gaps).extend(gap)
+    longest = f"longest {max(times):.2f} s"
+    return [
+        Measurement("gdpp, noisy: above its optimum", max(gaps), "%", 0.2, 0.2, False, f"best of {seeds} seeds"),
+        Measurement("gdpp, no noise: above its optimum", max(silent), "%", 0.2, 0.2, False, f"best of {seeds} seeds"),
+        Measurement("gdpp, seven depths: time", sorted(times)[len(times) // 2], "s", 1, 1, False, longest),
+    ]
+
+
+def _caution(setup: Setup) -> list[Measurement]:
+    """What avoiding explosions costs, where it costs most: the bulk loss without, and how often that model explodes."""
+    found, _, _ = _train(setup, LINES[0], 0, Search(caution=0))
+    problem, blocks = found.spec.problem, range(0, 2_000_000, 50_000)
+    pieces = [found.model.step(problem, 50_000, stream=SEED, first=first, gradient=False).losses for first in blocks]
+    losses = np.minimum(np.concatenate(pieces), CAP)
+    wild = exploded(losses, problem.dim)
+    detail = f"{wild.sum()} of 2,000,000 explode, largest loss {losses.max():.2g}: mean of all {losses.mean():.3g}"
+    return [
+        Measurement(
+            "diag 3, uniform(0,5), caution=0: loss of the others", float(losses[~wild].mean()), "", detail=detail
+        )
+    ]
+
+
+def _precision(setup: Setup) -> list[Measurement]:
+    """The second line in float32 and in float64: the same loss, and which is faster."""
+    line, result = LINES[1], []
+    for precision in ("float32", "float64"):
+        _, loss, seconds = _train(setup, line, 0, Search(precision=precision))
+        name = f"{line.family} {line.layers}, {line.noise}, {precision}: loss"
+        result.append(Measurement(name, loss, "", detail=f"in {seconds:.0f} s"))
+    return result

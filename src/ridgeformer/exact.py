@@ -1,0 +1,155 @@
+"""GD++ without sampling: its loss is an integral over the eigenvalues of S, so its optimum is found by quadrature.
+
+No flow leaves y, so w = f(S) a with a polynomial f. With e = 1 - lambda f(lambda), a layer (xx, yx) = (p, r) maps, for
+each eigenvalue, starting from s = lambda and e = 1,
+
+    e <- e (1 + r s),      s <- s (1 + p s)^2.
+
+On noise of variance v = E[sigma^2] the adjusted loss is that of ConstRR, which no choice of f can change, plus
+
+    1/2 E sum (v - e (lambda + v))^2 / (lambda (lambda + v)),
+
+and this excess is minimised. It never cancels: at sigma = 0 it is 1/2 E sum e^2, and losses of 1e-16 are real. The
+density reaches far beyond what any number of sequences shows, and a polynomial pays for what lies there; so
+eigenvalues outside a range that one sequence in 10^8 leaves are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.bfgs import Descent, descend
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import GDpp
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problem import Problem
+from ridgeformer.wishart import eigenvalues
+
+__all__ = ["Excess", "const_loss", "exact_loss", "least_excess", "least_loss"]
+
+Array = NDArray[np.float64]
+RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
+FRESH, GROWN = 10, 2  # starts at least, and starts a position of the new layer
+
+
+class Excess:
+    """What a GD++ model loses beyond ConstRR, as a function of n omega, with omega [L, 2] = (xx, yx) of every layer."""
+
+    def __init__(self, problem: Problem, rare: float = RARE) -> None:
+        self.context, self.variance = problem.context, problem.noise.second_moment
+        values, weights = eigenvalues(problem.dim, problem.context)
+        below, above = np.cumsum(weights), np.cumsum(weights[::-1])[::-1] - weights
+        inside = (below > rare) & (above > rare)
+        self.values = values[inside]
+        self.factor = weights[inside] / (self.values * (self.values + self.variance))
+
+    def __call__(self, point: Array) -> tuple[float, Array]:
+        """Value and gradient at n omega, flattened."""
+        omega, shift = point.reshape(-1, 2) / self.context, self.values + self.variance
+        s, e = self.values, np.ones_like(self.values)
+        trace = []
+        for p, r in omega:
+            trace.append((s, e))
+            e, s = e * (1 + r * s), s * (1 + p * s) ** 2
+        rest = self.variance - e * shift
+        e_bar, s_bar = -self.factor * rest * shift, np.zeros_like(s)
+        slope = np.empty_like(omega)
+        for layer in reversed(range(len(omega))):
+            (p, r), (s, e) = omega[layer], trace[layer]
+            stretch = 1 + p * s
+            slope[layer] = (s_bar * 2 * s * s * stretch).sum(), (e_bar * e * s).sum()
+            s_bar, e_bar = s_bar * stretch * (stretch + 2 * p * s) + e_bar * e * r, e_bar * (1 + r * s)
+        value = 0.5 * float((self.factor * rest * rest).sum())
+        if not np.isfinite(slope).all():
+            value = np.inf
+        return value, slope.ravel() / self.context
+
+
+def exact_loss(model: LinearTransformer, problem: Problem) -> float:
+    """The expected adjusted loss of a GD++ model, over the range of eigenvalues that counts; no sampling."""
+    if not isinstance(model.family, GDpp):
+        refuse("the exact loss is known for GD++ models", model, "Use evaluate for the others.")
+    return _expected(model, problem, RARE)
+
+
+def _expected(model: LinearTransformer, problem: Problem, rare: float) -> float:
+    """The expected adjusted loss of a GD++ model, over the eigenvalues that are not too rare."""
+    point = problem.context * model.family.kernel()[0][:, :, 0].astype(np.float64).ravel()
+    with np.errstate(all="ignore"):
+        return Excess(problem, rare)(point)[0] + const_loss(problem)
+
+
+@functools.lru_cache(maxsize=64)
+def const_loss(problem: Problem) -> float:
+    """The expected adjusted loss of ConstRR: 1/2 E sum (lambda / (lambda + sigma^2) - lambda / (lambda + v))."""
+    values, weights = eigenvalues(problem.dim, problem.context)
+    sigma, chance = problem.noise.quadrature()
+    variance = problem.noise.second_moment
+    # The difference of the two terms, without cancellation.
+    gaps = (variance - sigma[:, None] ** 2) / ((values + sigma[:, None] ** 2) * (values + variance))
+    return max(0.5 * float(chance @ gaps @ (weights * values)), 0.0)
+
+
+def least_loss(problem: Problem, layers: int, searches: int = 4) -> float:
+    """The least expected adjusted loss that a GD++ model of so many layers can have, as far as the searches find.
+
+    Unlike `exact_loss` it leaves no eigenvalue out, however rare: a model that is better on a sample pays elsewhere.
+    """
+    return min(_expected(_best_on_all(problem, layers, seed), problem, rare=0.0) for seed in range(searches))
+
+
+def _best_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
+    for depth in range(1, layers):  # from the cache, without recursion
+        _grown_on_all(problem, depth, seed)
+    return _grown_on_all(problem, layers, seed)
+
+
+@functools.lru_cache(maxsize=256)
+def _grown_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
+    shallower = _grown_on_all(problem, layers - 1, seed) if layers > 1 else None
+    with np.errstate(all="ignore"):
+        return LinearTransformer(least_excess(problem, layers, 1, seed, shallower, rare=0.0), problem.dim)
+
+
+def least_excess(
+    problem: Problem, layers: int, heads: int, seed: int, shallower: LinearTransformer | None, rare: float = RARE
+) -> GDpp:
+    """The best GD++ model of so many layers that fresh starts and growth from a shallower one lead to."""
+    excess, constant = Excess(problem, rare), const_loss(problem)
+
+    def objective(point: Array) -> tuple[float, Array]:
+        value, slope = excess(point)
+        return value + 1e-6 * constant, slope  # what is far below ConstRR's loss need not be pursued
+
+    rng = np.random.default_rng([seed, layers, 1])
+    starts = [_start(problem, layers, rng) for _ in range(max(FRESH, 72 // layers))]
+    if shallower is not None:
+        known = problem.context * shallower.family.kernel()[0][:, :, 0].astype(np.float64)
+        same = np.append(known, np.zeros((1, 2)), axis=0).ravel()
+        grown = [np.insert(known, at, -rng.uniform(0.05, 0.8, 2), axis=0).ravel() for at in [*range(layers)] * GROWN]
+        # Where ConstRR's loss is all that is left, nothing can be gained.
+        starts = [same] if excess(same)[0] < 1e-5 * constant else [same, *grown, *starts]
+    race = sorted((descend(objective, start, 30) for start in starts), key=_value)
+    best = min((descend(objective, start, 300) for start in race[:6]), key=_value) if len(race) > 1 else race[0]
+    omega = best.point.reshape(layers, 2) / problem.context
+    size = np.sqrt(np.abs(omega).max(1) + np.finfo(np.float64).tiny)
+    p, q = np.zeros((layers, heads, 2)), np.full((layers, heads), 0.1)
+    p[:, 0], q[:, 0] = omega / size[:, None], size
+    return GDpp(p, q)
+
+
+def _start(problem: Problem, layers: int, rng: np.random.Generator) -> Array:
+    """n omega of a random model: with equal layers, or ones that grow geometrically, as those of Newton's method do."""
+    if rng.random() < 0.5:
+        return -rng.uniform(0, 1, 2 * layers)
+    largest = (1 + np.sqrt(problem.dim / problem.context)) ** 2  # eigenvalue of S / n, nearly
+    growth = rng.uniform(1.5, 5) ** np.arange(layers)[:, None]
+    first = rng.uniform(0.2, 0.8) / largest
+    return np.asarray(-first * growth * np.exp(rng.normal(0, 0.2, (layers, 2)))).ravel()
+
+
+def _value(descent: Descent) -> float:
+    return descent.value

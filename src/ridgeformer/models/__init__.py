@@ -1,0 +1,7 @@
+"""Linear transformers: parameter families, the model itself, and its file."""
+
+from ridgeformer.models.families import FAMILIES, Diag, Family, Full, GDpp
+from ridgeformer.models.file import load, save
+from ridgeformer.models.transformer import LinearTransformer, States
+
+__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "LinearTransformer", "States", "load", "save"]

@@ -1,0 +1,165 @@
+"""Models on disk: the parameters as safetensors, what they are in its header, and a checksum. Loading runs nothing.
+
+>>> import tempfile, pathlib
+>>> from ridgeformer import Diag, LinearTransformer
+>>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+>>> save(LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10), path)
+>>> load(path)
+LinearTransformer(diag, dim=10, layers=1, heads=2)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ridgeformer.errors import DamageError, InputError
+from ridgeformer.files import LARGEST, parse_json, short, write_whole
+from ridgeformer.models.families import FAMILIES, check_registered
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
+
+__all__ = ["fingerprint", "load", "read_model", "read_record", "save"]
+
+FORMAT, VERSION = "ridgeformer-model", 2
+Record = dict[str, Any]
+
+
+def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping[str, Any] | None = None) -> None:
+    """Write a model to a file.
+
+    The file appears under its name only when it is complete; an older one is replaced at that moment.
+
+    Args:
+        model: The model.
+        path: The file, such as `model.safetensors`.
+        record: How the model was made: any dict that JSON can hold. `read_record` reads it back.
+
+    Raises:
+        InputError: This is no model, the record cannot be written as JSON, or the file cannot be written.
+    """
+    if type(model) is not LinearTransformer:
+        raise InputError(
+            f"save needs a LinearTransformer itself; got a {type(model).__name__}. Write save(model, path)."
+        )
+    target = _path(path)
+    spec = {
+        "family": check_registered(type(model.family)),
+        "dim": model.dim,
+        "layers": model.layers,
+        "heads": model.heads,
+    }
+    header = {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)}
+    if record is not None:
+        try:
+            header["record"] = json.dumps(dict(record))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"a record must be a dict that JSON can hold; got one with {error}. Convert it."
+            ) from error
+    arrays = model.family.arrays
+    if (size := sum(value.nbytes for value in arrays.values())) > LARGEST // 2:
+        raise InputError(
+            f"a model file may have {LARGEST / 2e9:.2g} GB; this model has {size / 1e9:.3g}. Make it smaller."
+        )
+    write_whole(target, pack(arrays, header))
+
+
+def load(path: str | os.PathLike[str]) -> LinearTransformer:
+    """Read a model that `save` wrote.
+
+    Raises:
+        InputError: The file does not exist, or its family is not known.
+        DamageError: The file is damaged or of another kind.
+    """
+    return read_model(path)[0]
+
+
+def read_record(path: str | os.PathLike[str]) -> Record:
+    """The record that was saved with a model, or an empty one."""
+    return read_model(path)[1]
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
+    """Read a model and the record that was saved with it, which is empty where there is none."""
+    place = _path(path)
+    spec: Record = {}
+
+    def check(metadata: Mapping[str, str]) -> None:
+        spec.update(_spec(place, metadata))
+
+    try:
+        header, arrays = read_tensors(place, "a model", check)
+    except DamagedFile as error:
+        _refuse(place, str(error))
+    return _model(place, spec, arrays), _json(place, header.get("record", "{}"))
+
+
+def fingerprint(model: LinearTransformer) -> str:
+    """A checksum of a model: of its family, its dimension, its parameters, and the matrices that these stand for."""
+    P, Q = model.family.dense(model.dim)
+    arrays = {**model.family.arrays, "dense P": P, "dense Q": Q}
+    return digest(arrays, model.family.name, str(model.dim))
+
+
+def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
+    """The model with these arrays, if its spec fits them."""
+    try:
+        model = LinearTransformer(FAMILIES[spec["family"]](**arrays), spec["dim"])
+    except (InputError, KeyError, TypeError) as error:
+        _refuse(path, f"its parameters do not fit its spec {short(spec)} ({short(error)})")
+    if (model.layers, model.heads) != (spec.get("layers"), spec.get("heads")):
+        found = f"{model.layers} layers and {model.heads} heads"
+        _refuse(path, f"its parameters have {found}, its spec says {spec.get('layers')} and {spec.get('heads')}")
+    return model
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike) or not Path(path).name:
+        raise InputError(f"a model needs the name of a file; got {path!r}. Pass a path such as model.safetensors.")
+    return Path(path)
+
+
+def _spec(path: Path, header: Mapping[str, str]) -> Record:
+    """What the header says of the model, before any array is read."""
+    if header.get("format") != FORMAT:
+        _refuse(path, "it is a safetensors file of some other program")
+    version = header.get("version", "")
+    if not (version.isascii() and version.isdigit() and len(version) <= 9):
+        _refuse(path, f"its format version is {version[:20]!r}")
+    if int(version) > VERSION:
+        raise InputError(
+            f"{path} has format version {version}; this ridgeformer reads up to {VERSION}. Upgrade it to load the file."
+        )
+    if int(version) > 1 and CHECKSUM not in header:
+        _refuse(path, "it has no checksum")
+    spec = _json(path, header.get("spec", ""))
+    family = spec.get("family")
+    if isinstance(family, str) and family not in FAMILIES:
+        raise InputError(
+            f"a model's family must be one of {', '.join(FAMILIES)}; {path} has {family[:80]!r}. "
+            "Import the module that defines that family first."
+        )
+    if not isinstance(family, str) or type(spec.get("dim")) is not int:
+        _refuse(path, "its header is damaged")
+    return spec
+
+
+def _json(path: Path, text: str) -> dict[str, Any]:
+    try:
+        value = parse_json(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        _refuse(path, "its header is damaged")
+    return value
+
+
+def _refuse(path: Path, why: str) -> NoReturn:
+    raise DamageError(
+        f"a model file must be one that ridgeformer saved; {short(path)} is not: {short(why, 400)}. "
+        "Name another, or save the model again."
+    )

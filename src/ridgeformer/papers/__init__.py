@@ -1,0 +1,1 @@
+"""Papers whose results run as checks, one package each, named after the first author and the year."""

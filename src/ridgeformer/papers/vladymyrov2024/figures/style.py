@@ -1,0 +1,99 @@
+"""How the paper's methods look: one colour, marker and line for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ridgeformer.losses import ROUNDING
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Curve
+from ridgeformer.papers.vladymyrov2024.paper import BASELINES, FAMILIES, LABELS
+from ridgeformer.papers.vladymyrov2024.table import FLOOR
+from ridgeformer.plotting.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    SKY,
+    VERMILION,
+    exploded_key,
+    mark_exploded,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "DASHES", "MARKERS", "draw_baselines", "draw_curve", "legend", "shade"]
+
+COLOURS = {
+    "gdpp": ORANGE,
+    "diag": BLUE,
+    "full": VERMILION,
+    "ConstRR": PINK,
+    "AdaRR": SKY,
+    "TunedRR": GREEN,
+    FLOOR: BLACK,
+    BAYES: BLACK,
+}
+MARKERS = {"gdpp": "s", "diag": "o", "full": "^"}
+DASHES: dict[str, Any] = {
+    "ConstRR": (0, (1, 1.2)),
+    "AdaRR": (0, (4, 1.5)),
+    "TunedRR": (0, (6, 1.5, 1, 1.5)),
+    FLOOR: "solid",
+    BAYES: "solid",
+}
+
+
+def draw_baselines(axis: Axes, losses: dict[str, float]) -> None:
+    """Horizontal lines: the baselines and the floor."""
+    for name, loss in losses.items():
+        if loss > ROUNDING:
+            axis.axhline(loss, color=COLOURS[name], linestyle=DASHES[name], linewidth=1.1, zorder=1.5)
+
+
+def draw_curve(axis: Axes, method: str, curve: Curve) -> None:
+    """A profile, with a cross at every noise level at which a sequence exploded. The axis must have its limits."""
+    style = DASHES.get(method, "solid")
+    width = 1.0 if method in DASHES else 1.6
+    axis.plot(curve.sigmas, curve.losses, color=COLOURS[method], linestyle=style, linewidth=width)
+    mark_exploded(axis, curve.sigmas, curve.losses, curve.exploded, COLOURS[method])
+
+
+def shade(axis: Axes, curve: Curve) -> None:
+    """Grey where the noise level can occur: a range, or single levels."""
+    inside = [sigma for sigma, within in zip(curve.sigmas, curve.inside, strict=True) if within]
+    if len(inside) > 8:
+        axis.axvspan(inside[0], inside[-1], color="#EFEFEF", linewidth=0, zorder=0)
+    for sigma in inside if len(inside) <= 8 else ():
+        axis.axvline(sigma, color="#D8D8D8", linewidth=4, zorder=0)
+
+
+def legend(canvas: Figure, markers: bool = True, black: str = FLOOR, exploded: bool = False) -> None:
+    """One for all panels, below them.
+
+    Args:
+        canvas: The figure.
+        markers: Whether the lines of the families have markers.
+        black: What the black line is: the Bayes floor, or in profiles the Bayes predictor.
+        exploded: Whether to explain the cross that marks explosions.
+    """
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=COLOURS[method],
+            linestyle=DASHES.get(method, "solid"),
+            marker=MARKERS.get(method, "") if markers else "",
+            markersize=4,
+            label=LABELS.get(method, method),
+        )
+        for method in (*FAMILIES, *BASELINES, black)
+    ]
+    if exploded:
+        handles.append(exploded_key())
+    room: Any = {"columnspacing": 1.2, "handlelength": 1.7, "handletextpad": 0.5} if exploded else {}
+    canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, **room)

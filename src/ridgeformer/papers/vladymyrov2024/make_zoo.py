@@ -1,0 +1,27 @@
+"""Make the zoo that ships from the runs of `table1 --retrain`.
+
+Usage: python -m ridgeformer.papers.vladymyrov2024.make_zoo RUNS.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ridgeformer.files import make_folder
+from ridgeformer.papers.vladymyrov2024.evidence import SHOWN
+from ridgeformer.papers.vladymyrov2024.paper import models_of
+from ridgeformer.zoo import MODELS
+
+__all__ = ["ship"]
+
+
+def ship(runs: Path) -> Path:
+    """Write the best models of all cells, and all seeds where figures show their spread, into the package."""
+    make_folder(MODELS, "models")
+    models_of(runs).write(MODELS, every_seed=[SHOWN])
+    return MODELS
+
+
+if __name__ == "__main__":
+    print(ship(Path(sys.argv[1])))

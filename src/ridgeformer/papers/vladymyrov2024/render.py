@@ -1,0 +1,212 @@
+"""Table 1 as text: for the terminal, as CSV, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, Key
+from ridgeformer.papers.vladymyrov2024.table import Cell, Table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["FORMATS", "column_name", "column_table", "short", "terminal"]
+
+LEGEND = (
+    "Each cell: adjusted loss; the paper's; ours over the paper's; in percent, ± the standard error and, after +, what "
+    "the worst seed is above the best. Green: below the paper's by more than its error. Red: falls short."
+)
+
+
+def short(value: float) -> str:
+    """Three significant digits in at most seven characters.
+
+    >>> short(0.04478), short(1.7729), short(5.2473e-16), short(0)
+    ('.0448', '1.77', '5.2e-16', '0')
+    """
+    if not math.isfinite(value):
+        return "-"
+    if abs(value) < 1e-25:
+        return "0"
+    if abs(value) < 1e-4:
+        return f"{value:.1e}"
+    return f"{value:.{max(2, 2 - math.floor(math.log10(abs(value))))}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
+
+
+def column_name(noise: str) -> str:
+    """`uniform(0,5)` as `U(0,5)`, `categorical(1,3)` as `{1,3}`."""
+    inside = noise[noise.index("(") + 1 : -1]
+    return f"U({inside})" if noise.startswith("uniform") else f"{{{inside}}}"
+
+
+def rows(table: Table) -> Iterable[tuple[str, list[Cell]]]:
+    """The rows, each with its cells."""
+    columns = list(dict.fromkeys(key.noise for key in table.cells))
+    wanted: list[tuple[str, int | None]] = [(family, depth) for family in FAMILIES for depth in DEPTHS]
+    for method, layers in [*wanted, *((name, None) for name in BASELINES)]:
+        yield Key(method, layers, "").row, [table[method, layers, noise] for noise in columns]
+
+
+def terminal(table: Table) -> RenderableType:
+    """All cells beside the paper's, at 100 columns; below, in red, what falls short."""
+    from rich.console import Group
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    columns = list(dict.fromkeys(key.noise for key in table.cells))
+    grid = Grid(box=None, padding=(0, 0, 0, 1), pad_edge=False)
+    grid.add_column("", no_wrap=True)
+    for noise in columns:
+        grid.add_column(column_name(noise), justify="right", no_wrap=True)
+    for name, cells in rows(table):
+        if name.endswith(" 1") or name == BASELINES[0]:
+            grid.add_section()
+        grid.add_row(Text(name, style="bold"), *(_cell(cell) for cell in cells))
+    floors = [next(cell for key, cell in table.cells.items() if key.noise == noise) for noise in columns]
+    grid.add_row(Text("floor", style="bold"), *(Text(short(cell.floor), style="cyan") for cell in floors))
+    facts = Text(f"{table.sequences:,} fresh sequences, seed {table.seed}. {LEGEND}", style="dim")
+    return Group(grid, facts, verdict(table))
+
+
+def column_table(table: Table) -> RenderableType:
+    """One column, a line for each cell, with all its numbers."""
+    from rich.console import Group
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    names = ("", "loss", "±", "x floor", "paper", "allowed", "x paper", "seeds: best", "worst", "largest")
+    grid = Grid(box=None, padding=(0, 0, 0, 2), pad_edge=False)
+    for name in names:
+        grid.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for name, (cell, *_) in rows(table):
+        seeds = [short(min(cell.seeds)), short(max(cell.seeds))] if cell.seeds else ["", ""]
+        floor = f"{cell.over_floor:.2f}" if cell.over_floor < 1e6 else "-"
+        ratio = "-" if math.isnan(cell.ratio) else f"{cell.ratio:.3f}"
+        numbers = [f"{cell.loss:.5g}", f"{cell.error:.1g}", floor, short(cell.paper), short(cell.limit), ratio, *seeds]
+        grid.add_row(name, *numbers, f"{cell.largest:.2g}", style="red" if cell.faults else None)
+    noise, first = next(iter(table.oracle)), next(iter(table.cells.values()))
+    title = f"{noise}: floor {short(first.floor)} ± {first.floor_error:.1g}, {table.sequences:,} sequences\n"
+    return Group(Text(title), grid, verdict(table))
+
+
+def _cell(cell: Cell) -> Any:
+    from rich.text import Text
+
+    better = cell.loss < cell.paper - cell.paper_error - cell.rounding
+    style = "bold red" if cell.faults else "bold green" if better else "bold"
+    ratio = "-" if math.isnan(cell.ratio) else f"x{_two(cell.ratio)}"
+    lines = [(short(cell.loss), style), (f"\n{short(cell.paper)}\n{ratio}", "dim")]
+    error = 100 * cell.error / cell.loss if cell.loss > 1e-25 else 0.0
+    spread = f" +{_percent(100 * cell.spread, 10)}" if cell.seeds else ""
+    return Text.assemble(*lines, (f"\n±{_percent(error, 1)}{spread}", "dim"))
+
+
+def _two(ratio: float) -> str:
+    return f"{ratio:.2f}".replace("0.", ".", 1) if ratio < 1 else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def _percent(value: float, whole: float) -> str:
+    """In at most three characters: a whole number from `whole` on, below it one decimal."""
+    return f"{value:.0f}" if value >= whole - 0.05 else f"{value:.1f}".replace("0.", ".", 1) if value >= 0.05 else "0"
+
+
+def verdict(table: Table) -> RenderableType:
+    """How many cells satisfy what they must, and those that do not, with the reason."""
+    from rich.console import Group
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    models = [cell for cell in table.cells.values() if cell.layers]
+    below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
+    text = Text(f"\n{len(table.cells)} cells, {below} of the {len(models)} models below the paper's number; ")
+    if not table.faulty:
+        return text.append("none falls short.", style="green")
+    text.append(f"{len(table.faulty)} fall short:", style="red")
+    faults = Grid.grid(padding=(0, 1))
+    faults.add_column(no_wrap=True)
+    for cell in table.faulty:
+        faults.add_row(f"  {cell.key}:", "; ".join(cell.faults), style="red")
+    return Group(text, faults)
+
+
+def as_csv(table: Table) -> str:
+    """One row a cell."""
+    out = io.StringIO()
+    names = [*(name for name in Cell.__dataclass_fields__ if name not in ("seeds", "faults")), "limit", "ratio"]
+    most = max((len(cell.seeds) for cell in table.cells.values()), default=0)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*names, *(f"seed_{i}" for i in range(most)), "faults"])
+    for cell in table.cells.values():
+        seeds = [*cell.seeds, *[""] * (most - len(cell.seeds))]
+        writer.writerow([*(_plain(getattr(cell, name)) for name in names), *seeds, "; ".join(cell.faults)])
+    return out.getvalue()
+
+
+def _plain(value: object) -> object:
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def as_markdown(table: Table) -> str:
+    """Ours, and the paper's in brackets; the best model of a column in bold."""
+    best = _best(table)
+    columns = list(dict.fromkeys(key.noise for key in table.cells))
+    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for name, cells in rows(table):
+        texts = [f"**{short(c.loss)}**" if c is best[c.noise] else short(c.loss) for c in cells]
+        marks = [" ⚠" if c.faults else "" for c in cells]
+        paper = [short(c.paper) for c in cells]
+        found = [f"{text}{mark} ({theirs})" for text, mark, theirs in zip(texts, marks, paper, strict=True)]
+        lines.append(f"| {name} | " + " | ".join(found) + " |")
+    floors = [short(best[noise].floor) for noise in columns]
+    lines.append("| floor | " + " | ".join(floors) + " |")
+    lines += ["", *(f"- ⚠ {cell.key}: {'; '.join(cell.faults)}" for cell in table.faulty)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_latex(table: Table) -> str:
+    """A tabular for booktabs: ours, and below it, small, the paper's; the best model of a column in bold."""
+    best = _best(table)
+    columns = list(dict.fromkeys(key.noise for key in table.cells))
+    heads = [column_name(noise).replace("{", r"\{").replace("}", r"\}") for noise in columns]
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
+        r"\toprule",
+        "Method & " + " & ".join(f"${head}$" for head in heads) + r" \\",
+    ]
+    for name, cells in rows(table):
+        if name.endswith(" 1") or name == BASELINES[0]:
+            lines.append(r"\midrule")
+        texts = [rf"\textbf{{{_tex(c.loss)}}}" if c is best[c.noise] else _tex(c.loss) for c in cells]
+        paper = [rf"{{\scriptsize ({_tex(c.paper)})}}" for c in cells]
+        lines.append(
+            f"{name} & " + " & ".join(f"{ours} {print_}" for ours, print_ in zip(texts, paper, strict=True)) + r" \\"
+        )
+    lines += [r"\midrule", "Bayes floor & " + " & ".join(_tex(best[noise].floor) for noise in columns) + r" \\"]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _tex(value: float) -> str:
+    text = short(value)
+    if "e" not in text:
+        return text
+    digits, exponent = text.split("e")
+    return rf"${digits}\cdot10^{{{int(exponent)}}}$"
+
+
+def _best(table: Table) -> dict[str, Cell]:
+    """The best model of every column."""
+    columns = dict.fromkeys(key.noise for key in table.cells)
+    return {
+        noise: min(
+            (cell for key, cell in table.cells.items() if key.noise == noise and key.method in LABELS),
+            key=lambda cell: cell.loss,
+        )
+        for noise in columns
+    }
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {"csv": as_csv, "markdown": as_markdown, "latex": as_latex}

@@ -1,0 +1,165 @@
+"""One self-contained HTML page with the table, the figures, the claims and how they were made."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ridgeformer.files import make_folder, write_whole
+from ridgeformer.losses import EXPLODES
+from ridgeformer.papers.vladymyrov2024.claims import Claim, check_claims
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
+from ridgeformer.papers.vladymyrov2024.figures import FIGURES, Described
+from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
+from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, SEEDS, Key
+from ridgeformer.papers.vladymyrov2024.render import column_name
+from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
+from ridgeformer.plotting.style import pictures
+
+__all__ = ["write_report"]
+
+SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
+DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
+
+
+def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -> tuple[Path, list[Claim]]:
+    """Write `report.html` into a folder, with the figures inside.
+
+    Args:
+        evidence: What the page shows; what is not measured yet is measured.
+        folder: Where the page goes; it is made if it does not exist.
+        machine: Facts about this installation, for the page's last table.
+
+    Returns:
+        The page's path, and the claims with their verdicts.
+
+    Raises:
+        InputError: matplotlib is missing, or the folder cannot be written to.
+    """
+    evidence.measure()
+    make_folder(folder, "pages")
+    claims = check_claims(evidence)
+    text = json.dumps(_data(evidence, claims, machine), allow_nan=False).replace("</", "<\\/")
+    page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
+    path = folder / "report.html"
+    write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
+    return path, claims
+
+
+def verdict(cell: Cell) -> str:
+    """In plain words: what a cell falls short of, or how it stands to the paper's number."""
+    if cell.faults:
+        return "falls short: " + "; ".join(cell.faults)
+    slack = 2 * cell.paper_error + cell.rounding
+    if cell.loss < cell.paper - slack:
+        return "clearly below the paper's number"
+    return "agrees with the paper's number"
+
+
+def _data(evidence: Evidence, claims: list[Claim], machine: Mapping[str, Any]) -> dict[str, Any]:
+    table = evidence.table
+    cells = [
+        {**record, "row": cell.key.row, "limit": cell.limit, "verdict": verdict(cell)}
+        for record, cell in zip(table.as_dict()["cells"], table.cells.values(), strict=True)
+    ]
+    rows: list[tuple[str, int | None]] = [(family, depth) for family in FAMILIES for depth in DEPTHS]
+    rows += [(name, None) for name in BASELINES]
+    methods = (*FAMILIES, *BASELINES, FLOOR)
+    return {
+        "summary": _summary(table, claims),
+        "columns": COLUMNS,
+        "names": {noise: column_name(noise) for noise in COLUMNS},
+        "depths": DEPTHS,
+        "baselines": BASELINES,
+        "floor": FLOOR,
+        "bayes": BAYES,
+        "explodes": EXPLODES,
+        "sequences": {"table": evidence.sequences, "level": evidence.fewer},
+        "shown": SHOWN,
+        "rows": [
+            {"method": method, "layers": depth, "name": Key(method, depth, "").row, "first": depth == 1 or i == 21}
+            for i, (method, depth) in enumerate(rows)
+        ],
+        "cells": cells,
+        "methods": [
+            {
+                "name": method,
+                "label": LABELS.get(method, method),
+                "colour": COLOURS[method],
+                "dash": DASHES.get(method, ""),
+                "layered": method in FAMILIES,
+                "mark": SHAPES.get(MARKERS.get(method, ""), ""),
+            }
+            for method in methods
+        ],
+        "profiles": {noise: _profiles(evidence, noise) for noise in COLUMNS},
+        "claims": [claim.as_dict() for claim in claims],
+        "figures": [
+            {"number": number, "caption": described.caption_of(evidence), "image": _image(described, evidence)}
+            for number, described in FIGURES.items()
+        ],
+        "made": _made(evidence, machine),
+    }
+
+
+def _summary(table: Table, claims: list[Claim]) -> str:
+    models = [cell for cell in table.cells.values() if cell.layers]
+    below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
+    counts = {name: sum(claim.verdict == name for claim in claims) for name in ("borne out", "in part", "contradicted")}
+    nearest = min((cell for cell in models if cell.over_floor < float("inf")), key=lambda cell: cell.over_floor)
+    return (
+        f"{len(models)} trained models and {len(table.cells) - len(models)} baselines, evaluated on "
+        f"{table.sequences:,} fresh sequences each. {below} of the models are below the paper's number, "
+        f"{len(table.faulty)} cells fall short. The model nearest to the floor, {nearest.key}, has "
+        f"{nearest.over_floor:.2f} times its loss. Of the paper's {len(claims)} claims {counts['borne out']} are borne "
+        f"out, {counts['in part']} in part, {counts['contradicted']} contradicted."
+    )
+
+
+def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
+    curves = evidence.profiles[noise]
+    first = curves[BAYES]
+    return {
+        "sigmas": [round(sigma, 6) for sigma in first.sigmas],
+        "inside": first.inside,
+        "depths": DEPTHS if noise in DEEP else DEPTHS[-1:],
+        "losses": {row: [float(f"{loss:.4g}") for loss in curve.losses] for row, curve in curves.items()},
+        "exploded": {row: curve.exploded for row, curve in curves.items()},
+    }
+
+
+def _image(described: Described, evidence: Evidence) -> str:
+    ((_, content),) = pictures(lambda: described.draw(evidence), ["svg"])
+    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+
+
+def _made(evidence: Evidence, machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    runs = [run for cell in evidence.zoo.made.values() for run in cell.values()]
+    seconds = sum(run.seconds for run in runs)
+    made = runs[0].made_with
+    spec = runs[0].spec
+    cells = f"{len(evidence.zoo.made)} cells, seeds {SEEDS[0]} to {SEEDS[-1]}: the best, by what training reported"
+    return [
+        ("models", cells),
+        ("training", f"{len(runs):,} runs, {seconds / 60:.0f} minutes of single processes in all"),
+        ("protocol", ", ".join(f"{name} {value}" for name, value in spec["protocol"].items())),
+        ("trained with", ", ".join(f"{name} {value}" for name, value in made.items())),
+        ("evaluation", _evaluated(evidence)),
+        ("problems", "d = 10, n = 20, w and x standard normal"),
+        ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in machine.items())),
+        ("again", "make reproduce; from scratch: make reproduce-from-scratch"),
+    ]
+
+
+def _evaluated(evidence: Evidence) -> str:
+    return (
+        f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; {evidence.fewer:,} for losses by "
+        "layer and for every noise level of a profile"
+    )
+
+
+def _text(value: object) -> str:
+    return "/".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,1 @@
+"""Every picture: one style, one writer. Needs matplotlib: pip install 'ridgeformer[plot]'."""

@@ -1,0 +1,168 @@
+"""An explanation as one figure: how the loss, the noise and the step sizes go, and each layer as a filter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeformer.explanation.explanation import Explanation
+from ridgeformer.plotting.style import BLUE, GREEN, GREY, SKY, VERMILION, check_plot, write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_explanation"]
+
+COLUMNS = 4
+SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "sizes": "sets size"}
+SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "idle"}
+
+
+def draw_explanation(path: Path, found: Explanation) -> None:
+    """Five panels over all layers, then one a layer: w over least squares along eigenvectors of S."""
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    layers = found.model.layers
+    whole = (_losses, _noise, _spectrum, _factors, _ways)
+    rows = -(-(len(whole) + layers) // COLUMNS)
+    canvas = Figure(figsize=(14, 3 * rows + 0.8), layout="constrained")
+    axes = list(canvas.subplots(rows, COLUMNS, squeeze=False).flat)
+    for axis, draw in zip(axes, whole, strict=False):
+        draw(axis, found)
+    for layer, axis in enumerate(axes[len(whole) : len(whole) + layers], 1):
+        _filter(axis, found, layer)
+    for axis in axes[len(whole) + layers :]:
+        axis.set_axis_off()
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+        axis.title.set_fontsize(9)
+        axis.xaxis.label.set_fontsize(8)
+        axis.yaxis.label.set_fontsize(8)
+    handles, labels = axes[len(whole)].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
+    behaviour = found.behaviour
+    title = f"{found.model.family.name}, {layers} layer{'s' * (layers > 1)}, {found.problem}"
+    canvas.suptitle(f"{title}: loss {behaviour.loss[-1]:.4g}, floor {behaviour.floor:.4g}", fontsize=11)
+    write(canvas, path)
+
+
+def _losses(axis: Axes, found: Explanation) -> None:
+    """The loss after each layer, and its parts, on a logarithmic scale."""
+    behaviour, states = found.behaviour, np.arange(found.model.layers + 1)
+    axis.plot(states, behaviour.loss, "o-", color="black", linewidth=2, markersize=4, label="loss")
+    parts = (("direction", "s-", BLUE), ("shrinkage", "^-", VERMILION), ("size", "v-", GREEN))
+    least = 0.05 * min(behaviour.loss.min(), behaviour.floor or np.inf)
+    for name, style, colour in parts:
+        values = getattr(behaviour, name)
+        shown = np.where(values > 0, np.maximum(values, least), np.nan)  # what is less lies on the edge
+        axis.plot(states, shown, style, color=colour, markersize=4, linewidth=1.2, label=name)
+    if behaviour.floor > 0:
+        axis.axhline(behaviour.floor, color="black", linestyle="--", linewidth=1, label="floor")
+    axis.set(title="loss of the readout, and its parts", xlabel="after layer", yscale="log", xticks=states)
+    axis.set_ylim(bottom=0.8 * least if np.isfinite(least) and least > 0 else None)
+    _finish(axis)
+
+
+def _noise(axis: Axes, found: Explanation) -> None:
+    """How well the labels know sigma, and where sigma acts."""
+    behaviour, states = found.behaviour, np.arange(found.model.layers + 1)
+    axis.bar(states[1:], behaviour.through, color=SKY, width=0.6, label="acts through this layer")
+    if np.isfinite(behaviour.knowable):
+        axis.plot(states, behaviour.known, "o-", color=VERMILION, markersize=4, label="labels know sigma")
+        axis.axhline(behaviour.knowable, color=VERMILION, linestyle="--", linewidth=1, label="least squares knows")
+    axis.set(title="the noise", xlabel="layer", xticks=states)
+    axis.set_ylim(0, max(1.0, 1.05 * float(np.nanmax(behaviour.through))))
+    axis.legend(frameon=False, fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.52))
+
+
+def _factors(axis: Axes, found: Explanation) -> None:
+    """Each layer's factor against sigma, beside the shrinkage that ridge regression means."""
+    noise = found.noise
+    axis.plot(noise.sigmas, noise.shrinkage, "k--", linewidth=1.2, label="ridge over least squares")
+    axis.set_ylim(*_room(noise.factor, noise.shrinkage))
+    _numbered(axis, noise.sigmas, noise.factor)
+    axis.set(title="factor T_yy of layers (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
+    axis.legend(frameon=False, fontsize=7, loc="lower left")
+
+
+def _ways(axis: Axes, found: Explanation) -> None:
+    """How far each layer goes to least squares, against sigma."""
+    noise = found.noise
+    axis.axhline(0, color=GREY, linewidth=0.8, zorder=0)
+    axis.set_ylim(*_room(noise.progress))
+    _numbered(axis, noise.sigmas, noise.progress)
+    axis.set(title="share of the way to least squares, by layer", xlabel="noise level sigma")
+
+
+def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
+    """A line for every layer, with the layer's number at its end; numbers that would overlap are moved apart."""
+    low, high = axis.get_ylim()
+    ends = np.clip([row[-1] for row in rows], low, high)
+    apart, heights, below = 0.055 * (high - low), np.empty(len(rows)), -np.inf
+    for layer in np.argsort(ends, kind="stable"):
+        below = heights[layer] = max(ends[layer], below + apart)
+    heights -= max(0.0, heights.max() - high)
+    reach = float(sigmas[-1] - sigmas[0]) or 1.0
+    for layer, colour in enumerate(_shades(len(rows))):
+        axis.plot(sigmas, rows[layer], color=colour, linewidth=1.5, marker="o", markersize=2.5)
+        place = sigmas[-1] + 0.06 * reach, heights[layer]
+        link = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+        axis.annotate(
+            f"{layer + 1}",
+            (sigmas[-1], ends[layer]),
+            place,
+            color=colour,
+            fontsize=8,
+            va="center",
+            arrowprops=link,
+            annotation_clip=False,
+        )
+
+
+def _room(*values: Any) -> tuple[float, float]:
+    """Limits with all values between them, but for wild ones."""
+    every = np.concatenate([np.ravel(v) for v in values])
+    return max(float(np.nanmin(every)), -1.5) - 0.1, min(float(np.nanmax(every)), 2.5) + 0.1
+
+
+def _spectrum(axis: Axes, found: Explanation) -> None:
+    """Quantiles of the eigenvalues of M S M'."""
+    states, quantiles = np.arange(found.model.layers + 1), np.maximum(found.behaviour.spectrum, 1e-12)
+    axis.fill_between(states, quantiles[:, 0], quantiles[:, 4], color=BLUE, alpha=0.2, linewidth=0, label="5-95 %")
+    axis.fill_between(states, quantiles[:, 1], quantiles[:, 3], color=BLUE, alpha=0.4, linewidth=0, label="25-75 %")
+    axis.plot(states, quantiles[:, 2], "o-", color=BLUE, markersize=4, label="median")
+    axis.set(title="eigenvalues of M S M'", xlabel="after layer", yscale="log", xticks=states)
+    _finish(axis)
+
+
+def _filter(axis: Axes, found: Explanation, layer: int) -> None:
+    """w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
+    noise = found.noise
+    chosen = sorted({0, len(noise.sigmas) // 2, len(noise.sigmas) - 1})
+    for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):
+        label = f"sigma = {noise.sigmas[index]:g}"
+        axis.plot(noise.eigenvalues, noise.filter[layer, index], "o-", color=colour, markersize=3, label=label)
+        axis.plot(noise.eigenvalues, noise.ideal[index], "--", color=colour, linewidth=1)
+    low, high = float(noise.filter[layer].min()), float(noise.filter[layer].max())
+    axis.set_ylim(max(min(-0.05, low), -0.6), max(1.15, min(high + 0.05, 1.8)))
+    kinds = ", ".join(SHORT[role.kind] for role in found.roles if role.layer == layer)
+    axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S")
+    place = axis.get_subplotspec()
+    if layer == 1 or (place is not None and place.is_first_col()):
+        axis.set_ylabel("w over least squares")
+    axis.plot([], [], "--", color="black", linewidth=1, label="ridge regression")
+
+
+def _shades(count: int) -> list[Any]:
+    """Dark to light, in order, apart for colour-blind readers too."""
+    import matplotlib
+
+    return [matplotlib.colormaps["viridis"](0.95 * i / max(count, 1)) for i in range(count)]
+
+
+def _finish(axis: Axes) -> None:
+    axis.legend(frameon=False, fontsize=7)

@@ -1,0 +1,225 @@
+"""How every picture looks: one colour for a method, apart for colour-blind readers and in grey, and one writer."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ridgeformer.errors import InputError, MissingPackageError, StorageError
+from ridgeformer.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "EXPLODED",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "PINK",
+    "SKY",
+    "SUFFIXES",
+    "VERMILION",
+    "YELLOW",
+    "blank",
+    "check_plot",
+    "decimals",
+    "exploded_key",
+    "logarithmic",
+    "mark_exploded",
+    "panel",
+    "pictures",
+    "save",
+    "write",
+]
+
+# The palette of Okabe and Ito.
+BLACK, GREY, ORANGE, SKY = "#000000", "#999999", "#E69F00", "#56B4E9"
+GREEN, YELLOW, BLUE, VERMILION, PINK = "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+EXPLODED = "x"  # the marker of noise levels at which a sequence exploded
+SETTINGS = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.3,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "ridgeformer",  # the same picture is the same file
+    "pdf.fonttype": 42,
+}
+SUFFIXES = ("pdf", "svg", "png")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def panel(axis: Axes, title: str, x: str = "", y: str = "") -> None:
+    """Title and labels, and a light grid."""
+    axis.set(title=title, xlabel=x, ylabel=y)
+    axis.grid(True, which="major", linewidth=0.3, color="#DDDDDD")
+    axis.set_axisbelow(True)
+
+
+def logarithmic(axis: Axes, low: float | None = None, high: float | None = None) -> None:
+    """A logarithmic axis of losses, between limits if they are given.
+
+    Powers of ten are written with the superscripts of the font. That looks like matplotlib's mathematical text, which
+    takes most of the time of drawing a figure with many panels.
+    """
+    from matplotlib.ticker import LogFormatterSciNotation
+
+    class Powers(LogFormatterSciNotation):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            text = re.sub(r"\\mathdefault|[${}\s]", "", super().__call__(x, pos)).replace(r"\times", "\u00d7")
+            return re.sub(r"\^(-?\d+)", lambda power: power.group(1).translate(SUPERSCRIPTS), text)
+
+    axis.set(yscale="log", ylim=(low, high))
+    axis.yaxis.set_major_formatter(Powers())
+    axis.yaxis.set_minor_formatter(Powers(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
+
+
+def decimals(axis: Axes) -> None:
+    """A logarithmic axis with numbers such as 0.03, where matplotlib would write powers of ten."""
+    from matplotlib.ticker import LogFormatterSciNotation
+
+    class Decimals(LogFormatterSciNotation):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:.3g}" if super().__call__(x, pos) else ""
+
+    axis.yaxis.set_major_formatter(Decimals())
+    axis.yaxis.set_minor_formatter(Decimals(labelOnlyBase=False, minor_thresholds=(2, 0.8)))
+    axis.tick_params(axis="y", which="both", labelsize=8)
+
+
+def mark_exploded(
+    axis: Axes,
+    sigmas: Iterable[float],
+    losses: Iterable[float],
+    exploded: Iterable[int],
+    colour: Any,
+    size: float = 3.5,
+) -> None:
+    """A cross at every noise level at which a sequence exploded: on the line, or at the edge that the line leaves by.
+
+    Args:
+        axis: Where the line is drawn. Its limits must be set.
+        sigmas: [K], the noise levels.
+        losses: [K], the mean losses.
+        exploded: [K], how many sequences exploded.
+        colour: The colour of the line.
+        size: The size of a cross, in points.
+    """
+    low, high = axis.get_ylim()
+    points = [(sigma, min(max(loss, low), high)) for sigma, loss, n in zip(sigmas, losses, exploded, strict=True) if n]
+    if points:
+        mark: Any = {"marker": EXPLODED, "markersize": size, "markeredgewidth": 1.1, "linestyle": "none"}
+        axis.plot(*zip(*points, strict=True), color=colour, clip_on=False, zorder=4, **mark)
+
+
+def exploded_key() -> Line2D:
+    """The entry of a legend that explains the cross."""
+    from matplotlib.lines import Line2D
+
+    label = "a sequence exploded"
+    return Line2D([], [], color="#555555", linestyle="none", marker=EXPLODED, markersize=4, label=label)
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a picture that could not be drawn or written, before anything is computed for it.
+
+    Args:
+        path: The file, which must end in .png, .pdf or .svg and be in a folder that can be written to.
+
+    Raises:
+        InputError: The name has another ending.
+        StorageError: The folder cannot be written to.
+        MissingPackageError: matplotlib is not installed.
+    """
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise InputError(f"a plot must end in .png, .pdf or .svg; got {path.name!r}. Rename it.")
+    if not os.access(path.parent, os.W_OK):
+        raise StorageError(f"a plot must go to a writable folder; {path.parent} is not. Choose another.")
+    _matplotlib()
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingPackageError(
+            "figures need matplotlib, which is not installed. Run pip install 'ridgeformer[plot]'."
+        ) from error
+    return matplotlib
+
+
+def pictures(draw: Callable[[], Figure], suffixes: Sequence[str] = SUFFIXES) -> Iterator[tuple[str, bytes]]:
+    """Draw a figure once, and give it in several formats.
+
+    Args:
+        draw: Makes the figure.
+        suffixes: The formats, of `pdf`, `svg` and `png`.
+
+    Yields:
+        The format, and the file's content.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+    """
+    with _matplotlib().rc_context(SETTINGS):
+        canvas = draw()
+        for suffix in suffixes:
+            yield suffix, _content(canvas, suffix)
+            canvas.set_layout_engine("none")  # the panels have found their places, which takes longer than drawing them
+
+
+def save(draw: Callable[[], Figure], stem: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """Draw a figure, and write it in several formats to files that differ in their endings.
+
+    Args:
+        draw: Makes the figure.
+        stem: The files without their endings.
+        suffixes: The formats, of `pdf`, `svg` and `png`.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+        StorageError: A file cannot be written.
+    """
+    written = []
+    for suffix, content in pictures(draw, suffixes):
+        path = stem.with_suffix(f".{suffix}")
+        write_whole(path, content)
+        written.append(path)
+    return written
+
+
+def write(canvas: Figure, path: Path) -> None:
+    """Write a figure to one file, in the format of its ending."""
+    write_whole(path, _content(canvas, path.suffix[1:], 160))
+
+
+def _content(canvas: Figure, suffix: str, dpi: int = 200) -> bytes:
+    buffer = io.BytesIO()
+    dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    canvas.savefig(buffer, format=suffix, dpi=dpi, metadata=dates[suffix])
+    return buffer.getvalue()

@@ -1,0 +1,62 @@
+"""Figures of the theorems. Needs matplotlib: pip install 'ridgeformer[plot]'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ridgeformer.plotting.style import BLUE, GREEN, GREY, ORANGE, PINK, VERMILION, check_plot, write
+from ridgeformer.theory.gdpp_solver import check_epsilon, check_kappa
+from ridgeformer.theory.iterations import METHODS
+from ridgeformer.theory.layers_needed import SECOND_ORDER
+
+__all__ = ["draw_layers_needed"]
+
+LINES = {
+    "gradient descent": (GREY, "-"),
+    "heavy ball": (ORANGE, "-"),
+    "conjugate gradients": (GREEN, "-"),
+    "Newton (Schulz)": (PINK, "-"),
+    "GD++, paper": (BLUE, "-"),
+    "GD++, balanced": (VERMILION, "-"),
+    "no GD++ below": ("black", ":"),
+}
+
+
+def draw_layers_needed(path: Path, kappa: float = 1e6, epsilon: float = 1e-10) -> None:
+    """Layers or steps for the worst spectrum: all methods against kappa, then the second-order ones alone.
+
+    These against kappa once more, and against epsilon on an axis that is linear in log log 1/epsilon. Panels against
+    kappa keep `epsilon`, the last one keeps `kappa`.
+    """
+    check_plot(path)
+    kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
+    from matplotlib.figure import Figure
+
+    canvas = Figure(figsize=(12, 3.8), layout="constrained")
+    every, by_kappa, by_epsilon = canvas.subplots(1, 3)
+    count = {name: method.worst for name, method in METHODS.items()} | SECOND_ORDER
+    kappas = np.geomspace(2, 1e12, 241)
+    finest = np.log(max(-np.log(epsilon), -np.log(1e-30)))
+    scale = np.linspace(np.log(np.log(10)), finest, 241)
+    for name, (colour, style) in LINES.items():
+        drawn = {"color": colour, "linestyle": style, "linewidth": 1.8, "label": name}
+        needed = [count[name](value, epsilon) for value in kappas.tolist()]
+        every.plot(kappas, needed, **drawn)
+        if name in SECOND_ORDER:
+            by_kappa.plot(kappas, needed, drawstyle="steps-mid", **drawn)
+            finer = [count[name](kappa, value) for value in np.exp(-np.exp(scale)).tolist()]
+            by_epsilon.plot(scale, finer, drawstyle="steps-mid", **drawn)
+    every.set(xscale="log", yscale="log", xlabel="condition number kappa", ylabel="layers or steps, worst case")
+    by_kappa.set(xscale="log", xlabel="condition number kappa", ylim=(0, None))
+    for axis in (every, by_kappa):
+        axis.set_title(f"accuracy epsilon = {epsilon:g}", fontsize=10)
+    ticks = [power for power in (1, 2, 4, 8, 15, 30, 60, 120, 240) if np.log(power * np.log(10)) <= finest + 1e-9]
+    by_epsilon.set_xticks([np.log(power * np.log(10)) for power in ticks], [f"1e-{power}" for power in ticks])
+    by_epsilon.set(xlabel="accuracy epsilon, scale of log log 1/epsilon", ylim=(0, None))
+    by_epsilon.set_title(f"condition number kappa = {kappa:g}", fontsize=10)
+    for axis in (every, by_kappa, by_epsilon):
+        axis.spines[["top", "right"]].set_visible(False)
+    every.legend(frameon=False, fontsize=8)
+    write(canvas, path)

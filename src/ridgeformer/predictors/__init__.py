@@ -1,0 +1,6 @@
+"""Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
+
+from ridgeformer.predictors.bayes import BayesRR
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
+
+__all__ = ["AdaRR", "BayesRR", "ConstRR", "IterativeRR", "LeastSquares", "OracleRR", "Predictor", "TunedRR"]

@@ -1,0 +1,220 @@
+"""Every odd argument of an engine is refused in words: the rule, what was received, the remedy."""
+
+import re
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, Key, engine
+from ridgeformer.engine import Engine
+from support import tame_model
+
+DIM, COUNT = 3, 5
+OMEGA, FULL = (tame_model(kind, DIM, 2, 1, 4).family.kernel() for kind in ("diag", "full"))
+GRAM, TARGET = np.repeat(np.eye(DIM + 1)[None], COUNT, 0), np.zeros((COUNT, DIM))
+SOUND = {
+    "uniforms": {"key": Key(), "count": COUNT, "first": 0},
+    "sample": {"dim": DIM, "context": 4, "sigma": np.ones(COUNT), "key": Key(), "first": 0, "dtype": float},
+    "evaluate": {"parameters": FULL, "gram": GRAM, "target": TARGET},
+    "step": {"parameters": FULL, "dim": DIM, "context": 4, "sigma": np.ones(COUNT), "key": Key()},
+}
+
+
+def call(chosen, method, **changes):
+    return getattr(chosen, method)(**(SOUND[method] | changes))
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+DRAWS, KEYS, MODELS = ("sample", "step"), ("uniforms", "sample", "step"), ("evaluate", "step")
+WHOLE = "must be a whole number; got"
+ODD = [
+    # (methods, argument, value, words)
+    (DRAWS, "dim", None, f"dim {WHOLE} None. Pass an int of at least 1."),
+    (DRAWS, "dim", 0, "dim must be at least 1; got 0. Pass 1 or more."),
+    (DRAWS, "dim", 4097, "dim must be at most 4096; got 4097. Pass 4096 or less."),
+    (DRAWS, "dim", 10**400, "dim must be at most 4096; got 1000"),
+    (DRAWS, "dim", 10**5000, "dim must be at most 4096; got <int too large to show>."),
+    (DRAWS, "dim", True, f"dim {WHOLE} True"),
+    (DRAWS, "context", 2.0, f"context {WHOLE} 2.0"),
+    (DRAWS, "context", -(10**400), "context must be at least 1; got -1000"),
+    (DRAWS, "context", 2**52 + 1, "context must be at most 4503599627370496; got 4503599627370497"),
+    (("uniforms",), "count", 0, "the number of sequences must be at least 1; got 0"),
+    (("uniforms",), "count", 2**32 + 1, "the number of sequences must be at most 4294967296"),
+    (("uniforms",), "count", "5", f"the number of sequences {WHOLE} '5'"),
+    (KEYS, "first", -1, "first must be at least 0; got -1"),
+    (KEYS, "first", 2**32 - 4, "the number of sequences must be at most 4; got 5"),
+    (KEYS, "first", 10**400, "first must be at most 4294967295; got 1000"),
+    (KEYS, "first", None, f"first {WHOLE} None"),
+    (KEYS, "key", None, "key must be a Key; got None. Pass Key(seed, stream, step)."),
+    (KEYS, "key", (0, 0, 0), "key must be a Key; got (0, 0, 0)"),
+    (KEYS, "key", Key(-1), "the key's seed must be at least 0; got -1"),
+    (KEYS, "key", Key(2**64), "the key's seed must be at most 18446744073709551615"),
+    (KEYS, "key", Key(0, 2**32), "the key's stream must be at most 4294967295"),
+    (KEYS, "key", Key(0, 0, 2**64), "the key's step must be at most 18446744073709551615"),
+    (KEYS, "key", Key(0, 0, "a"), f"the key's step {WHOLE} 'a'"),
+    (DRAWS, "sigma", 1.0, "sigma must be a NumPy array; got 1.0. Convert it, for example with"),
+    (DRAWS, "sigma", [1.0] * COUNT, "sigma must be a NumPy array; got [1.0, 1.0, 1.0, 1.0, 1.0]"),
+    (DRAWS, "sigma", np.ones((COUNT, 1)), "sigma must have shape (B,) with at least one sequence; got shape (5, 1)"),
+    (DRAWS, "sigma", np.ones(0), "sigma must have shape (B,) with at least one sequence; got shape (0,)"),
+    (DRAWS, "sigma", np.array(1.0), "sigma must have shape (B,) with at least one sequence; got shape ()"),
+    (DRAWS, "sigma", np.array([1, np.nan]), "sigma must be finite and not negative; got nan in it"),
+    (DRAWS, "sigma", np.array([1, np.inf]), "sigma must be finite and not negative; got inf in it"),
+    (DRAWS, "sigma", np.array([1, -0.5]), "sigma must be finite and not negative; got -0.5 in it"),
+    (DRAWS, "sigma", np.full(COUNT, 1j), "sigma must hold real numbers; got dtype complex128"),
+    (DRAWS, "sigma", np.full(COUNT, None), "sigma must hold real numbers; got dtype object"),
+    (DRAWS, "sigma", np.full(COUNT, True), "sigma must hold real numbers; got dtype bool"),
+    (DRAWS, "sigma", np.ma.masked_array(np.ones(2), [0, 1]), "sigma must have no masked entries; got a masked array"),
+    (("sample",), "dtype", np.float16, "dtype must be float32 or float64; got <class 'numpy.float16'>"),
+    (("sample",), "dtype", "nonsense", "dtype must be float32 or float64; got 'nonsense'"),
+    (("sample",), "dtype", ",", "dtype must be float32 or float64; got ','"),
+    (MODELS, "threads", 0, "threads must be at least 1; got 0"),
+    (("sample", "evaluate"), "threads", 1025, "threads must be at most 1024; got 1025"),
+    (("sample", "evaluate"), "threads", "two", f"threads {WHOLE} 'two'"),
+    (MODELS, "ceiling", -1.0, "ceiling must be at least 0; got -1.0"),
+    (MODELS, "ceiling", np.nan, "ceiling must be at least 0; got nan"),
+    (MODELS, "ceiling", None, "ceiling must be a number; got None"),
+    (MODELS, "ceiling", 10**400, "ceiling must be a number that a float can hold; got 1000"),
+    (MODELS, "gradient", "no", "gradient must be True or False; got 'no'. Pass a bool."),
+    (("evaluate",), "weights", 1, "weights must be True or False; got 1"),
+    (("step",), "plain", None, "plain must be True or False; got None"),
+    (("step",), "target", "tasks", "target must be ridge or task; got 'tasks'"),
+    (("step",), "target", TARGET, "target must be ridge or task; got array("),
+    (MODELS, "parameters", None, "parameters must be a tuple (omega,) or (P, Q); got None"),
+    (MODELS, "parameters", list(FULL), "parameters must be a tuple (omega,) or (P, Q); got ["),
+    (MODELS, "parameters", (), "parameters must be a tuple (omega,) or (P, Q); got ()"),
+    (MODELS, "parameters", (1.0,), "omega must be a NumPy array; got 1.0"),
+    (MODELS, "parameters", (np.zeros((2, 4)),), "omega must have shape (L, 2, 2); got shape (2, 4)"),
+    (MODELS, "parameters", (np.zeros((0, 2, 2)),), "the number of layers must be at least 1; got 0"),
+    (MODELS, "parameters", (OMEGA[0].astype(int),), "omega must hold float32 or float64 numbers; got dtype"),
+    (MODELS, "parameters", (np.longdouble(1) * OMEGA[0],), "omega must hold float32 or float64 numbers"),
+    (MODELS, "parameters", (OMEGA[0] * np.inf,), "omega must be finite in float64; got NaN or infinity"),
+    (MODELS, "parameters", (FULL[0], FULL[1] * np.nan), "Q must be finite in float64; got NaN or infinity"),
+    (MODELS, "parameters", (FULL[0], FULL[1][:1]), "P and Q must have the same shape; got P (2, 1, 4, 4), Q"),
+    (MODELS, "parameters", (FULL[0], np.float32(FULL[1])), "P and Q must have the same dtype; got P float64"),
+    (MODELS, "parameters", tuple(p[:, :0] for p in FULL), "the number of heads must be at least 1; got 0"),
+    (MODELS, "parameters", tuple(p[..., 1:, 1:] for p in FULL), "P must have shape (L, H, 4, 4) for"),
+    (("evaluate",), "gram", None, "gram must be a NumPy array; got None"),
+    (("evaluate",), "gram", GRAM[0], "gram must have shape (B, d+1, d+1); got shape (4, 4)"),
+    (("evaluate",), "gram", GRAM[:, 1:], "gram must have shape (B, d+1, d+1); got shape (5, 3, 4)"),
+    (("evaluate",), "gram", GRAM[:0], "gram must hold at least one sequence; got shape (0, 4, 4)"),
+    (("evaluate",), "gram", GRAM[:, :1, :1], "gram must be for a dimension d of 1 to 4096; got shape (5, 1, 1)"),
+    (("evaluate",), "gram", GRAM.astype(int), "gram must hold float32 or float64 numbers; got dtype int64"),
+    (("evaluate",), "gram", GRAM.astype(np.float16), "gram must hold float32 or float64 numbers; got dtype float16"),
+    (("evaluate",), "target", TARGET[:4], "target must have shape (5, 3) to fit gram; got shape (4, 3)"),
+    (("evaluate",), "target", "ridge", "target must be a NumPy array; got 'ridge'"),
+    (("evaluate",), "target", TARGET.astype(object), "target must hold float32 or float64 numbers; got dtype object"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "value", "words"),
+    [(method, *rest) for methods, *rest in ODD for method in methods],
+    ids=[f"{method}-{name}" for methods, name, *_ in ODD for method in methods],
+)
+def test_odd_arguments_are_refused_in_words(any_engine, method, name, value, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        call(any_engine, method, **{name: value})
+
+
+@pytest.mark.parametrize("odd", [3, 1.5, [], {}, ("numpy",), np.zeros(3), object, "mmx"])
+@pytest.mark.parametrize("function", [engine.resolve, engine.named])
+def test_what_is_no_engine_is_refused(function, odd):
+    with pytest.raises(InputError, match=r"an engine \(RIDGEFORMER_ENGINE\) must be one of .*numpy; got"):
+        function(odd)
+
+
+def test_an_engine_is_found_by_itself_and_by_name(any_engine):
+    assert isinstance(any_engine, Engine)
+    assert engine.resolve(any_engine) is engine.resolve(any_engine.name) is any_engine
+    assert engine.resolve(None) is engine.current()
+
+
+def test_an_unknown_instruction_set_is_refused():
+    native = pytest.importorskip("ridgeformer.engine.native", exc_type=ImportError)
+    for odd in ("mmx", [], 3):
+        with pytest.raises(InputError, match=r"the instruction set must be one of .*baseline; got"):
+            native.NativeEngine(odd)
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        read_only,
+        lambda a: a.view(Subclass),
+        lambda a: np.ma.masked_array(a),
+        lambda a: a.astype(a.dtype.newbyteorder()),
+        lambda a: np.asfortranarray(a),
+        lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    ],
+    ids=["read-only", "subclass", "masked array without a mask", "byte order", "column-major", "strided"],
+)
+@pytest.mark.parametrize("kernel", [OMEGA, FULL], ids=["diag", "full"])
+def test_arrays_of_any_form_give_the_same_bits(any_engine, kernel, form):
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((COUNT, DIM + 1, 6))
+    sound = {"parameters": kernel, "gram": half @ half.swapaxes(1, 2), "target": rng.standard_normal((COUNT, DIM))}
+    other = {"parameters": tuple(map(form, kernel)), "gram": form(sound["gram"]), "target": form(sound["target"])}
+    sigma = rng.random(COUNT)
+    for mine, twin in (
+        (call(any_engine, "evaluate", **sound), call(any_engine, "evaluate", **other)),
+        (
+            call(any_engine, "step", parameters=kernel, sigma=sigma),
+            call(any_engine, "step", parameters=other["parameters"], sigma=form(sigma)),
+        ),
+    ):
+        assert type(twin.losses) is np.ndarray
+        assert mine.losses.tobytes() == twin.losses.tobytes()
+        for a, b in zip(mine.gradient, twin.gradient, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_numbers_of_any_type_are_normalised(any_engine):
+    """NumPy's integers and a float32 or integer sigma mean what Python's numbers mean."""
+    plain = call(any_engine, "sample", sigma=np.array([1.0, 2.0]))
+    for sigma in (np.array([1, 2]), np.array([1, 2], np.float32), np.array([1, 2], np.longdouble)):
+        changes = {"sigma": sigma, "dim": np.int8(DIM), "key": Key(np.int64(0)), "threads": np.uint16(1)}
+        for a, b in zip(plain, call(any_engine, "sample", **changes), strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_parameters_and_targets_take_the_dtype_of_the_gram_matrices(any_engine):
+    gram = GRAM.astype(np.float32)
+    mixed = any_engine.evaluate(FULL, gram, TARGET + 0.1)
+    rounded = tuple(p.astype(np.float32) for p in FULL)
+    same = any_engine.evaluate(rounded, gram, (TARGET + 0.1).astype(np.float32))
+    assert mixed.losses.dtype == np.float32
+    assert mixed.losses.tobytes() == same.losses.tobytes()
+    with pytest.raises(InputError, match="omega must be finite in float32; got NaN or infinity in it"):
+        any_engine.evaluate((OMEGA[0] * 1e100,), gram, TARGET)
+
+
+def test_the_last_sequences_of_a_stream_can_be_drawn(any_engine):
+    """Indices end at 2^32 - 1; the reference had an integer overflow there."""
+    key, last = Key(2**64 - 1, 2**32 - 1, 2**64 - 1), 2**32 - 3
+    uniforms = any_engine.uniforms(key, 3, last)
+    np.testing.assert_array_equal(uniforms, engine.named("numpy").uniforms(key, 3, last))
+    assert len(set(uniforms.tolist())) == 3
+    gram, _, _ = any_engine.sample(DIM, 4, np.ones(3), key, first=last)
+    np.testing.assert_allclose(gram, engine.named("numpy").sample(DIM, 4, np.ones(3), key, first=last)[0], rtol=1e-9)
+
+
+def test_numpys_error_settings_do_not_matter(any_engine):
+    """Overflow and underflow inside an engine are its own business, whatever `np.seterr` says."""
+    with np.errstate(all="raise"):
+        for sigma in (np.full(COUNT, 1e200), np.full(COUNT, 1e-200)):
+            call(any_engine, "sample", sigma=sigma, dtype=np.float32)
+            call(any_engine, "step", sigma=sigma, plain=True)
+        for size in (1e300, 1e100, 1e-300):
+            for weights in (False, True):
+                result = call(any_engine, "evaluate", gram=GRAM * size, weights=weights)
+                assert "5 sequences" in repr(result)
+                call(any_engine, "evaluate", gram=GRAM.astype(np.float32), target=TARGET + size, weights=weights)

@@ -1,0 +1,290 @@
+"""The native core against its NumPy twin, finite differences and itself on other numbers of threads."""
+
+import os
+import subprocess
+import sys
+
+import fuzz_engine
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ridgeformer import InputError, Key, Problem, engine
+from ridgeformer.engine import threefry
+from support import NATIVE, draw, tame_model
+
+TWIN = engine.named("numpy")
+SHAPE = {
+    "dim": st.integers(1, 14),
+    "context": st.integers(1, 30),
+    "layers": st.integers(1, 8),
+    "heads": st.integers(1, 4),
+}
+KINDS = st.sampled_from(["full", "diag", "gdpp"])
+# Float32 has 6e-8 to lose per operation and some hundred dependent ones: 1e-4 of the largest entry.
+TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
+
+
+def close(actual, expected, dtype):
+    scale = max(float(np.abs(expected).max()), 1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+def test_threefry_has_the_published_answers():
+    """Known answers of Random123's own test file, kat_vectors: threefry4x32, 20 rounds."""
+    pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0, 0x082EFA98, 0xEC4E6C89)
+    cases = [
+        ((0,) * 4, (0,) * 4, (0x9C6CA96A, 0xE17EAE66, 0xFC10ECD4, 0x5256A7D8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 4, (0x2A881696, 0x57012287, 0xF6C7446E, 0xA16A6732)),
+        (pi[:4], pi[4:], (0x59CD1DBB, 0xB8879579, 0x86B5D00C, 0xAC8B6D84)),
+    ]
+    for counter, key, answer in cases:
+        words = threefry.threefry(key, tuple(np.array([word], np.uint32) for word in counter))
+        assert tuple(int(word[0]) for word in words) == answer
+
+
+@settings(max_examples=25)
+@given(kind=KINDS, seed=st.integers(0, 99), count=st.integers(1, 150), **SHAPE)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", NATIVE)
+def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, count):
+    """Sampling, losses, weights, gradient, and the fused step: all that an engine does."""
+    native = engine.named(name)
+    model = tame_model(kind, dim, layers, heads, context, seed).astype(dtype)
+    kernel = model.family.kernel()
+    problem = Problem(dim, context, "uniform(0.5,1)")
+    sigma = problem.sigmas(count, seed=seed, engine=native)
+    np.testing.assert_array_equal(sigma, problem.sigmas(count, seed=seed, engine=TWIN))
+    ours = native.sample(dim, context, sigma, Key(seed), dtype=dtype)
+    twins = TWIN.sample(dim, context, sigma, Key(seed), dtype=dtype)
+    for mine, other in zip(ours, twins, strict=True):
+        assert mine.dtype == other.dtype == dtype
+        assert mine.shape == other.shape
+        close(mine, other, dtype)
+
+    target = twins[2]
+    mine = native.evaluate(kernel, twins[0], target, weights=True)
+    other = TWIN.evaluate(kernel, twins[0], target, weights=True)
+    close(mine.losses, other.losses, dtype)
+    close(mine.weights, other.weights, dtype)
+    for a, b in zip(mine.gradient, other.gradient, strict=True):
+        assert a.dtype == np.float64
+        close(a, b, dtype)
+    value = native.evaluate(kernel, twins[0], target, gradient=False)
+    np.testing.assert_array_equal(value.losses, mine.losses)
+    assert value.gradient is None
+
+    for kind_of_target in ("ridge", "task"):
+        fused = native.step(kernel, dim, context, sigma, Key(seed), target=kind_of_target)
+        apart = native.evaluate(kernel, ours[0], ours[2] if kind_of_target == "ridge" else ours[1])
+        np.testing.assert_array_equal(fused.losses, apart.losses)
+        for a, b in zip(fused.gradient, apart.gradient, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@settings(max_examples=15)
+@given(kind=KINDS, seed=st.integers(0, 99), **(SHAPE | {"dim": st.integers(1, 6)}))
+@pytest.mark.parametrize("name", engine.available())
+def test_gradient_is_the_slope_of_the_loss(name, kind, dim, context, layers, heads, seed):
+    """Central differences along random directions, step h: error h^2 from curvature, 1e-16 / h from rounding."""
+    chosen = engine.named(name)
+    kernel = tame_model(kind, dim, layers, heads, context, seed).family.kernel()
+    d = draw(dim, context, 30, seed)
+
+    def loss(parameters):
+        return chosen.evaluate(parameters, d.moments.gram, d.ridge, gradient=False).loss
+
+    result = chosen.evaluate(kernel, d.moments.gram, d.ridge)
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        direction = [rng.standard_normal(p.shape) * np.abs(p).max() for p in kernel]
+        h = 1e-5
+        up, down = (loss(tuple(p + s * h * v for p, v in zip(kernel, direction, strict=True))) for s in (1, -1))
+        slope = sum((g * v).sum() for g, v in zip(result.gradient, direction, strict=True))
+        size = sum(np.abs(g * v).sum() for g, v in zip(result.gradient, direction, strict=True))
+        assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-6 * size + 1e-9 * result.loss)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_same_bits_on_any_number_of_threads(native, kind, dtype):
+    """2000 sequences are 32 blocks, the last one not full; 40,000 exceed one wave of partial sums."""
+    for count in (2000, 40_000):
+        kernel = tame_model(kind, 4, 3, 2, 8).astype(dtype).family.kernel()
+        sigma = Problem(4, 8, "uniform(0,1)").sigmas(count)
+        runs = []
+        for threads in (1, 2, 5):
+            gram, task, ridge = native.sample(4, 8, sigma, Key(7), dtype=dtype, threads=threads)
+            result = native.evaluate(kernel, gram, ridge, weights=True, threads=threads)
+            step = native.step(kernel, 4, 8, sigma, Key(7), threads=threads)
+            runs.append(
+                [gram, task, ridge, result.losses, result.weights, *result.gradient, step.losses, *step.gradient]
+            )
+        for other in runs[1:]:
+            for a, b in zip(runs[0], other, strict=True):
+                assert a.tobytes() == b.tobytes()
+
+
+def test_a_sequence_does_not_depend_on_its_batch(any_engine):
+    """So an interrupted stream goes on with the same bits: any part of it can be drawn alone."""
+    problem = Problem(3, 5, "uniform(0,2)")
+    whole = problem.moments(500, seed=4, step=9, engine=any_engine)
+    for first, count in ((0, 100), (100, 1), (101, 399)):
+        part = problem.moments(count, seed=4, step=9, first=first, engine=any_engine)
+        chosen = slice(first, first + count)
+        np.testing.assert_array_equal(part.moments.gram, whole.moments.gram[chosen])
+        np.testing.assert_array_equal(part.ridge, whole.ridge[chosen])
+        np.testing.assert_array_equal(part.sigma, whole.sigma[chosen])
+
+
+def test_a_killed_process_leaves_nothing_that_matters(tmp_path):
+    """Steps 0 to 5 in one process equal steps 0 to 2, kill -9, then steps 3 to 5 in another."""
+    code = """
+import sys, os, signal, numpy as np
+from ridgeformer import Problem, Key, engine
+sys.path.insert(0, sys.argv[4])
+from support import tame_model
+kernel = tame_model("diag", 10, 3, 1, 20).astype(np.float32).family.kernel()
+problem = Problem(noise="uniform(0,5)")
+with open(sys.argv[1], "ab") as out:
+    for step in range(int(sys.argv[2]), int(sys.argv[3])):
+        sigma = problem.sigmas(300, step=step)
+        result = engine.current().step(kernel, 10, 20, sigma, Key(0, 0, step))
+        out.write(result.losses.tobytes() + result.gradient[0].tobytes())
+        out.flush()
+if int(sys.argv[3]) == 3:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    here = os.path.dirname(os.path.dirname(__file__))
+    for name, start, end in (("whole", 0, 6), ("parts", 0, 3), ("parts", 3, 6)):
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / name), str(start), str(end), here], check=end != 3)
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+
+
+def run(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+    )
+
+
+@pytest.mark.parametrize("name", engine.available())
+def test_the_environment_chooses_the_engine(name):
+    done = run("from ridgeformer import engine; print(engine.current().name)", RIDGEFORMER_ENGINE=name)
+    assert done.stdout.strip() == name
+
+
+def test_an_unknown_engine_is_refused():
+    done = run("from ridgeformer import engine; engine.current()", RIDGEFORMER_ENGINE="mmx")
+    assert "(RIDGEFORMER_ENGINE) must be one of" in done.stderr
+    assert "got 'mmx'" in done.stderr
+
+
+def test_threads_come_from_the_environment():
+    code = "from ridgeformer.engine import default_threads; print(default_threads())"
+    assert run(code, RIDGEFORMER_THREADS="3").stdout.strip() == "3"
+    assert run(code, RIDGEFORMER_THREADS="").returncode == 0
+    for bad in ("0", "two", "-1", "9999"):
+        words = f"from 1 to 1024; got {bad!r}. Set it to a whole number from 1 to 1024, or unset it."
+        assert words in run(code, RIDGEFORMER_THREADS=bad).stderr
+
+
+def test_without_the_core_numpy_takes_over_with_one_warning():
+    code = """
+import sys, warnings
+sys.modules["ridgeformer._core"] = None
+warnings.simplefilter("always")
+from ridgeformer import Problem, engine
+for _ in range(3):
+    Problem(2, 3, "fixed(1)").moments(2)
+print(engine.current().name)
+"""
+    done = run(code, RIDGEFORMER_ENGINE="")
+    assert done.stdout.strip() == "numpy"
+    assert done.stderr.count("native core is not built") == 1
+
+
+def test_the_interpreter_runs_while_the_core_works():
+    """The lock is released: a Python thread counts on while another is inside one long call."""
+    import threading
+
+    if not NATIVE:
+        pytest.skip("needs the native core")
+    done = threading.Event()
+    worker = threading.Thread(target=lambda: (draw(10, 20, 200_000), done.set()))
+    worker.start()
+    ticks = 0
+    while not done.is_set():
+        ticks += 1
+    worker.join()
+    assert ticks > 1000
+
+
+def test_native_engine_refuses_an_unknown_instruction_set():
+    native = pytest.importorskip("ridgeformer.engine.native", exc_type=ImportError)
+    with pytest.raises(InputError, match=r"one of .*; got 'mmx'"):
+        native.NativeEngine("mmx")
+
+
+def test_several_python_threads_may_use_the_core_at_once(native):
+    """The helper threads serve one caller at a time; the others work alone, with the same result."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    kernel = tame_model("full", 4, 3, 1, 8).family.kernel()
+    sigma = Problem(4, 8, "uniform(0,1)").sigmas(1000)
+
+    def work(step):
+        return native.step(kernel, 4, 8, sigma, Key(0, 0, step), threads=3)
+
+    expected = [work(step) for step in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        for mine, other in zip(expected, pool.map(work, range(24)), strict=True):
+            assert mine.losses.tobytes() == other.losses.tobytes()
+            assert mine.gradient[0].tobytes() == other.gradient[0].tobytes()
+
+
+def test_odd_calls_end_in_a_result_or_an_input_error():
+    """Some thousand of those that `make fuzz` makes; an error names the call that repeats it."""
+    ends = fuzz_engine.run(3000, seed=1)
+    assert sum(ends.values()) == 3000
+    assert min(ends["result"], ends["InputError"]) > 500
+
+
+def test_the_same_seed_makes_the_same_odd_calls():
+    calls = zip(range(50), fuzz_engine.odd_calls(7), strict=False)
+    assert all(call.changed == fuzz_engine.make(7, number).changed for number, call in calls)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_core_works_after_a_fork():
+    """A forked child has none of the parent's helper threads and must not wait for them."""
+    code = """
+import os, sys
+from ridgeformer import Problem
+problem = Problem(10, 20, "fixed(1)")
+before = problem.moments(5000, threads=4).moments.gram.tobytes()
+child = os.fork()
+if child == 0:
+    os._exit(problem.moments(5000, threads=4).moments.gram.tobytes() != before)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = run(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.long
+@settings(max_examples=400)
+@given(kind=KINDS, seed=st.integers(0, 10**6), count=st.integers(1, 200), **(SHAPE | {"dim": st.integers(1, 40)}))
+@pytest.mark.parametrize("name", NATIVE)
+def test_native_is_numpy_at_length(name, kind, dim, context, layers, heads, seed, count):
+    """As test_native_is_numpy, ten times as many shapes and larger ones."""
+    native = engine.named(name)
+    kernel = tame_model(kind, dim, layers, heads, context, seed).family.kernel()
+    problem = Problem(dim, context, "uniform(0.5,1)")
+    d, other = (problem.moments(count, seed=seed, engine=chosen) for chosen in (native, TWIN))
+    close(d.moments.gram, other.moments.gram, np.float64)
+    close(d.ridge, other.ridge, np.float64)
+    mine, twins = (chosen.evaluate(kernel, other.moments.gram, other.ridge) for chosen in (native, TWIN))
+    close(mine.losses, twins.losses, np.float64)
+    for a, b in zip(mine.gradient, twins.gradient, strict=True):
+        close(a, b, np.float64)

@@ -1,0 +1,134 @@
+"""Ctrl-C ends a call of the native core within a second or so, however long the call would last."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from ridgeformer import Key, Problem, engine
+from support import NATIVE, tame_model
+
+pytestmark = pytest.mark.skipif(not NATIVE or os.name != "posix", reason="needs the native core and signals")
+
+# Every call would last minutes: a second on the slowest machine would not do, and none may finish before the signal.
+CODE = """
+import sys, numpy as np
+from ridgeformer import Key, engine
+method, kind, dim, count, threads, layers = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+core, D = engine.current(), dim + 1
+if kind == "full":
+    kernel = (np.full((layers, 1, D, D), 1e-6, np.float32),) * 2
+else:
+    kernel = (np.full((layers, 2, 2), 1e-6, np.float32),)
+gram = np.ones((D, D, count if method == "evaluate" else 1), np.float32).transpose(2, 0, 1)
+target, sigma = np.zeros((len(gram), dim), np.float32), np.ones(1 if method == "uniforms" else count)
+print("ready", flush=True)
+try:
+    if method == "uniforms":
+        while True:
+            core.uniforms(Key(), count)
+    elif method == "sample":
+        while True:
+            core.sample(dim, 2 * dim, sigma, Key(), dtype=np.float32, threads=threads)
+    elif method == "evaluate":
+        core.evaluate(kernel, gram, target, threads=threads)
+    else:
+        core.step(kernel, dim, 2 * dim, sigma, Key(), threads=threads)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "dim", "count", "threads", "layers"),
+    [
+        ("step", "full", 300, 20_000, 1, 7),
+        ("step", "full", 300, 20_000, 3, 7),
+        ("step", "diag", 300, 20_000, 2, 20),
+        ("step", "diag", 12, 2_000_000, 2, 2000),
+        ("evaluate", "full", 300, 500, 2, 30),
+        ("evaluate", "diag", 300, 500, 2, 60),
+        ("sample", "diag", 1200, 64, 1, 1),
+        ("uniforms", "diag", 1, 100_000_000, 1, 1),
+    ],
+)
+def test_ctrl_c_ends_a_long_call(method, kind, dim, count, threads, layers):
+    arguments = [method, kind, *map(str, (dim, count, threads, layers))]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        assert process.poll() is None
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=10)  # a tenth of a second on an idle machine
+        assert (out, error, process.returncode) == ("interrupted\n", "", 0)
+        assert time.monotonic() - start < 10
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def alarm():
+    """Calls a handler again and again while a test runs, but not while the handler itself does."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def start(handler):
+        def handle(*_):
+            handler()
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+        signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+    yield start
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_handler_may_itself_compute(alarm, threads):
+    """Its call comes in the middle of another one, whose threads it cannot have; neither disturbs the other."""
+    core = engine.current()
+    kernel = tame_model("full", 40, 5, 1, 80).family.kernel()
+    sigma = Problem(40, 80, "fixed(1)").sigmas(1500)
+
+    def work(count):
+        return core.step(kernel, 40, 80, sigma[:count], Key(3), threads=threads)
+
+    expected, inner = work(1500), work(200)
+    found = []
+    alarm(lambda: found.append(work(200)))
+    mine = work(1500)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert found
+    assert mine.losses.tobytes() == expected.losses.tobytes()
+    for other in found:
+        assert other.losses.tobytes() == inner.losses.tobytes()
+        assert other.gradient[0].tobytes() == inner.gradient[0].tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_a_handler_raises_is_raised_and_the_core_still_works(alarm, threads):
+    class Enough(Exception):
+        pass
+
+    def stop():
+        raise Enough
+
+    core = engine.current()
+    kernel = tame_model("diag", 60, 6, 1, 120).family.kernel()
+    small = core.step(kernel, 60, 120, np.ones(300), Key(), threads=threads)
+    alarm(stop)
+    with pytest.raises(Enough):
+        core.step(kernel, 60, 120, np.ones(100_000), Key(), threads=threads)
+    again = core.step(kernel, 60, 120, np.ones(300), Key(), threads=threads)
+    assert small.losses.tobytes() == again.losses.tobytes()
+    assert small.gradient[0].tobytes() == again.gradient[0].tobytes()

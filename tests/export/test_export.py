@@ -1,0 +1,496 @@
+"""What is exported is run, and compared with the token form."""
+
+import builtins
+import json
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, Search, load, save, train
+from ridgeformer.cli import main
+from ridgeformer.export import FORMATS, Format, export, write
+from ridgeformer.models.families import Family
+from support import tame_model
+
+MODELS = {
+    "kind": st.sampled_from(["full", "diag", "gdpp", "diag omega", "gdpp omega", "full of diag"]),
+    "dim": st.integers(1, 6),
+    "context": st.integers(1, 9),
+    "layers": st.integers(1, 7),
+    "heads": st.integers(1, 3),
+    "seed": st.integers(0, 99),
+}
+
+
+def model_of(kind, dim, layers, heads, context, seed=0):
+    name, *form = kind.split()
+    if form == ["of", "diag"]:
+        return tame_model("diag", dim, layers, heads, context, seed).to_full()
+    model = tame_model(name, dim, layers, heads, context, seed)
+    if form == ["omega"]:
+        omega = model.family.omega
+        return LinearTransformer(Diag(omega=omega) if name == "diag" else GDpp(omega=omega[:, :, 0]), dim)
+    return model
+
+
+def sequences(model, context, noise="uniform(0,1)", seed=0):
+    s = Problem(model.dim, context, noise).sequences(5, seed=seed, queries=3)
+    return s.x, s.y, s.queries
+
+
+def run(source):
+    """Executed in a namespace of its own. `compile` and the modules it imports must not warn either."""
+    space = {"__name__": "exported"}
+    exec(compile(source, "exported.py", "exec"), space)
+    return space
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folders of trained models: GD++, Diag and Full of one and two layers, and a Diag of two heads."""
+    folder = tmp_path_factory.mktemp("runs")
+    problem = Problem(3, 6, "uniform(0,3)")
+    for family, heads in (("full", 1), ("diag", 2)):
+        train(problem, family, 2, heads, protocol=Search(effort=0.1), sequences=2000, out=folder)
+    found = sorted(path.parent for path in folder.glob("*/record.json"))
+    assert {path.name.split("-")[0] for path in found} == {"gdpp", "diag", "full"}
+    return found
+
+
+def assert_close_in_float64(model, inputs, found):
+    """1e-12 of the largest prediction: 4,000 roundings, far more than any of these sums has in a row."""
+    truth = model.predict(*inputs)
+    assert found.shape == truth.shape
+    np.testing.assert_allclose(found, truth, rtol=0, atol=1e-12 * np.abs(truth).max())
+
+
+def assert_close_in_float32(model, inputs, found):
+    """1e-6, 16 roundings of float32, of the largest prediction that any layer's readout makes: later layers may cancel
+    what earlier ones have added.
+
+    What cancels within a layer is measured: rounding the parameters and the inputs, and nothing else, moves the truth
+    too. No format in float32 can do better than that, and these stay within a few times of it.
+    """
+    truth = model.predict(*inputs)
+    rounded = [np.asarray(value, np.float32).astype(np.float64) for value in inputs]
+    moved = np.abs(model.astype(np.float32).astype(np.float64).predict(*rounded) - truth).max()
+    assert found.shape == truth.shape
+    assert found.dtype == np.float32
+    scale = np.abs(model.tokens(*inputs)[:, :, inputs[0].shape[1] :, -1]).max()
+    np.testing.assert_allclose(found, truth, rtol=0, atol=1e-6 * scale + 4 * moved)
+
+
+@given(**MODELS)
+def test_python_is_the_token_form(kind, dim, context, layers, heads, seed):
+    model = model_of(kind, dim, layers, heads, context, seed)
+    inputs = sequences(model, context, seed=seed)
+    module = run(export(model))
+    assert_close_in_float64(model, inputs, module["predict"](*inputs))
+    x, y, queries = (value[0] for value in inputs)
+    assert_close_in_float64(model, [value[:1] for value in inputs], module["predict"](x, y, queries)[None])
+    one = module["predict"](x.tolist(), y.tolist(), queries[0].tolist())
+    assert np.shape(one) == ()
+    assert one == pytest.approx(module["predict"](x, y, queries)[0], rel=1e-12)
+    w = module["weights"](*inputs[:2])
+    truth = model.weights(Moments.from_tokens(*inputs[:2]))
+    np.testing.assert_allclose(w, truth, rtol=0, atol=1e-12 * np.abs(truth).max())
+
+
+@given(**MODELS)
+def test_torch_is_the_token_form(kind, dim, context, layers, heads, seed):
+    torch = pytest.importorskip("torch")
+    model = model_of(kind, dim, layers, heads, context, seed)
+    inputs = sequences(model, context, seed=seed)
+    make = run(export(model, "torch"))["LinearTransformer"]
+    with torch.no_grad():
+        small = make().predict(*(torch.tensor(value, dtype=torch.float32) for value in inputs))
+        exact = make(torch.float64).predict(*map(torch.tensor, inputs))
+    assert_close_in_float32(model, inputs, small.numpy())
+    assert_close_in_float64(model, inputs, exact.numpy())
+
+
+@settings(max_examples=20)
+@given(**MODELS)
+def test_onnx_is_the_token_form(kind, dim, context, layers, heads, seed):
+    reference = pytest.importorskip("onnx.reference")
+    model = model_of(kind, dim, layers, heads, context, seed)
+    inputs = sequences(model, context, seed=seed)
+    feed = {name: value.astype(np.float32) for name, value in zip(("X", "y", "x_query"), inputs, strict=True)}
+    prediction, weights = reference.ReferenceEvaluator(export(model, "onnx")).run(None, feed)
+    assert_close_in_float32(model, inputs, prediction)
+    units = np.broadcast_to(np.eye(dim), (5, dim, dim))  # their predictions are w
+    assert_close_in_float32(model, (*inputs[:2], units), weights)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "gdpp omega"])
+def test_onnx_runs_in_the_runtime_with_any_lengths(kind):
+    runtime = pytest.importorskip("onnxruntime")
+    model = model_of(kind, 4, 5, 2, 9)
+    session = runtime.InferenceSession(export(model, "onnx", about="Remark."), providers=["CPUExecutionProvider"])
+    assert [i.shape for i in session.get_inputs()] == [
+        ["batch", "context", 4],
+        ["batch", "context"],
+        ["batch", "queries", 4],
+    ]
+    for context in (1, 9):
+        inputs = sequences(model, context)
+        feed = {name: value.astype(np.float32) for name, value in zip(("X", "y", "x_query"), inputs, strict=True)}
+        assert_close_in_float32(model, inputs, session.run(["prediction"], feed)[0])
+    assert session.get_modelmeta().producer_name == "ridgeformer"
+    assert session.get_modelmeta().description.endswith("for d = 4. Remark.")
+
+
+def test_trained_models_are_exported(runs):
+    torch, runtime = pytest.importorskip("torch"), pytest.importorskip("onnxruntime")
+    for folder in runs:
+        model = load(folder / "model.safetensors")
+        inputs = sequences(model, 6, "uniform(0,3)")
+        assert_close_in_float64(model, inputs, run(export(model))["predict"](*inputs))
+        small = [value.astype(np.float32) for value in inputs]
+        with torch.no_grad():
+            found = run(export(model, "torch"))["LinearTransformer"]().predict(*map(torch.tensor, small))
+        assert_close_in_float32(model, inputs, found.numpy())
+        session = runtime.InferenceSession(export(model, "onnx"), providers=["CPUExecutionProvider"])
+        found = session.run(["prediction"], dict(zip(("X", "y", "x_query"), small, strict=True)))[0]
+        assert_close_in_float32(model, inputs, found)
+
+
+def test_python_needs_nothing_but_numpy(tmp_path):
+    """In a process that cannot import ridgeformer."""
+    model = tame_model("full", 3, 2, 2, 5)
+    inputs = sequences(model, 5)
+    (tmp_path / "exported.py").write_text(export(model))
+    np.savez(tmp_path / "inputs.npz", *inputs)
+    code = (
+        "import sys; sys.modules['ridgeformer'] = None\n"
+        "import numpy as np, exported\n"
+        "inputs = np.load('inputs.npz')\n"
+        "np.save('found.npy', exported.predict(*(inputs[name] for name in inputs.files)))\n"
+        "print(*sorted(name for name in sys.modules if sys.modules[name] and name.startswith('ridgeformer')))\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    assert_close_in_float64(model, inputs, np.load(tmp_path / "found.npy"))
+
+
+@pytest.mark.parametrize("kind", MODELS["kind"].elements)
+@pytest.mark.parametrize("heads", [1, 3])
+def test_sources_are_clean(kind, heads, tmp_path):
+    for to in ("python", "torch"):
+        source = export(model_of(kind, 10, 7, heads, 20), to, about="Trained on something; " * 20)
+        assert max(map(len, source.splitlines())) <= 120
+        assert "ridgeformer" not in source
+        (tmp_path / f"{to}.py").write_text(source)
+    rules = "E,F,W,I,B,UP,SIM,NPY,C4,PIE,RET"
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--line-length", "120", "--select", rules]
+    done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", "120", "--diff", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_python_of_a_small_model_reads_like_its_algorithm():
+    model = LinearTransformer(Diag(omega=[[[0.25, 0], [-0.5, 0]], [[0, 0], [-0.1, 0]]]), dim=2)
+    source = export(model, about='Says """ and \\ and\na second line')
+    assert "    (0.25, -0.5),  # layer 1\n    (0.0, -0.1),  # layer 2\n" in source
+    assert "for xx, yx in LAYERS:" in source
+    assert "xy" not in source
+    assert "\nSays and and a second line\n" in re.sub(" +", " ", source)
+    assert "for (yx,) in LAYERS:" in export(LinearTransformer(GDpp(omega=[[0, -0.5]]), dim=2))
+    nothing = run(export(LinearTransformer(GDpp(omega=[[0, 0]]), dim=2)))
+    assert (nothing["weights"]([[1.0, 2.0]], [3.0]) == 0).all()
+
+
+def test_numbers_read_back_exactly():
+    rng = np.random.default_rng(0)
+    omega = rng.normal(size=(3, 2, 2)) * 10.0 ** rng.integers(-30, 30, size=(3, 2, 2))
+    assert np.array_equal(run(export(LinearTransformer(Diag(omega=omega), 4)))["LAYERS"], omega.reshape(3, 4))
+    P, Q = rng.normal(size=(2, 3, 2, 9, 9)) * 10.0 ** rng.integers(-30, 30, size=(2, 3, 2, 9, 9))
+    module = run(export(LinearTransformer(Full(P, Q))))
+    assert np.array_equal(module["P"], P)
+    assert np.array_equal(module["Q"], Q)
+    single = np.float32(0.1)
+    model = LinearTransformer(GDpp(omega=np.full((1, 2), single, np.float32)), 2)
+    assert run(export(model))["LAYERS"] == [(float(single), float(single))]
+
+
+def test_torch_layers_can_be_hooked_and_trained():
+    torch = pytest.importorskip("torch")
+    for kind, names in {
+        "full": ["P", "Q"],
+        "diag": ["p", "q"],
+        "gdpp": ["p", "q"],
+        "diag omega": ["q"],
+        "gdpp omega": ["q"],
+    }.items():
+        model = model_of(kind, 3, 2, 2, 5)
+        x, y, queries = sequences(model, 5)
+        module = run(export(model, "torch"))["LinearTransformer"](torch.float64)
+        seen = []
+        for layer in module.layers:
+            layer.register_forward_hook(lambda layer, inputs, output, seen=seen: seen.append(output.detach().numpy()))
+        found = module.predict(*map(torch.tensor, (x, y, queries)))
+        np.testing.assert_allclose(np.stack(seen), model.tokens(x, y, queries)[1:], rtol=1e-12, atol=1e-13)
+        assert [name for name, _ in module.layers[0].named_parameters()] == names
+        found.square().sum().backward()
+        assert all(parameter.grad.abs().max() > 0 for parameter in module.layers[0].parameters())
+        again = run(export(model, "torch"))["LinearTransformer"](torch.float64)
+        again.load_state_dict(module.state_dict())
+        tokens = torch.tensor(model.tokens(x, y, queries[:, :1])[0])
+        np.testing.assert_allclose(-again(tokens)[:, -1, -1].detach(), model.predict(x, y, queries)[:, 0], rtol=1e-9)
+
+
+def rows_of(text):
+    """The rows of the first align environment."""
+    return text.split("\\begin{align*}\n")[1].split("\n\\end{align*}")[0].split(" \\\\\n")
+
+
+def terms_of(equation):
+    """The signed factors of a LaTeX sum after its first term, with what they multiply."""
+    factor = r"([+-]) ([\d.]+)(?: \\cdot 10\^\{(-?\d+)\})?\\, (.*?)(?= [+-] [\d.]|$)"
+    return {
+        re.sub(r"\^\{\d+\}", "", what): float(f"{sign}{digits}e{power or 0}")
+        for sign, digits, power, what in re.findall(factor, equation)
+    }
+
+
+@pytest.mark.parametrize("kind", ["diag", "gdpp", "full of diag"])
+@pytest.mark.parametrize("digits", [1, 3, 17])
+def test_latex_has_the_numbers_of_every_update(kind, digits):
+    model = model_of(kind, 3, 4, 2, 5)
+    rows = rows_of(export(model, "latex", digits=digits))
+    assert rows[-1] == r"  \hat{y} &= -y_{n+1}^{4}"
+    P, Q = model.P, model.Q
+    omega = {
+        r"\Sigma x_i": (P[:, :, 0, 0] * Q[:, :, 0, 0]).sum(1),
+        r"y_i \alpha": (P[:, :, 0, 0] * Q[:, :, -1, -1]).sum(1),
+        r"\langle \alpha, x_i \rangle": (P[:, :, -1, -1] * Q[:, :, 0, 0]).sum(1),
+        r"\lambda y_i": (P[:, :, -1, -1] * Q[:, :, -1, -1]).sum(1),
+    }
+    for layer in range(4):
+        x, y = rows[1 + 2 * layer : 3 + 2 * layer]
+        assert x.startswith(f"  x_i^{{{layer + 1}}} &= x_i^{{{layer}}} ")
+        assert y.startswith(f"  y_i^{{{layer + 1}}} &= y_i^{{{layer}}} ")
+        found = terms_of(x) | terms_of(y)
+        wanted = {name: values[layer] for name, values in omega.items() if values[layer]}
+        assert found == pytest.approx(wanted, rel=0.5 * 10.0 ** (1 - digits) + 1e-15)
+
+
+def test_latex_rows_are_mathematics():
+    """Matplotlib's parser of TeX reads every row."""
+    mathtext = pytest.importorskip("matplotlib.mathtext")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parser = mathtext.MathTextParser("path")
+    text = export(tame_model("diag", 3, 2, 1, 5), "latex")
+    for row in rows_of(text):
+        assert parser.parse(f"${' '.join(row.replace('&', '').split())}$").width > 0
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_latex_has_full_matrices(heads):
+    model = tame_model("full", 10, 2, heads, 20)
+    text = export(model, "latex", digits=4)
+    assert (r"\sum_{k=1}^{2} P_k^{l}" in text) == (heads == 2)
+    assert text.count(r"\begin{align*}") == text.count(r"\end{align*}") == 1 + 2 * heads
+    assert text.count("{") == text.count("}")
+    for layer in range(2):
+        for head in range(heads):
+            at = f"_{{{head + 1}}}" if heads > 1 else ""
+            for name, matrix in (("P", model.P[layer, head]), ("Q", model.Q[layer, head])):
+                body = text.split(f"  {name}{at}^{{{layer}}} &= ")[1].split(r"\end{array}")[0]
+                power = int(re.match(r"10\^\{(-?\d+)\} \\cdot ", body)[1])
+                rows = body.split("{rrrrrrrrrrr}\n")[1].split(" \\\\\n")
+                found = np.array([[float(entry) for entry in row.split("&")] for row in rows])
+                assert np.abs(found).max() < 10
+                np.testing.assert_allclose(found * 10.0**power, matrix, rtol=0, atol=0.5001 * 10.0 ** (power - 3))
+
+
+def test_latex_of_a_matrix_of_zeros():
+    assert "0.00 & 0.00" in export(LinearTransformer(Full(np.ones((1, 1, 2, 2)), np.zeros((1, 1, 2, 2)))), "latex")
+
+
+def test_the_documentation_shows_what_is_exported():
+    """The numbers of its example, put into a model, give its text again."""
+    text = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
+    source = next(block for block in text.split("```python\n") if block.startswith('"""')).split("```")[0]
+    model = LinearTransformer(Diag(omega=np.reshape(run(source)["LAYERS"], (2, 2, 2))), dim=10)
+    about = source.split("\n")[2]
+    assert export(model, about=about) == source
+    assert f"```latex\n{export(model, 'latex', about=about)}```" in text
+    exec(text.split("```python\n")[1].split("```")[0], {})
+
+
+class Scaled(Family):
+    """A family of one's own: one number a layer, the step of gradient descent."""
+
+    name = "test-scaled"
+
+    def __init__(self, step):
+        self._step = np.asarray(step)
+
+    arrays = property(lambda self: {"step": self._step})
+    heads = property(lambda self: 2)  # as the dense form of omegas has them
+
+    def kernel(self):
+        omega = np.zeros((len(self._step), 2, 2))
+        omega[:, 1, 0] = -self._step
+        return (omega,)
+
+    def dense(self, dim):
+        return Diag(omega=self.kernel()[0]).dense(dim)
+
+    def pullback(self, gradient):
+        return {"step": -gradient[0][:, 1, 0]}
+
+    @classmethod
+    def random(cls, dim, layers, heads, scale, rng):
+        return cls(scale * rng.standard_normal(layers))
+
+    def _identity_layer(self):
+        return {"step": np.zeros(())}
+
+
+def test_families_of_ones_own_are_exported():
+    model = LinearTransformer(Scaled([0.1, 0.2]), 3)
+    inputs = sequences(model, 5)
+    assert_close_in_float64(model, inputs, run(export(model))["predict"](*inputs))
+    torch = pytest.importorskip("torch")
+    found = run(export(model, "torch"))["LinearTransformer"](torch.float64).predict(*map(torch.tensor, inputs))
+    assert_close_in_float64(model, inputs, found.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda m: export(m, "matlab"), "a format must be one of python, latex, torch, onnx; got 'matlab'"),
+        (lambda m: export(m, None), "a format must be one of"),
+        (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got a ndarray"),
+        (lambda m: export(m, "latex", digits=0), "digits must be at least 1; got 0"),
+        (lambda m: export(m, "latex", digits="3"), "digits must be a whole number; got '3'"),
+        (
+            lambda m: export(m, "torch", digits=3),
+            "torch takes no options; got digits. Leave it out, or export to latex",
+        ),
+        (lambda m: export(m, "latex", colour=3), "latex takes digits; got colour. Leave it out."),
+        (lambda m: export(LinearTransformer(Diag([[[1e300, 1]]], [[[1e300, 1]]]), 2)), "omega must be finite"),
+        (
+            lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"),
+            "in float32; got omega 1 of 1e+39",
+        ),
+        (lambda m: write("", "/nonexistent/model.py"), "/nonexistent/model.py is not (No such file or directory)"),
+        (lambda m: write("", "/dev"), "an export must go to a file; got /dev, which is something else"),
+        (lambda m: write("", None), "an export needs the name of a file; got None"),
+    ],
+)
+def test_bad_exports_are_refused_in_words(make, words):
+    with pytest.raises(InputError) as caught:
+        make(tame_model("diag", 2, 1, 1, 3))
+    assert words in str(caught.value)
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch, tmp_path):
+    path = tmp_path / "model.py"
+    write("old", path)
+    write("new", path)
+    assert path.read_text() == "new"
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(InputError, match=r"model.py is not \(No space left on device\). Choose another."):
+        write(b"newer", path)
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_formats_can_be_added(monkeypatch):
+    monkeypatch.setitem(FORMATS, "text", Format(lambda model, about: f"{model} {about}", ".txt"))
+    assert export(tame_model("diag", 2, 1, 1, 3), "text", about="!").endswith("heads=1) !")
+
+
+def test_onnx_that_is_missing_is_named(monkeypatch):
+    real = builtins.__import__
+
+    def without_onnx(name, *arguments):
+        if name == "onnx":
+            raise ImportError
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without_onnx)
+    with pytest.raises(InputError, match=r"needs onnx, which is missing. Run pip install 'ridgeformer\[onnx\]'"):
+        export(tame_model("diag", 2, 1, 1, 3), "onnx")
+
+
+@pytest.fixture
+def command(capsys):
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            main(["export", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return stopped.value.code, printed.out, printed.err
+
+    return call
+
+
+def test_command_prints_or_writes_every_format(command, runs, tmp_path):
+    for model in (runs[0], runs[0] / "model.safetensors"):
+        for to, kind in FORMATS.items():
+            out = tmp_path / f"model{kind.suffix}"
+            out.write_text("old")
+            code, printed, error = command(model, "--to", to, "--out", out)
+            assert (code, error) == (0, "")
+            assert printed == f"{load(runs[0] / 'model.safetensors')} as {to} in {out}\n"
+            if not kind.binary:
+                assert command(model, "--to", to) == (0, out.read_text(), "")
+                assert "Trained on d=3 n=6 uniform(0,3), seed 0: adjusted loss " in out.read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.py", "model.tex"]
+    assert "numbers rounded to 2 digits" in command(runs[0], "--to", "latex", "--digits", 2)[1]
+    facts = json.loads(command(runs[0], "--json")[1])
+    assert facts["text"] == export(load(runs[0] / "model.safetensors"), about=facts["text"].split("\n")[2])
+    facts = json.loads(command(runs[0], "--to", "onnx", "--out", tmp_path / "model.onnx", "--json")[1])
+    assert facts["bytes"] == (tmp_path / "model.onnx").stat().st_size
+
+
+def test_command_refuses_in_one_line(command, runs, tmp_path):
+    model = tmp_path / "model.safetensors"
+    save(tame_model("diag", 2, 1, 1, 3), model)
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "spec.json").write_text("{}")
+    for arguments, words in {
+        (model, "--to", "matlab"): "'matlab' is not one of 'python', 'latex', 'torch', 'onnx'",
+        (model, "--to", "onnx"): "onnx is binary and needs a file; got none. Add --out model.onnx.",
+        (model, "--digits", 3): "python takes no options; got digits",
+        (model, "--out", tmp_path): "an export must go to a file",
+        (model, "--out", "/proc/model.py"): "an export must go to a writable file; /proc/model.py is not",
+        (__file__,): "must be one that ridgeformer saved",
+        ("/nonexistent",): "must be a file that exists; /nonexistent does not",
+        (tmp_path,): "MODEL must be a model file or a run's folder",
+        (runs[0].parent,): "MODEL must be a model file or a run's folder",
+        (tmp_path / "unfinished",): "Train it to its end first",
+        (): "Missing argument 'MODEL'",
+    }.items():
+        code, printed, error = command(*arguments)
+        assert (code, printed, error.count("\n")) == (2, "", 1)
+        assert words in error
+
+
+def test_records_that_say_other_things_are_passed_over(command, tmp_path):
+    model = tmp_path / "model.safetensors"
+    for record in ({}, {"spec": 3}, {"spec": {"dim": 1}, "result": {"loss": "?"}}):
+        save(tame_model("diag", 2, 1, 1, 3), model, record)
+        assert "Trained" not in command(model)[1]
+    evil = {"dim": 1, "context": 1, "noise": 'x"""\nimport os\n\\', "seed": 0}
+    save(tame_model("diag", 2, 1, 1, 3), model, {"spec": evil, "result": {"loss": 1}})
+    code, source, _ = command(model)
+    assert code == 0
+    assert "os" not in run(source)

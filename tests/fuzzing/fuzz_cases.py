@@ -1,0 +1,167 @@
+"""What all kinds of damaged files share: a case is written into a folder of its own, judged and counted."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ridgeformer import InputError
+
+SAVED = Path(__file__).parents[2] / "build" / "fuzz"
+HANG = 5.0  # seconds of computing that a case may take
+LONGEST = 1000  # characters of a message
+
+
+class Instead(Enum):
+    """What may be there in place of a file."""
+
+    NOTHING = "nothing"
+    FOLDER = "a folder"
+    PIPE = "a pipe"
+    LOOP = "a link to itself"
+
+
+Content = bytes | Instead
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files to be read.
+
+    Attributes:
+        what: The name of the damage.
+        files: By name.
+        truth: What the undamaged files hold.
+        sealed: Whether the checksums were made for the changed content, so that it may load as something else.
+    """
+
+    what: str
+    files: dict[str, Content]
+    truth: Any
+    sealed: bool = False
+
+
+class Hang(Exception):
+    """A case took too long."""
+
+
+Make = Callable[[random.Random], Case]
+Judge = Callable[[Path, Case], str]
+
+
+def run(kind: str, make: Make, judge: Judge, count: int, seed: int) -> Counter[str]:
+    """Make and judge `count` cases, each of which depends on the seed and its number only.
+
+    Args:
+        kind: The name of the module, without `fuzz_`.
+        make: Gives a case.
+        judge: Reads the files in a folder and names the outcome; whatever it raises is a violation.
+        count: How many.
+        seed: Of the damage.
+
+    Returns:
+        How often every outcome came, by damage and outcome.
+
+    Raises:
+        AssertionError: A case broke the law. The message says how to repeat it and where its files are.
+    """
+    outcomes: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as scratch, _alarm():
+        for number in range(count):
+            case = make(random.Random(f"{seed}/{number}"))
+            folder = Path(scratch, f"{kind}-{seed}-{number}")
+            write(folder, case.files)
+            try:
+                outcome = _judged(judge, folder, case)
+            except Exception as error:
+                saved = SAVED / folder.name
+                write(saved, case.files)
+                raise AssertionError(
+                    f"fuzz_{kind}.run({number + 1}, {seed}) breaks the law in its last case, {case.what}: "
+                    f"{type(error).__name__}: {error}. Its files are in {saved}"
+                ) from error
+            clear(folder)
+            outcomes[f"{case.what}: {outcome}"] += 1
+    return outcomes
+
+
+def _judged(judge: Judge, folder: Path, case: Case) -> str:
+    with warnings.catch_warnings(), np.errstate(all="warn"):
+        warnings.simplefilter("error")
+        signal.setitimer(signal.ITIMER_PROF, HANG)
+        try:
+            return judge(folder, case)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def attempt(read: Callable[[], str | None]) -> str:
+    """The outcome of reading something: what it returns, or "refused" if it raises an `InputError`."""
+    try:
+        return read() or "unchanged"
+    except InputError as error:
+        check_message(error)
+        return "refused"
+
+
+def check_message(message: object) -> None:
+    """A message must be one printable line that is not too long."""
+    text = str(message)
+    if len(text) > LONGEST or not text.isprintable():
+        raise AssertionError(f"the message is not one short printable line: {text[:2000]!r}")
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise Hang(f"it took more than {HANG:g} seconds")
+
+    before = signal.signal(signal.SIGPROF, ring)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPROF, before)
+
+
+def write(folder: Path, files: dict[str, Content]) -> None:
+    """Write the files of a case."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif content is Instead.FOLDER:
+            path.mkdir(exist_ok=True)
+        elif content is Instead.PIPE:
+            os.mkfifo(path)
+        elif content is Instead.LOOP:
+            path.symlink_to(path)
+
+
+def clear(folder: Path) -> None:
+    """Remove a case's folder."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+    folder.rmdir()
+
+
+def main(run: Callable[[int, int], Counter[str]]) -> None:
+    """Run one kind from the command line: how many, and the seed."""
+    for outcome, times in sorted(run(int(sys.argv[1]), int(sys.argv[2])).items()):
+        print(f"{times:7} {outcome}")

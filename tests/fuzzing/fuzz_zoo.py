@@ -1,0 +1,131 @@
+"""Damaged zoos: each is refused with an `InputError`, or gives the very same records and models.
+
+python tests/fuzzing/fuzz_zoo.py 20000 0    # how many, and the seed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import random
+import tempfile
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import fuzz_cases
+from fuzz_cases import Case, Content, Instead
+from fuzz_mutations import JSON, TENSORS, damaged, edit_json, nest_json, split
+from safetensors.numpy import load
+
+from ridgeformer import LinearTransformer, zoo
+from ridgeformer.models.file import fingerprint
+from ridgeformer.tensors import checksum, pack
+from ridgeformer.zoo import Made, Zoo
+
+RECORDS, MODELS = "zoo.json", "zoo.safetensors"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A zoo: its files, and all that it says, as text."""
+
+    files: dict[str, bytes]
+    content: str
+
+
+@functools.cache
+def sound() -> list[Truth]:
+    """Three zoos: two of the same models with other weights, as after training again, and one of a single model."""
+    cells = [("gdpp", 1), ("diag", 2), ("full", 1)]
+    return [_written(cells, 0), _written(cells, 10), _written(cells[:1], 0)]
+
+
+def _written(cells: list[tuple[str, int]], start: int) -> Truth:
+    made, models = {}, {}
+    for family, layers in cells:
+        cell = (family, layers, "uniform(0,3)")
+        for seed in (0, 1):
+            spec = {"dim": 2, "context": 5, "noise": cell[2], "family": family, "layers": layers, "heads": 1}
+            facts: dict[str, Any] = {"loss": 0.5 + seed, "error": 0.01, "floor": 0.25, "largest": 9.5, "exploded": 0}
+            how = {"status": "converged", "message": "2 starts", "seconds": 0.5, "made_with": {"engine": "numpy"}}
+            made.setdefault(cell, {})[seed] = Made(spec=spec | {"seed": seed}, sequences=100, **facts, **how)
+            model = LinearTransformer.random(family, dim=2, layers=layers, seed=start + seed)
+            models[cell, seed] = model
+    whole = Zoo(made, models)
+    with tempfile.TemporaryDirectory() as folder:
+        whole.write(folder)
+        files = {name: Path(folder, name).read_bytes() for name in (RECORDS, MODELS)}
+        return Truth(files, content(zoo.read(folder)))
+
+
+def content(found: Zoo) -> str:
+    """All that a zoo says, through its own methods."""
+    said = [
+        [
+            *cell,
+            {seed: asdict(found.record(*cell, seed=seed)) for seed in runs},
+            fingerprint(found.load(*cell)),
+            [fingerprint(model) for (other, _), model in found.models.items() if other == cell],
+        ]
+        for cell, runs in sorted(found.made.items())
+    ]
+    return json.dumps(said, sort_keys=True)
+
+
+def make(rng: random.Random) -> Case:
+    """One damaged zoo: most often in one file, sometimes in both, or with a file of another zoo."""
+    truth, kind = rng.choice(sound()), rng.random()
+    files: dict[str, Content] = dict(truth.files)
+    if kind < 0.01:
+        files[rng.choice(sorted(files))] = rng.choice([*Instead])
+        return Case("another thing", files, truth)
+    if kind < 0.04:
+        name = rng.choice(sorted(files))
+        files[name] = rng.choice([other.files[name] for other in sound() if other is not truth])
+        return Case("another zoo's", files, truth)
+    if kind < 0.1:
+        return Case("sealed", files | sealed(truth, rng), truth, sealed=True)
+    names = rng.choice(([RECORDS], [RECORDS], [MODELS], [MODELS], [RECORDS, MODELS]))
+    for name in names:
+        what, files[name] = damaged(truth.files[name], rng, TENSORS if name == MODELS else JSON)
+    return Case(f"{what} in {' and '.join(names)}", files, truth)
+
+
+def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:
+    """A zoo with the right checksums and an odd content, as another program might write it."""
+    metadata = split(truth.files[MODELS])[0]["__metadata__"]
+    del metadata["checksum"]
+    arrays = load(truth.files[MODELS])
+    names = rng.sample(sorted(arrays), rng.choice((0, 1, len(arrays), len(arrays))))
+    odd = ("full/1/uniform(0,3)/0/P", "x/1/uniform(0,3)/0/P", "////", "", "a/b/c/d/e", "diag/2/x/0/p", "diag/2/x/0/p/q")
+    tensors = {(rng.choice(odd) if rng.random() < 0.03 else name): arrays[name] for name in names}
+    changed = rng.choice((edit_json, edit_json, nest_json))(truth.files[RECORDS], rng)
+    with contextlib.suppress(LookupError, TypeError, ValueError, RecursionError):  # it may be no zoo any more
+        facts = json.loads(changed)
+        facts |= {"checksum": zoo._checksum(facts["runs"]), "models": checksum(tensors, metadata)}
+        changed = json.dumps(facts).encode()
+    return {RECORDS: changed, MODELS: pack(tensors, metadata)}
+
+
+def judge(folder: Path, case: Case) -> str:
+    """Read the zoo."""
+
+    def read() -> str:
+        found = zoo.read(folder)
+        if not case.sealed and content(found) != case.truth.content:
+            raise AssertionError("it silently gives another zoo")
+        return "loaded" if case.sealed else "unchanged"
+
+    return fuzz_cases.attempt(read)
+
+
+def run(count: int, seed: int) -> Counter[str]:
+    """Read `count` damaged zoos; see `fuzz_cases.run`."""
+    return fuzz_cases.run("zoo", make, judge, count, seed)
+
+
+if __name__ == "__main__":
+    fuzz_cases.main(run)

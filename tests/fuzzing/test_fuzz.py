@@ -1,0 +1,97 @@
+"""The fuzzing itself: every kind runs, finds what it is there to find, and says how to find it again."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import fuzz
+import fuzz_cases
+import fuzz_journals
+import fuzz_models
+import fuzz_mutations
+import fuzz_records
+import fuzz_zoo
+import pytest
+
+from ridgeformer import tensors, zoo
+from ridgeformer.training import journal, runs
+
+KINDS = {"models": fuzz_models, "journals": fuzz_journals, "records": fuzz_records, "zoo": fuzz_zoo}
+
+
+@pytest.fixture(autouse=True)
+def saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzz_cases, "SAVED", tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_law_holds(kind):
+    outcomes = KINDS[kind].run(100, seed=20)
+    assert outcomes.total() == 100
+    assert outcomes == KINDS[kind].run(100, seed=20)
+    assert outcomes != KINDS[kind].run(100, seed=21)
+
+
+def accept_everything(*_, **__):
+    return "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "name"),
+    [
+        ("models", tensors, "checksum"),
+        ("journals", journal, "digest"),
+        ("journals", journal, "_checksum"),
+        ("records", runs, "_checksum"),
+        ("zoo", zoo, "_checksum"),
+    ],
+)
+def test_without_a_checksum_the_violation_is_found(kind, module, name, monkeypatch, saved):
+    monkeypatch.setattr(module, name, accept_everything)
+    if module is journal and name == "_checksum":
+        monkeypatch.setattr(fuzz_journals, "_checksum", accept_everything)
+    KINDS[kind].sound.cache_clear()
+    try:
+        with pytest.raises(AssertionError, match=rf"fuzz_{kind}.run\(\d+, 1\) breaks the law in its last case"):
+            KINDS[kind].run(3000, seed=1)
+    finally:
+        KINDS[kind].sound.cache_clear()
+    assert len(list(saved.glob(f"{kind}-1-*/*"))) >= 1
+
+
+def test_a_case_that_takes_too_long_is_a_violation(monkeypatch):
+    def judge(folder, case):
+        while True:
+            pass
+
+    monkeypatch.setattr(fuzz_cases, "HANG", 0.05)
+    with pytest.raises(AssertionError, match=r"breaks the law in its last case, .*: Hang: it took more than 0.05"):
+        fuzz_cases.run("models", fuzz_models.make, judge, 1, 0)
+
+
+@pytest.mark.parametrize("mutations", [fuzz_mutations.JSON, fuzz_mutations.TENSORS])
+def test_every_mutation_damages(mutations):
+    """Over and over, every one of them gives something else."""
+    content = fuzz_records.sound()[0].files["record.json" if mutations is fuzz_mutations.JSON else "model.safetensors"]
+    for mutate in set(mutations):
+        found = {mutate(content, fuzz_cases.random.Random(number)) for number in range(40)}
+        assert len(found - {content}) > 5, mutate.__name__
+
+
+def run_command(*options):
+    command = [sys.executable, Path(fuzz.__file__), "--jobs", "1", "--seed", "3", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_the_command_says_what_it_tried():
+    done = run_command("--quick", "--seconds", "0.1", "--only", "zoo", "--only", "models")
+    assert done.returncode == 0, done.stderr
+    assert "models         200 files in" in done.stdout
+    assert "flip bits" in done.stdout
+    assert "400 files and 0 calls in" in done.stdout
+    assert "The time was over before all were tried (models: 200 of 8,400; zoo: 200 of 2,400)" in done.stdout
+
+
+def test_a_full_run_that_has_no_time_fails():
+    assert run_command("--seconds", "0.1", "--only", "zoo").returncode == 1

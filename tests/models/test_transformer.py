@@ -1,0 +1,335 @@
+"""Token form = moment form, and the laws that linear transformers obey."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, zoo
+from ridgeformer.errors import ExplosionWarning
+from support import draw, tame_model
+
+KINDS = st.sampled_from(["full", "diag", "gdpp"])
+SHAPE = {
+    "dim": st.integers(1, 6),
+    "context": st.integers(1, 9),
+    "layers": st.integers(1, 8),
+    "heads": st.integers(1, 4),
+}
+
+
+def sequences(dim, context, seed, queries=1):
+    return Problem(dim, context, "uniform(0,1)").sequences(5, seed=seed, queries=queries)
+
+
+def one_token_at_a_time(model, x, y, query):
+    """The paper's equation in plain loops: the truth that `tokens` itself is checked against."""
+    tokens = [np.append(v, t) for v, t in zip(x, y, strict=True)] + [np.append(query, 0.0)]
+    for P, Q in zip(model.P, model.Q, strict=True):
+        context = tokens[:-1]
+        tokens = [
+            e + sum((other @ Qk @ e) * (Pk @ other) for Pk, Qk in zip(P, Q, strict=True) for other in context)
+            for e in tokens
+        ]
+    return np.array(tokens)
+
+
+@given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
+def test_token_form_is_the_equation_of_the_paper(kind, dim, context, layers, heads, seed):
+    model = tame_model(kind, dim, min(layers, 3), heads, context, seed)
+    s = sequences(dim, context, seed)
+    trace = model.tokens(s.x, s.y, s.queries)
+    assert trace.shape == (model.layers + 1, 5, context + 1, dim + 1)
+    plain = one_token_at_a_time(model, s.x[0], s.y[0], s.queries[0, 0])
+    np.testing.assert_allclose(trace[-1, 0], plain, rtol=1e-10, atol=1e-12)
+
+
+@given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
+def test_token_form_is_moment_form_at_every_layer(kind, dim, context, layers, heads, seed):
+    """Every token of every layer from (M, u, a, w); the query's prediction from w alone; the engine's w is that w."""
+    model = tame_model(kind, dim, layers, heads, context, seed)
+    s = sequences(dim, context, seed, queries=3)
+    trace = model.tokens(s.x, s.y, s.queries)
+    moments = Moments.from_tokens(s.x, s.y)
+    M, u, a, w = model.states(moments)
+    features = np.einsum("lbij,bnj->lbni", M, s.x) + s.y[None, :, :, None] * u[:, :, None, :]
+    labels = a[:, :, None] * s.y - np.einsum("lbi,bni->lbn", w, s.x)
+    scale = max(1.0, np.abs(trace).max())
+    np.testing.assert_allclose(trace[:, :, :context, :dim], features, rtol=1e-10, atol=1e-11 * scale)
+    np.testing.assert_allclose(trace[:, :, :context, dim], labels, rtol=1e-10, atol=1e-11 * scale)
+    np.testing.assert_allclose(
+        model.predict(s.x, s.y, s.queries), np.einsum("bi,bmi->bm", w[-1], s.queries), rtol=1e-10, atol=1e-11 * scale
+    )
+    np.testing.assert_allclose(model.weights(moments), w[-1], rtol=1e-10, atol=1e-11 * scale)
+    np.testing.assert_allclose(model.weights_by_layer(moments), w, rtol=1e-10, atol=1e-11 * scale)
+    assert (w[0] == 0).all()
+    for depth in range(1, layers + 1):
+        np.testing.assert_allclose(model.first(depth).weights(moments), w[depth], rtol=1e-10, atol=1e-11 * scale)
+
+
+@given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
+def test_token_form_is_moment_form_in_float32(kind, dim, context, layers, heads, seed):
+    """All three in float32: tokens, moments of these tokens, native core. 1e-4 of the largest prediction."""
+    model = tame_model(kind, dim, layers, heads, context, seed).astype(np.float32)
+    s = sequences(dim, context, seed, queries=3)
+    x, y, queries = (value.astype(np.float32) for value in (s.x, s.y, s.queries))
+    tokens = model.predict(x, y, queries)
+    moments = Moments.from_tokens(x, y)
+    native = model.weights(moments)
+    assert tokens.dtype == native.dtype == moments.dtype == np.float32
+    scale = max(1.0, np.abs(tokens).max())
+    np.testing.assert_allclose(np.einsum("bi,bmi->bm", native, queries), tokens, rtol=0, atol=1e-4 * scale)
+    np.testing.assert_allclose(model.weights_by_layer(moments)[-1], native, rtol=0, atol=1e-4 * scale)
+
+
+@given(kind=st.sampled_from(["diag", "gdpp"]), seed=st.integers(0, 99), **SHAPE)
+def test_diag_and_gdpp_are_rotation_equivariant(kind, dim, context, layers, heads, seed):
+    model = tame_model(kind, dim, layers, heads, context, seed)
+    s = sequences(dim, context, seed)
+    R = np.linalg.qr(np.random.default_rng(seed).normal(size=(dim, dim)))[0]
+    plain = model.weights(Moments.from_tokens(s.x, s.y))
+    turned = model.weights(Moments.from_tokens(s.x @ R.T, s.y))
+    np.testing.assert_allclose(turned, plain @ R.T, rtol=1e-9, atol=1e-10)
+
+
+def test_full_is_not_rotation_equivariant():
+    model = tame_model("full", 3, 2, 1, 5)
+    s = sequences(3, 5, 0)
+    R = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    plain, turned = (model.weights(Moments.from_tokens(x, s.y)) for x in (s.x, s.x @ R.T))
+    assert np.abs(turned - plain @ R.T).max() > 1e-3
+
+
+@given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
+def test_the_order_of_the_context_does_not_matter(kind, dim, context, layers, heads, seed):
+    model = tame_model(kind, dim, layers, heads, context, seed)
+    s = sequences(dim, context, seed)
+    order = np.random.default_rng(seed).permutation(context)
+    plain = model.predict(s.x, s.y, s.queries)
+    np.testing.assert_allclose(model.predict(s.x[:, order], s.y[:, order], s.queries), plain, rtol=1e-10, atol=1e-12)
+
+
+@given(kind=KINDS, seed=st.integers(0, 99), c=st.floats(0.2, 5), **SHAPE)
+def test_scaling_tokens_is_scaling_parameters(kind, dim, context, layers, heads, seed, c):
+    """G -> c^2 G together with Q -> Q / c^2 leaves every T, hence w, unchanged."""
+    model = tame_model(kind, dim, layers, heads, context, seed)
+    s = sequences(dim, context, seed)
+    smaller = LinearTransformer(Full(model.P, model.Q / c**2))
+    scaled = smaller.weights(Moments.from_tokens(c * s.x, c * s.y))
+    np.testing.assert_allclose(scaled, model.weights(Moments.from_tokens(s.x, s.y)), rtol=1e-9, atol=1e-11)
+
+
+@given(seed=st.integers(0, 99), c=st.floats(0.1, 10), **SHAPE)
+def test_gdpp_is_linear_in_y(dim, context, layers, heads, seed, c):
+    model = tame_model("gdpp", dim, layers, heads, context, seed)
+    s = sequences(dim, context, seed)
+    plain = model.weights(Moments.from_tokens(s.x, s.y))
+    np.testing.assert_allclose(model.weights(Moments.from_tokens(s.x, c * s.y)), c * plain, rtol=1e-9, atol=1e-12)
+
+
+@given(kind=KINDS, omega_form=st.booleans(), seed=st.integers(0, 99), at=st.integers(0, 8), **SHAPE)
+def test_embeddings_leave_the_function_unchanged(kind, dim, context, layers, heads, seed, omega_form, at):
+    model = tame_model(kind, dim, layers, heads, context, seed)
+    if omega_form and kind == "diag":
+        model = LinearTransformer(Diag(omega=model.family.omega), dim)
+    if omega_form and kind == "gdpp":
+        model = LinearTransformer(GDpp(omega=model.family.omega[:, :, 0]), dim)
+    m = draw(dim, context, seed=seed).moments
+    plain = model.weights(m)
+    grown = model.with_identity(min(at, layers))
+    assert grown.layers == layers + 1
+    same = [model.to_full(), grown, grown.to_full()] + ([] if kind == "full" else [model.to_diag(), grown.to_diag()])
+    for other in same:
+        np.testing.assert_allclose(other.weights(m), plain, rtol=1e-11, atol=1e-13)
+    assert model.P.shape == model.Q.shape == (layers, model.heads, dim + 1, dim + 1)
+
+
+def test_identity_layers_can_learn():
+    """The gradient of a new layer is not zero, so that growing a model does not start at a stationary point."""
+    d = draw(4, 8, 100)
+    for kind in ("full", "diag", "gdpp"):
+        model = tame_model(kind, 4, 2, 1, 8).with_identity(1)
+        gradient = model.evaluate(d.moments, d.ridge, gradient=True).gradient
+        assert max(np.abs(g[1]).max() for g in model.family.pullback(gradient).values()) > 1e-6
+
+
+def test_two_heads_reach_any_omega():
+    omega = np.random.default_rng(0).normal(size=(3, 2, 2)) * 0.01
+    model = LinearTransformer(Diag(omega=omega), 4)
+    P, Q = model.P, model.Q
+    px, py, qx, qy = P[:, :, 0, 0], P[:, :, -1, -1], Q[:, :, 0, 0], Q[:, :, -1, -1]
+    np.testing.assert_allclose((px * qx).sum(1), omega[:, 0, 0])
+    np.testing.assert_allclose((px * qy).sum(1), omega[:, 0, 1])
+    np.testing.assert_allclose((py * qx).sum(1), omega[:, 1, 0])
+    np.testing.assert_allclose((py * qy).sum(1), omega[:, 1, 1])
+
+
+def test_one_layer_has_the_loss_that_can_be_worked_out_by_hand():
+    """Without noise, w_hat = c a has 1/2 E|c S w - w|^2 = d/2 (c^2 n (n+d+1) - 2 c n + 1), as E S^2 = n (n+d+1) I.
+
+    It is least at c = 1 / (n + d + 1): d/2 (1 - n / (n + d + 1)) = 1.774, Table 1's first cell (printed as 1.768).
+    """
+    d, n = 10, 20
+    sample = Problem(d, n, "fixed(0)").moments(400_000, seed=1)
+    model = LinearTransformer(GDpp(omega=[[0.0, -1 / (n + d + 1)]]), d)
+    loss = model.evaluate(sample.moments, sample.task)
+    error = loss.losses.std() / np.sqrt(len(loss.losses))
+    assert loss.loss == pytest.approx(d / 2 * (1 - n / (n + d + 1)), abs=4 * error)
+    assert error < 0.003
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "gdpp"])
+def test_pullback_is_the_gradient_of_the_stored_parameters(kind):
+    d = draw(3, 6, 50)
+    model = tame_model(kind, 3, 3, 2, 6)
+    slope = model.family.pullback(model.evaluate(d.moments, d.ridge, gradient=True).gradient)
+    h = 1e-5
+    for name, value in model.family.arrays.items():
+        assert slope[name].shape == value.shape
+        for index in [(0,) * value.ndim, (1,) + (0,) * (value.ndim - 1), tuple(n - 1 for n in value.shape)]:
+            loss = []
+            for sign in (1, -1):
+                moved = {k: v.copy() for k, v in model.family.arrays.items()}
+                moved[name][index] += sign * h
+                other = LinearTransformer(type(model.family)(**moved), 3)
+                loss.append(other.evaluate(d.moments, d.ridge).loss)
+            assert slope[name][index] == pytest.approx((loss[0] - loss[1]) / (2 * h), rel=1e-6, abs=1e-9)
+
+
+def test_step_is_moments_then_evaluate():
+    problem = Problem(4, 8, "uniform(0,1)")
+    model = tame_model("diag", 4, 3, 1, 8)
+    fused = model.step(problem, 100, seed=3, stream=1, step=7, plain=True)
+    d = problem.moments(100, seed=3, stream=1, step=7)
+    apart = model.evaluate(d.moments, d.ridge, gradient=True)
+    np.testing.assert_array_equal(fused.losses, apart.losses)
+    np.testing.assert_array_equal(fused.gradient[0], apart.gradient[0])
+    np.testing.assert_array_equal(fused.plain, model.evaluate(d.moments, d.task).losses)
+    assert model.step(problem, 100, gradient=False).gradient is None
+    twin = model.step(problem, 100, seed=3, stream=1, step=7, plain=True, engine="numpy")
+    np.testing.assert_allclose(twin.plain, fused.plain, rtol=1e-9)
+
+
+def test_models_keep_their_own_copy_of_the_parameters():
+    p, q = np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+    model = LinearTransformer(Diag(p, q), 3)
+    p[:] = np.nan
+    assert (model.family.arrays["p"] == 0).all()
+
+
+def test_engines_can_be_named():
+    d = draw(3, 5)
+    model = tame_model("diag", 3, 2, 1, 5)
+    np.testing.assert_allclose(model.weights(d.moments, engine="numpy"), model.weights(d.moments), rtol=1e-10)
+
+
+def diag(**options):
+    return LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Full(np.zeros((0, 1, 3, 3)), np.zeros((0, 1, 3, 3))), "P must not be empty; got shape (0, 1, 3, 3)"),
+        (lambda: Full(np.zeros((1, 1, 3, 3)), np.zeros((1, 1, 4, 4))), "P and Q must have the same shape"),
+        (lambda: Full(np.zeros((1, 1, 3, 2)), np.zeros((1, 1, 3, 2))), "(L, H, d+1, d+1)"),
+        (lambda: Full(np.zeros((3, 3)), np.zeros((3, 3))), "P must have shape (L, H, D, D)"),
+        (lambda: Full(np.full((1, 1, 3, 3), np.inf), np.zeros((1, 1, 3, 3))), "P must be finite"),
+        (lambda: Diag(np.zeros((2, 1, 2)), np.zeros((3, 1, 2))), "q must match p"),
+        (lambda: Diag(np.zeros((0, 1, 2)), np.zeros((0, 1, 2))), "p must not be empty"),
+        (lambda: Diag(np.zeros((2, 1, 2))), "both p and q, or omega"),
+        (lambda: Diag(np.zeros((2, 1, 2)), np.zeros((2, 1, 2)), omega=np.zeros((2, 2, 2))), "not both"),
+        (lambda: GDpp(np.zeros((2, 1, 2)), np.zeros((2, 1, 2))), "with shape (2, 1)"),
+        (lambda: GDpp(omega=np.zeros((2, 2, 2))), "omega must have shape (L, 2)"),
+        (lambda: diag(), "dim must be given"),
+        (lambda: diag(dim=0), "dim must be at least 1"),
+        (
+            lambda: LinearTransformer(Full(np.zeros((1, 1, 3, 3)), np.zeros((1, 1, 3, 3))), dim=5),
+            "dim must fit P and Q",
+        ),
+        (lambda: LinearTransformer(np.zeros(3), 2), "parameter family; got a ndarray"),
+        (lambda: LinearTransformer.random("dense", dim=2, layers=1), "one of full, diag, gdpp"),
+        (lambda: LinearTransformer.random("diag", dim=2, layers=0), "layers must be at least 1; got 0"),
+        (lambda: LinearTransformer.random("diag", dim=2, layers=1, heads=0), "heads must be at least 1"),
+        (lambda: diag(dim=3).weights(draw(4, 5).moments), "dimension 3 takes moments of dimension 3; got dimension 4"),
+        (lambda: diag(dim=3).states(draw(4, 5).moments), "Use a problem or a model of the same dimension"),
+        (lambda: diag(dim=3).weights(np.zeros((3, 4, 4))), "takes Moments; got a ndarray"),
+        (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((3, 4))), "target must have shape (9, 4)"),
+        (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.full((9, 4), np.nan)), "target must be finite"),
+        (
+            lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((9, 4)), ceiling=-1),
+            "ceiling must be at least 0; got -1",
+        ),
+        (
+            lambda: diag(dim=4).tokens(np.zeros((2, 3, 5)), np.zeros((2, 3)), np.zeros((2, 1, 5))),
+            "x must have shape (B, n, 4)",
+        ),
+        (
+            lambda: diag(dim=4).tokens(np.zeros((2, 3, 4)), np.zeros((2, 3)), np.zeros((3, 1, 4))),
+            "queries must have shape",
+        ),
+        (lambda: diag(dim=4).first(2), "layers must be at most 1"),
+        (lambda: diag(dim=4).with_identity(2), "position of a new layer must be at most 1"),
+        (lambda: tame_model("full", 2, 1, 1, 3).to_diag(), "only GD++ and Diag"),
+        (lambda: diag(dim=4).astype(int), "dtype must be float32 or float64; got <class 'int'>"),
+        (lambda: diag(dim=4).astype("banana"), "dtype must be float32 or float64; got 'banana'"),
+        (lambda: diag(dim=4).weights(draw(4, 5).moments, engine="mmx"), "must be one of"),
+        (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((9, 4)), ceiling="x"), "ceiling must be a number"),
+        (lambda: diag(dim=4).family.pullback(None), "Evaluate with gradient=True"),
+        (lambda: diag(dim=4).family.pullback((np.zeros((2, 2, 2)),)), "a gradient must have the shapes [(1, 2, 2)]"),
+        (lambda: diag(dim=4).step(Problem(3, 5, "fixed(1)"), 5), "needs a problem of that dimension"),
+        (lambda: diag(dim=4).step(Problem(4, 5, "fixed(1)"), 5, target="x"), "target must be ridge or task"),
+        (lambda: LinearTransformer.random(["diag"], dim=2, layers=1), "the family must be one of"),
+        (lambda: LinearTransformer.random("diag", dim=2, layers=1, scale="big"), "scale must be a number; got 'big'"),
+        (lambda: Diag([[[1, 2]]], [[[1, 2], [3]]]), "rectangular"),
+    ],
+)
+def test_bad_models_are_refused_in_words(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+# ---- predict ------------------------------------------------------------------------------------------------
+
+
+def test_predict_takes_one_sequence_without_a_batch_axis():
+    model = tame_model("full", 3, 2, 1, 6)
+    data = Problem(3, 6, "fixed(1)").sequences(4, queries=5)
+    whole = model.predict(data.x, data.y, data.queries)
+    assert whole.shape == (4, 5)
+    one = model.predict(data.x[2], data.y[2], data.queries[2])
+    assert one.shape == (5,)
+    np.testing.assert_allclose(one, whole[2], rtol=1e-12)
+    assert model.predict(data.x[2].tolist(), data.y[2].tolist(), data.queries[2].tolist()).shape == (5,)
+    with pytest.raises(InputError, match=r"queries must have shape"):
+        model.predict(data.x, data.y, data.queries[0])
+
+
+def test_predict_says_which_contexts_explode_and_why():
+    """Unscaled real data gave NaN and two NumPy warnings in 0.1."""
+    from sklearn.datasets import load_diabetes
+
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    model = zoo.load("full", layers=7, noise="uniform(0,5)")
+    with pytest.warns(ExplosionWarning, match=r"1 of 1 contexts .numbers 0.*Standardise every feature") as seen:
+        found = model.predict(x[:20], y[:20], x[20:25])
+    assert len(seen) == 1
+    assert found.shape == (5,)
+    tame = Problem(10, 20, "uniform(0,5)").sequences(3)
+    features, labels = np.array(tame.x), np.array(tame.y)
+    features[1] *= 1e4
+    with pytest.warns(ExplosionWarning, match=r"explodes on 1 of 3 contexts .numbers 1."):
+        mixed = model.predict(features, labels, tame.queries)
+    np.testing.assert_allclose(mixed[[0, 2]], model.predict(tame.x, tame.y, tame.queries)[[0, 2]], rtol=1e-9)
+
+
+def test_predict_of_finite_but_absurd_numbers_is_an_explosion_too():
+    model = LinearTransformer(Diag(omega=[[[0, 0], [-1e9, 0]]]), 2)
+    with pytest.warns(ExplosionWarning, match="more than 1000 times the largest label"):
+        assert np.isfinite(model.predict(np.ones((3, 2)), np.ones(3), np.ones((1, 2)))).all()
+
+
+def test_predict_does_not_warn_of_far_away_queries():
+    model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 2)
+    model.predict(np.ones((3, 2)), np.ones(3), np.full((1, 2), 1e6))

@@ -1,0 +1,221 @@
+"""The figures and the report: drawn from stored evidence, self-contained, and alive in a real browser."""
+
+import json
+import re
+import shutil
+import struct
+
+import pytest
+from evidence import shared_root, small_evidence
+
+from ridgeformer import cli
+from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES
+from ridgeformer.papers.vladymyrov2024.figures import FIGURES, draw
+from ridgeformer.papers.vladymyrov2024.report import write_report
+
+pytest.importorskip("matplotlib")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def evidence(tmp_path_factory):
+    return small_evidence(shared_root(tmp_path_factory))
+
+
+@pytest.fixture(scope="module")
+def page(evidence, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    return write_report(evidence, folder, {"version": "test", "engines": ["a", "b"]})
+
+
+def test_every_figure_is_drawn_in_three_formats(evidence, tmp_path):
+    folder = tmp_path
+    draw(evidence, folder)
+    for number in FIGURES:
+        assert (folder / f"figure-{number}.pdf").read_bytes()[:5] == b"%PDF-"
+        assert b"<svg" in (folder / f"figure-{number}.svg").read_bytes()[:1000]
+        png = (folder / f"figure-{number}.png").read_bytes()
+        width, height = struct.unpack(">II", png[16:24])
+        assert width >= 1400
+        assert height >= 500
+
+
+def test_the_same_evidence_gives_the_same_picture(evidence, tmp_path):
+    first, second = (draw(evidence, tmp_path / name, [8])[1].read_bytes() for name in "ab")
+    assert first == second
+
+
+def crosses(axes):
+    return [line for axis in axes for line in axis.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+
+
+@pytest.mark.parametrize("number", [2, 3, 7])
+def test_figures_mark_explosions_and_say_so(evidence, number):
+    figure = FIGURES[number].draw(evidence)
+    marked = sum(len(line.get_xdata()) for line in crosses(figure.axes))
+    if number == 7:
+        expected = sum(int((found.sum(0)[1:] > 0).sum()) for found in evidence.layer_profiles["exploded"].values())
+    else:
+        shown = (
+            [f"uniform(0,{most})" for most in range(8)] if number == 2 else ["categorical(1,3)", "categorical(1,3,5)"]
+        )
+        places = [(noise, 7) for noise in shown]
+        deep = ["uniform(0,5)"] if number == 2 else shown
+        places += [(noise, depth) for noise in deep for depth in range(2, 8)]
+        curves = [evidence.profiles[n][f"{f} {d}"] for n, d in places for f in ("GD++", "Diag", "Full")]
+        expected = sum(count > 0 for curve in curves for count in curve.exploded)
+        assert number == 3 or expected > 0
+    assert marked == expected
+    (legend,) = figure.legends
+    assert "a sequence exploded" in [text.get_text() for text in legend.get_texts()]
+    caption = FIGURES[number].caption_of(evidence)
+    assert f"at least one of the {evidence.fewer:,} sequences exploded: its loss is above 100 d" in caption
+
+
+def test_a_profile_has_no_floor(evidence):
+    """The floor is a property of a whole distribution; at a single level another predictor can be better."""
+    for number in (2, 3):
+        texts = [text.get_text() for text in FIGURES[number].draw(evidence).legends[0].get_texts()]
+        assert BAYES in texts
+        assert not any("floor" in text.lower() for text in texts)
+    assert BAYES == "Bayes predictor"
+
+
+def page_data(page):
+    text = page[0].read_text()
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1).replace("<\\/", "</"))
+
+
+def test_the_page_knows_the_explosions(page, evidence):
+    data = page_data(page)
+    part = data["profiles"]["uniform(0,1)"]
+    assert part["exploded"]["Full 7"] == evidence.profiles["uniform(0,1)"]["Full 7"].exploded
+    assert sum(part["exploded"]["Full 7"]) > 0
+    assert part["exploded"].keys() == part["losses"].keys()
+    assert "Bayes predictor" in part["losses"]
+    assert not any("floor" in row for row in part["losses"])
+    assert data["sequences"] == {"table": evidence.sequences, "level": evidence.fewer}
+    assert data["explodes"] == 100
+
+
+def test_the_page_needs_no_network(page):
+    text = page[0].read_text()
+    visible = re.sub(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+", "", text)
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", visible)
+    assert set(re.findall(r"https?://[^\"' ]+", visible)) <= {"http://www.w3.org/2000/svg"}
+    data = page_data(page)
+    assert len(data["cells"]) == 240
+    assert len(data["figures"]) == 8
+    assert len(data["claims"]) == len(CLAIMS)
+    assert all(cell["verdict"] for cell in data["cells"])
+
+
+def test_figures_without_measurements_are_quick(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["figures", "--only", "4", "--out", str(tmp_path), "--json"])
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out) == [
+        str(tmp_path / f"figure-4.{suffix}") for suffix in ("pdf", "svg", "png")
+    ]
+    assert not (tmp_path / "measured").exists()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (Debian: apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=quiet)
+        yield found
+        found.close()
+
+
+CONTRAST = """(() => {
+    const light = (text) => {
+        const parts = text.match(/\\d+/g).slice(0, 3).map((part) => part / 255);
+        const [r, g, b] = parts.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+    };
+    const ratios = [...document.querySelectorAll("#table td")].map((cell) => {
+        const style = getComputedStyle(cell), pair = [light(style.color), light(style.backgroundColor)];
+        return Math.max(...pair) / Math.min(...pair);
+    });
+    return Math.min(...ratios);
+})()"""  # the least of all cells, as WCAG defines it
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_works_in_a_browser(page, browser, width):
+    tab = browser.new_page(viewport={"width": width, "height": 800})
+    problems = []
+    tab.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
+    tab.goto(page[0].as_uri())
+    assert tab.locator("#table td").count() == 240
+    assert tab.locator("#claims .claim").count() == len(CLAIMS)
+    assert tab.locator("#figures img").count() == 8
+    assert tab.locator("#baselines tr").count() == 11
+    # Nothing but the tables, which scroll, is wider than the window.
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    # Text is legible, and figures are shown at a size.
+    assert tab.evaluate("parseFloat(getComputedStyle(document.querySelector('#table td')).fontSize)") >= 12
+    for image in tab.locator("#figures img").all():
+        image.scroll_into_view_if_needed()
+        tab.wait_for_function("image => image.complete && image.naturalWidth > 100", arg=image.element_handle())
+    # Hovering over a cell tells all about it.
+    tab.locator("#table td").nth(10 * 20 + 8).hover()
+    tip = tab.locator("#tip").inner_text()
+    assert tip.startswith("Full 7, categorical(1,3)")
+    assert "Verdict:" in tip
+    assert "times the floor" in tip
+    # Colours follow the choice.
+    shade = "getComputedStyle(document.querySelectorAll('#table td')[43]).backgroundColor"
+    before = tab.evaluate(shade)
+    tab.select_option("#shade", "floor")
+    assert tab.evaluate(shade) != before
+    for choice in ("floor", "paper"):
+        tab.select_option("#shade", choice)
+        assert tab.evaluate(CONTRAST) >= 4.5
+    # One stop for the keyboard, from which arrow keys go on.
+    assert tab.locator("#table td[tabindex='0']").count() == 1
+    tab.locator("#table td[tabindex='0']").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowDown")
+    assert tab.locator("#tip").inner_text().startswith("GD++ 2, uniform(0,1)")
+    # The chart follows the problem, the view, the depth and the methods.
+    assert tab.locator("#chart path.line").count() == 7
+    drawn = tab.locator("#chart").inner_html()
+    tab.select_option("#column", "categorical(1,3)")
+    assert tab.locator("#chart").inner_html() != drawn
+    tab.select_option("#view", "profile")
+    drawn = tab.locator("#chart").inner_html()
+    tab.select_option("#depth", "3")
+    assert tab.locator("#chart").inner_html() != drawn
+    tab.locator("#methods input").first.uncheck()
+    assert tab.locator("#chart path.line").count() == 6
+    tab.locator("#chart svg").hover(position={"x": width / 3, "y": 60})
+    assert "sigma =" in tab.locator("#tip").inner_text()
+    tab.locator("#chart svg").focus()
+    tab.keyboard.press("ArrowRight")
+    assert "sigma =" in tab.locator("#tip").inner_text()
+    # Explosions are marked, counted and explained; the black line of a profile is no floor.
+    tab.select_option("#column", "uniform(0,1)")
+    assert tab.locator("#chart path.exploded").count() > 0
+    assert "A cross marks a noise level at which at least one of" in tab.locator("#note").inner_text()
+    tab.locator("#chart svg").focus()
+    for _ in range(50):
+        tab.keyboard.press("ArrowRight")
+    assert "exploded" in tab.locator("#tip").inner_text()
+    assert tab.locator("#methods .bayes").inner_text().strip() == "Bayes predictor"
+    tab.select_option("#view", "depth")
+    assert tab.locator("#methods .bayes").inner_text().strip() == "Bayes floor"
+    tab.select_option("#view", "profile")
+    # A problem whose profiles exist for seven layers only.
+    tab.select_option("#column", "uniform(0,2)")
+    assert tab.locator("#depth").input_value() == "7"
+    assert problems == []
+    tab.close()

@@ -1,0 +1,460 @@
+"""Table 1, the stored evidence, the claims and the commands that print them."""
+
+import csv
+import io
+import json
+import re
+import warnings
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from evidence import SEQUENCES, shared_root, small_evidence
+from rich.console import Console
+
+from ridgeformer import (
+    BelowFloorWarning,
+    Full,
+    InputError,
+    LinearTransformer,
+    Problem,
+    cli,
+    evaluate,
+    profile,
+    profile_by_layer,
+    zoo,
+)
+from ridgeformer.exact import exact_loss
+from ridgeformer.papers.vladymyrov2024 import render
+from ridgeformer.papers.vladymyrov2024.claims import CLAIMS, check_claims
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence
+from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, Key, grid, keys, models_of, printed
+from ridgeformer.papers.vladymyrov2024.table import Table, measure
+
+NOISE = "categorical(1,3)"
+
+
+@pytest.fixture(scope="session")
+def evidence(tmp_path_factory):
+    return small_evidence(shared_root(tmp_path_factory))
+
+
+def test_the_paper_prints_240_numbers():
+    table = printed()
+    assert len(table) == 240 == len(list(keys()))
+    assert table[Key("full", 7, NOISE)].value == 0.010
+    assert table[Key("full", 7, NOISE)].rounding == pytest.approx(0.0005)
+    assert table[Key("gdpp", 4, "uniform(0,0)")].rounding == pytest.approx(5e-8)
+    assert table[Key("TunedRR", None, "uniform(0,7)")].value == 0.068
+
+
+def test_the_grid_is_all_cells_with_five_seeds():
+    specs = list(grid().specs())
+    assert len(specs) == 1050
+    assert {(spec.problem.dim, spec.problem.context) for spec in specs} == {(10, 20)}
+
+
+def test_a_column_is_what_evaluate_says():
+    table = measure(zoo.shipped(), columns=(NOISE,), sequences=2000, seed=3)
+    assert len(table.cells) == 24
+    problem = Problem(10, 20, NOISE)
+    for family, layers in (("gdpp", 2), ("diag", 5), ("full", 7)):
+        alone = evaluate(zoo.load(family, layers, NOISE), problem, sequences=2000, seed=3)
+        cell = table[family, layers, NOISE]
+        assert cell.loss == pytest.approx(alone.loss, rel=1e-12)
+        assert cell.error == pytest.approx(alone.error, rel=1e-9)
+        assert cell.floor == pytest.approx(alone.floor, rel=1e-9)
+        assert cell.unadjusted == pytest.approx(alone.unadjusted, rel=1e-12)
+        assert cell.seeds == tuple(zoo.record(family, layers, NOISE, seed).loss for seed in range(5))
+        # The paper's estimator, with our model, at its number of sequences.
+        query = evaluate(zoo.load(family, layers, NOISE), problem, sequences=100_000, seed=5, estimator="query")
+        # Heavy tails: the error itself is known to some tens of percent.
+        assert cell.paper_error == pytest.approx(query.error, rel=0.5)
+
+
+def test_cells_that_fall_short_are_found():
+    shipped = zoo.shipped()
+    models = dict(shipped.models)
+
+    def swap(target, source):
+        models[target, shipped.best(*target)] = models[source, shipped.best(*source)]
+
+    swap(("full", 7, NOISE), ("full", 2, NOISE))  # a deep model no better than a shallow one
+    swap(("diag", 3, NOISE), ("gdpp", 1, "uniform(0,7)"))  # far above the paper
+    table = measure(zoo.Zoo(shipped.made, models), columns=(NOISE,), sequences=4000)
+    faults = {str(cell.key): " ".join(cell.faults) for cell in table.faulty}
+    assert "worse than Full 6" in faults[f"Full 7, {NOISE}"]
+    assert "above the paper" in faults[f"Diag 3, {NOISE}"]
+    assert "worse than GD++ 3" in faults[f"Diag 3, {NOISE}"]
+    text = _print(render.terminal(table))
+    assert f"Diag 3, {NOISE}: above the paper" in text
+
+
+def test_a_cell_below_the_floor_is_found(monkeypatch):
+    class Worse:
+        """Not the Bayes predictor: a floor that models go below."""
+
+        def __init__(self, noise):
+            pass
+
+        def weights(self, moments):
+            return 0.3 * moments.a / moments.context
+
+    monkeypatch.setattr("ridgeformer.papers.vladymyrov2024.table.BayesRR", Worse)
+    with pytest.warns(BelowFloorWarning) as measured:
+        table = measure(zoo.shipped(), columns=(NOISE,), sequences=2000)
+    assert any("below the floor" in fault for cell in table.faulty for fault in cell.faults)
+    assert any("Full 7, categorical(1,3) has" in str(warning.message) for warning in measured)
+    with pytest.warns(BelowFloorWarning) as stored:
+        Table.from_dict(json.loads(json.dumps(table.as_dict())))
+    assert [str(warning.message) for warning in stored] == [str(warning.message) for warning in measured]
+
+
+@pytest.mark.parametrize(
+    ("noise", "layers", "words"),
+    [("uniform(0,5)", 4, "is below ConstRR's"), ("uniform(0,6)", 2, "expectation found for GD++ 2 is")],
+)
+def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
+    cell = measure(zoo.shipped(), columns=(noise,), sequences=20_000)["gdpp", layers, noise]
+    (fault,) = cell.faults
+    least = float(fault.split(words)[1])
+    assert cell.limit < least
+    assert least == pytest.approx(exact_loss(zoo.load("gdpp", layers, noise), Problem(noise=noise)), rel=2e-3)
+
+
+def _print(what, width=100):
+    console = Console(width=width, file=io.StringIO())
+    console.print(what)
+    return console.file.getvalue()
+
+
+def test_the_table_is_readable_at_100_columns(evidence):
+    text = _print(render.terminal(evidence.table))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "…" not in text
+    assert len([line for line in lines if re.match(r"(GD\+\+|Diag|Full) \d|ConstRR|AdaRR|TunedRR|floor", line)]) == 25
+    first = next(i for i, line in enumerate(lines) if line.startswith("Full 7"))
+    shown = lines[first].split()[2:], lines[first + 1].split()
+    assert shown[0] == [render.short(evidence.table["full", 7, noise].loss) for noise in COLUMNS]
+    assert shown[1] == [render.short(evidence.table["full", 7, noise].paper) for noise in COLUMNS]
+
+
+def test_one_column_has_all_numbers(evidence):
+    text = _print(render.column_table(evidence.table.only("uniform(0, 5)")))
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"{evidence.table['diag', 4, 'uniform(0,5)'].loss:.5g}" in text
+    with pytest.raises(InputError, match="the column must be one of"):
+        evidence.table.only("uniform(0,9)")
+
+
+def test_csv_has_every_cell(evidence):
+    rows = list(csv.DictReader(io.StringIO(render.as_csv(evidence.table))))
+    assert len(rows) == 240
+    row = next(r for r in rows if (r["method"], r["layers"], r["noise"]) == ("diag", "5", NOISE))
+    assert float(row["loss"]) == evidence.table["diag", 5, NOISE].loss
+    assert float(row["seed_4"]) == zoo.record("diag", 5, NOISE, 4).loss
+
+
+def test_markdown_and_latex_have_every_cell(evidence):
+    markdown = render.as_markdown(evidence.table).splitlines()
+    assert len([line for line in markdown if line.startswith("|")]) == 2 + 24 + 1
+    assert markdown[0].count("|") == markdown[10].count("|") == 12
+    latex = render.as_latex(evidence.table)
+    assert latex.count(r"\\") == 1 + 24 + 1
+    assert latex.count(r"\textbf") == 10
+    for line in latex.splitlines():
+        assert not line.endswith(r"\\") or line.count("&") == 10
+
+
+def test_a_table_survives_json(evidence):
+    again = Table.from_dict(json.loads(json.dumps(evidence.table.as_dict())))
+    assert again.cells == evidence.table.cells
+    assert again.oracle == evidence.table.oracle
+
+
+def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
+    calls = []
+    part = PARTS["iterations"]
+    monkeypatch.setitem(PARTS, "iterations", lambda *arguments: calls.append(1) or part(*arguments))
+    for _ in range(2):
+        _ = Evidence(zoo.shipped(), tmp_path, 40).iterations
+    assert len(calls) == 1
+    _ = Evidence(zoo.shipped(), tmp_path, 60).iterations  # measured otherwise
+    assert len(calls) == 2
+    (tmp_path / "iterations.json").write_text("{")  # damaged
+    _ = Evidence(zoo.shipped(), tmp_path, 60).iterations
+    assert len(calls) == 3
+    models = dict(zoo.shipped().models)
+    place = next(iter(models))
+    assert Evidence(zoo.shipped(), None, 60).fingerprint == Evidence(zoo.shipped(), None, 60).fingerprint
+    del models[place]
+    assert Evidence(zoo.Zoo(zoo.shipped().made, models), None, 60).fingerprint != evidence.fingerprint
+
+
+def test_profiles_and_layers_are_what_evaluation_says(evidence):
+    model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
+    known = profile(model, problem, sequences=SEQUENCES // 5, seed=1)
+    np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.losses, rtol=1e-9)
+    losses = evidence.layers["Diag 7"]
+    assert losses.shape == (5, 8)
+    best = zoo.shipped().best("diag", 7, "uniform(0,5)")
+    alone = evaluate(model, problem, sequences=SEQUENCES // 5, seed=1, with_floor=False).loss
+    assert losses[best, -1] == pytest.approx(alone, rel=1e-9)
+    found = evidence.layer_profiles
+    assert found["losses"]["full"].shape == found["exploded"]["full"].shape == (5, 8, len(found["sigmas"]))
+    known = profile_by_layer(model, problem, found["sigmas"], sequences=SEQUENCES // 5, seed=1)
+    np.testing.assert_allclose(found["losses"]["diag"][best], known.losses, rtol=1e-9)
+    assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
+
+
+def test_profiles_use_enough_sequences_to_see_explosions():
+    """Explosions just outside the range of training come once in some thousand sequences."""
+    assert Evidence(zoo.shipped()).fewer >= 20_000
+
+
+def test_explosions_of_profiles_are_stored(evidence):
+    curves = evidence.profiles["uniform(0,1)"]
+    model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(10, 20, "uniform(0,1)")
+    known = profile(model, problem, sequences=SEQUENCES // 5, seed=1)
+    assert curves["Full 7"].exploded == known.exploded.tolist()
+    assert sum(curves["Full 7"].exploded) > 0
+    assert not any(curves[BAYES].exploded)
+    outside = np.array(curves["Full 7"].exploded) > 0
+    assert not (outside & np.array(curves["Full 7"].inside)).any()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="measurements need a folder that can be made"):
+        _ = Evidence(zoo.shipped(), tmp_path / "file" / "x", 40).iterations
+
+
+def test_runs_must_be_all_there(tmp_path):
+    with pytest.raises(InputError, match=r"lacks 1050 of 1050.*--retrain"):
+        models_of(tmp_path)
+
+
+def test_every_claim_has_numbers_and_a_verdict(evidence):
+    claims = check_claims(evidence)
+    assert len(claims) == len(CLAIMS) == 21
+    for claim in claims:
+        assert claim.verdict in ("borne out", "in part", "contradicted")
+        assert re.search(r"\d", claim.numbers)
+        assert "nan" not in claim.numbers
+        assert claim.rule
+        assert claim.where
+
+
+class Altered:
+    """Evidence with other numbers: of cells, profiles, layers, iterations, or another four-layer Full model."""
+
+    def __init__(self, evidence, cell=None, curve=None, layer=None, layer_profile=None, iterations=None, model=None):
+        self.zoo = SimpleNamespace(load=lambda *place: model) if model else evidence.zoo
+        self.fewer = evidence.fewer
+        cells = {k: replace(c, floor=0.0, **(cell(k) if cell else {})) for k, c in evidence.table.cells.items()}
+        self.table = replace(evidence.table, cells=cells)
+        self.profiles = {
+            noise: {
+                row: replace(found, losses=curve(row, np.array(found.sigmas), np.array(found.inside)))
+                if curve
+                else found
+                for row, found in rows.items()
+            }
+            for noise, rows in evidence.profiles.items()
+        }
+        self.layers = {row: layer(row, found) if layer else found for row, found in evidence.layers.items()}
+        self.layer_profiles = dict(evidence.layer_profiles)
+        if layer_profile:
+            sigmas = np.array(self.layer_profiles["sigmas"])
+            losses = {f: np.stack([layer_profile(f, i, sigmas) for i in range(8)])[None] for f in FAMILIES}
+            self.layer_profiles["losses"] = losses
+            self.layer_profiles["exploded"] = {f: np.zeros(found.shape, int) for f, found in losses.items()}
+        self.iterations = iterations or evidence.iterations
+
+
+def by_method(otherwise=1.0, **losses):
+    return lambda key: {"loss": losses.get(key.method, otherwise)}
+
+
+def most(key):
+    """sigma_max."""
+    return float(key.noise[key.noise.index(",") + 1]) if key.noise.startswith("uniform") else 1.0
+
+
+def flat(value, sigmas):
+    return np.full(len(sigmas), value)
+
+
+def by_row(otherwise=1.0, **losses):
+    """Constant profiles, by the first word of the row."""
+    return lambda row, sigmas, inside: flat(losses.get(row.split()[0], otherwise), sigmas)
+
+
+def better_outside(method):
+    return lambda row, sigmas, inside: np.where(inside == row.startswith(method), 2.0, 1.0)
+
+
+def zigzag(method):
+    return lambda row, sigmas, inside: 1 + sigmas + row.startswith(method) * (np.arange(len(sigmas)) % 2) * 5
+
+
+def full_model(matrix):
+    return LinearTransformer(Full(*[np.broadcast_to(matrix, (4, 1, 11, 11))] * 2), 10)
+
+
+def as_the_paper_says(family, layer, sigmas):
+    """GD++ and Diag move down, Diag drops at low noise late, Full does at first and rises at high noise in the end."""
+    if family == "full":
+        return np.where(sigmas < 1, 0.1 ** min(layer, 3), 1.0 + (layer == 7))
+    place = 1 + np.abs(sigmas - (5 - 0.6 * layer))
+    return place * np.where((sigmas < 1) & (family == "diag") & (layer >= 6), 0.1, 1.0)
+
+
+def against_the_paper(family, layer, sigmas):
+    if family == "full":
+        return np.where(sigmas > 4, 0.1 ** min(layer, 3), 1.0)
+    return 1 + np.abs(sigmas - 0.6 * layer)
+
+
+NEVER, LATE = ({noise: {0: 1.0, 10: value, 100: 1.0, 500: 1.0} for noise in "ab"} for value in (1.0, 2.0))
+
+# Numbers with which a claim is borne out, and numbers that contradict it.
+DECIDED = {
+    "iterations": ({"iterations": LATE}, {"iterations": NEVER}),
+    "few_layers": ({"cell": by_method()}, {"cell": lambda key: {"loss": 0.5 ** (key.layers or 0)}}),
+    "alike": ({"cell": by_method()}, {"cell": by_method(diag=2.0)}),
+    "gdpp_is_constant": (
+        {"cell": by_method()},
+        {"cell": lambda key: {"loss": 1.0 + (0.5 if key.layers == 7 else -0.5) * (key.method == "gdpp")}},
+    ),
+    "advantage_grows": (
+        {"cell": lambda key: {"loss": 1.0 if key.layers else 1 + most(key)}},
+        {"cell": lambda key: {"loss": 1.0 if key.layers else 1 / (1 + most(key))}},
+    ),
+    "beats_ada": ({"cell": by_method(AdaRR=2.0)}, {"cell": by_method(AdaRR=0.5)}),
+    "matches_tuned": ({"cell": by_method(TunedRR=2.0)}, {"cell": by_method(TunedRR=0.5)}),
+    "only_tuned_is_near": (
+        {"cell": by_method(TunedRR=1.2, AdaRR=2.0, ConstRR=2.0)},
+        {"cell": by_method(TunedRR=2.0)},
+    ),
+    "mirrors_constant": ({"curve": by_row()}, {"curve": by_row(**{"GD++": 2.0})}),
+    "ada_profile": ({"curve": lambda row, sigmas, inside: sigmas}, {"curve": by_row()}),
+    "tuned_middle": (
+        {
+            "cell": by_method(AdaRR=1.2),
+            "curve": lambda row, sigmas, inside: 1 + (row == "TunedRR") * ((sigmas > 1.5) & (sigmas < 4)),
+        },
+        {
+            "cell": by_method(AdaRR=0.5),
+            "curve": lambda row, sigmas, inside: 2 - (row == "TunedRR") * ((sigmas > 1.5) & (sigmas < 4)),
+        },
+    ),
+    "alike_everywhere": ({"curve": by_row()}, {"curve": by_row(Diag=2.0)}),
+    "two_layers": (
+        {"curve": lambda row, sigmas, inside: 1 + np.abs(sigmas - 2.5) if row.endswith(" 2") else flat(0.5, sigmas)},
+        {"curve": lambda row, sigmas, inside: 1 + sigmas if row.endswith(" 2") else flat(3.0, sigmas)},
+    ),
+    "gdpp_stops": ({"cell": by_method()}, {"cell": lambda key: {"loss": 0.5 ** (key.layers or 0)}}),
+    "gap_on_two": ({"cell": by_method(diag=2.0)}, {"cell": by_method()}),
+    "extrapolates": ({"curve": better_outside("Diag")}, {"curve": better_outside("Full")}),
+    "heavy_diagonal": ({"model": full_model(np.eye(11))}, {"model": full_model(1 - np.eye(11))}),
+    "fluctuates": (
+        {"cell": by_method(), "curve": zigzag("Full")},
+        {"cell": by_method(diag=2.0), "curve": zigzag("Diag")},
+    ),
+    "unadjusted": (
+        {"cell": lambda key: {"loss": {"full": 1.0}.get(key.method, 2.0), "unadjusted": 1.0}},
+        {"cell": lambda key: {"loss": 1.0, "unadjusted": {"full": 1.0}.get(key.method, 2.0)}},
+    ),
+    "falls_by_layer": (
+        {"layer": lambda row, found: -np.arange(found.shape[1]) + np.zeros_like(found)},
+        {"layer": lambda row, found: np.zeros_like(found)},
+    ),
+    "early_stopping": ({"layer_profile": as_the_paper_says}, {"layer_profile": against_the_paper}),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
+def test_claims_follow_the_numbers(evidence, claim):
+    holds, fails = DECIDED[claim.__name__]
+    assert claim(Altered(evidence, **holds)).verdict == "borne out"
+    assert claim(Altered(evidence, **fails)).verdict == "contradicted"
+
+
+# ---- the command line
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(arguments))
+    return ended.value.code, *capsys.readouterr()
+
+
+@pytest.fixture
+def place(evidence):
+    return ["--out", str(evidence.folder.parent), "--sequences", str(SEQUENCES)]
+
+
+def test_table1_prints_every_format(evidence, place, capsys):
+    place = [*place, "--stored"]
+    code, text, _ = run(capsys, "table1", *place)
+    assert code == 0
+    assert "Full 7" in text
+    assert json.loads(run(capsys, "table1", "--json", *place)[1])["cells"][0]["method"] == "gdpp"
+    assert run(capsys, "table1", "--csv", *place)[1] == render.as_csv(evidence.table)
+    assert run(capsys, "table1", "--latex", *place)[1] == render.as_latex(evidence.table)
+    assert run(capsys, "table1", "--markdown", *place)[1] == render.as_markdown(evidence.table)
+    assert "uniform(0,5): floor" in run(capsys, "table1", "--column", "uniform(0,5)", *place)[1]
+
+
+def test_table1_measures_afresh_unless_told_otherwise(evidence, place, capsys):
+    stored = evidence.folder / "table.json"
+    true = stored.read_text()
+    changed = json.loads(true)
+    changed["found"]["cells"][0]["loss"] = 123.0
+    stored.write_text(json.dumps(changed))
+    assert json.loads(run(capsys, "table1", "--json", "--stored", *place)[1])["cells"][0]["loss"] == 123
+    one = json.loads(run(capsys, "table1", "--json", "--column", "uniform(0, 0)", *place)[1])
+    assert one["cells"] == [c for c in json.loads(true)["found"]["cells"] if c["noise"] == "uniform(0,0)"]
+    assert json.loads(stored.read_text()) == changed
+    assert json.loads(run(capsys, "table1", "--json", *place)[1]) == json.loads(true)["found"]
+    assert json.loads(stored.read_text()) == json.loads(true)
+
+
+def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(evidence, place, tmp_path, capsys):
+    stored = json.loads((evidence.folder / "table.json").read_text())
+    cell = next(
+        c for c in stored["found"]["cells"] if (c["method"], c["layers"], c["noise"]) == ("full", 7, "uniform(0,5)")
+    )
+    cell["loss"] = cell["error"] = 0.0
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "table.json").write_text(json.dumps(stored))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, out, error = run(capsys, "table1", "--stored", "--json", *place, "--out", str(tmp_path))
+    assert code == 0
+    assert json.loads(out)["sequences"] == SEQUENCES
+    assert "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor; Full 7, unif" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["table1", "--column", "uniform(0,9)"], "the column must be one of uniform(0,0), uniform(0,1)"),
+        (["table1", "--retrain"], "--retrain needs a folder for the runs"),
+        (["table1", "--workers", "2"], "are for --retrain"),
+        (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),
+        (["table1", "--sequences", "1"], "sequences must be at least 20"),
+        (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running scheduler"),
+        (["figures", "--only", "9"], "a figure must be one of 1, 2, 3, 4, 5, 6, 7, 8; got 9"),
+        (["figures", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
+        (["report", "--out", "/proc/nothing"], "measurements need a folder"),
+    ],
+)
+def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, error = run(capsys, *arguments)
+    assert code == 2
+    assert words in error

@@ -1,0 +1,103 @@
+"""Pictures of profiles and of training, and what is written on them."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import BayesRR, InputError, Paper, Problem, Search, profiles, train, zoo
+from ridgeformer.plotting.profiles import draw_profile, profile_figure
+from ridgeformer.plotting.training import draw_training, training_figure
+
+pytest.importorskip("matplotlib")
+PROBLEM = Problem(3, 6, "uniform(0,3)")
+
+
+def labels(figure):
+    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+
+
+def level(figure, word):
+    """The height of the horizontal line whose label has a word."""
+    (line,) = [line for line in figure.axes[0].get_lines() if word in line.get_label()]
+    return line.get_ydata()[0]
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return train(PROBLEM, "diag", 2, protocol=Paper(steps=400, batch=256, rate=1e-3), sequences=4000)
+
+
+@pytest.fixture(scope="module")
+def search():
+    return train(PROBLEM, "diag", 2, protocol=Search(effort=0.2), sequences=4000)
+
+
+def test_the_papers_learning_curve_is_of_unadjusted_losses(paper):
+    """Training losses, the reported loss and that of the Bayes predictor, measured here on other sequences."""
+    figure, result = training_figure(paper), paper.result
+    assert figure.axes[0].get_ylabel() == "unadjusted loss"
+    assert level(figure, "on fresh sequences") == result.unadjusted
+    draw = PROBLEM.moments(40_000, seed=9)
+    bayes = 0.5 * np.square(BayesRR(PROBLEM.noise).weights(draw.moments) - draw.task).sum(1)
+    error = np.hypot(bayes.std() / 200, result.unadjusted_error)
+    assert level(figure, "of the Bayes predictor") == pytest.approx(bayes.mean(), abs=4 * error)
+    assert all("unadjusted loss" in text for text in labels(figure) if "adam" not in text)
+    adam = next(line for line in figure.axes[0].get_lines() if line.get_label() == "adam")
+    assert adam.get_ydata().tolist() == [loss for _, _, loss in paper.history]
+    assert adam.get_ydata()[-1] > level(figure, "of the Bayes predictor")
+
+
+def test_the_searchs_learning_curve_is_of_adjusted_losses(search):
+    figure, result = training_figure(search), search.result
+    assert figure.axes[0].get_ylabel() == "adjusted loss"
+    assert level(figure, "on fresh sequences") == result.loss
+    assert level(figure, "floor of the adjusted loss") == result.floor
+    assert not any("unadjusted" in text for text in labels(figure))
+
+
+def test_a_floor_of_zero_is_not_drawn():
+    known = train(Problem(2, 4, "fixed(1)"), "gdpp", 1, sequences=500)
+    assert not any("floor" in text for text in labels(training_figure(known)))
+
+
+def crosses(axis):
+    return [line for line in axis.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+
+
+def test_a_profile_marks_explosions():
+    problem = Problem(noise="uniform(0,1)")
+    found = profiles(
+        {"Full": zoo.load("full", 7, "uniform(0,1)"), "Bayes": BayesRR("uniform(0,1)")},
+        problem,
+        [0.5, 1.0, 1.5, 2.0],
+        sequences=2000,
+    )
+    figure = profile_figure("title", found)
+    (marks,) = crosses(figure.axes[0])
+    wild = found["Full"].exploded > 0
+    assert wild.any()
+    np.testing.assert_array_equal(marks.get_xdata(), found["Full"].sigmas[wild])
+    low, high = figure.axes[0].get_ylim()
+    assert all(low <= loss <= high for loss in marks.get_ydata())
+    assert "at least 1 of 2,000 sequences exploded\n(a loss above 100 d)" in labels(figure)
+    calm = profile_figure("title", {"Bayes": found["Bayes"]})
+    assert not crosses(calm.axes[0])
+    assert not any("exploded" in text for text in labels(calm))
+
+
+def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
+    """A picture that cannot be written leaves the older one as it is, and the message says so."""
+    path = tmp_path / "curve.png"
+    draw_training(path, search)
+    before = path.read_bytes()
+    assert before[:4] == b"\x89PNG"
+
+    def full_disk(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ridgeformer.files.os.replace", full_disk)
+    found = profiles({"Bayes": BayesRR(PROBLEM.noise)}, PROBLEM, [1.0], sequences=100)
+    for draw in (lambda: draw_training(path, search), lambda: draw_profile(path, "title", found)):
+        with pytest.raises(InputError, match="No space left on device"):
+            draw()
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

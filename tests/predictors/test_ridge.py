@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+
+from ridgeformer import (
+    AdaRR,
+    BayesRR,
+    ConstRR,
+    InputError,
+    IterativeRR,
+    LeastSquares,
+    Moments,
+    OracleRR,
+    Predictor,
+    Problem,
+    TunedRR,
+)
+from support import draw
+
+PROBLEM = Problem(4, 12, "uniform(0,2)")
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    s = PROBLEM.sequences(30, seed=2)
+    return s, Moments(Moments.from_tokens(s.x, s.y).gram, 12, s.sigma)
+
+
+def fit(model, s, b):
+    return model.fit(s.x[b], s.y[b]).coef_
+
+
+def test_least_squares_is_sklearns(tokens):
+    s, m = tokens
+    w = LeastSquares().weights(m)
+    for b in range(30):
+        np.testing.assert_allclose(w[b], fit(LinearRegression(fit_intercept=False), s, b), rtol=1e-8)
+
+
+def test_ada_const_tuned_and_oracle_are_sklearns_ridge_at_their_penalty(tokens):
+    """The paper's definitions: penalty sigma^2, a constant, RSS / (n - d), and that times a factor, cut."""
+    s, m = tokens
+    found = {p: p.weights(m) for p in (OracleRR(), ConstRR(1.7), AdaRR(), TunedRR(0.8, 1.1))}
+    cut = 0
+    for b in range(30):
+        ols = fit(LinearRegression(fit_intercept=False), s, b)
+        estimate = ((s.y[b] - s.x[b] @ ols) ** 2).sum() / (12 - 4)
+        cut += 0.8 * estimate > 1.1
+        penalties = (s.sigma[b] ** 2, 1.7, estimate, min(0.8 * estimate, 1.1))
+        for w, penalty in zip(found.values(), penalties, strict=True):
+            np.testing.assert_allclose(w[b], fit(Ridge(penalty, fit_intercept=False), s, b), rtol=1e-6, atol=1e-8)
+    assert 0 < cut < 30
+
+
+def test_least_squares_with_too_few_examples_has_least_norm():
+    s = Problem(6, 4, "fixed(1)").sequences(10)
+    w = LeastSquares().weights(Moments.from_tokens(s.x, s.y))
+    for b in range(10):
+        np.testing.assert_allclose(w[b], np.linalg.lstsq(s.x[b], s.y[b], rcond=None)[0], rtol=1e-6, atol=1e-8)
+
+
+def test_the_best_constant_is_the_mean_variance():
+    """No other constant on a grid around E[sigma^2] does better, and the grid's ends do clearly worse."""
+    problem = Problem(5, 10, "categorical(0.5,2)")
+    d = problem.moments(200_000, seed=3)
+    best = ConstRR.tune(problem)
+    assert best.variance == pytest.approx((0.25 + 4) / 2)
+    losses = [
+        np.square(ConstRR(best.variance * f).weights(d.moments) - d.ridge).sum(1).mean() for f in (0.5, 0.9, 1, 1.1, 2)
+    ]
+    assert losses[2] <= min(losses) * 1.001
+    assert min(losses[0], losses[4]) > 1.02 * losses[2]
+
+
+def test_tuning_finds_the_best_factor_and_ceiling():
+    problem = Problem(10, 20, "categorical(1,3)")
+    tuned = TunedRR.tune(problem, sequences=20_000)
+    assert tuned.ceiling == pytest.approx(9, rel=0.02)  # the largest variance there is
+    d = problem.moments(20_000, seed=9)
+
+    def loss(predictor):
+        return np.square(predictor.weights(d.moments) - d.ridge).sum(1).mean()
+
+    for factor, ceiling in ((0.8, 1), (1.25, 1), (1, 0.8), (1, 1.25)):
+        assert loss(TunedRR(tuned.factor * factor, tuned.ceiling * ceiling)) > 0.999 * loss(tuned)
+    assert loss(tuned) < 0.6 * loss(AdaRR())
+    assert TunedRR.tune(Problem(noise="fixed(0)")).ceiling == 0
+
+
+def test_tuned_is_never_worse_than_const():
+    """ConstRR is a limit of TunedRR, and the better one where n is close to d."""
+    problem = Problem(10, 11, "categorical(1,3)")
+    d = problem.moments(20_000, seed=9)
+    losses = [
+        np.square(p.weights(d.moments) - d.ridge).sum(1).mean()
+        for p in (TunedRR.tune(problem, sequences=20_000), ConstRR.tune(problem))
+    ]
+    assert losses[0] < 1.02 * losses[1]
+
+
+def test_iterative_converges_to_ada_without_an_inversion():
+    """The paper: about 100 iterations. In float64 it goes on until the two are the same."""
+    d = Problem(10, 20, "uniform(0,5)").moments(2000)
+    exact = AdaRR().weights(d.moments)
+    trace = IterativeRR(3000).weights_by_step(d.moments[:200])
+    gap = [np.square(trace[k] - exact[:200]).sum(1).mean() for k in (0, 10, 100, 1000, 3000)]
+    assert (np.diff(gap) < 0).all()
+    assert gap[2] < 0.05 * gap[1]
+    assert gap[-1] < 1e-5
+    assert (trace[0] == 0).all()
+    np.testing.assert_array_equal(IterativeRR(10).weights(d.moments[:200]), trace[10])
+
+
+def test_iterative_is_the_algorithm_it_claims_to_be():
+    """Two plain gradient descents on one context, written with matrices."""
+    m = draw(3, 7, 1, noise="fixed(1)").moments
+    S, a, total = m.S[0], m.a[0], m.l[0]
+    largest = np.abs(S).sum(1).max()
+    w, v = np.zeros(3), np.zeros(3)
+    for _ in range(5):
+        variance = (total - 2 * w @ a + w @ S @ w) / (7 - 3)
+        w, v = w - (S @ w - a) / largest, v - (S @ v + variance * v - a) / (largest + variance)
+    np.testing.assert_allclose(IterativeRR(5).weights(m)[0], v, rtol=1e-10)
+
+
+def test_all_are_predictors():
+    for predictor in (
+        OracleRR(),
+        ConstRR(1),
+        LeastSquares(),
+        AdaRR(),
+        TunedRR(1, 1),
+        IterativeRR(3),
+        BayesRR("fixed(1)"),
+    ):
+        assert isinstance(predictor, Predictor)
+        assert type(predictor).__name__ in repr(predictor)
+        assert predictor.weights(draw(3, 5).moments).shape == (9, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: AdaRR().weights(draw(4, 4).moments), "more examples than dimensions, n > d; got n = 4, d = 4"),
+        (lambda: TunedRR(1, 1).weights(draw(4, 3).moments), "Use ConstRR or BayesRR here"),
+        (lambda: IterativeRR(3).weights(draw(4, 3).moments), "n > d"),
+        (lambda: IterativeRR(0), "steps must be at least 1"),
+        (lambda: ConstRR(-1), "variance must be at least 0"),
+        (lambda: ConstRR(float("nan")), "variance must be at least 0; got nan"),
+        (lambda: TunedRR(1, -2), "ceiling must be at least 0"),
+        (lambda: OracleRR().weights(Moments(np.eye(3)[None], 4)), "needs to know sigma"),
+        (lambda: Moments(np.eye(3)[None], 4, np.array([-1.0])), "noise levels must not be negative"),
+        (lambda: Moments(np.eye(3)[None], 4, np.ones(2)), "sigma must have shape (1)"),
+        (lambda: BayesRR("nonsense(1)"), "known distribution"),
+        (lambda: AdaRR().weights(5), "takes Moments; got a int"),
+        (lambda: ConstRR("x"), "variance must be a number"),
+        (lambda: ConstRR.tune("x"), "needs a Problem; got a str"),
+    ],
+)
+def test_bad_input_is_refused_in_words(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert words in str(caught.value)

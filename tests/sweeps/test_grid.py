@@ -1,0 +1,194 @@
+"""Grids and the files that describe them: what is wrong is said in one line, and at once."""
+
+import os
+import subprocess
+import sys
+import time
+
+import fuzz_grids
+import pytest
+
+from ridgeformer import InputError, Search
+from ridgeformer.errors import shown
+from ridgeformer.sweeps import Grid, read_grid
+
+NOISE = 'noise = ["fixed(1)"]\n'
+
+
+def test_a_grid_is_every_combination():
+    grid = Grid(noise=["uniform(0,3)", "fixed(1)"], family=["gdpp", "diag"], layers=[2, 1], seed=range(5))
+    specs = list(grid.specs())
+    assert len(specs) == len(grid) == 40
+    assert len({spec.name for spec in specs}) == 40
+    assert [spec.layers for spec in specs[:2]] == [1, 2]
+
+
+def read(tmp_path, text):
+    path = tmp_path / "grid.toml"
+    path.write_text(text)
+    return read_grid(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (NOISE + "layers = = 3", "must be TOML; .*line 2"),
+        ("layers = [1]", "must have the key noise"),
+        (NOISE + "layer = [3]", "line 2, key layer: a key of a grid must be one of noise"),
+        (NOISE + "layers = 3", "line 2, key layers: layers must be a list"),
+        (NOISE + "layers = [0]", "line 2, key layers: layers must be at least 1; got 0"),
+        (NOISE + "seed = [1, 1]", "line 2, key seed: seed must list every value once"),
+        ('noise = ["loud(1)"]', "line 1, key noise: .*known distribution"),
+        (NOISE + 'family = ["mlp"]', "line 2, key family: family must be one of"),
+        (NOISE + '[protocol]\nname = "adam"', "line 2, key protocol: .*must have the name search or paper"),
+        (NOISE + "[protocol]\nrate = 3", "line 3, key rate: a key of .protocol. must be one of effort"),
+        (NOISE + "[protocol]\neffort = 0", "key protocol: effort must lie in"),
+        # nested too deeply, or of a wrong type
+        (NOISE + "seed = " + "[" * 5000 + "]" * 5000, "must be TOML; .* nested too deeply"),
+        (NOISE + "seed = " + "{a=" * 5000 + "1" + "}" * 5000, "must be TOML; .* nested too deeply"),
+        (NOISE + "a" + ".a" * 5000 + " = 1", "must be TOML; .* more than 200 dots"),
+        (NOISE + '"a,"' + '."("' * 5000 + " = 1", "must be TOML; .* more than 200 dots"),
+        (NOISE + 'family = [["diag"]]', r"line 2, key family: family must be one of .*; got \['diag'\]"),
+        ('noise = [[["fixed(1)"]]]', "line 1, key noise: noise must be a distribution; got a list"),
+        ("noise = [{a = 1}]", "line 1, key noise: noise must be a distribution; got a dict"),
+        (NOISE + "seed = [{a = 1}]", "line 2, key seed: seed must be a whole number; got {'a': 1}"),
+        (NOISE + "seed = [2020-01-01]", "seed must be a whole number; got datetime.date"),
+        (NOISE + "layers = [2.0]", "line 2, key layers: layers must be a whole number; got 2.0"),
+        (NOISE + "layers = [true]", "layers must be a whole number; got True"),
+        (NOISE + "dim = [nan]", "line 2, key dim: dim must be a whole number; got nan"),
+        ("noise = [nan]", "line 1, key noise: noise level must be finite"),
+        (NOISE + "seed = []", r"line 2, key seed: seed must be a list of at least one value; got \[\]"),
+        (NOISE + "heads = {}", "line 2, key heads: heads must be a list of at least one value; got {}"),
+        (NOISE + "sequences = [5]", r"line 2, key sequences: sequences must be a whole number; got \[5\]"),
+        (NOISE + "sequences = 5_000_000_000", "sequences must be at most 4294967296; got 5000000000"),
+        (NOISE + "protocol = 3", "line 2, key protocol: .*must have the name search or paper; got 3"),
+        (NOISE + "[protocol]\nname = [[]]", r"must have the name search or paper; got {'name': \[\[\]\]}"),
+        (NOISE + "[protocol]\nsteps = 3", "line 3, key steps: a key of .protocol. must be one of effort"),
+        (NOISE + f'[protocol]\nprecision = "{"x" * 5000}"', "precision must be auto, float32 or float64; got 'xxx"),
+        # too large
+        (NOISE + "seed = [" + "9" * 5000 + "]", "must be TOML; .* line 2 has a whole number of more than 64 bits"),
+        (NOISE + "seed = [" + "9" * 300 + "]", r"line 2, key seed: .* fit in 64 bits; got 9{51}\.\.\.9{26}\. Write"),
+        (NOISE + "seed = [0x" + "f" * 5000 + "]", "line 2, key seed: .* 64 bits; got <int too large to show>"),
+        (NOISE + "[protocol]\neffort = 0x" + "f" * 5000, "key protocol: a whole number must fit in 64 bits"),
+        (NOISE + "layers = [1001]", "line 2, key layers: layers must be at most 1000; got 1001"),
+        ('noise = ["fixed(' + "9" * 5000 + ')"]', r"noise must be written as name\(numbers\); got 'fixed\(999"),
+        (
+            'noise = ["poisson(' + "9" * 400 + ')"]',
+            "line 1, key noise: a distribution.s parameters must be 0 or have a size from 1e-06 to",
+        ),
+        (
+            NOISE + "".join(f"{axis} = {list(range(1, 200))}\n" for axis in ("dim", "context", "layers")),
+            "a grid must describe at most 1,000,000 runs; got 7,880,599. Split it into several grids",
+        ),
+        (NOISE + '"' + "k" * 5000 + '" = 1', r"line 2, key k{50}.*\.\.\.k{25}: a key of a grid must be one of"),
+        (NOISE + '"" = 1', "line 2, key : a key of a grid must be one of"),
+        (NOISE + '"\\u001b[2J" = 1', r"key \\x1b\[2J: a key of a grid"),  # would clear the reader's terminal
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_malformed_grid_says_where(tmp_path, text, message):
+    with pytest.raises(InputError, match=message) as refused:
+        read(tmp_path, text)
+    assert len(str(refused.value)) < 1000
+
+
+def test_the_line_is_that_of_the_key_and_not_of_a_longer_one(tmp_path):
+    with pytest.raises(InputError, match="line 3, key dim: "):
+        read(tmp_path, NOISE + "# dim\ndim = [0]\n")
+    with pytest.raises(InputError, match="line 1, key noises: "):
+        read(tmp_path, "noises = [1]\n" + NOISE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("nothing", "No such file"),
+        ("folder", "it is a folder"),
+        ("pipe", "it is a pipe or a device"),
+        ("/dev/zero", "it is a pipe or a device"),
+        ("latin", "byte 10 is not UTF-8"),
+        ("sparse", "it has 5,000,000,000 bytes, more than 1,048,576"),
+        ("loop", "levels of symbolic links"),
+        ("x" * 5000, "a path must not be too long"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
+    """In another process: reading a pipe that nobody writes to would never end."""
+    path = tmp_path / kind
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "latin":
+        path.write_bytes(b'noise = ["\xfc"]')
+    elif kind == "sparse":
+        with path.open("wb") as file:
+            file.truncate(5_000_000_000)
+    elif kind == "loop":
+        path.symlink_to(path)
+    command = [sys.executable, "-m", "ridgeformer", "sweep", str(path), "--out", str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert done.stderr.startswith("ridgeformer: error: ")
+    assert "a grid must be a readable text file; " in done.stderr or len(kind) == 5000
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 500
+
+
+def test_the_name_of_a_grid_is_a_path():
+    with pytest.raises(InputError, match="a grid must be the name of a file; got 3"):
+        read_grid(3)
+    with pytest.raises(InputError, match=r"a readable text file; .* is not \(embedded null byte\)"):
+        read_grid("a\0b")
+
+
+def test_a_grid_of_windows(tmp_path):
+    """With a byte order mark and carriage returns."""
+    (tmp_path / "grid.toml").write_bytes(b'\xef\xbb\xbfnoise = ["fixed(1)"]\r\nlayers = [1, 2]\r\n')
+    assert len(read_grid(tmp_path / "grid.toml")) == 2
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"seed": range(10**30)}, "seed must list at most 1,000,000 values; got range"),
+        ({"seed": range(10**9)}, "at most 1,000,000 runs; got 1,000,000,000"),
+        ({"seed": [10**5000]}, "seed must be at most 9223372036854775807; got <int too large to show>"),
+        ({"family": [["diag"]]}, "family must be one of .*; got"),
+        ({"noise": "fixed(1)"}, "noise must be a list"),
+        ({"protocol": "adam"}, "the protocol must be search, paper"),
+    ],
+)
+def test_a_grid_from_code_is_checked_without_enumerating_it(axes, message):
+    start = time.monotonic()
+    with pytest.raises(InputError, match=message):
+        Grid(**{"noise": ["fixed(1)"], **axes})
+    assert time.monotonic() - start < 1
+
+
+def test_a_large_grid_is_lazy():
+    grid = Grid(noise=["fixed(1)"], dim=range(1, 101), context=range(1, 101), seed=range(100), protocol=Search())
+    start = time.monotonic()
+    assert len(grid) == 1_000_000
+    assert next(grid.specs()).problem.dim == 1
+    assert time.monotonic() - start < 1
+
+
+def test_values_are_shown_in_one_line():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert shown(deep) == "<list too large to show>"
+    assert shown("x" * 1000) == "'" + "x" * 50 + "..." + "x" * 25 + "'"
+    assert shown(ValueError("two\nlines")) == "two lines"
+
+
+def test_damaged_grids_are_read_or_refused():
+    assert sum(fuzz_grids.run(1000, seed=0).values()) == 1000
+
+
+@pytest.mark.long
+def test_many_damaged_grids_are_read_or_refused():
+    assert sum(fuzz_grids.run(20_000, seed=1).values()) == 20_000

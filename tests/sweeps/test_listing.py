@@ -1,0 +1,224 @@
+"""`ridgeformer show` and `list_runs` on folders in which runs are damaged: the others are listed, the damaged named."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from ridgeformer import InputError, Problem, train
+from ridgeformer.sweeps import list_runs
+from support import write_record
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two small runs."""
+    out = tmp_path_factory.mktemp("trained")
+    for noise in ("fixed(1)", "fixed(2)"):
+        train(Problem(2, 4, noise), "gdpp", 1, sequences=500, out=out)
+    return out
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    """A copy of them, and the folders of the first, which tests damage, and of the second."""
+    shutil.copytree(trained, tmp_path / "runs")
+    return (tmp_path / "runs", *sorted((tmp_path / "runs").iterdir()))
+
+
+def replace(path, content):
+    path.unlink()
+    path.write_bytes(content)
+
+
+def change(path, *keys, value):
+    record = json.loads(path.read_text())
+    inner = record
+    for key in keys[:-1]:
+        inner = inner[key]
+    if value is KeyError:
+        del inner[keys[-1]]
+    else:
+        inner[keys[-1]] = value
+    write_record(path.parent, record)  # a record that is whole but makes no sense
+
+
+def nest(path, depth):
+    text = path.read_text().rstrip().removesuffix("}")
+    path.write_text(f'{text}, "more": {"[" * depth}{"]" * depth}}}')
+
+
+def make_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def make_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def grow(path):
+    with path.open("ab") as file:
+        file.truncate(5_000_000_000)
+
+
+def point_nowhere(path):
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+RECORD = "record.json"
+DAMAGES = {
+    "garbage": (lambda run: replace(run / RECORD, bytes(range(256))), "must hold JSON"),
+    "empty": (lambda run: replace(run / RECORD, b""), "must hold JSON"),
+    "not UTF-8": (lambda run: replace(run / RECORD, b'{"status": "\xff"}'), "must hold JSON"),
+    "a list": (lambda run: replace(run / RECORD, b"[]"), "must hold a JSON object"),
+    "deep": (lambda run: replace(run / RECORD, b"[" * 100_000), "RecursionError|must hold JSON"),
+    "deep but valid": (lambda run: nest(run / RECORD, 100_000), "RecursionError|must hold JSON"),
+    "rather deep": (lambda run: nest(run / RECORD, 900), "RecursionError|must hold JSON"),
+    "a folder": (lambda run: make_folder(run / RECORD), "record.json must be a file; it is a folder"),
+    "a pipe": (lambda run: make_pipe(run / RECORD), "record.json must be a file; it is a folder, a pipe"),
+    "huge": (lambda run: grow(run / RECORD), "at most 268,435,456 bytes; it has 5,000,000,000"),
+    "a broken link": (lambda run: point_nowhere(run / RECORD), "record.json is not .No such file"),
+    "of another program": (lambda run: replace(run / RECORD, b"{}"), "must be one that ridgeformer wrote"),
+    "of the future": (lambda run: change(run / RECORD, "version", value=99), "a newer ridgeformer"),
+    "no result": (lambda run: change(run / RECORD, "result", value=KeyError), "KeyError: 'result'"),
+    "no loss": (lambda run: change(run / RECORD, "result", "loss", value=KeyError), "KeyError: 'loss'"),
+    "no status": (lambda run: change(run / RECORD, "status", value=KeyError), "KeyError: 'status'"),
+    "loss nan": (
+        lambda run: change(run / RECORD, "result", "loss", value=math.nan),
+        "loss .* finite number; it is nan",
+    ),
+    "loss inf": (
+        lambda run: change(run / RECORD, "result", "loss", value=math.inf),
+        "loss .* finite number; it is inf",
+    ),
+    "loss text": (lambda run: change(run / RECORD, "result", "loss", value="1"), "loss .* finite number; it is '1'"),
+    "loss null": (lambda run: change(run / RECORD, "result", "loss", value=None), "loss .* finite number; it is None"),
+    "loss huge": (lambda run: change(run / RECORD, "result", "loss", value=10**400), "OverflowError|finite number"),
+    "ratio text": (lambda run: change(run / RECORD, "result", "ratio", value=[]), "ratio .* finite number"),
+    "result a list": (lambda run: change(run / RECORD, "result", value=[1]), "TypeError"),
+    "status a number": (lambda run: change(run / RECORD, "status", value=3), "status of a run must be text; it is 3"),
+    "dim text": (lambda run: change(run / RECORD, "spec", "dim", value="2"), "dim must be of type int; it is '2'"),
+    "noise a list": (lambda run: change(run / RECORD, "spec", "noise", value=[]), "noise must be of type str"),
+    "no noise": (lambda run: change(run / RECORD, "spec", "noise", value=KeyError), "KeyError: 'noise'"),
+    "no model": (
+        lambda run: (run / "model.safetensors").unlink(),
+        "must be readable; model.safetensors is not .No such file",
+    ),
+    "a folder as model": (lambda run: make_folder(run / "model.safetensors"), "model.safetensors must be a file"),
+    "unfinished, spec garbage": (
+        lambda run: [(run / RECORD).unlink(), replace(run / "spec.json", b"{")],
+        "JSONDecodeError",
+    ),
+    "unfinished, spec a pipe": (
+        lambda run: [(run / RECORD).unlink(), make_pipe(run / "spec.json")],
+        "spec.json must be a file",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_named_and_the_others_are_listed(runs, damage):
+    folder, first, second = runs
+    spoil, words = DAMAGES[damage]
+    spoil(first)
+    good, bad = list_runs(folder)
+    assert (good.folder, bad.folder) == (second, first)
+    assert good.loss < math.inf
+    assert bad.status == "damaged"
+    with pytest.raises(InputError, match=words):
+        raise InputError(bad.damage)
+    assert len(bad.damage) <= 500
+    assert "\n" not in bad.damage
+
+
+def show(*arguments):
+    command = [sys.executable, "-m", "ridgeformer", "show", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("damage", ["garbage", "deep", "rather deep", "a folder", "a pipe", "loss nan", "no model"])
+def test_show_names_damaged_runs(runs, damage):
+    folder, first, second = runs
+    DAMAGES[damage][0](first)
+    listed = show(folder)
+    assert listed.returncode == 1
+    assert second.name in listed.stdout
+    assert first.name not in listed.stdout
+    assert listed.stderr.startswith(f"damaged: {first.name}: ")
+    assert listed.stderr.count("\n") == 1
+    record, damaged = json.loads(show(folder, "--json").stdout)
+    assert record["spec"]["noise"] == "fixed(2)"
+    assert damaged["folder"] == str(first)
+    assert damaged["damaged"] in listed.stderr
+
+
+@pytest.mark.parametrize("damage", ["garbage", "deep", "a pipe", "loss nan", "no model"])
+def test_show_of_one_damaged_run_is_an_error(runs, damage):
+    _, first, _ = runs
+    DAMAGES[damage][0](first)
+    alone = show(first)
+    assert alone.returncode == 2
+    assert alone.stdout == ""
+    assert alone.stderr.startswith(f"ridgeformer: error: {first}: ")
+    assert alone.stderr.count("\n") == 1
+
+
+def test_only_damaged_runs(runs):
+    folder, first, second = runs
+    for run in (first, second):
+        replace(run / RECORD, b"")
+    listed = show(folder, "--json")
+    assert listed.returncode == 1
+    assert len(json.loads(listed.stdout)) == 2
+
+
+def test_a_finished_run_is_listed_without_its_spec_file(runs):
+    folder, first, second = runs
+    (first / "spec.json").unlink()
+    (folder / "notes").mkdir()
+    assert [entry.folder for entry in list_runs(folder)] == [first, second]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look anywhere")
+def test_a_run_that_may_not_be_looked_into_is_named(runs):
+    folder, first, second = runs
+    first.chmod(0)
+    good, bad = list_runs(folder)
+    first.chmod(0o755)
+    assert (good.folder, bad.folder) == (second, first)
+    assert "is not (Permission denied). Check its permissions" in bad.damage
+
+
+def test_unfinished_runs_come_last_and_are_no_damage(runs):
+    folder, first, second = runs
+    (first / RECORD).unlink()
+    entries = list_runs(folder)
+    assert [entry.folder for entry in entries] == [second, first]
+    assert (entries[1].status, entries[1].loss, entries[1].ratio) == ("unfinished", math.inf, None)
+    listed = show(folder)
+    assert listed.returncode == 0
+    assert f"         -       -  unfinished      {first.name}\n" in listed.stdout
+
+
+def test_what_is_infinite_is_null_in_json(runs):
+    """`Infinity` is no JSON, and most readers refuse it."""
+    folder, first, _ = runs
+    change(first / RECORD, "result", "largest", value=math.inf)
+    for place in (folder, first):
+        text = show(place, "--json").stdout
+        assert "Infinity" not in text
+        assert '"largest": null' in text
+
+
+def test_what_is_no_folder_of_runs(tmp_path):
+    with pytest.raises(InputError, match=r"runs are in a folder that can be read; .* is none \(No such file"):
+        list_runs(tmp_path / "nothing")
+    assert list_runs(tmp_path) == []
+    assert "nor runs in it" in show(tmp_path).stderr
