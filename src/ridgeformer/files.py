@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ridgeformer.errors import DamageError, InputError
+from ridgeformer.errors import DamageError, InputError, StorageError
 
 __all__ = ["make_folder", "open_regular", "parse_json", "read_json", "short", "write_whole"]
 
@@ -32,16 +32,16 @@ def make_folder(folder: Path, what: str) -> None:
         what: What will be stored there, in the plural. It begins the error message.
 
     Raises:
-        InputError: The folder cannot be made, or is not writable.
+        StorageError: The folder cannot be made, or is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise InputError(
+        raise StorageError(
             f"{what} need a folder that can be made; {short(folder)} cannot ({_reason(error)}). Choose another."
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{what} need a writable folder; {short(folder)} is not. Choose another.")
+        raise StorageError(f"{what} need a writable folder; {short(folder)} is not. Choose another.")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -52,7 +52,7 @@ def write_whole(path: Path, content: bytes) -> None:
         content: All that it will hold.
 
     Raises:
-        InputError: The file cannot be written. What was there before is intact.
+        StorageError: The file cannot be written. What was there before is intact.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -63,7 +63,7 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except (OSError, ValueError) as error:
-        raise InputError(
+        raise StorageError(
             f"a file must go to a writable place; {short(path)} cannot be written ({_reason(error)}). What was stored "
             "before is intact: free some space, correct the permissions or choose another place, then run this again."
         ) from error

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, Search, load, save, train
 from ridgeformer.cli import main
+from ridgeformer.errors import MissingPackageError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.models.families import Family
 from support import tame_model
@@ -407,7 +408,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch, tmp_path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(InputError, match=r"model.py is not \(No space left on device\). Choose another."):
+    with pytest.raises(StorageError, match=r"model.py cannot be written \(No space left on device\)"):
         write(b"newer", path)
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
@@ -427,7 +428,9 @@ def test_onnx_that_is_missing_is_named(monkeypatch):
         return real(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without_onnx)
-    with pytest.raises(InputError, match=r"needs onnx, which is missing. Run pip install 'ridgeformer\[onnx\]'"):
+    with pytest.raises(
+        MissingPackageError, match=r"needs onnx, which is not installed. Run pip install 'ridgeformer\[onnx\]'"
+    ):
         export(tame_model("diag", 2, 1, 1, 3), "onnx")
 
 
@@ -471,7 +474,7 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
         (model, "--to", "onnx"): "onnx is binary and needs a file; got none. Add --out model.onnx.",
         (model, "--digits", 3): "python takes no options; got digits",
         (model, "--out", tmp_path): "an export must go to a file",
-        (model, "--out", "/proc/model.py"): "an export must go to a writable file; /proc/model.py is not",
+        (model, "--out", "/proc/model.py"): "a file must go to a writable place; /proc/model.py cannot",
         (__file__,): "must be one that ridgeformer saved",
         ("/nonexistent",): "must be a file that exists; /nonexistent does not",
         (tmp_path,): "MODEL must be a model file or a run's folder",

@@ -6,6 +6,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from ridgeformer import Diag, GDpp, InputError, LinearTransformer, load, save
+from ridgeformer.errors import RidgeformerError, StorageError
 from ridgeformer.models.file import read_record
 from support import draw, tame_model
 
@@ -156,7 +157,7 @@ def test_pipes_devices_long_paths_and_huge_files_are_refused_at_once(tmp_path):
     ],
 )
 def test_bad_calls_are_refused_in_words(path, make, words):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(RidgeformerError) as caught:
         make(path)
     assert words in str(caught.value)
 
@@ -169,7 +170,7 @@ def test_a_failed_save_keeps_the_old_file(path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full_disk)
-    with pytest.raises(InputError, match="No space left on device"):
+    with pytest.raises(StorageError, match="No space left on device"):
         save(tame_model("diag", 4, 1, 1, 8), path)
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import BayesRR, InputError, Paper, Problem, Search, profiles, train, zoo
+from ridgeformer import BayesRR, Paper, Problem, Search, profiles, train, zoo
+from ridgeformer.errors import StorageError
 from ridgeformer.plotting.profiles import draw_profile, profile_figure
 from ridgeformer.plotting.training import draw_training, training_figure
 
@@ -97,7 +98,7 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
     monkeypatch.setattr("ridgeformer.files.os.replace", full_disk)
     found = profiles({"Bayes": BayesRR(PROBLEM.noise)}, PROBLEM, [1.0], sequences=100)
     for draw in (lambda: draw_training(path, search), lambda: draw_profile(path, "title", found)):
-        with pytest.raises(InputError, match="No space left on device"):
+        with pytest.raises(StorageError, match="No space left on device"):
             draw()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

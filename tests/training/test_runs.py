@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 import killing
 from ridgeformer import InputError, Paper, Problem, Search, load, load_run, train
-from ridgeformer.errors import DamageError
+from ridgeformer.errors import DamageError, StorageError
 from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training.journal import DamagedRunWarning, Journal
 from ridgeformer.training.runs import Folder
@@ -139,12 +139,12 @@ def test_a_folder_that_is_a_file(tmp_path):
 
 def test_a_folder_that_is_not_writable(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
-    with pytest.raises(InputError, match=r"runs need a writable folder; .* is not"):
+    with pytest.raises(StorageError, match=r"runs need a writable folder; .* is not"):
         train(SMALL, "gdpp", 1, out=tmp_path / "runs")
 
 
 def test_a_folder_that_cannot_be_made():
-    with pytest.raises(InputError, match=r"runs need a folder that can be made; .* cannot"):
+    with pytest.raises(StorageError, match=r"runs need a folder that can be made; .* cannot"):
         train(SMALL, "gdpp", 1, out="/proc/none/runs")
 
 
@@ -296,7 +296,7 @@ def test_the_journal_of_a_finished_run_is_removed(tmp_path):
 def test_names_that_are_too_long(tmp_path):
     with pytest.raises(InputError, match=r"a run is a folder; .*\.\.\..* is not there"):
         load_run(tmp_path / ("x" * 5000))
-    with pytest.raises(InputError, match=r"runs need a folder that can be made; .* cannot .File name too long"):
+    with pytest.raises(StorageError, match=r"runs need a folder that can be made; .* cannot .File name too long"):
         Folder(tmp_path / ("x" * 5000))
 
 
@@ -364,7 +364,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
             monkeypatch.setattr(os, "fsync", full)
 
     runs = Folder(tmp_path, interval=0.0)
-    with pytest.raises(InputError, match=r"cannot be written .No space left on device.*intact"):
+    with pytest.raises(StorageError, match=r"cannot be written .No space left on device.*intact"):
         train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=runs, callback=fill)
     assert list(tmp_path.glob("*/journal.safetensors"))
     assert not list(tmp_path.glob("*/.*.tmp"))

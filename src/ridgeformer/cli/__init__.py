@@ -21,7 +21,7 @@ from ridgeformer.cli import (  # noqa: F401  registers them
     verify,
 )
 from ridgeformer.cli.group import cli
-from ridgeformer.errors import InputError
+from ridgeformer.errors import RidgeformerError
 
 __all__ = ["main"]
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = 0
     except click.ClickException as error:
         _fail(error.format_message())
-    except InputError as error:
+    except RidgeformerError as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
         click.echo("ridgeformer: interrupted", err=True)

@@ -14,7 +14,7 @@ import click
 from ridgeformer.cli.display import sweep_display
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import AS_JSON, PLACE
-from ridgeformer.errors import InputError, shown
+from ridgeformer.errors import InputError, MissingPackageError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.sweeps import Sweep
@@ -83,7 +83,9 @@ def _dask_client(address: str) -> Any:
     try:
         from dask.distributed import Client
     except ImportError as error:
-        raise InputError("--dask needs Dask, which is missing. Run pip install 'ridgeformer[dask]'.") from error
+        raise MissingPackageError(
+            "--dask needs Dask, which is not installed. Run pip install 'ridgeformer[dask]'."
+        ) from error
     for name in ("distributed", "distributed.client", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # this command itself says what went wrong
     try:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.export.latex import to_latex
 from ridgeformer.export.onnx import to_onnx
 from ridgeformer.export.python import to_python
@@ -71,8 +71,4 @@ def write(content: str | bytes, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if target.exists() and not target.is_file():
         refuse("an export must go to a file", f"{target}, which is something else", "Choose another name.")
-    try:
-        write_whole(target, content.encode() if isinstance(content, str) else content)
-    except InputError as error:
-        why = getattr(error.__cause__, "strerror", error)
-        raise InputError(f"an export must go to a writable file; {target} is not ({why}). Choose another.") from error
+    write_whole(target, content.encode() if isinstance(content, str) else content)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import MissingPackageError, refuse
 from ridgeformer.export.coefficients import omegas, title
 from ridgeformer.models.transformer import LinearTransformer
 
@@ -56,7 +56,9 @@ def to_onnx(model: LinearTransformer, about: str = "") -> bytes:
     try:
         from onnx import TensorProto, checker, helper
     except ImportError as error:
-        raise InputError("an ONNX export needs onnx, which is missing. Run pip install 'ridgeformer[onnx]'.") from error
+        raise MissingPackageError(
+            "an ONNX export needs onnx, which is not installed. Run pip install 'ridgeformer[onnx]'."
+        ) from error
 
     graph = _Graph()
     _layers(graph, model)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import InputError
+from ridgeformer.errors import RidgeformerError
 from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Spec
 from ridgeformer.training.runs import Folder, is_finished, read_record
@@ -98,7 +98,7 @@ def sweep(
         The folders of all finished runs, and the runs that failed, each with its reason.
 
     Raises:
-        InputError: The folder cannot be made or written to.
+        StorageError: The folder cannot be made or written to.
         Unreachable: The Dask scheduler of `executor` is gone: there was no connection for 10 seconds. Finished runs
             are kept; called again with another executor, the sweep goes on.
     """
@@ -171,7 +171,7 @@ def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) ->
 
 def _reason(error: Exception) -> str:
     """Why a run failed: in a sentence where it is the input's or the disk's fault, else with the place in the code."""
-    if isinstance(error, InputError):
+    if isinstance(error, RidgeformerError):
         return str(error)
     if isinstance(error, OSError):
         what = f"{error.filename or 'its folder'}: {error.strerror or error}"

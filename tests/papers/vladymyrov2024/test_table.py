@@ -25,6 +25,7 @@ from ridgeformer import (
     profile_by_layer,
     zoo,
 )
+from ridgeformer.errors import StorageError
 from ridgeformer.exact import exact_loss
 from ridgeformer.papers.vladymyrov2024 import render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS, check_claims
@@ -227,7 +228,7 @@ def test_explosions_of_profiles_are_stored(evidence):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="measurements need a folder that can be made"):
+    with pytest.raises(StorageError, match="measurements need a folder that can be made"):
         _ = Evidence(zoo.shipped(), tmp_path / "file" / "x", 40).iterations
 
 
