@@ -29,33 +29,30 @@ struct Diag {
     V *v, *f, *g, *h, *kbar, *abar, *work;
     V *gradient;  // [L][4]
 
-    static std::size_t vectors(Size d, Size L) {
-        const std::size_t n = std::size_t(d), layers = std::size_t(L);
-        return layers * (n * (n + 3) + n) + (layers + 1) * (n + 3) + 3 * n * n + n * (n + 3) + 8 * n + 4 * layers;
+    // The memory of one block of sequences, piece by piece: `take` is told where the piece's address goes, and its size.
+    template <class Take>
+    static void lay_out(Dim d, Size L, Take take) {
+        take(&Diag::state, L * d * (d + 3));
+        take(&Diag::m, L * d);
+        take(&Diag::rho, (L + 1) * d);
+        take(&Diag::scalars, (L + 1) * 3);
+        take(&Diag::B, d * d);
+        take(&Diag::SB, d * d);
+        take(&Diag::Sbar, d * d);
+        take(&Diag::X, d * (d + 3));
+        take(&Diag::v, Size(d));
+        take(&Diag::f, Size(d));
+        take(&Diag::g, Size(d));
+        take(&Diag::h, Size(d));
+        take(&Diag::kbar, Size(d));
+        take(&Diag::abar, Size(d));
+        take(&Diag::work, 2 * d);
+        take(&Diag::gradient, 4 * L);
     }
+    static std::size_t vectors(Size d, Size L) { return count_vectors<Diag>(Dim(d), L); }
 
     Diag(V *memory, const Model<T> &model_, Watch &watch_) : model(model_), watch(watch_), d(model_.dim), L(model_.layers) {
-        const auto take = [&](Size count) {
-            V *p = memory;
-            memory += count;
-            return p;
-        };
-        state = take(L * d * (d + 3));
-        m = take(L * d);
-        rho = take((L + 1) * d);
-        scalars = take((L + 1) * 3);
-        B = take(d * d);
-        SB = take(d * d);
-        Sbar = take(d * d);
-        X = take(d * (d + 3));
-        v = take(d);
-        f = take(d);
-        g = take(2 * d);
-        h = g + d;
-        kbar = take(d);
-        abar = take(d);
-        work = take(2 * d);
-        gradient = take(4 * L);
+        lay_out(d, L, placing(*this, memory));
     }
 
     Counter counter() const { return {watch, d}; }  // of elements that are sums of d terms

@@ -32,42 +32,39 @@ struct Full {
 
     Size terms() const { return 1 + 2 * heads; }
 
-    static std::size_t vectors(Size d, Size L, Size heads) {
-        const std::size_t n = std::size_t(d) + 1, layers = std::size_t(L), h = std::size_t(heads);
-        return layers * n * n * (2 + h) + 2 * (layers + 1) * n + 5 * n * n + 2 * n + 7 * h * n + 2 * (1 + 2 * h) * n +
-               8 * h * (1 + h) * n + 2 * layers * h * n * n;
+    // See Diag::lay_out.
+    template <class Take>
+    static void lay_out(Size D, Size L, Size heads, Take take) {
+        const Size cells = D * D;
+        take(&Full::gram_, L * cells);
+        take(&Full::T_, L * cells);
+        take(&Full::GP, L * heads * cells);
+        take(&Full::rho, (L + 1) * D);
+        take(&Full::delta, (L + 1) * D);
+        take(&Full::Gbar, cells);
+        take(&Full::U, cells);
+        take(&Full::Tbar, cells);
+        take(&Full::Y, cells);
+        take(&Full::Z, cells);
+        take(&Full::work, 2 * D);
+        take(&Full::p, heads * D);
+        take(&Full::t, heads * D);
+        take(&Full::c, heads * D);
+        take(&Full::g, heads * D);
+        take(&Full::z, heads * D);
+        take(&Full::s, heads * D);
+        take(&Full::b, heads * D);
+        take(&Full::left, (1 + 2 * heads) * D);
+        take(&Full::right, (1 + 2 * heads) * D);
+        take(&Full::outer, 4 * heads * (1 + heads) * D);
+        take(&Full::inner, 4 * heads * (1 + heads) * D);
+        take(&Full::gradient, 2 * L * heads * cells);
     }
+    static std::size_t vectors(Size d, Size L, Size heads) { return count_vectors<Full>(d + 1, L, heads); }
 
     Full(V *memory, const Model<T> &model_, Watch &watch_)
         : model(model_), watch(watch_), D(model_.dim + 1), L(model_.layers), heads(model_.heads), cells(D * D) {
-        const auto take = [&](Size count) {
-            V *p = memory;
-            memory += count;
-            return p;
-        };
-        gram_ = take(L * cells);
-        T_ = take(L * cells);
-        GP = take(L * heads * cells);
-        rho = take((L + 1) * D);
-        delta = take((L + 1) * D);
-        Gbar = take(cells);
-        U = take(cells);
-        Tbar = take(cells);
-        Y = take(cells);
-        Z = take(cells);
-        work = take(2 * D);
-        p = take(heads * D);
-        t = take(heads * D);
-        c = take(heads * D);
-        g = take(heads * D);
-        z = take(heads * D);
-        s = take(heads * D);
-        b = take(heads * D);
-        left = take(terms() * D);
-        right = take(terms() * D);
-        outer = take(4 * heads * (1 + heads) * D);
-        inner = take(4 * heads * (1 + heads) * D);
-        gradient = take(2 * L * heads * cells);
+        lay_out(D, L, heads, placing(*this, memory));
     }
 
     Counter counter(Size depth) const { return {watch, depth}; }  // of elements that are sums of `depth` terms

@@ -8,17 +8,36 @@
 namespace ridgeformer {
 namespace {
 
+// Puts the pieces that a `lay_out` names one after the other, and notes their addresses in an object.
+template <class Object, class V>
+auto placing(Object &object, V *memory) {
+    return [&object, memory](V *Object::*piece, Size count) mutable {
+        object.*piece = memory;
+        memory += count;
+    };
+}
+
+// How many vectors a `lay_out` names in all.
+template <class Object, class... Sizes>
+std::size_t count_vectors(Sizes... sizes) {
+    std::size_t total = 0;
+    Object::lay_out(sizes..., [&total](auto, Size count) { total += std::size_t(count); });
+    return total;
+}
+
 // A block on its way from a source (random numbers or arrays) to a consumer, lanes innermost.
 template <class T>
 struct Block {
     static constexpr int kGroups = kBlock / kLanes<T>;
-    Size dim, cells;
+    Size dim, cells;  // of each group: the packed lower triangle of its Gram matrices, y last; then its tasks, its ridge weights
     Vec<T> *memory;
 
-    Block(void *scratch, Size d) : dim(d), cells((d + 1) * (d + 2) / 2), memory(static_cast<Vec<T> *>(scratch)) {}
-    static std::size_t vectors(Size d) { return std::size_t(kGroups) * std::size_t((d + 1) * (d + 2) / 2 + 2 * d); }
+    static Size triangle(Size d) { return (d + 1) * (d + 2) / 2; }
+    static Size stride(Size d) { return triangle(d) + 2 * d; }
+    static std::size_t vectors(Size d) { return std::size_t(kGroups) * std::size_t(stride(d)); }
+    Block(void *scratch, Size d) : dim(d), cells(triangle(d)), memory(static_cast<Vec<T> *>(scratch)) {}
 
-    Vec<T> *gram(int group) const { return memory + group * (cells + 2 * dim); }  // packed lower triangle, y last
+    Vec<T> *gram(int group) const { return memory + group * stride(dim); }
     Vec<T> *task(int group) const { return gram(group) + cells; }
     Vec<T> *ridge(int group) const { return task(group) + dim; }
     Vec<T> *end() const { return gram(kGroups); }
@@ -31,23 +50,28 @@ struct Sampler {
     Watch &watch;
     const Size d, n, m;  // m = min(n, d): the columns of A
     V *A, *N, *w, *z, *t;
-    T *chi;  // [m + 1][kBlock]
-    std::int32_t *retry;
+    V *chis, *retries;
+    T *const chi;               // chis, [m + 1][kBlock]
+    std::int32_t *const retry;  // retries: cells of chi that are still to be drawn
 
-    static std::size_t vectors(Size d) {
-        const std::size_t draws = std::size_t(d + 1) * kBlock;
-        return std::size_t(2 * d * d + 3 * d) + (draws * (sizeof(T) + 4)) / sizeof(V) + 2;
+    // See Diag::lay_out.
+    template <class Take>
+    static void lay_out(Size d, Take take) {
+        const Size draws = (d + 1) * kBlock, vector = sizeof(V);
+        take(&Sampler::A, d * d);
+        take(&Sampler::N, d * d);
+        take(&Sampler::w, d);
+        take(&Sampler::z, d);
+        take(&Sampler::t, d);
+        take(&Sampler::chis, draws * Size(sizeof(T)) / vector);  // kBlock is a multiple of a vector's lanes
+        take(&Sampler::retries, (draws * Size(sizeof(std::int32_t)) + vector - 1) / vector);
     }
+    static std::size_t vectors(Size d) { return count_vectors<Sampler>(d); }
 
-    Sampler(V *memory, const Task &task_, Watch &watch_) : task(task_), watch(watch_), d(task_.dim), n(task_.context), m(n < d ? n : d) {
-        A = memory;
-        N = A + d * d;
-        w = N + d * d;
-        z = w + d;
-        t = z + d;
-        chi = reinterpret_cast<T *>(t + d);
-        retry = reinterpret_cast<std::int32_t *>(chi + (d + 1) * kBlock);
-    }
+    Sampler(V *memory, const Task &task_, Watch &watch_)
+        : task(task_), watch(watch_), d(task_.dim), n(task_.context), m(n < d ? n : d),
+          chi((lay_out(d, placing(*this, memory)), reinterpret_cast<T *>(chis))),
+          retry(reinterpret_cast<std::int32_t *>(retries)) {}
 
     Counter counter(Size depth) const { return {watch, depth}; }
 
