@@ -1,0 +1,104 @@
+"""Checks of numbers and arrays: what they accept, what they give back, and what their errors say."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ridgeformer.errors import InputError
+from ridgeformer.validation import array, integer, number, precision, real
+
+
+@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), Fraction(2)])
+def test_a_number_may_have_any_real_type(value):
+    assert number("rate", value) == 2.0
+    assert type(number("rate", value)) is float
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("2", "rate must be a number; got '2'"),
+        (True, "rate must be a number; got True"),
+        (None, "rate must be a number; got None"),
+        (1j, "rate must be a number; got 1j"),
+        (-1, "rate must be at least 0; got -1.0"),
+        (float("nan"), "rate must be at least 0; got nan"),
+        (10**400, "rate must be a number that a float can hold; got 1000"),
+    ],
+)
+def test_what_is_no_number_is_refused(value, words):
+    with pytest.raises(InputError) as refused:
+        number("rate", value)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
+def test_an_integer_may_have_any_integral_type(value):
+    assert integer("layers", value, 1, 3) == 3
+    assert type(integer("layers", value)) is int
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (3.0, "layers must be a whole number; got 3.0. Pass an int of at least 1."),
+        (False, "layers must be a whole number; got False"),
+        ("3", "layers must be a whole number; got '3'"),
+        (0, "layers must be at least 1; got 0. Pass 1 or more."),
+        (5, "layers must be at most 4; got 5. Pass 4 or less."),
+        (10**5000, "layers must be at most 4; got <int too large to show>"),
+    ],
+    ids=range(6),
+)
+def test_what_is_no_integer_is_refused(value, words):
+    with pytest.raises(InputError) as refused:
+        integer("layers", value, 1, 4)
+    assert words in str(refused.value)
+
+
+def test_float32_stays_and_everything_else_becomes_float64():
+    assert real("x", np.ones(2, np.float32)).dtype == np.float32
+    for given in ([1, 2], np.ones(2, np.float16), np.ones(2, np.uint8), np.ones(2, ">f8"), (1.0, 2.0)):
+        found = real("x", given)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, np.asarray(given, float))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([[1, 2], [3]], "x must be a rectangular array"),
+        (["a"], "x must hold real numbers; got dtype <U1"),
+        ([1j], "x must hold real numbers; got dtype complex128"),
+        ([True], "x must hold real numbers; got dtype bool"),
+        ([None], "x must hold real numbers; got dtype object"),
+        (np.ones((2, 3)), "x must have shape (B, 2); got shape (2, 3)"),
+        (np.ones(2), "x must have shape (B, 2); got shape (2,)"),
+        (np.ones((0, 2)), "x must not be empty; got shape (0, 2)"),
+        ([[1, np.nan]], "x must be finite; got NaN or infinity in it"),
+        ([[1, -np.inf]], "x must be finite"),
+    ],
+)
+def test_what_is_no_array_of_the_shape_is_refused(value, words):
+    with pytest.raises(InputError) as refused:
+        array("x", value, ("B", 2))
+    assert words in str(refused.value)
+
+
+def test_a_letter_stands_for_any_extent():
+    assert array("x", np.ones((5, 2)), ("B", 2)).shape == (5, 2)
+
+
+@pytest.mark.parametrize("name", ["float32", np.float32, np.dtype("f4")])
+def test_a_precision_has_many_names(name):
+    assert precision(name) is np.float32
+
+
+@pytest.mark.parametrize("odd", ["float16", int, None, 3, [], "double trouble", object()])
+def test_other_precisions_are_refused(odd):
+    if odd is None:  # NumPy's default, which is float64
+        assert precision(odd) is np.float64
+        return
+    with pytest.raises(InputError, match="dtype must be float32 or float64"):
+        precision(odd)
