@@ -144,7 +144,7 @@ SMALL = ["--noise", "fixed(1)", "--dim", "2", "--context", "4", "--family", "gdp
         (["train", *SMALL, "--noise", "\x1b[2Jx(1)"], r"got '\x1b[2Jx(1)'"),
         (
             ["train", *SMALL, "--noise", "poisson(" + DIGITS[:400] + ")"],
-            "must be 0 or have a size from 1e-06 to 1e+06; got 9999",
+            "from 1e-06 to 1e+06; got 9999",
         ),
         (["train", *SMALL, "--effort", "1e400"], "effort must lie in (0, 1000]; got inf"),
         (["train", *SMALL, "--seconds", "nan"], "seconds must be at least 0; got nan"),
