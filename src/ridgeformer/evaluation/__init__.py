@@ -550,9 +550,9 @@ def _block(
             assert isinstance(model, LinearTransformer)
             # The same sequences, drawn and evaluated in one go.
             found = model.astype(np.float64).step(
-                problem, count, seed=seed, stream=EVALUATION, first=first, gradient=False, plain=True
+                problem, count, seed=seed, stream=EVALUATION, first=first, gradient=False, unadjusted=True
             )
-            adjusted[:, column], plain[:, column] = found.losses, found.plain
+            adjusted[:, column], plain[:, column] = found.losses, found.unadjusted
         return adjusted, plain, None
     draw = _draw(problem, seed, first, count)
     for column, predictor in enumerate(predictors.values()):
