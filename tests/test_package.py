@@ -132,6 +132,8 @@ def test_everything_public_is_documented():
         "losses",
         "predictors.ridge",
         "evaluation",
+        "evaluation.noise_levels",
+        "evaluation.table",
         "wishart",
         "training.train",
         "sweeps.grid",
