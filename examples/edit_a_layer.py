@@ -10,10 +10,7 @@ problem = Problem(dim=10, context=20, noise="uniform(0,5)")
 model = zoo.load("diag", layers=3, noise="uniform(0,5)")
 
 # After every layer one can already read a prediction. The loss falls from layer to layer.
-losses, errors = by_layer(model, problem, sequences=20_000)
-print(f"{'layers':>6} {'adjusted loss':>13} {'error':>8}")
-for layers, (loss, error) in enumerate(zip(losses, errors, strict=True)):
-    print(f"{layers:6} {loss:13.4f} {error:8.4f}")
+print(by_layer(model, problem, sequences=20_000))
 
 # A layer of a Diag model is four numbers, omega = [[xx, xy], [yx, yy]]. The first letter says what the layer changes:
 # the inputs x or the labels y of every token. The second says how tokens are compared: by their inputs or their labels.

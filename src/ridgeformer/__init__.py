@@ -16,7 +16,10 @@ from ridgeformer.engine import Evaluation, Key
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import (
     Comparison,
+    LayerLosses,
+    LayerProfile,
     Profile,
+    Profiles,
     Result,
     by_layer,
     compare,
@@ -60,6 +63,8 @@ __all__ = [
     "InputError",
     "IterativeRR",
     "Key",
+    "LayerLosses",
+    "LayerProfile",
     "LeastSquares",
     "LinearTransformer",
     "Moments",
@@ -69,6 +74,7 @@ __all__ = [
     "Predictor",
     "Problem",
     "Profile",
+    "Profiles",
     "Progress",
     "Result",
     "Search",

@@ -79,7 +79,7 @@ ODD = [
     (MODELS, "ceiling", 10**400, "ceiling must be a number that a float can hold; got 1000"),
     (MODELS, "gradient", "no", "gradient must be True or False; got 'no'. Pass a bool."),
     (("evaluate",), "weights", 1, "weights must be True or False; got 1"),
-    (("step",), "plain", None, "plain must be True or False; got None"),
+    (("step",), "unadjusted", None, "unadjusted must be True or False; got None"),
     (("step",), "target", "tasks", "target must be ridge or task; got 'tasks'"),
     (("step",), "target", TARGET, "target must be ridge or task; got array("),
     (MODELS, "parameters", None, "parameters must be a tuple (omega,) or (P, Q); got None"),
@@ -212,7 +212,7 @@ def test_numpys_error_settings_do_not_matter(any_engine):
     with np.errstate(all="raise"):
         for sigma in (np.full(COUNT, 1e200), np.full(COUNT, 1e-200)):
             call(any_engine, "sample", sigma=sigma, dtype=np.float32)
-            call(any_engine, "step", sigma=sigma, plain=True)
+            call(any_engine, "step", sigma=sigma, unadjusted=True)
         for size in (1e300, 1e100, 1e-300):
             for weights in (False, True):
                 result = call(any_engine, "evaluate", gram=GRAM * size, weights=weights)

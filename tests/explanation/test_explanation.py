@@ -245,8 +245,8 @@ def test_what_labels_know_is_a_rank_correlation():
 def test_distances_by_noise_level_are_profiles():
     model = tame_model("full", 3, 2, 1, 8, seed=3)
     found = explain(model, PROBLEM, sigmas=[0.5, 2.0], sequences=5000).noise
-    expected = profile_by_layer(model, PROBLEM, [0.5, 2.0], sequences=1000)
-    np.testing.assert_allclose(0.5 * found.to_ridge, expected.losses, rtol=1e-9)
+    expected = profile_by_layer(model, PROBLEM, sigma=[0.5, 2.0], sequences=1000)
+    np.testing.assert_allclose(0.5 * found.to_ridge, expected.loss, rtol=1e-9)
 
 
 def test_the_filter_of_ridge_regression_is_its_own_ideal():

@@ -158,7 +158,8 @@ def _sound(method: str, rng: random.Random) -> dict[str, Any]:
     limits = {"ceiling": rng.choice([np.inf, 1.0, 0.01]), "gradient": rng.random() < 0.8}
     model = {"parameters": _parameters(rng, dim, dtype)}
     if method == "step":
-        return model | draw | options | limits | {"target": rng.choice(["ridge", "task"]), "plain": rng.random() < 0.5}
+        goals = {"target": rng.choice(["ridge", "task"]), "unadjusted": rng.random() < 0.5}
+        return model | draw | options | limits | goals
     half = _numbers(rng, (count, dim + 1, dim + 3)) * 10 ** rng.choice([0, 0, 0, rng.uniform(0, 77)])
     with np.errstate(over="ignore"):
         gram = (half @ half.transpose(0, 2, 1)).astype(dtype)

@@ -199,15 +199,15 @@ def test_pullback_is_the_gradient_of_the_stored_parameters(kind):
 def test_step_is_moments_then_evaluate():
     problem = Problem(4, 8, "uniform(0,1)")
     model = tame_model("diag", 4, 3, 1, 8)
-    fused = model.step(problem, 100, seed=3, stream=1, step=7, plain=True)
+    fused = model.step(problem, 100, seed=3, stream=1, step=7, unadjusted=True)
     d = problem.moments(100, seed=3, stream=1, step=7)
     apart = model.evaluate(d.moments, d.ridge, gradient=True)
     np.testing.assert_array_equal(fused.losses, apart.losses)
     np.testing.assert_array_equal(fused.gradient[0], apart.gradient[0])
-    np.testing.assert_array_equal(fused.plain, model.evaluate(d.moments, d.task).losses)
+    np.testing.assert_array_equal(fused.unadjusted, model.evaluate(d.moments, d.task).losses)
     assert model.step(problem, 100, gradient=False).gradient is None
-    twin = model.step(problem, 100, seed=3, stream=1, step=7, plain=True, engine="numpy")
-    np.testing.assert_allclose(twin.plain, fused.plain, rtol=1e-9)
+    twin = model.step(problem, 100, seed=3, stream=1, step=7, unadjusted=True, engine="numpy")
+    np.testing.assert_allclose(twin.unadjusted, fused.unadjusted, rtol=1e-9)
 
 
 def test_models_keep_their_own_copy_of_the_parameters():

@@ -69,14 +69,14 @@ def test_a_profile_marks_explosions():
     found = profiles(
         {"Full": zoo.load("full", 7, "uniform(0,1)"), "Bayes": BayesRR("uniform(0,1)")},
         problem,
-        [0.5, 1.0, 1.5, 2.0],
+        sigma=[0.5, 1.0, 1.5, 2.0],
         sequences=2000,
     )
     figure = profile_figure("title", found)
     (marks,) = crosses(figure.axes[0])
     wild = found["Full"].exploded > 0
     assert wild.any()
-    np.testing.assert_array_equal(marks.get_xdata(), found["Full"].sigmas[wild])
+    np.testing.assert_array_equal(marks.get_xdata(), found["Full"].sigma[wild])
     low, high = figure.axes[0].get_ylim()
     assert all(low <= loss <= high for loss in marks.get_ydata())
     assert "at least 1 of 2,000 sequences exploded\n(a loss above 100 d)" in labels(figure)
@@ -96,7 +96,7 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ridgeformer.files.os.replace", full_disk)
-    found = profiles({"Bayes": BayesRR(PROBLEM.noise)}, PROBLEM, [1.0], sequences=100)
+    found = profiles({"Bayes": BayesRR(PROBLEM.noise)}, PROBLEM, sigma=[1.0], sequences=100)
     for draw in (lambda: draw_training(path, search), lambda: draw_profile(path, "title", found)):
         with pytest.raises(StorageError, match="No space left on device"):
             draw()

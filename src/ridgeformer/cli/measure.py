@@ -93,15 +93,13 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
 
         draw_profile(plot, str(problem), {name: found, "Bayes predictor: best on average": best})
     if as_json:
-        columns = {"sigma": found.sigmas, "loss": found.losses, "error": found.errors, "bayes": best.losses}
+        columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, "bayes": best.loss}
         record = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
         facts = {"problem": str(problem), "sequences": found.sequences}
         click.echo(json.dumps({**facts, **record, "in": found.in_distribution.tolist()}, indent=2))
         return
     click.echo(f"{problem}\n\n sigma       loss       +-      Bayes  exploded")
-    rows = zip(
-        found.sigmas, found.losses, found.errors, best.losses, found.exploded, found.in_distribution, strict=True
-    )
+    rows = zip(found.sigma, found.loss, found.error, best.loss, found.exploded, found.in_distribution, strict=True)
     for sigma, loss, error, bayes, exploded, inside in rows:
         numbers = f"{_five(loss):>10} {_five(error):>8} {_five(bayes):>10} {exploded:9}"
         click.echo(f"{sigma:6.3f} {numbers}{'' if inside else '   outside'}")
@@ -110,7 +108,7 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
     )
     if wild := int((found.exploded > 0).sum()):
         click.echo(
-            f"At {wild} of {len(found.sigmas)} noise levels at least one of {found.sequences:,} sequences exploded (a "
+            f"At {wild} of {len(found.sigma)} noise levels at least one of {found.sequences:,} sequences exploded (a "
             f"loss above {threshold(problem.dim):g}). Such sequences dominate the mean there, which says little about "
             "the others."
         )

@@ -171,7 +171,7 @@ def check_threads(threads: object) -> int | None:
 
 
 def _array(name: str, value: object, kinds: str, rule: str) -> NDArray[Any]:
-    """An array of plain type, read-only or not, with numbers of one of these kinds."""
+    """An array whose type is `np.ndarray` itself, read-only or not, with numbers of one of these kinds."""
     if not isinstance(value, np.ndarray):
         refuse(
             f"{name} must be a NumPy array", shown(value), f"Convert it, for example with np.asarray({name}, float)."

@@ -41,14 +41,14 @@ class Evaluation:
             finite, or whose own gradient is not or has an element above 1e298, are left out. It is always finite.
         limited: how many sequences the gradient does not count in full: losses above the ceiling, and sequences left
             out because their loss or gradient is not finite. Without a gradient, only the losses are looked at.
-        plain: [B], losses against the task vectors, if `step` was asked for them.
+        unadjusted: [B], losses against the task vectors, if `step` was asked for them.
     """
 
     losses: Float
     weights: Float | None
     gradient: tuple[NDArray[np.float64], ...] | None
     limited: int
-    plain: Float | None = None
+    unadjusted: Float | None = None
 
     def __repr__(self) -> str:
         return f"Evaluation({len(self.losses)} sequences, loss {self.loss:g}, {self.limited} limited)"
@@ -64,8 +64,8 @@ class Engine(ABC):
     """Computes. All engines do the same, to rounding.
 
     The public methods check every argument and raise `InputError` if one breaks a rule; subclasses implement the
-    methods with an underscore, which receive checked arguments: Python ints and floats, and arrays of plain type that
-    may be read-only and need not be contiguous. `name` is `numpy`, or the instruction set.
+    methods with an underscore, which receive checked arguments: Python ints and floats, and arrays whose type is
+    `np.ndarray` itself, which may be read-only and need not be contiguous. `name` is `numpy`, or the instruction set.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Engine(ABC):
         target: Target = "ridge",
         ceiling: float = np.inf,
         gradient: bool = True,
-        plain: bool = False,
+        unadjusted: bool = False,
         first: int = 0,
         threads: int | None = None,
     ) -> Evaluation:
@@ -185,7 +185,7 @@ class Engine(ABC):
             target: what w_hat is compared with: `ridge`, the ridge solution, or `task`, the task vector.
             ceiling: losses above it enter the gradient by their logarithm; at least 0, or infinity.
             gradient: whether to return the gradient.
-            plain: whether to return the losses against the task vectors as well.
+            unadjusted: whether to return the losses against the task vectors as well.
             first: index of the first sequence in the stream; `first + B` may be at most 2^32.
             threads: how many, 1 to 1024; None for the default.
 
@@ -200,9 +200,9 @@ class Engine(ABC):
         sigma, key = check_sigma(sigma), check_key(key)
         _, first = check_sequences(len(sigma), first)
         target, ceiling = check_target(target), check_ceiling(ceiling)
-        gradient, plain = check_flag("gradient", gradient), check_flag("plain", plain)
+        gradient, unadjusted = check_flag("gradient", gradient), check_flag("unadjusted", unadjusted)
         return self._step(
-            parameters, dim, context, sigma, key, target, ceiling, gradient, plain, first, check_threads(threads)
+            parameters, dim, context, sigma, key, target, ceiling, gradient, unadjusted, first, check_threads(threads)
         )
 
     @abstractmethod
@@ -246,7 +246,7 @@ class Engine(ABC):
         target: Target,
         ceiling: float,
         gradient: bool,
-        plain: bool,
+        unadjusted: bool,
         first: int,
         threads: int | None,
     ) -> Evaluation:

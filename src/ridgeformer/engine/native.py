@@ -82,13 +82,13 @@ class NativeEngine(Engine):
         target: Target,
         ceiling: float,
         gradient: bool,
-        plain: bool,
+        unadjusted: bool,
         first: int,
         threads: int | None,
     ) -> Evaluation:
         dtype = parameters[0].dtype
         losses = np.empty(len(sigma), dtype)
-        others = np.empty(len(sigma), dtype) if plain else None
+        others = np.empty(len(sigma), dtype) if unadjusted else None
         slope = _slope(parameters) if gradient else None
         where = (self.name, dim, context, *key, first, _ready(sigma))
         ridge, threads = target == "ridge", threads or default_threads()
@@ -116,15 +116,15 @@ def _evaluation(
     slope: NDArray[np.float64] | None,
     limited: int,
     ceiling: float,
-    plain: Float | None = None,
+    unadjusted: Float | None = None,
 ) -> Evaluation:
     weights = None if found is None else found.T
     if slope is None:
         highest = min(ceiling, float(np.finfo(losses.dtype).max))
         limited = int(np.count_nonzero(~(losses.astype(np.float64) <= highest)))
-        return Evaluation(losses, weights, None, limited, plain)
+        return Evaluation(losses, weights, None, limited, unadjusted)
     with np.errstate(under="ignore"):
         slope /= len(losses)
     pieces = np.split(slope, np.cumsum([p.size for p in parameters])[:-1])
     gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, parameters, strict=True))
-    return Evaluation(losses, weights, gradient, limited, plain)
+    return Evaluation(losses, weights, gradient, limited, unadjusted)

@@ -91,17 +91,17 @@ class NumpyEngine(Engine):
         target: Target,
         ceiling: float,
         gradient: bool,
-        plain: bool,
+        unadjusted: bool,
         first: int,
         threads: int | None,
     ) -> Evaluation:
         gram, task, ridge = self._sample(dim, context, sigma, key, first, parameters[0].dtype, threads)
         goal = ridge if target == "ridge" else task
         result = self._evaluate(parameters, gram, goal, ceiling, False, gradient, threads)
-        if not plain:
+        if not unadjusted:
             return result
         other = self._evaluate(parameters, gram, task, np.inf, False, False, threads)
-        return replace(result, plain=other.losses)
+        return replace(result, unadjusted=other.losses)
 
 
 # ---- sampling ---------------------------------------------------------------------------------------------

@@ -268,15 +268,15 @@ class LinearTransformer(Value):
         target: Target = "ridge",
         ceiling: float = np.inf,
         gradient: bool = True,
-        plain: bool = False,
+        unadjusted: bool = False,
         engine: Engine | str | None = None,
         threads: int | None = None,
     ) -> Evaluation:
         """Losses and gradient on fresh sequences that are drawn, used and forgotten: one step of training.
 
         The same bits as `problem.moments` with the same key and then `evaluate`, in the model's own precision, but
-        faster: use `model.astype(np.float32)` for the fastest. `target` is `ridge` (adjusted loss) or `task`; `plain`
-        asks for the losses against the task as well.
+        faster: use `model.astype(np.float32)` for the fastest. `target` is `ridge` (adjusted loss) or `task`;
+        `unadjusted` asks for the losses against the task as well.
         """
         if not isinstance(problem, Problem) or problem.dim != self.dim:
             refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
@@ -293,7 +293,7 @@ class LinearTransformer(Value):
             target=target,
             ceiling=number("ceiling", ceiling),
             gradient=gradient,
-            plain=plain,
+            unadjusted=unadjusted,
             first=first,
             threads=threads,
         )

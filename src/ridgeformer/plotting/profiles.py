@@ -66,7 +66,7 @@ def profile_figure(title: str, profiles: Mapping[str, Profile]) -> Figure:
 
     canvas = Figure(figsize=(6, 3.6), layout="constrained")
     axis = canvas.subplots()
-    every = np.concatenate([profile.losses for profile in profiles.values()])
+    every = np.concatenate([profile.loss for profile in profiles.values()])
     top = min(2 * float(every.max()), HIGHEST)
     bottom = max(float(every[every > 0].min(initial=top)) / 2, 1e-4 * top)
     axis.set(xlabel="noise level sigma", ylabel="adjusted loss", title=title, yscale="log")
@@ -74,11 +74,11 @@ def profile_figure(title: str, profiles: Mapping[str, Profile]) -> Figure:
     first = next(iter(profiles.values()))
     for colour, (name, profile) in zip(itertools.cycle(COLOURS), profiles.items(), strict=False):
         style = "-" if profile is first else "--"
-        axis.plot(profile.sigmas, np.maximum(profile.losses, bottom), style, color=colour, label=name, linewidth=2)
-        low, high = profile.losses - 2 * profile.errors, profile.losses + 2 * profile.errors
-        axis.fill_between(profile.sigmas, np.maximum(low, bottom), high, color=colour, alpha=0.25, linewidth=0)
-        mark_exploded(axis, profile.sigmas, profile.losses, profile.exploded, colour, size=6)
-    _shade(axis, first.sigmas[first.in_distribution])
+        axis.plot(profile.sigma, np.maximum(profile.loss, bottom), style, color=colour, label=name, linewidth=2)
+        low, high = profile.loss - 2 * profile.error, profile.loss + 2 * profile.error
+        axis.fill_between(profile.sigma, np.maximum(low, bottom), high, color=colour, alpha=0.25, linewidth=0)
+        mark_exploded(axis, profile.sigma, profile.loss, profile.exploded, colour, size=6)
+    _shade(axis, first.sigma[first.in_distribution])
     wild = [profile for profile in profiles.values() if profile.exploded.any()]
     if wild:
         label = f"at least 1 of {wild[0].sequences:,} sequences exploded\n(a loss above {EXPLODES} d)"

@@ -197,7 +197,7 @@ def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
     known = profile(model, problem, sequences=SEQUENCES // 5, seed=1)
-    np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.losses, rtol=1e-9)
+    np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.loss, rtol=1e-9)
     losses = evidence.layers["Diag 7"]
     assert losses.shape == (5, 8)
     best = zoo.shipped().best("diag", 7, "uniform(0,5)")
@@ -205,8 +205,8 @@ def test_profiles_and_layers_are_what_evaluation_says(evidence):
     assert losses[best, -1] == pytest.approx(alone, rel=1e-9)
     found = evidence.layer_profiles
     assert found["losses"]["full"].shape == found["exploded"]["full"].shape == (5, 8, len(found["sigmas"]))
-    known = profile_by_layer(model, problem, found["sigmas"], sequences=SEQUENCES // 5, seed=1)
-    np.testing.assert_allclose(found["losses"]["diag"][best], known.losses, rtol=1e-9)
+    known = profile_by_layer(model, problem, sigma=found["sigmas"], sequences=SEQUENCES // 5, seed=1)
+    np.testing.assert_allclose(found["losses"]["diag"][best], known.loss, rtol=1e-9)
     assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
 
 

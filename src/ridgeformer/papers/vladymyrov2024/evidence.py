@@ -191,9 +191,9 @@ def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
         curves = profiles(rows, task, sequences=evidence.fewer, seed=evidence.seed, progress=show)
         first = next(iter(curves.values()))
         found[noise] = {
-            "sigmas": first.sigmas.tolist(),
+            "sigmas": first.sigma.tolist(),
             "inside": first.in_distribution.tolist(),
-            "losses": {row: curve.losses.tolist() for row, curve in curves.items()},
+            "losses": {row: curve.loss.tolist() for row, curve in curves.items()},
             "exploded": {row: curve.exploded.tolist() for row, curve in curves.items()},
         }
     return found
@@ -205,7 +205,9 @@ def _layers(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     for done, key in enumerate(rows):
         progress(done, len(rows))
         found[key.row] = [
-            by_layer(model, problem(SHOWN), sequences=evidence.fewer, seed=evidence.seed)[0].tolist()
+            by_layer(
+                model, problem(SHOWN), sequences=evidence.fewer, seed=evidence.seed, with_floor=False
+            ).loss.tolist()
             for model in _every_seed(evidence.zoo, key)
         ]
     return found
@@ -223,11 +225,11 @@ def _layer_profiles(evidence: Evidence, progress: Callable[[int, int], None]) ->
     for done, (family, model) in enumerate(models):
         show = _part_of(progress, done, len(models))
         curve = profile_by_layer(
-            model, problem(SHOWN), sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
+            model, problem(SHOWN), sigma=sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
         )
-        losses[family].append(curve.losses.tolist())
+        losses[family].append(curve.loss.tolist())
         exploded[family].append(curve.exploded.tolist())
-        facts = {"sigmas": curve.sigmas.tolist(), "inside": curve.in_distribution.tolist()}
+        facts = {"sigmas": curve.sigma.tolist(), "inside": curve.in_distribution.tolist()}
     return {**facts, "losses": losses, "exploded": exploded}
 
 

@@ -19,21 +19,19 @@ from ridgeformer import (
     OracleRR,
     Problem,
     TunedRR,
-    by_layer,
     compare,
     evaluate,
     floor,
-    profile,
-    profile_by_layer,
-    profiles,
     zoo,
 )
-from ridgeformer.evaluation import EVALUATION
-from ridgeformer.noise import Fixed
 from support import tame_model
 
 PROBLEM = Problem(noise="uniform(0,5)")
+
+
 DESCENT = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
+
+
 # Exact values of ConstRR, AdaRR, TunedRR and the floor from an independent computation on 300,000 sequences each.
 EXACT = {
     "uniform(0,1)": (0.00845, 0.00272, 0.00165, 0.00152),
@@ -46,6 +44,8 @@ EXACT = {
     "categorical(1,3)": (0.2202, 0.0511, 0.0216, 0.0059),
     "categorical(1,3,5)": (0.4277, 0.0828, 0.0550, 0.0302),
 }
+
+
 # The baselines' rows of the paper's Table 1, on 100,000 sequences with a sampled query.
 PRINTED = {
     "uniform(0,0)": (0, 0, 0),
@@ -219,34 +219,6 @@ def test_losses_that_may_be_that_small_raise_no_warning():
     compare({"AdaRR": AdaRR(), "Bayes": BayesRR("uniform(0,5)")}, PROBLEM, sequences=2000)
 
 
-class Doubled(LinearTransformer):
-    """A subclass with weights of its own."""
-
-    def weights(self, moments, **options):
-        return 2 * super().weights(moments, **options)
-
-
-def test_a_subclass_is_asked_for_its_own_weights():
-    """Both estimators see what `weights` gives, and so does a profile; not what the engine would compute."""
-    plain = zoo.load("diag", 3, "uniform(0,5)")
-    model = Doubled(plain.family, plain.dim)
-    draw = PROBLEM.moments(3000, seed=2, stream=EVALUATION)
-    true = 0.5 * np.square(2 * plain.weights(draw.moments) - draw.ridge).sum(1).mean()
-    assert evaluate(model, PROBLEM, sequences=3000, seed=2).loss == pytest.approx(true, rel=1e-12)
-    query = evaluate(model, PROBLEM, sequences=3000, seed=2, estimator="query")
-    assert query.loss == pytest.approx(true, abs=4 * query.error)
-    draw = Problem(noise="fixed(2)").moments(300, seed=2, stream=EVALUATION)
-    true = 0.5 * np.square(2 * plain.weights(draw.moments) - draw.ridge).sum(1).mean()
-    assert profile(model, PROBLEM, [2.0], sequences=300, seed=2).losses == pytest.approx(true, rel=1e-12)
-
-
-@pytest.mark.parametrize("measure", [by_layer, profile_by_layer])
-def test_layers_of_a_subclass_are_refused(measure):
-    plain = zoo.load("diag", 3, "uniform(0,5)")
-    with pytest.raises(InputError, match=r"need a plain LinearTransformer.*got a Doubled\. Pass LinearTransformer"):
-        measure(Doubled(plain.family, plain.dim), PROBLEM, sequences=100)
-
-
 @pytest.mark.parametrize("noise", ["uniform(0,5)", "categorical(1,3)"])
 def test_gdpp_never_beats_const(noise):
     """GD++ weights are linear in y, and among those the ridge solution at E[sigma^2] is the best."""
@@ -268,17 +240,6 @@ def test_differences_are_sharper_than_losses():
         found.difference("ada", "x")
 
 
-def test_blocks_add_up_to_the_whole():
-    """Mean, error, tail and maximum of 40,000 sequences in three blocks, against all losses at once."""
-    result = evaluate(DESCENT, PROBLEM, sequences=40_000, seed=3, with_floor=False)
-    d = PROBLEM.moments(40_000, seed=3, stream=1 << 30)
-    losses = 0.5 * np.square(DESCENT.weights(d.moments) - d.ridge).sum(1)
-    assert result.loss == pytest.approx(losses.mean(), rel=1e-12)
-    assert result.error == pytest.approx(losses.std(ddof=1) / 200, rel=1e-9)
-    assert result.largest == pytest.approx(losses.max(), rel=1e-12)
-    assert result.tail == pytest.approx(np.sort(losses)[-4], rel=1e-12)
-
-
 def test_explosions_give_a_finite_report():
     wild = LinearTransformer(Diag(omega=np.full((8, 2, 2), 5.0)), 10)
     result = evaluate(wild, PROBLEM, sequences=1000)
@@ -291,80 +252,6 @@ def test_floor_is_the_bayes_predictors_loss_and_is_remembered():
     best = floor(PROBLEM, sequences=5000)
     assert best.loss == best.floor == evaluate(AdaRR(), PROBLEM, sequences=5000).floor
     assert best.ratio == 1
-
-
-def test_profile_averages_to_the_loss():
-    """Loss over uniform(0,5) is the mean of the profile over [0, 5]: Gauss-Legendre in sigma."""
-    x, w = np.polynomial.legendre.leggauss(8)
-    found = profile(AdaRR(), PROBLEM, 2.5 + 2.5 * x, sequences=40_000)
-    whole = evaluate(AdaRR(), PROBLEM, sequences=100_000, with_floor=False)
-    error = np.sqrt(((w / 2 * found.errors) ** 2).sum()) * 3 + 4 * whole.error  # levels share their sequences
-    assert (w / 2) @ found.losses == pytest.approx(whole.loss, abs=error)
-
-
-def test_a_profile_is_an_evaluation_at_every_level():
-    """Sequences, eigenbasis and blocks are shared between levels and predictors: nothing but time may depend on it."""
-    rivals = {
-        "full": zoo.load("full", 7, "uniform(0,5)"),
-        "AdaRR": AdaRR(),
-        "const": ConstRR(2),
-        "bayes": BayesRR("uniform(0,5)"),
-    }
-    levels = [0.0, 0.7, 5.0]
-    together = profiles(rivals, PROBLEM, levels, sequences=9000, seed=4)
-    for name, predictor in rivals.items():
-        assert together[name].sequences == 9000
-        for i, sigma in enumerate(levels):
-            fixed = Problem(10, 20, Fixed(sigma))
-            alone = evaluate(predictor, fixed, sequences=9000, seed=4, with_floor=False)
-            # At sigma = 0 the losses of ridge regression are squares of rounding errors.
-            assert together[name].losses[i] == pytest.approx(alone.loss, rel=1e-12, abs=1e-25)
-            assert together[name].errors[i] == pytest.approx(alone.error, rel=1e-9, abs=1e-25)
-            assert together[name].exploded[i] == alone.exploded
-
-
-def test_a_profile_counts_explosions():
-    """Of losses above 100 d and of those that overflow, after a layer and in the end; against all losses at once."""
-    model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(noise="uniform(0,1)")
-    found = profile(model, problem, [1.0, 2.0], sequences=5000)
-    draw = Problem(noise="fixed(2)").moments(5000, stream=EVALUATION)
-    losses = 0.5 * np.square(model.weights(draw.moments) - draw.ridge).sum(1)
-    assert found.exploded.tolist() == [0, (losses > 1000).sum()]
-    assert found.exploded[1] > 0
-    by_layers = profile_by_layer(model, problem, [1.0, 2.0], sequences=5000)
-    assert by_layers.exploded.shape == (8, 2)
-    assert by_layers.exploded[-1].tolist() == found.exploded.tolist()
-    wild = LinearTransformer(Diag(omega=np.full((8, 2, 2), 5.0)), 10)
-    assert profile(wild, problem, [1.0], sequences=100).exploded.tolist() == [100]
-
-
-def test_weights_of_a_wrong_shape_are_refused():
-    class Broadcast:
-        def weights(self, moments):
-            return np.zeros((1, moments.dim))
-
-    for measure in (evaluate, profile):
-        with pytest.raises(InputError, match=r"weights must have shape \(100, 10\); got shape \(1, 10\)"):
-            measure(Broadcast(), PROBLEM, sequences=100)
-
-
-def test_profile_marks_what_can_occur():
-    found = profile(ConstRR(1), Problem(3, 6, "uniform(1,2)"), sequences=100)
-    assert found.sigmas[0] == 0
-    assert found.sigmas[-1] == 3
-    np.testing.assert_array_equal(found.in_distribution, (found.sigmas >= 1) & (found.sigmas <= 2))
-    assert found.losses.shape == found.errors.shape == found.sigmas.shape
-    assert np.argmin(found.losses) == np.argmin(abs(found.sigmas - 1))
-
-
-def test_by_layer_ends_with_the_model():
-    model = tame_model("full", 10, 3, 1, 20)
-    losses, errors = by_layer(model, PROBLEM, sequences=20_000)
-    assert losses.shape == errors.shape == (4,)
-    assert losses[-1] == pytest.approx(evaluate(model, PROBLEM, sequences=20_000, with_floor=False).loss, rel=1e-9)
-    levels = profile_by_layer(model, PROBLEM, [0, 2], sequences=500)
-    assert levels.losses.shape == (4, 2)
-    np.testing.assert_allclose(levels.losses[-1], profile(model, PROBLEM, [0, 2], sequences=500).losses, rtol=1e-9)
 
 
 def test_results_do_not_depend_on_what_else_is_compared():
@@ -385,17 +272,11 @@ def test_results_do_not_depend_on_what_else_is_compared():
             "needs a problem of that dimension; got dimension 3",
         ),
         (lambda: evaluate(AdaRR(), PROBLEM, estimator="guess"), "exact or query; got 'guess'"),
-        (lambda: by_layer(AdaRR(), PROBLEM), "need a model; got a AdaRR"),
         (lambda: evaluate(AdaRR, PROBLEM), "must be a predictor"),
         (lambda: evaluate(AdaRR(), PROBLEM, seed=[1]), "seed must be a whole number"),
         (lambda: floor("uniform(0,5)"), "needs a Problem; got a str"),
         (lambda: compare([AdaRR()], PROBLEM), "a dict of at least one predictor; got a list"),
         (lambda: compare({}, PROBLEM), "a dict of at least one predictor; got an empty one"),
-        (lambda: compare({}, PROBLEM), "a dict of at least one predictor"),
-        (lambda: profile(AdaRR(), PROBLEM, [-1.0]), "sigmas must not be negative; got -1"),
-        (lambda: profile(AdaRR(), PROBLEM, [np.nan]), "sigmas must be finite"),
-        (lambda: profile(AdaRR(), PROBLEM, []), "must not be empty"),
-        (lambda: by_layer(DESCENT, PROBLEM, sequences=-1), "sequences must be at least 2"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, words):

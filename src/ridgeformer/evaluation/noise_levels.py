@@ -1,0 +1,286 @@
+"""Profiles: adjusted loss against the noise level, of one predictor or of several on the same sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation.sequence_losses import (
+    Progress,
+    adjusted_losses,
+    check_predictor,
+    check_predictors,
+    draw_sequences,
+)
+from ridgeformer.evaluation.statistics import Running
+from ridgeformer.evaluation.table import Table, lines
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Fixed
+from ridgeformer.predictors.ridge import Predictor
+from ridgeformer.problem import Draw, Problem
+from ridgeformer.spectrum import share_basis
+from ridgeformer.validation import array, integer
+
+__all__ = [
+    "LEVEL_BLOCK",
+    "Levels",
+    "Profile",
+    "Profiles",
+    "describe_levels",
+    "measure_levels",
+    "note_on_explosions",
+    "profile",
+    "profiles",
+]
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+LEVEL_BLOCK = 4096  # sequences at a time: the Gram matrices of a block stay in the cache for all predictors
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile(Table):
+    """Adjusted loss against the noise level.
+
+    Attributes:
+        name: What was evaluated.
+        sigma: [K], the noise levels.
+        loss: [K], the mean adjusted losses.
+        error: [K], the standard errors of `loss`.
+        exploded: [K], how many sequences exploded. Where any did, they dominate the mean, which says little about the
+            other sequences.
+        in_distribution: [K], which noise levels can occur in the problem.
+        sequences: How many sequences were used at each level.
+    """
+
+    name: str
+    sigma: Array
+    loss: Array
+    error: Array
+    exploded: Counts
+    in_distribution: Mask
+    sequences: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per noise level."""
+        return [{"name": self.name, **row, "sequences": self.sequences} for row in self._printed()]
+
+    def _title(self) -> str:
+        return f"Adjusted loss of {self.name} on {self.sequences:,} sequences per noise level"
+
+    def _printed(self) -> list[dict[str, Any]]:
+        columns = ("sigma", "loss", "error", "exploded", "in_distribution")
+        return lines({name: getattr(self, name) for name in columns})
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name!r}, {describe_levels(self.sigma)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profiles(Table, Mapping[str, Profile]):
+    """Profiles of several predictors on the same sequences, by name.
+
+    Attributes:
+        profiles: The profiles by name, which all have the same noise levels.
+    """
+
+    profiles: dict[str, Profile]
+
+    def __getitem__(self, name: str) -> Profile:
+        return self.profiles[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.profiles)
+
+    def __len__(self) -> int:
+        return len(self.profiles)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per predictor and noise level."""
+        return [row for profile in self.profiles.values() for row in profile.rows()]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the profiles as a dict of dicts by name, ready for JSON."""
+        return {"profiles": {name: profile.as_dict() for name, profile in self.profiles.items()}}
+
+    def _title(self) -> str:
+        first = next(iter(self.profiles.values()))
+        return f"Adjusted loss on {first.sequences:,} sequences per noise level"
+
+    def _printed(self) -> list[dict[str, Any]]:
+        """One row per noise level, with the loss of every predictor."""
+        first = next(iter(self.profiles.values()))
+        losses = {name: profile.loss for name, profile in self.profiles.items()}
+        return lines({"sigma": first.sigma, **losses, "in_distribution": first.in_distribution})
+
+    def _note(self) -> str:
+        return note_on_explosions(np.stack([profile.exploded for profile in self.profiles.values()]))
+
+    def __repr__(self) -> str:
+        levels = describe_levels(next(iter(self.profiles.values())).sigma)
+        return f"Profiles({', '.join(map(repr, self.profiles))}, {levels})"
+
+
+def profile(
+    predictor: Predictor,
+    problem: Problem,
+    *,
+    sigma: Sequence[float] | Array | None = None,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> Profile:
+    """Measure the adjusted loss of one predictor at each noise level.
+
+    Args:
+        predictor: A model, a baseline, or anything else with `weights(moments)`.
+        problem: The dimension, the context length, and which noise levels can occur.
+        sigma: [K], the noise levels, which are standard deviations. The default is about 40 levels from 0 to the
+            largest level that can occur plus 1.
+        sequences: How many fresh sequences to use at each level, at least 2. Fewer than the default can miss the rare
+            sequences on which a deep model explodes.
+        seed: Seed of these sequences. The levels share them: only sigma differs.
+        progress: Called with the number of steps done and the number of all.
+
+    Returns:
+        Losses, standard errors and numbers of explosions at every level.
+
+    Raises:
+        InputError: The predictor is not a predictor, or a number is out of range.
+
+    >>> from ridgeformer import AdaRR, Problem
+    >>> print(profile(AdaRR(), Problem(noise="uniform(0,5)"), sigma=[2, 6], sequences=20))
+    Adjusted loss of AdaRR() on 20 sequences per noise level
+    <BLANKLINE>
+    sigma     loss    error  exploded  in_distribution
+    2.000  0.05968  0.03321         0              yes
+    6.000   0.2631   0.1743         0               no
+    """
+    check_predictor("predictor", predictor, problem)
+    name = repr(predictor)
+    return profiles({name: predictor}, problem, sigma=sigma, sequences=sequences, seed=seed, progress=progress)[name]
+
+
+def profiles(
+    predictors: Mapping[str, Predictor],
+    problem: Problem,
+    *,
+    sigma: Sequence[float] | Array | None = None,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> Profiles:
+    """Measure several predictors as `profile` does, on the same sequences, which are drawn and decomposed once.
+
+    Args:
+        predictors: What to evaluate, by name.
+        problem: The dimension, the context length, and which noise levels can occur.
+        sigma: [K], the noise levels, which are standard deviations. The default is about 40 levels from 0 to the
+            largest level that can occur plus 1.
+        sequences: How many fresh sequences to use at each level, at least 2.
+        seed: Seed of these sequences. The levels share them: only sigma differs.
+        progress: Called with the number of steps done and the number of all.
+
+    Returns:
+        The profiles by name.
+
+    Raises:
+        InputError: There is no predictor, one of them is not a predictor, or a number is out of range.
+    """
+    check_predictors("profiles need a dict of at least one predictor", predictors, problem)
+
+    def losses(draw: Draw) -> Array:
+        return np.stack([adjusted_losses(predictor, draw) for predictor in predictors.values()], 1)
+
+    found = measure_levels(
+        losses, len(predictors), problem, sigma=sigma, sequences=sequences, seed=seed, progress=progress
+    )
+    return Profiles(
+        {
+            name: Profile(
+                name=name,
+                sigma=found.sigma,
+                loss=found.loss[i],
+                error=found.error[i],
+                exploded=found.exploded[i],
+                in_distribution=found.in_distribution,
+                sequences=found.sequences,
+            )
+            for i, name in enumerate(predictors)
+        }
+    )
+
+
+class Levels(NamedTuple):
+    """What was measured at K noise levels for C columns of losses.
+
+    Attributes:
+        sigma: [K], the noise levels.
+        loss: [C, K], the mean adjusted losses.
+        error: [C, K], the standard errors of `loss`.
+        exploded: [C, K], how many sequences exploded.
+        in_distribution: [K], which noise levels can occur in the problem.
+        sequences: How many sequences were used at each level.
+    """
+
+    sigma: Array
+    loss: Array
+    error: Array
+    exploded: Counts
+    in_distribution: Mask
+    sequences: int
+
+
+def measure_levels(
+    losses: Callable[[Draw], Array],
+    columns: int,
+    problem: Problem,
+    *,
+    sigma: Sequence[float] | Array | None,
+    sequences: int,
+    seed: int,
+    progress: Progress,
+) -> Levels:
+    """Average the losses of draws, [b, columns] each, at every noise level; see `profile` for the options."""
+    levels = array("sigma", _default_levels(problem) if sigma is None else sigma, ("K",)).astype(np.float64)
+    if (levels < 0).any():
+        refuse("sigma must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
+    sequences = integer("sequences", sequences, 2)
+    fixed = [Problem(problem.dim, problem.context, Fixed(float(level))) for level in levels]
+    running = [Running(columns, problem.dim) for _ in fixed]
+    done, blocks = 0, range(0, sequences, LEVEL_BLOCK)
+    for first in blocks:
+        before: Moments | None = None
+        for one, level in zip(running, fixed, strict=True):
+            draw = draw_sequences(level, seed, first, min(LEVEL_BLOCK, sequences - first))
+            if before is not None:
+                share_basis(draw.moments, before)
+            one.add(losses(draw))
+            before, done = draw.moments, done + 1
+            progress(done, len(levels) * len(blocks))
+    means, errors, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
+    return Levels(levels, means, errors, wild, problem.noise.contains(levels), sequences)
+
+
+def describe_levels(sigma: Array) -> str:
+    """The noise levels in a few words, for a `repr`."""
+    return f"{len(sigma)} noise levels from {sigma.min():g} to {sigma.max():g}"
+
+
+def note_on_explosions(exploded: Counts) -> str:
+    """A line for tables that show losses only, from the numbers of explosions, [..., K]."""
+    levels = int((exploded.reshape(-1, exploded.shape[-1]) > 0).any(0).sum())
+    return f"Sequences exploded at {levels} of {exploded.shape[-1]} noise levels: see `exploded`." if levels else ""
+
+
+def _default_levels(problem: Problem) -> Array:
+    """From 0 to one past the distribution's end, with that end, or the levels of a discrete one, among them."""
+    nodes, _ = problem.noise.quadrature()
+    special = nodes if len(nodes) <= 16 else np.array([problem.noise.upper])
+    return np.union1d(np.linspace(0, problem.noise.upper + 1, 41), special)

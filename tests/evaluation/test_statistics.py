@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+
+from ridgeformer import (
+    Diag,
+    LinearTransformer,
+    Problem,
+    evaluate,
+)
+from ridgeformer.evaluation.statistics import Running, Tally
+from ridgeformer.losses import CAP
+
+PROBLEM = Problem(noise="uniform(0,5)")
+
+
+DESCENT = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
+
+
+def test_blocks_add_up_to_the_whole():
+    """Mean, error, tail and maximum of 40,000 sequences in three blocks, against all losses at once."""
+    result = evaluate(DESCENT, PROBLEM, sequences=40_000, seed=3, with_floor=False)
+    d = PROBLEM.moments(40_000, seed=3, stream=1 << 30)
+    losses = 0.5 * np.square(DESCENT.weights(d.moments) - d.ridge).sum(1)
+    assert result.loss == pytest.approx(losses.mean(), rel=1e-12)
+    assert result.error == pytest.approx(losses.std(ddof=1) / 200, rel=1e-9)
+    assert result.largest == pytest.approx(losses.max(), rel=1e-12)
+    assert result.tail == pytest.approx(np.sort(losses)[-4], rel=1e-12)
+
+
+def test_running_statistics_are_those_of_all_losses_at_once():
+    """Mean, standard error and covariance of the means against NumPy's, with blocks of different lengths."""
+    losses = np.random.default_rng(0).lognormal(size=(1000, 3))
+    losses[7, 1], losses[900, 2] = np.inf, np.nan
+    running, tally = Running(3, dim=10), Tally(3, dim=10, sequences=1000)
+    for block in np.split(losses, [1, 300, 301, 999]):
+        running.add(block)
+        tally.add(block)
+    finite = np.where(np.isfinite(losses), losses, CAP)
+    for one in (running, tally):
+        np.testing.assert_allclose(one.mean, finite.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(one.errors, finite.std(0, ddof=1) / np.sqrt(1000), rtol=1e-12)
+        assert one.exploded.tolist() == [0, 1, 1]
+        assert one.count == 1000
+    np.testing.assert_allclose(tally.covariance, np.cov(finite.T) / 1000, rtol=1e-9)
+    assert tally.top[-1].tolist() == finite.max(0).tolist()
