@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from benchmarks import run
 from benchmarks.report import table
 from ridgeformer.cli.machine import facts
 from ridgeformer.cli.options import AS_JSON, FILE
-from ridgeformer.errors import RidgeformerError
+from ridgeformer.errors import RidgeformerError, StorageError
 from ridgeformer.files import write_whole
 
 
@@ -35,6 +36,8 @@ def main(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, se
     Speeds are ratios of times taken side by side in one run, because machines are noisy. A complete run also compares
     with PyTorch and JAX if they are installed: pip install 'ridgeformer[bench]'.
     """
+    if out is not None and not os.access(out.parent, os.W_OK):
+        raise StorageError(f"--out must be in a writable folder; {out.parent} is not. Choose another file.")
     with Console(stderr=True).status("measuring ...") as status:
         results = run(
             quick=quick,

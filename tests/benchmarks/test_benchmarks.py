@@ -1,0 +1,50 @@
+"""`python -m benchmarks`: it measures, prints, stores, and refuses what it cannot do before it measures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ridgeformer
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(*arguments):
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env={"COLUMNS": "100"})
+
+
+def test_measurements_are_printed_as_json_and_written(tmp_path):
+    out = tmp_path / "speed.json"
+    done = call("--quick", "--only", "import", "--only", "context", "--json", "--out", str(out))
+    record = json.loads(done.stdout)
+    assert record == json.loads(out.read_text())
+    names = [one["name"] for one in record["measurements"]]
+    assert names == ["import of the package", "time at n = 2000 over n = 20"]
+    assert all(one["value"] > 0 for one in record["measurements"])
+    assert record["machine"]["version"] == ridgeformer.__version__
+
+
+def test_the_table_has_measurements_and_no_targets():
+    done = call("--quick", "--only", "import")
+    assert "import of the package" in done.stdout
+    assert "goal" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--only", "colour"], "--only must name one of frameworks"),
+        (["--threads", "0"], "Invalid value for '--threads'"),
+        (["--out", "/nonexistent/x.json"], "--out must be in a writable folder; /nonexistent is not"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(arguments, words):
+    done = call(*arguments)
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
