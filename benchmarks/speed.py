@@ -17,7 +17,7 @@ from ridgeformer import engine
 from ridgeformer.engine import Engine, Key
 from ridgeformer.evaluation import evaluate, floor
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 
 __all__ = ["GROUPS", "Measurement", "Setup", "diag_flops"]
 

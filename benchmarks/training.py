@@ -11,7 +11,7 @@ from benchmarks.speed import Measurement, Setup
 from ridgeformer.evaluation import evaluate
 from ridgeformer.exact import exact_loss
 from ridgeformer.losses import CAP, exploded
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.training import Search, Training, train, train_many
 
 __all__ = ["LINES", "SILENT", "Line", "measurements", "silent_measurements"]

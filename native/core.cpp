@@ -215,9 +215,13 @@ struct Parameters {
     Model<T> model;
     std::vector<T> transposed;
 
-    Parameters(int64_t dim, const Input &first, const Input &second) {
+    // `dim` coordinates beside y, of which the first `counted` enter the loss.
+    Parameters(int64_t dim, int64_t counted, bool metric, const Input &first, const Input &second) {
         model.dim = dim;
+        model.counted = in_range("counted", counted, 1, dim);
+        model.metric = metric;
         if (!second.is_valid()) {
+            if (counted != dim) refuse("omega must be for tokens without further coordinates");
             model.layers = in_range("layers", extent("omega", first, 3, 0), 1, kMaxLayers);
             model.heads = 1;
             model.omega = memory<T>("omega", first, {model.layers, 2, 2});
@@ -261,8 +265,8 @@ void in_waves(int64_t blocks, int threads, size_t scratch_bytes, const Work &wor
 // Runs fill(offset, count, scratch, watch), then the model, over all blocks; gradient becomes the sum over sequences.
 // Returns how many of these it does not count in full.
 template <class T, class Fill>
-int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target target, int64_t batch, int threads,
-                      Outcome<T> outcome, const Fill &fill) {
+int64_t differentiate(const InstructionSet &set, const Model<T> &model, const Law<T> *law, Target target, int64_t batch,
+                      int threads, Outcome<T> outcome, const Fill &fill) {
     const Functions<T> &f = functions<T>(set);
     const int64_t blocks = blocks_of(batch);
     const size_t size = outcome.gradient ? model.gradient_size() : 0, row = size + 1;
@@ -272,7 +276,7 @@ int64_t differentiate(const InstructionSet &set, const Model<T> &model, Target t
     std::fill_n(total, size, 0.0);
     double limited = 0;
     in_waves(
-        blocks, threads, f.scratch_bytes(model.dim, &model),
+        blocks, threads, f.scratch_bytes(model.dim, &model, law),
         [&](int64_t block, void *scratch, Watch &watch) {
             const int count = size_of_block(batch, block);
             Outcome<T> mine = outcome;
@@ -293,9 +297,69 @@ Key make_key(std::uint64_t seed, int64_t stream, std::uint64_t step) {
     return Key{seed, step, std::uint32_t(in_range("stream", stream, 0, (int64_t(1) << 32) - 1))};
 }
 
-Task make_task(int64_t dim, int64_t context, const Key &key) {
-    return Task{in_range("dim", dim, 1, kMaxDim), in_range("context", context, 1, kMaxContext), key};
-}
+// A law as Python describes it: a dict of numbers and arrays, which must outlive this.
+template <class T>
+struct Description {
+    Law<T> law;
+    Layout layout;
+
+    Description(const nb::dict &from, const Key &key, int64_t size) : from_(from) {
+        law.key = key;
+        const int64_t d = law.dim = in_range("dim", number("dim"), 1, kMaxDim);
+        law.context = in_range("context", number("context"), 1, kMaxContext);
+        law.shortest = in_range("shortest", number("shortest"), 1, law.context);
+        law.covariance = Covariance(in_range("covariance", number("covariance"), 0, 2));
+        law.standardised = flag("standardised");
+        in_range("shortest", law.shortest, law.standardised ? 2 : 1, law.context);
+        if (law.covariance == Covariance::rotated) law.factor = array<T>("factor", {d});
+        else law.factor = array<T>("factor", {d, d});
+        law.factors = in_range("factors", number("factors"), law.covariance == Covariance::factors, d);
+        law.unique = T(real("unique"));
+        law.spread = T(real("spread"));
+        law.mean = array<T>("mean", {d});
+        law.rank = in_range("rank", number("rank"), 1, d);
+        law.task_factor = array<T>("task_factor", {d, law.rank});
+        if (!law.task_factor) in_range("rank", law.rank, d, d);
+        law.pool_size = in_range("pool_size", number("pool_size"), 0, kMaxBatch);
+        law.pool = array<T>("pool", {law.pool_size, d});
+        law.metric = array<T>("metric", {d, d});
+        law.own_metric = flag("own_metric");
+        law.counts = array<int64_t>("counts", {size});
+        law.choice = array<int64_t>("choice", {size});
+        if (law.pool && !law.choice) refuse("choice must be an array where there is a pool");
+        if (!law.counts && law.shortest != law.context) refuse("counts must be an array where n varies");
+        for (int64_t i = 0; law.counts && i < size; ++i) in_range("counts", law.counts[i], law.shortest, law.context);
+        for (int64_t i = 0; law.choice && i < size; ++i) in_range("choice", law.choice[i], -1, law.pool_size - 1);
+        layout.mean = flag("mean_attention");
+        layout.coordinate = Coordinate(in_range("coordinate", number("coordinate"), 0, 2));
+        layout.scratch = in_range("scratch", number("scratch"), 0, kMaxDim - d);
+        in_range("coordinates of tokens", d + layout.extra(), 1, kMaxDim);
+    }
+
+    bool metric() const { return law.metric || law.own_metric; }
+
+  private:
+    const nb::dict &from_;
+
+    nb::object item(const char *name) const {
+        if (!from_.contains(name)) refuse(std::string("a law must have the entry ") + name);
+        return nb::object(from_[name]);
+    }
+    template <class Number>
+    Number as(const char *name) const {
+        Number value;
+        if (!nb::try_cast<Number>(item(name), value)) refuse(std::string(name) + " is of the wrong type");
+        return value;
+    }
+    int64_t number(const char *name) const { return as<int64_t>(name); }
+    double real(const char *name) const { return as<double>(name); }
+    bool flag(const char *name) const { return as<bool>(name); }
+    template <class Scalar>
+    const Scalar *array(const char *name, std::initializer_list<int64_t> shape) const {
+        const nb::object given = item(name);
+        return given.is_none() ? nullptr : memory<Scalar>(name, as<Input>(name), shape);
+    }
+};
 
 int64_t check_sequences(int64_t first, int64_t batch) {
     in_range("batch", batch, 1, kMaxBatch);
@@ -305,31 +369,35 @@ int64_t check_sequences(int64_t first, int64_t batch) {
 // ---- entry points ---------------------------------------------------------------------------------
 
 template <class T>
-void sample_as(const InstructionSet &set, const Task &task, int64_t first, const Input &sigma, const Output &gram,
-               const Output &tasks, const Output &ridge, int threads) {
-    const int64_t size = extent("sigma", sigma, 1, 0), d = task.dim, D = d + 1;
+void sample_as(const InstructionSet &set, const nb::dict &law, const Key &key, int64_t first, const Input &sigma,
+               const Output &gram, const Output &tasks, const Output &ridge, const Output &metric, int threads) {
+    const int64_t size = extent("sigma", sigma, 1, 0);
     check_sequences(first, size);
+    const Description<T> from(law, key, size);
+    const int64_t d = from.law.dim, dim = d + from.layout.extra(), D = dim + 1;
     const double *levels = memory<double>("sigma", sigma, {size});
-    const Batch<T> batch{size, memory<T>("gram", gram, {D, D, size}), memory<T>("task", tasks, {d, size}),
-                         memory<T>("ridge", ridge, {d, size})};
+    Batch<T> batch{size, memory<T>("gram", gram, {D, D, size}), memory<T>("task", tasks, {d, size}),
+                   memory<T>("ridge", ridge, {d, size}), nullptr, d};
+    if (from.metric()) batch.metric = memory<T>("metric", metric, {d, d, size});
     const Functions<T> &f = functions<T>(set);
     in_waves(
-        blocks_of(size), threads, f.scratch_bytes(d, nullptr),
+        blocks_of(size), threads, f.scratch_bytes(dim, nullptr, &from.law),
         [&](int64_t block, void *scratch, Watch &watch) {
             const int count = size_of_block(size, block);
-            f.draw(scratch, task, first + block * kBlock, count, levels + block * kBlock, watch);
-            f.store(scratch, d, block * kBlock, count, batch, watch);
+            const int64_t at = block * kBlock;
+            f.draw(scratch, from.law, from.layout, first + at, at, count, levels + at, watch);
+            f.store(scratch, dim, at, count, batch, watch);
         },
         [](int64_t) {});
 }
 
-void sample(const std::string &isa, int64_t dim, int64_t context, std::uint64_t seed, int64_t stream, std::uint64_t step,
-            int64_t first, const Input &sigma, const Output &gram, const Output &tasks, const Output &ridge, int threads) {
+void sample(const std::string &isa, const nb::dict &law, std::uint64_t seed, int64_t stream, std::uint64_t step,
+            int64_t first, const Input &sigma, const Output &gram, const Output &tasks, const Output &ridge,
+            const Output &metric, int threads) {
     const InstructionSet &set = instruction_set(isa);
-    const Task task = make_task(dim, context, make_key(seed, stream, step));
     in_range("threads", threads, 1, kMaxThreads);
-    if (is_single("gram", gram)) sample_as<float>(set, task, first, sigma, gram, tasks, ridge, threads);
-    else sample_as<double>(set, task, first, sigma, gram, tasks, ridge, threads);
+    const auto run = is_single("gram", gram) ? sample_as<float> : sample_as<double>;
+    run(set, law, make_key(seed, stream, step), first, sigma, gram, tasks, ridge, metric, threads);
 }
 
 template <class T>
@@ -338,7 +406,7 @@ Outcome<T> make_outcome(const Model<T> &model, int64_t size, const Output &losse
     Outcome<T> out;
     out.size = size;
     out.losses = memory<T>("losses", losses, {size});
-    if (weights.is_valid()) out.weights = memory<T>("weights", weights, {model.dim, size});
+    if (weights.is_valid()) out.weights = memory<T>("weights", weights, {model.counted, size});
     if (gradient.is_valid()) out.gradient = memory<double>("gradient", gradient, {int64_t(model.gradient_size())});
     out.ceiling = ceiling;
     return out;
@@ -346,59 +414,70 @@ Outcome<T> make_outcome(const Model<T> &model, int64_t size, const Output &losse
 
 template <class T>
 int64_t evaluate_as(const InstructionSet &set, int64_t dim, const Input &first, const Input &second, const Input &gram,
-                 const Input &target, double ceiling, const Output &losses, const Output &weights, const Output &gradient,
-                 int threads) {
+                    const Input &target, const Input &metric, double ceiling, const Output &losses, const Output &weights,
+                    const Output &gradient, int threads) {
     const int64_t size = extent("gram", gram, 3, 2), D = dim + 1;
     in_range("batch", size, 1, kMaxBatch);
-    const Parameters<T> parameters(dim, first, second);
+    const int64_t counted = in_range("the length of targets", extent("target", target, 2, 0), 1, dim);
+    const Parameters<T> parameters(dim, counted, metric.is_valid(), first, second);
     // The kernels only read these; Batch serves sampling too, which writes.
-    Batch<T> batch{size, const_cast<T *>(memory<T>("gram", gram, {D, D, size})), nullptr, nullptr};
-    const T *targets = memory<T>("target", target, {dim, size});
+    Batch<T> batch{size, const_cast<T *>(memory<T>("gram", gram, {D, D, size})),
+                   const_cast<T *>(memory<T>("target", target, {counted, size})), nullptr, nullptr, counted};
+    if (metric.is_valid()) {
+        batch.shared_metric = metric.ndim() == 2;
+        const T *given = batch.shared_metric ? memory<T>("metric", metric, {counted, counted})
+                                             : memory<T>("metric", metric, {counted, counted, size});
+        batch.metric = const_cast<T *>(given);
+    }
     const auto outcome = make_outcome(parameters.model, size, losses, weights, gradient, ceiling);
     const auto fill = [&](int64_t offset, int count, void *scratch, Watch &watch) {
-        functions<T>(set).load(scratch, dim, offset, count, batch, targets, watch);
+        functions<T>(set).load(scratch, dim, offset, count, batch, watch);
     };
-    return differentiate(set, parameters.model, Target::task, size, threads, outcome, fill);
+    const Law<T> *const no_law = nullptr;
+    return differentiate(set, parameters.model, no_law, Target::task, size, threads, outcome, fill);
 }
 
 int64_t evaluate(const std::string &isa, int64_t dim, const Input &first, const Input &second, const Input &gram,
-              const Input &target, double ceiling, const Output &losses, const Output &weights, const Output &gradient,
-              int threads) {
+                 const Input &target, const Input &metric, double ceiling, const Output &losses, const Output &weights,
+                 const Output &gradient, int threads) {
     const InstructionSet &set = instruction_set(isa);
     in_range("dim", dim, 1, kMaxDim);
     in_range("threads", threads, 1, kMaxThreads);
-    if (is_single("gram", gram)) return evaluate_as<float>(set, dim, first, second, gram, target, ceiling, losses, weights, gradient, threads);
-    return evaluate_as<double>(set, dim, first, second, gram, target, ceiling, losses, weights, gradient, threads);
+    const auto run = is_single("gram", gram) ? evaluate_as<float> : evaluate_as<double>;
+    return run(set, dim, first, second, gram, target, metric, ceiling, losses, weights, gradient, threads);
 }
 
 template <class T>
-int64_t step_as(const InstructionSet &set, const Task &task, int64_t first_sequence, const Input &sigma, const Input &first,
-             const Input &second, Target target, double ceiling, const Output &losses, const Output &plain,
-             const Output &gradient, int threads) {
+int64_t step_as(const InstructionSet &set, const nb::dict &law, const Key &key, int64_t first_sequence, const Input &sigma,
+                const Input &first, const Input &second, Target target, double ceiling, const Output &losses,
+                const Output &unadjusted, const Output &gradient, int threads) {
     const int64_t size = extent("sigma", sigma, 1, 0);
     check_sequences(first_sequence, size);
+    const Description<T> from(law, key, size);
     const double *levels = memory<double>("sigma", sigma, {size});
-    const Parameters<T> parameters(task.dim, first, second);
+    const int64_t counted = from.law.dim + (from.layout.coordinate == Coordinate::constant);
+    const Parameters<T> parameters(from.law.dim + from.layout.extra(), counted, from.metric(), first, second);
     auto outcome = make_outcome(parameters.model, size, losses, Output(), gradient, ceiling);
-    if (plain.is_valid()) outcome.plain = memory<T>("plain", plain, {size});
+    if (unadjusted.is_valid()) outcome.unadjusted = memory<T>("unadjusted", unadjusted, {size});
     const auto fill = [&](int64_t offset, int count, void *scratch, Watch &watch) {
-        functions<T>(set).draw(scratch, task, first_sequence + offset, count, levels + offset, watch);
+        functions<T>(set).draw(scratch, from.law, from.layout, first_sequence + offset, offset, count, levels + offset, watch);
     };
-    return differentiate(set, parameters.model, target, size, threads, outcome, fill);
+    return differentiate(set, parameters.model, &from.law, target, size, threads, outcome, fill);
 }
 
-int64_t step(const std::string &isa, int64_t dim, int64_t context, std::uint64_t seed, int64_t stream, std::uint64_t step_,
-          int64_t first_sequence, const Input &sigma, const Input &first, const Input &second, bool ridge, double ceiling,
-          const Output &losses, const Output &plain, const Output &gradient, int threads) {
+int64_t step(const std::string &isa, const nb::dict &law, std::uint64_t seed, int64_t stream, std::uint64_t step_,
+             int64_t first_sequence, const Input &sigma, const Input &first, const Input &second, bool ridge, double ceiling,
+             const Output &losses, const Output &unadjusted, const Output &gradient, int threads) {
     const InstructionSet &set = instruction_set(isa);
-    const Task task = make_task(dim, context, make_key(seed, stream, step_));
     in_range("threads", threads, 1, kMaxThreads);
     const Target target = ridge ? Target::ridge : Target::task;
     const auto run = is_single("losses", losses) ? step_as<float> : step_as<double>;
-    return run(set, task, first_sequence, sigma, first, second, target, ceiling, losses, plain, gradient, threads);
+    return run(set, law, make_key(seed, stream, step_), first_sequence, sigma, first, second, target, ceiling, losses,
+               unadjusted, gradient, threads);
 }
 
-void uniforms(std::uint64_t seed, int64_t stream, std::uint64_t step_, int64_t first, const Output &out) {
+void uniforms(std::uint64_t seed, int64_t stream, std::uint64_t step_, int64_t first, int word, const Output &out) {
+    in_range("word", word, 0, 3);
     const int64_t size = extent("out", out, 1, 0);
     check_sequences(first, size);
     double *data = memory<double>("out", out, {size});
@@ -408,7 +487,7 @@ void uniforms(std::uint64_t seed, int64_t stream, std::uint64_t step_, int64_t f
     Signals signals;
     constexpr int64_t part = 1 << 20;
     for (int64_t at = 0; at < size && !signals.stop(); at += part)
-        set.uniforms(key, first + at, std::min(part, size - at), data + at);
+        set.uniforms(key, first + at, std::min(part, size - at), word, data + at);
     signals.check();
 }
 
@@ -440,16 +519,17 @@ NB_MODULE(_core, m) {
         for (const InstructionSet *set : available()) names.emplace_back(set->name, set->lanes);
         return names;
     });
-    m.def("sample", &sample, "isa"_a, "dim"_a, "context"_a, "seed"_a, "stream"_a, "step"_a, "first"_a,
-          nb::arg("sigma").noconvert(), nb::arg("gram").noconvert(), nb::arg("task").noconvert(),
-          nb::arg("ridge").noconvert(), "threads"_a);
+    m.def("sample", &sample, "isa"_a, "law"_a, "seed"_a, "stream"_a, "step"_a, "first"_a, nb::arg("sigma").noconvert(),
+          nb::arg("gram").noconvert(), nb::arg("task").noconvert(), nb::arg("ridge").noconvert(),
+          nb::arg("metric").noconvert().none(), "threads"_a);
     m.def("evaluate", &evaluate, "isa"_a, "dim"_a, nb::arg("first").noconvert(), nb::arg("second").noconvert().none(),
-          nb::arg("gram").noconvert(), nb::arg("target").noconvert(), "ceiling"_a, nb::arg("losses").noconvert(),
-          nb::arg("weights").noconvert().none(), nb::arg("gradient").noconvert().none(), "threads"_a);
-    m.def("step", &step, "isa"_a, "dim"_a, "context"_a, "seed"_a, "stream"_a, "step"_a, "first_sequence"_a,
+          nb::arg("gram").noconvert(), nb::arg("target").noconvert(), nb::arg("metric").noconvert().none(), "ceiling"_a,
+          nb::arg("losses").noconvert(), nb::arg("weights").noconvert().none(), nb::arg("gradient").noconvert().none(),
+          "threads"_a);
+    m.def("step", &step, "isa"_a, "law"_a, "seed"_a, "stream"_a, "step"_a, "first_sequence"_a,
           nb::arg("sigma").noconvert(), nb::arg("first").noconvert(), nb::arg("second").noconvert().none(), "ridge"_a,
-          "ceiling"_a, nb::arg("losses").noconvert(), nb::arg("plain").noconvert().none(),
+          "ceiling"_a, nb::arg("losses").noconvert(), nb::arg("unadjusted").noconvert().none(),
           nb::arg("gradient").noconvert().none(), "threads"_a);
-    m.def("uniforms", &uniforms, "seed"_a, "stream"_a, "step"_a, "first"_a, nb::arg("out").noconvert());
+    m.def("uniforms", &uniforms, "seed"_a, "stream"_a, "step"_a, "first"_a, "word"_a, nb::arg("out").noconvert());
     m.def("peak", &peak, "isa"_a, "threads"_a);
 }

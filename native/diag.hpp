@@ -134,7 +134,8 @@ struct Diag {
         }
     }
 
-    V loss(const V *target) const {
+    V loss(const V *target, const V *metric) const {
+        if (metric) return metric_loss<T>(rho, target, metric, d, work);
         V total{};
         for (Size i = 0; i < d; ++i) {
             const V error = rho[i] + target[i];
@@ -144,8 +145,13 @@ struct Diag {
     }
 
     // delta_l = dloss/drho_0 T_0' ... T_{l-1}', upwards, and what it contributes to the gradient directly.
-    void deltas(const V *target, V factor) {
-        for (Size i = 0; i < d; ++i) delta(0)[i] = factor * (rho[i] + target[i]);
+    void deltas(const V *target, const V *metric, V factor) {
+        if (metric) {
+            metric_loss<T>(rho, target, metric, d, work);
+            for (Size i = 0; i < d; ++i) delta(0)[i] = factor * work[d + i];
+        } else {
+            for (Size i = 0; i < d; ++i) delta(0)[i] = factor * (rho[i] + target[i]);
+        }
         delta_y(0) = V{};
         for (Size l = 0; l < L && !counter().stop(d); ++l) {
             const T p = model.omega[4 * l], q = model.omega[4 * l + 1], r = model.omega[4 * l + 2], s = model.omega[4 * l + 3];
@@ -288,8 +294,8 @@ struct Diag {
         rows();
     }
     // Adds to the gradient that of factor times the loss.
-    void slope(const V *target, V factor) {
-        deltas(target, factor);
+    void slope(const V *target, const V *metric, V factor) {
+        deltas(target, metric, factor);
         backward();
     }
     V weight(Size i) const { return -rho[i]; }

@@ -131,18 +131,25 @@ struct Full {
         for (Size l = L - 1; l-- > 0 && !counter(D).stop(D);) vector_times<T>(rho + (l + 1) * D, T_ + l * cells, D, rho + l * D);
     }
 
-    V loss(const V *target) const {
+    V loss(const V *target, const V *metric) const {
+        if (metric) return metric_loss<T>(rho, target, metric, model.counted, work);
         V total{};
-        for (Size i = 0; i + 1 < D; ++i) {
+        for (Size i = 0; i < model.counted; ++i) {
             const V error = rho[i] + target[i];
             total += error * error;
         }
         return T(0.5) * total;
     }
 
-    void deltas(const V *target, V factor) {
-        for (Size i = 0; i + 1 < D; ++i) delta[i] = factor * (rho[i] + target[i]);
-        delta[D - 1] = V{};
+    void deltas(const V *target, const V *metric, V factor) {
+        const Size counted = model.counted;
+        for (Size i = counted; i < D; ++i) delta[i] = V{};
+        if (metric) {
+            metric_loss<T>(rho, target, metric, counted, work);
+            for (Size i = 0; i < counted; ++i) delta[i] = factor * work[counted + i];
+        } else {
+            for (Size i = 0; i < counted; ++i) delta[i] = factor * (rho[i] + target[i]);
+        }
         for (Size l = 0; l + 1 < L && !counter(D).stop(D); ++l) map(T_ + l * cells, delta + l * D, delta + (l + 1) * D);
     }
 
@@ -269,8 +276,8 @@ struct Full {
         rows();
     }
     // Adds to the gradient that of factor times the loss.
-    void slope(const V *target, V factor) {
-        deltas(target, factor);
+    void slope(const V *target, const V *metric, V factor) {
+        deltas(target, metric, factor);
         backward();
     }
     V weight(Size i) const { return -rho[i]; }

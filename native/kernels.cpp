@@ -6,12 +6,13 @@ namespace ridgeformer {
 namespace {
 
 template <class T>
-std::size_t scratch_bytes(std::int64_t dim, const Model<T> *model) {
-    const std::size_t sampler = Sampler<T>::vectors(dim);
+std::size_t scratch_bytes(std::int64_t dim, const Model<T> *model, const Law<T> *law) {
+    const std::size_t sampler = law ? Sampler<T>::vectors(*law) : 0;
     std::size_t work = 0;
     if (model)
         work = model->omega ? Diag<T>::vectors(dim, model->layers) : Full<T>::vectors(dim, model->layers, model->heads);
-    return sizeof(Vec<T>) * (Block<T>::vectors(dim) + (sampler > work ? sampler : work));
+    const bool metric = (model && model->metric) || (law && (law->metric || law->own_metric));
+    return sizeof(Vec<T>) * (Block<T>::vectors(dim, metric) + (sampler > work ? sampler : work));
 }
 
 template <class T>
@@ -60,15 +61,16 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
         if (stopped(network.watch, cost)) return;
         Vec<T> *gram = block.gram(group), *target = goal(group);
         network.value(gram);
-        const Vec<T> loss = network.loss(target);
-        const Vec<T> plain = out.plain ? network.loss(block.task(group)) : loss;
+        const Vec<T> *metric = block.metric(group);
+        const Vec<T> loss = network.loss(target, metric);
+        const Vec<T> unadjusted = out.unadjusted ? network.loss(block.task(group), metric) : loss;
         bool any = false;
         for (int k = 0; k < kLanes<T> && group * kLanes<T> + k < count; ++k) {
             const Size s = offset + group * kLanes<T> + k;
             out.losses[s] = finite(loss[k]) ? loss[k] : T(__builtin_inf());
-            if (out.plain) out.plain[s] = finite(plain[k]) ? plain[k] : T(__builtin_inf());
+            if (out.unadjusted) out.unadjusted[s] = finite(unadjusted[k]) ? unadjusted[k] : T(__builtin_inf());
             if (out.weights)
-                for (Size i = 0; i < d; ++i) out.weights[i * out.size + s] = network.weight(i)[k];
+                for (Size i = 0; i < network.model.counted; ++i) out.weights[i * out.size + s] = network.weight(i)[k];
             limited[group * kLanes<T> + k] = !(double(loss[k]) <= out.ceiling);
             if (finite(loss[k])) continue;
             any = limited[group * kLanes<T> + k] = true;
@@ -77,7 +79,7 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
         }
         if (!out.gradient) continue;
         if (any) network.value(gram);
-        network.slope(target, damping<T>(loss, out.ceiling));
+        network.slope(target, metric, damping<T>(loss, out.ceiling));
     }
     if (!out.gradient) return;
     bool good = true;
@@ -92,7 +94,8 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
         if (stopped(network.watch, cost)) return;
         clear();
         network.value(block.gram(group));
-        network.slope(goal(group), damping<T>(network.loss(goal(group)), out.ceiling));
+        const Vec<T> *metric = block.metric(group);
+        network.slope(goal(group), metric, damping<T>(network.loss(goal(group), metric), out.ceiling));
         const int left = count - group * kLanes<T>;
         add_lanes<T>(network, limited + group * kLanes<T>, left < kLanes<T> ? left : kLanes<T>, out.gradient);
     }
@@ -101,7 +104,7 @@ void differentiate_with(Network &&network, const Block<T> &block, Target kind, s
 template <class T>
 void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64_t offset, int count, const Outcome<T> &out,
                    Watch &watch) {
-    const Block<T> block(scratch, model.dim);
+    const Block<T> block(scratch, model.dim, model.metric);
     // The paper's dimension is worth a copy whose sizes the compiler knows: a tenth faster.
     if (model.omega && model.dim == 10)
         differentiate_with<T>(Diag<T, Known<10>>(block.end(), model, watch), block, kind, offset, count, out);
@@ -109,14 +112,14 @@ void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64
     else differentiate_with<T>(Full<T>(block.end(), model, watch), block, kind, offset, count, out);
 }
 
-void uniforms(const Key &key, std::int64_t first, std::int64_t count, double *out) {
+void uniforms(const Key &key, std::int64_t first, std::int64_t count, int word, double *out) {
     constexpr int W = kLanes<double>;
     Words<double> lane;
     for (int i = 0; i < W; ++i) lane[i] = std::uint32_t(i);
     for (std::int64_t s = 0; s < count; s += W) {
         Words<double> r[4];
         random_words(key, lane + std::uint32_t(first + s), Words<double>{}, Use::noise, 0, r);
-        const Vec<double> u = uniform<double>(r[0]);
+        const Vec<double> u = uniform<double>(r[word]);
         for (int i = 0; i < W && s + i < count; ++i) out[s + i] = u[i];
     }
 }

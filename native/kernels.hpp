@@ -18,11 +18,43 @@ struct Key {
     std::uint32_t stream = 0;
 };
 
-struct Task {
-    std::int64_t dim = 0;      // d
-    std::int64_t context = 0;  // n
+// How the covariance of the features comes about: the same for all sequences, a spectrum in a random basis, or the
+// correlations of a random factor model.
+enum class Covariance { fixed, rotated, factors };
+
+// What sequences are drawn from: features x ~ N(0, Lambda), Lambda = C C', and tasks w = mean + F g with g ~ N(0, I), or
+// one of a pool. Null means absent.
+template <class T>
+struct Law {
+    std::int64_t dim = 0;                   // d
+    std::int64_t context = 0, shortest = 0; // the largest and the smallest n
     Key key;
+    Covariance covariance = Covariance::fixed;
+    const T *factor = nullptr;       // fixed: C, lower triangle, [d][d]; rotated: roots of the spectrum, [d]
+    std::int64_t factors = 0;        // how many common factors
+    T unique = 0, spread = 0;        // unique variance of factor models; spread of the logarithm of random scales
+    bool standardised = false;       // each feature has mean 0 and variance 1 within its context
+    const T *mean = nullptr;         // of the tasks, [d]
+    const T *task_factor = nullptr;  // F, [d][rank]
+    std::int64_t rank = 0;           // of the tasks: d without F
+    const T *pool = nullptr;         // [pool_size][d]
+    std::int64_t pool_size = 0;
+    const T *metric = nullptr;       // covariance of the queries, [d][d], where it is the same for all sequences
+    bool own_metric = false;         // each sequence has its own: that of its features
+    const std::int64_t *counts = nullptr;  // n of each sequence of the batch
+    const std::int64_t *choice = nullptr;  // which task of the pool; -1 for a new one
 };
+
+// What a token holds beside x and y, and whether attention is a sum or a mean over tokens.
+enum class Coordinate { none, constant, length };
+struct Layout {
+    bool mean = false;
+    Coordinate coordinate = Coordinate::none;
+    std::int64_t scratch = 0;  // coordinates that start at zero
+
+    std::int64_t extra() const { return scratch + (coordinate != Coordinate::none); }
+};
+constexpr double kReference = 20;  // n at which the coordinate that shows n is 1
 
 enum class Target { task, ridge };
 
@@ -31,6 +63,8 @@ enum class Target { task, ridge };
 template <class T>
 struct Model {
     std::int64_t dim = 0, layers = 0, heads = 0;
+    std::int64_t counted = 0;  // coordinates whose weights enter the loss: the first ones
+    bool metric = false;       // whether blocks hold a metric for the loss; without one it is the identity
     const T *omega = nullptr;
     const T *P = nullptr, *Q = nullptr, *PT = nullptr, *QT = nullptr;
 
@@ -40,11 +74,13 @@ struct Model {
     }
 };
 
-// A whole batch, sequence index last: gram[D][D][batch], vectors[d][batch]. Null means absent.
+// A whole batch, sequence index last: gram[D][D][batch], vectors[d][batch], metric[m][m][batch]. Null means absent.
 template <class T>
 struct Batch {
     std::int64_t size = 0;
-    T *gram = nullptr, *task = nullptr, *ridge = nullptr;
+    T *gram = nullptr, *task = nullptr, *ridge = nullptr, *metric = nullptr;
+    std::int64_t vector = 0;        // d, the length of task, ridge and metric
+    bool shared_metric = false;  // one metric [m][m] for all
 };
 
 // Lets a long computation end early. Work is counted in multiply-adds of vectors; after every million of them
@@ -63,20 +99,22 @@ template <class T>
 struct Outcome {
     std::int64_t size = 0;       // of the batch, the stride of weights
     T *losses = nullptr;         // [batch]
-    T *plain = nullptr;          // [batch], losses against the task whatever the target is, or null
-    T *weights = nullptr;        // [d][batch], or null
+    T *unadjusted = nullptr;     // [batch], losses against the task whatever the target is, or null
+    T *weights = nullptr;        // [counted][batch], or null
     double *gradient = nullptr;  // [gradient_size + 1], or null
     double ceiling = 0;
 };
 
 template <class T>
 struct Functions {
-    // Bytes of scratch memory one thread needs, aligned to 64; model may be null.
-    std::size_t (*scratch_bytes)(std::int64_t dim, const Model<T> *model);
-    // A block of `count` <= kBlock sequences starting at `first` goes into scratch memory ...
-    void (*draw)(void *scratch, const Task &, std::int64_t first, int count, const double *sigma, Watch &);
-    void (*load)(void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &, const T *target,
-                 Watch &);
+    // Bytes of scratch memory one thread needs, aligned to 64, for Gram matrices of `dim` coordinates beside y; model and
+    // law may be null.
+    std::size_t (*scratch_bytes)(std::int64_t dim, const Model<T> *model, const Law<T> *law);
+    // A block of `count` <= kBlock sequences goes into scratch memory: those of the batch from `offset` on, whose random
+    // numbers are those of sequence `first` on ...
+    void (*draw)(void *scratch, const Law<T> &, const Layout &, std::int64_t first, std::int64_t offset, int count,
+                 const double *sigma, Watch &);
+    void (*load)(void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &, Watch &);
     // ... and from there to arrays, or through a model.
     void (*store)(const void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &, Watch &);
     void (*differentiate)(void *scratch, const Model<T> &, Target, std::int64_t offset, int count, const Outcome<T> &,
@@ -90,7 +128,8 @@ struct InstructionSet {
     Functions<double> f64;
     // Multiply-adds in registers, nothing else: what `ridgeformer bench` calls the machine's peak.
     double (*peak)(std::int64_t rounds, double *flops);
-    void (*uniforms)(const Key &, std::int64_t first, std::int64_t count, double *out);
+    // Random numbers in (0, 1), one per sequence, of which there are four kinds: words 0 to 3.
+    void (*uniforms)(const Key &, std::int64_t first, std::int64_t count, int word, double *out);
 };
 
 }  // namespace ridgeformer

@@ -348,5 +348,23 @@ RF_INLINE Vec<T> dot(const Vec<T> *x, const Vec<T> *y, Size n) {
 // Index of (i, j), i >= j, in a packed lower triangle.
 RF_INLINE Size packed(Size i, Size j) { return i * (i + 1) / 2 + j; }
 
+// 1/2 e'M e with e = row + target, and M a packed lower triangle. Leaves e [n], then M e [n], in work.
+template <class T>
+Vec<T> metric_loss(const Vec<T> *row, const Vec<T> *target, const Vec<T> *M, Size n, Vec<T> *work) {
+    for (Size i = 0; i < n; ++i) {
+        work[i] = row[i] + target[i];
+        work[n + i] = M[packed(i, i)] * work[i];
+    }
+    for (Size i = 0; i < n; ++i) {
+        Vec<T> sum = work[n + i];
+        for (Size j = 0; j < i; ++j) {
+            sum += M[packed(i, j)] * work[j];
+            work[n + j] += M[packed(i, j)] * work[i];
+        }
+        work[n + i] = sum;
+    }
+    return T(0.5) * dot<T>(work, work + n, n);
+}
+
 }  // namespace
 }  // namespace ridgeformer

@@ -30,7 +30,7 @@ RF_INLINE void threefry(const std::uint32_t (&key)[4], W (&x)[4]) {
 }
 
 // Which numbers of a sequence: the counter's last word.
-enum class Use : std::uint32_t { normals = 0, chi = 1, noise = 1u << 31 };
+enum class Use : std::uint32_t { normals = 0, chi = 1, noise = 1u << 31, features = (1u << 31) + 1, ones = (1u << 31) + 2 };
 
 // Four words for each lane's sequence. `slot` tells one draw of a sequence from the next.
 template <class W>

@@ -38,7 +38,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
-from ridgeformer.problem import Draw, Problem, Sequences
+from ridgeformer.problems import Draw, Problem, Sequences
 from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_run, train, train_many
 
 __version__ = "0.2.0.dev0"

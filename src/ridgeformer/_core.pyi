@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -6,8 +8,7 @@ from ridgeformer.engine.arguments import Float
 def instruction_sets() -> list[tuple[str, int]]: ...
 def sample(
     isa: str,
-    dim: int,
-    context: int,
+    law: dict[str, Any],
     seed: int,
     stream: int,
     step: int,
@@ -16,6 +17,7 @@ def sample(
     gram: Float,
     task: Float,
     ridge: Float,
+    metric: Float | None,
     threads: int,
 ) -> None: ...
 def evaluate(
@@ -25,6 +27,7 @@ def evaluate(
     second: Float | None,
     gram: Float,
     target: Float,
+    metric: Float | None,
     ceiling: float,
     losses: Float,
     weights: Float | None,
@@ -33,8 +36,7 @@ def evaluate(
 ) -> int: ...
 def step(
     isa: str,
-    dim: int,
-    context: int,
+    law: dict[str, Any],
     seed: int,
     stream: int,
     step: int,
@@ -45,9 +47,9 @@ def step(
     ridge: bool,
     ceiling: float,
     losses: Float,
-    plain: Float | None,
+    unadjusted: Float | None,
     gradient: NDArray[np.float64] | None,
     threads: int,
 ) -> int: ...
-def uniforms(seed: int, stream: int, step: int, first: int, out: NDArray[np.float64]) -> None: ...
+def uniforms(seed: int, stream: int, step: int, first: int, word: int, out: NDArray[np.float64]) -> None: ...
 def peak(isa: str, threads: int) -> float: ...

@@ -25,7 +25,7 @@ from ridgeformer.bfgs import Descent, descend
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.wishart import eigenvalues
 
 __all__ = ["Excess", "const_loss", "exact_loss", "least_excess", "least_loss"]

@@ -1,10 +1,11 @@
 """What a single loss means: when it counts as exploded, what it counts for at most, and when it is too good to be true.
 
-Losses are halves of squared errors. Predicting zero has a loss of about d / 2, so a sequence whose loss is above
-100 d is not predicted badly: the model has exploded on it. Every count of explosions uses this one rule.
+Losses are halves of squared errors. The signal of a problem is the mean square of what is to be predicted, d where
+features and tasks are N(0, I). Predicting zero has a loss of half the signal, so a sequence whose loss is above 100
+times the signal is not predicted badly: the model has exploded on it. Every count of explosions uses this one rule.
 
 >>> import numpy as np
->>> exploded(np.array([0.04, 1001.0, np.nan]), dim=10)
+>>> exploded(np.array([0.04, 1001.0, np.nan]), signal=10)
 array([False,  True,  True])
 """
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 __all__ = ["CAP", "EXPLODES", "ROUNDING", "BelowFloorWarning", "capped", "exploded", "threshold", "warn_below_floor"]
 
-EXPLODES = 100  # times d: a loss above which a sequence counts as exploded
+EXPLODES = 100  # times the signal: a loss above which a sequence counts as exploded
 CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
 ROUNDING = 1e-20  # a floor below this is 0: that of a known noise level
 ERRORS = 4  # standard errors below its floor from which on a loss is too good to be true
@@ -29,19 +30,19 @@ class BelowFloorWarning(UserWarning):
     """A loss lies clearly below the least expected loss that any predictor can have: the data or the code is wrong."""
 
 
-def threshold(dim: int) -> float:
+def threshold(signal: float) -> float:
     """The loss above which a sequence counts as exploded.
 
     Args:
-        dim: The dimension d of the problem.
+        signal: The mean square of what is to be predicted, `problem.signal`.
 
     Returns:
-        `EXPLODES` times d.
+        `EXPLODES` times the signal.
     """
-    return float(EXPLODES * dim)
+    return float(EXPLODES * signal)
 
 
-def exploded(losses: NDArray[np.floating[Any]], dim: int) -> NDArray[np.bool_]:
+def exploded(losses: NDArray[np.floating[Any]], signal: float) -> NDArray[np.bool_]:
     """Which losses count as exploded: those above the threshold, and those that are not a number.
 
     A loss estimated with a sampled query may be negative, because the oracle's loss is subtracted. It counts by its
@@ -49,12 +50,12 @@ def exploded(losses: NDArray[np.floating[Any]], dim: int) -> NDArray[np.bool_]:
 
     Args:
         losses: Losses of single sequences, of any shape.
-        dim: The dimension d of the problem.
+        signal: The mean square of what is to be predicted, `problem.signal`.
 
     Returns:
         A mask of the same shape.
     """
-    return np.asarray(~(np.abs(losses) <= threshold(dim)))
+    return np.asarray(~(np.abs(losses) <= threshold(signal)))
 
 
 def capped(losses: NDArray[np.float64]) -> NDArray[np.float64]:

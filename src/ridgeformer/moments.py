@@ -6,6 +6,7 @@ With tokens e = (x, y) and D = d + 1,  G = sum e e' = [S a; a' l],  S = sum x x'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Moments"]
 
 Float = NDArray[np.floating[Any]]
+Counts = NDArray[np.int64]
 
 
 @dataclass(eq=False, repr=False)
@@ -31,13 +33,16 @@ class Moments(Value):
 
     Attributes:
         gram: [B, D, D], symmetric, y last. The engines keep the batch innermost in memory and show it as a view.
-        context: n, the number of tokens that were summed.
+        context: n, the number of tokens that were summed: one for all contexts, or [B] where it varies.
         sigma: [B], the true noise levels, where they are known: what an oracle sees.
+        sums: [B, D], the sums of the tokens (x, y), where they are known: what a model whose tokens have a further
+            coordinate sees.
     """
 
     gram: Float
-    context: int
+    context: int | Counts
     sigma: NDArray[np.float64] | None = None
+    sums: Float | None = None
     _remedy = "Copy it, change the copy, and make new ones: Moments(gram, context)."
 
     def __post_init__(self) -> None:
@@ -46,7 +51,9 @@ class Moments(Value):
             refuse("gram must have shape (B, d+1, d+1)", f"shape {gram.shape}", "Build it with Moments.from_tokens.")
         if not _symmetric(gram):
             refuse("gram must be symmetric", "one that is not", "Build it with Moments.from_tokens.")
-        self.gram, self.context = gram, integer("context", self.context)
+        self.gram, self.context = gram, _check_context(self.context, len(gram))
+        if self.sums is not None:
+            self.sums = array("sums", self.sums, (len(gram), gram.shape[1])).astype(gram.dtype)
         if self.sigma is not None:
             sigma = array("sigma", self.sigma, (len(gram),)).astype(np.float64)
             if (sigma < 0).any():
@@ -54,8 +61,19 @@ class Moments(Value):
             self.sigma = sigma
 
     @classmethod
-    def from_tokens(cls, x: ArrayLike, y: ArrayLike) -> Moments:
-        """Sum over the tokens of each context: x [B, n, d], y [B, n]; one context may come without the B axis.
+    def from_tokens(cls, x: ArrayLike, y: ArrayLike, context: ArrayLike | None = None) -> Moments:
+        """Sum over the tokens of each context.
+
+        Args:
+            x: Features, [B, n, d]; one context may come without the B axis.
+            y: Labels, [B, n].
+            context: How many of the n tokens each context has, [B]; tokens beyond must be 0. None for all.
+
+        Returns:
+            The moments, with the sums of the tokens.
+
+        Raises:
+            InputError: Shapes do not fit, or there are values that are not finite.
 
         >>> m = Moments.from_tokens([[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0])
         >>> m.S[0].tolist(), m.a[0].tolist(), m.l[0].item()
@@ -67,7 +85,8 @@ class Moments(Value):
         features = array("x", x, ("B", "n", "d"))
         labels = array("y", y, features.shape[:2])
         tokens = np.concatenate([features, labels[..., None]], axis=-1)
-        return cls(np.swapaxes(tokens, 1, 2) @ tokens, features.shape[1])
+        count = features.shape[1] if context is None else np.asarray(context)
+        return cls(np.swapaxes(tokens, 1, 2) @ tokens, count, sums=tokens.sum(1))
 
     @classmethod
     def from_parts(cls, S: ArrayLike, a: ArrayLike, l: ArrayLike, context: int) -> Moments:  # noqa: E741
@@ -82,12 +101,32 @@ class Moments(Value):
         return cls(gram, context)
 
     @classmethod
-    def _trusted(cls, gram: Float, context: int, sigma: NDArray[np.float64] | None = None) -> Moments:
+    def _trusted(
+        cls,
+        gram: Float,
+        context: int | Counts,
+        sigma: NDArray[np.float64] | None = None,
+        sums: Float | None = None,
+    ) -> Moments:
         """From an engine, whose output needs no checks and no copy: nobody else has it."""
         moments = object.__new__(cls)
-        moments.gram, moments.context = read_only(gram), context
+        moments.gram = read_only(gram)
+        moments.context = context if isinstance(context, int) else read_only(context)
         moments.sigma = None if sigma is None else read_only(sigma)
+        moments.sums = None if sums is None else read_only(sums)
         return moments._seal()
+
+    @property
+    def counts(self) -> Counts:
+        """n of every context, [B]."""
+        return np.broadcast_to(np.asarray(self.context, np.int64), len(self))
+
+    def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
+        """Split the contexts by their number of tokens: indices [b], and moments whose `context` is a number."""
+        for n in np.unique(self.counts).tolist():
+            index = np.flatnonzero(self.counts == n)
+            sigma, sums = (None if x is None else x[index] for x in (self.sigma, self.sums))
+            yield index, Moments._trusted(np.asarray(self.gram[index]), n, sigma, sums)
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -134,10 +173,22 @@ class Moments(Value):
             refuse("slices need whole numbers", index, "Write moments[i:j].")
         if len(chosen) == 0:
             refuse("a selection must keep at least one context", f"{index} of {len(self)}", "Widen the slice.")
-        return Moments._trusted(chosen, self.context, None if self.sigma is None else self.sigma[index])
+        sigma, sums = (None if x is None else x[index] for x in (self.sigma, self.sums))
+        return Moments._trusted(chosen, self.context if isinstance(self.context, int) else self.counts[index], sigma, sums)
 
     def __repr__(self) -> str:
-        return f"Moments({len(self)} contexts, dim={self.dim}, context={self.context}, {self.dtype})"
+        n = self.context if isinstance(self.context, int) else f"{self.counts.min()}..{self.counts.max()}"
+        return f"Moments({len(self)} contexts, dim={self.dim}, context={n}, {self.dtype})"
+
+
+def _check_context(context: object, count: int) -> int | Counts:
+    """One number of tokens for all contexts, or one for each."""
+    if np.ndim(context) == 0:  # type: ignore[arg-type]
+        return integer("context", context)
+    given = array("context", np.asarray(context), (count,))
+    if not (given >= 1).all() or not (given == np.floor(given)).all():
+        refuse("numbers of tokens must be whole numbers of at least 1", "others", "Pass one per context.")
+    return given.astype(np.int64)
 
 
 def _symmetric(gram: Float) -> bool:

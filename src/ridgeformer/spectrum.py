@@ -53,9 +53,15 @@ class Spectrum(Value):
 
 
 def spectrum(moments: Moments, threads: int | None = None) -> Spectrum:
-    """The eigendecomposition of a batch, spread over threads."""
+    """Return the eigendecomposition of a batch with one number of tokens, spread over threads.
+
+    Args:
+        moments: The contexts.
+        threads: How many threads; None for the default.
+    """
     B, d = len(moments), moments.dim
-    m = min(moments.context, d)
+    n = int(moments.counts[0])
+    m = min(n, d)
     values, vectors = np.empty((B, m)), np.empty((B, d, m))
 
     def work(start: int) -> None:
@@ -82,7 +88,7 @@ def share_basis(moments: Moments, known: Moments) -> None:
         known: Contexts that may have a spectrum.
     """
     found = vars(known).get("spectrum")
-    if found is not None and moments.context == known.context and np.array_equal(moments.S, known.S):
+    if found is not None and np.array_equal(moments.counts, known.counts) and np.array_equal(moments.S, known.S):
         vars(moments)["spectrum"] = _in_basis(moments, found.values, found.vectors)
 
 
@@ -90,8 +96,9 @@ def _in_basis(moments: Moments, values: Array, vectors: Array) -> Spectrum:
     """What ridge regression needs, given the eigenvalues [B, m] and eigenvectors [B, d, m] of S."""
     c = np.einsum("bim,bi->bm", vectors, moments.a.astype(np.float64))
     total = moments.l.astype(np.float64)
-    enough = moments.context > moments.dim
+    n = int(moments.counts[0])
+    enough = n > moments.dim
     residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if enough else np.zeros(len(moments))
     rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
     fixed = [read_only(array) for array in (values, c, vectors, residual, total)]
-    return Spectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], moments.context, moments.dim, rounding)
+    return Spectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], n, moments.dim, rounding)

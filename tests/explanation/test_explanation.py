@@ -124,7 +124,7 @@ class Fake:
         self.sequences = sequences
 
     def moments(self, count, **_):
-        from ridgeformer.problem import Draw
+        from ridgeformer.problems import Draw
 
         s = self.sequences
         plain = Moments.from_tokens(s.x, s.y)

@@ -16,7 +16,7 @@ from ridgeformer.cli.options import plot_option
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
     from ridgeformer.models.transformer import LinearTransformer
-    from ridgeformer.problem import Problem
+    from ridgeformer.problems import Problem
 
 LEGEND = """\
 known: rank correlation of the labels' sum of squares with sigma.

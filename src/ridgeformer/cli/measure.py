@@ -21,7 +21,7 @@ def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_
     from ridgeformer import predictors as classical
     from ridgeformer.evaluation import compare
     from ridgeformer.predictors.bayes import BayesRR
-    from ridgeformer.problem import Problem
+    from ridgeformer.problems import Problem
 
     problem = Problem(dim, context, noise)
     chosen: dict[str, classical.Predictor] = {

@@ -16,7 +16,7 @@ from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
-    from ridgeformer.problem import Problem
+    from ridgeformer.problems import Problem
 
 __all__ = ["model_name", "read_model", "read_model_and_problem", "reads_a_model"]
 
@@ -50,7 +50,7 @@ def read_model_and_problem(
     path: Path, noise: str | None, dim: int | None, context: int | None
 ) -> tuple[LinearTransformer, Problem]:
     """The model, and the problem it was trained on; what is named on the command line goes before its record."""
-    from ridgeformer.problem import Problem
+    from ridgeformer.problems import Problem
 
     model, record = read_model(path)
     spec = record.get("spec")

@@ -77,7 +77,7 @@ def train(
     The shallower models and those of the poorer families, from which it is grown, are trained first; with --out all of
     them are kept. A run that was stopped goes on when the same command is given again.
     """
-    from ridgeformer.problem import Problem
+    from ridgeformer.problems import Problem
     from ridgeformer.training import Paper, Search
     from ridgeformer.training import train as fit
 

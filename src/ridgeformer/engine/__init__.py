@@ -9,16 +9,21 @@ import functools
 import os
 import warnings
 
-from ridgeformer.engine.interface import Engine, Evaluation, Key, Target
+from ridgeformer.engine.interface import Engine, Evaluation, Key, Sample, Target
+from ridgeformer.engine.law import Choices, Law, Layout
 from ridgeformer.engine.reference import NumpyEngine
 from ridgeformer.engine.threads import default_threads, one_blas_thread
 from ridgeformer.errors import refuse, shown
 
 __all__ = [
+    "Choices",
     "Engine",
     "Evaluation",
     "Key",
+    "Law",
+    "Layout",
     "NumpyEngine",
+    "Sample",
     "Target",
     "available",
     "current",

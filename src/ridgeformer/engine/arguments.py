@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
 from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer, number
 
@@ -21,12 +22,13 @@ __all__ = [
     "Target",
     "check_batch",
     "check_ceiling",
+    "check_choices",
     "check_flag",
     "check_key",
+    "check_law",
+    "check_layout",
     "check_parameters",
     "check_sequences",
-    "check_shape",
-    "check_sigma",
     "check_target",
     "check_threads",
 ]
@@ -35,7 +37,6 @@ Float = NDArray[np.floating[Any]]
 Parameters = tuple[Float, ...]
 Target = Literal["ridge", "task"]
 
-MOST_DIM, MOST_CONTEXT = 4096, 1 << 52
 MOST_LAYERS, MOST_HEADS = 1 << 16, 1 << 12
 MOST_SEQUENCES = 1 << 32
 MOST_THREADS = 1024
@@ -71,12 +72,38 @@ def check_sequences(count: object, first: object) -> tuple[int, int]:
     return integer("the number of sequences", count, 1, MOST_SEQUENCES - start), start
 
 
-def check_shape(dim: object, context: object) -> tuple[int, int]:
-    """The dimension d and the context length n."""
-    return integer("dim", dim, 1, MOST_DIM), integer("context", context, 1, MOST_CONTEXT)
+def check_law(law: object) -> Law:
+    """A law, which has checked itself."""
+    if not isinstance(law, Law):
+        refuse("law must be a Law", shown(law), "Pass Law(dim, context), for example.")
+    return law
 
 
-def check_sigma(sigma: object) -> NDArray[np.float64]:
+def check_layout(layout: object) -> Layout:
+    """A layout of tokens, which has checked itself."""
+    if not isinstance(layout, Layout):
+        refuse("layout must be a Layout", shown(layout), "Pass Layout(), for example.")
+    return layout
+
+
+def check_choices(choices: object, law: Law) -> Choices:
+    """What was drawn for each sequence, as far as the law needs it."""
+    if not isinstance(choices, Choices):
+        refuse("choices must be Choices", shown(choices), "Pass Choices(sigma), for example.")
+    sigma = _levels(choices.sigma)
+    counts, task = None, None
+    if law.least < law.context:
+        counts = _whole("counts", choices.counts, len(sigma), law.least, law.context)
+    elif choices.counts is not None:
+        refuse("counts are for laws whose n varies", f"counts and n = {law.context}", "Leave them out.")
+    if law.pool is not None:
+        task = _whole("task", choices.task, len(sigma), -1, len(law.pool) - 1)
+    elif choices.task is not None:
+        refuse("task numbers are for laws with a pool", "task numbers without a pool", "Leave them out.")
+    return Choices(sigma, counts, task)
+
+
+def _levels(sigma: object) -> NDArray[np.float64]:
     """Noise levels [B], finite and not negative, as float64."""
     given = _array("sigma", sigma, "fiu", "real numbers")
     if given.ndim != 1 or given.size == 0:
@@ -92,8 +119,22 @@ def check_sigma(sigma: object) -> NDArray[np.float64]:
     return levels
 
 
-def check_batch(gram: object, target: object) -> tuple[Float, Float]:
-    """Gram matrices [B, D, D], and targets [B, d] in the same dtype. Values that are not finite are let through."""
+def _whole(name: str, value: object, count: int, least: int, most: int) -> NDArray[np.int64]:
+    """Whole numbers [B] within bounds, as int64."""
+    given = _array(name, value, "iu", "whole numbers")
+    if given.shape != (count,):
+        refuse(f"{name} must have shape ({count},) to fit sigma", f"shape {given.shape}", "Pass one per sequence.")
+    if given.min() < least or given.max() > most:
+        wrong = given[(given < least) | (given > most)][0]
+        refuse(f"{name} must lie between {least} and {most}", f"{wrong} in it", "Draw them from the law's own range.")
+    return given.astype(np.int64)
+
+
+def check_batch(gram: object, target: object, metric: object, counted: object) -> tuple[Float, Float, Float | None]:
+    """Gram matrices [B, D, D], targets [B, c] and a metric [c, c] or [B, c, c] or None, all in the dtype of gram.
+
+    Values that are not finite are let through.
+    """
     moments = _floats("gram", gram)
     shape = moments.shape
     if len(shape) != 3 or shape[1] != shape[2]:
@@ -103,15 +144,28 @@ def check_batch(gram: object, target: object) -> tuple[Float, Float]:
     if not 2 <= shape[1] <= MOST_DIM + 1:
         refuse(f"gram must be for a dimension d of 1 to {MOST_DIM}", f"shape {shape}", "Its last two axes are d+1.")
     integer("the number of sequences in gram", shape[0], 1, MOST_SEQUENCES)
+    length = shape[1] - 1 if counted is None else integer("counted", counted, 1, shape[1] - 1)
     goal = _floats("target", target)
-    wanted = shape[0], shape[1] - 1
+    wanted = shape[0], length
     if goal.shape != wanted:
         refuse(f"target must have shape {wanted} to fit gram", f"shape {goal.shape}", "Pass a vector of d for each.")
-    return moments, _cast(goal, moments.dtype)
+    weight = None
+    if metric is not None:
+        weight = _cast(_floats("metric", metric), moments.dtype)
+        if weight.shape not in ((length, length), (shape[0], length, length)):
+            refuse(
+                f"metric must have shape {(length, length)} or {(shape[0], length, length)} to fit target",
+                f"shape {weight.shape}",
+                "Pass one for all sequences or one for each.",
+            )
+    return moments, _cast(goal, moments.dtype), weight
 
 
-def check_parameters(parameters: object, dim: int, dtype: np.dtype[Any] | None = None) -> Parameters:
-    """Finite parameters that fit the dimension, in `dtype`, or else in the one they share."""
+def check_parameters(parameters: object, dim: int, dtype: np.dtype[Any] | None = None, extra: int = 0) -> Parameters:
+    """Finite parameters for `dim` coordinates beside y, in `dtype`, or else in the one they share.
+
+    `extra` of these coordinates are further ones, beside x, which only P and Q have.
+    """
     if not isinstance(parameters, tuple) or len(parameters) not in (1, 2):
         refuse("parameters must be a tuple (omega,) or (P, Q)", shown(parameters), "Pass what family.kernel() gives.")
     names = ("omega",) if len(parameters) == 1 else ("P", "Q")
@@ -119,6 +173,8 @@ def check_parameters(parameters: object, dim: int, dtype: np.dtype[Any] | None =
     shape, D = given[0].shape, dim + 1
     if len(given) == 1 and (len(shape) != 3 or shape[1:] != (2, 2)):
         refuse("omega must have shape (L, 2, 2)", f"shape {shape}", "Pass what family.kernel() gives.")
+    if len(given) == 1 and extra:
+        refuse("omegas are for tokens (x, y)", f"{extra} further coordinates", "Use a Full model.")
     if len(given) == 2:
         if len(shape) != 4 or shape[2:] != (D, D):
             refuse(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,18 +16,37 @@ from ridgeformer.engine.arguments import (
     Target,
     check_batch,
     check_ceiling,
+    check_choices,
     check_flag,
     check_key,
+    check_law,
+    check_layout,
     check_parameters,
     check_sequences,
-    check_shape,
-    check_sigma,
     check_target,
     check_threads,
 )
-from ridgeformer.validation import precision
+from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
+from ridgeformer.errors import refuse
+from ridgeformer.validation import integer, precision
 
-__all__ = ["Engine", "Evaluation", "Key", "Target"]
+__all__ = ["Engine", "Evaluation", "Key", "Sample", "Target"]
+
+
+class Sample(NamedTuple):
+    """Moments of B random sequences.
+
+    Attributes:
+        gram: Gram matrices of the tokens, [B, D, D].
+        task: The task vectors, [B, d].
+        ridge: E[w | context, sigma], [B, d]; for laws with a pool the task vectors once more.
+        metric: The covariance of the queries of each sequence, [B, d, d], if it is not the same for all.
+    """
+
+    gram: Float
+    task: Float
+    ridge: Float
+    metric: Float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +54,9 @@ class Evaluation:
     """What a model does on a batch.
 
     Attributes:
-        losses: [B], 1/2 |w_hat - target|^2 of every sequence; infinite where the model overflowed.
-        weights: [B, d], the w_hat, if asked for; infinite or NaN where they overflowed.
+        losses: [B], 1/2 (w_hat - target)' M (w_hat - target) of every sequence, with the metric M (the identity if there
+            is none); infinite where the model overflowed.
+        weights: [B, c], the w_hat, if asked for; infinite or NaN where they overflowed.
         gradient: of the mean loss, float64, shaped like the parameters, if asked for. Of a loss above the ceiling it
             is that of ceiling (1 + log(loss / ceiling)): the direction at a bounded size. Sequences whose loss is not
             finite, or whose own gradient is not or has an element above 1e298, are left out. It is always finite.
@@ -70,13 +91,14 @@ class Engine(ABC):
 
     name: str
 
-    def uniforms(self, key: Key, count: int, first: int = 0) -> NDArray[np.float64]:
-        """Random numbers from which noise levels are made, one per sequence.
+    def uniforms(self, key: Key, count: int, first: int = 0, word: int = 0) -> NDArray[np.float64]:
+        """Random numbers from which noise levels, numbers of tokens and tasks of a pool are made, one per sequence.
 
         Args:
             key: the stream of random sequences.
             count: how many, B.
             first: index of the first sequence in the stream; `first + count` may be at most 2^32.
+            word: which of four independent kinds, 0 to 3.
 
         Returns:
             Numbers in (0, 1), float64, [B].
@@ -85,41 +107,42 @@ class Engine(ABC):
             InputError: an argument is of the wrong type or out of range.
         """
         checked = check_key(key)
-        return self._uniforms(checked, *check_sequences(count, first))
+        return self._uniforms(checked, *check_sequences(count, first), integer("word", word, 0, 3))
 
     def sample(
         self,
-        dim: int,
-        context: int,
-        sigma: NDArray[np.float64],
+        law: Law,
+        choices: Choices,
         key: Key,
         *,
+        layout: Layout = Layout(),  # noqa: B008  it cannot change
         first: int = 0,
         dtype: DTypeLike = np.float64,
         threads: int | None = None,
-    ) -> tuple[Float, Float, Float]:
+    ) -> Sample:
         """Moments of random sequences.
 
         Args:
-            dim: d, 1 to 4096; D = d + 1.
-            context: how many tokens a context has, n.
-            sigma: noise level of every sequence, [B], finite and not negative. Where its square is too large for the
-                dtype, the moments are not finite.
+            law: what sequences are drawn from.
+            choices: noise level of every sequence, and where the law needs it, number of tokens and task. Where the
+                square of a noise level is too large for the dtype, the moments are not finite.
             key: the stream of random sequences.
+            layout: what the tokens hold beside (x, y), and whether Gram matrices are sums or means.
             first: index of the first sequence in the stream; `first + B` may be at most 2^32.
             dtype: float32 or float64, of the results.
             threads: how many, 1 to 1024; None for the default.
 
         Returns:
-            Gram matrices [B, D, D], task vectors [B, d] and ridge solutions E[w | context, sigma] [B, d].
+            Gram matrices, task vectors, ridge solutions and metrics.
 
         Raises:
             InputError: an argument is of the wrong type or out of range.
         """
-        dim, context = check_shape(dim, context)
-        sigma, key = check_sigma(sigma), check_key(key)
-        _, first = check_sequences(len(sigma), first)
-        return self._sample(dim, context, sigma, key, first, np.dtype(precision(dtype)), check_threads(threads))
+        law, layout = check_law(law), check_layout(layout)
+        choices, key = check_choices(choices, law), check_key(key)
+        _check_size(law, layout)
+        _, first = check_sequences(len(choices), first)
+        return self._sample(law, choices, key, layout, first, np.dtype(precision(dtype)), check_threads(threads))
 
     def evaluate(
         self,
@@ -127,6 +150,8 @@ class Engine(ABC):
         gram: Float,
         target: Float,
         *,
+        metric: Float | None = None,
+        counted: int | None = None,
         ceiling: float = np.inf,
         weights: bool = False,
         gradient: bool = True,
@@ -134,15 +159,18 @@ class Engine(ABC):
     ) -> Evaluation:
         """Losses of a batch, and on request weights and gradient, in the dtype of `gram`.
 
-        Entries of `gram` and `target` are not checked, which would take longer than the rest of the checks together: a
-        sequence with NaN or infinity among them has an infinite loss and is left out of the gradient.
+        Entries of `gram`, `target` and `metric` are not checked, which would take longer than the rest of the checks
+        together: a sequence with NaN or infinity among them has an infinite loss and is left out of the gradient.
 
         Args:
             parameters: (omega,) or (P, Q), finite, as `Family.kernel` gives them.
             gram: symmetric Gram matrices, [B, D, D], float32 or float64.
-            target: what w_hat is compared with, [B, d], float32 or float64.
+            target: what w_hat is compared with, [B, c], float32 or float64.
+            metric: the symmetric matrix M of the loss 1/2 (w_hat - target)' M (w_hat - target), [c, c] for all sequences
+                or [B, c, c]; None for the identity.
+            counted: c, how many coordinates beside y have a weight in the loss, the first ones; None for all.
             ceiling: losses above it enter the gradient by their logarithm; at least 0, or infinity.
-            weights: whether to return w_hat.
+            weights: whether to return w_hat, [B, c].
             gradient: whether to return the gradient.
             threads: how many, 1 to 1024; None for the default.
 
@@ -152,21 +180,22 @@ class Engine(ABC):
         Raises:
             InputError: an argument is of the wrong type, shape or dtype, out of range, or empty.
         """
-        gram, target = check_batch(gram, target)
-        parameters = check_parameters(parameters, gram.shape[1] - 1, gram.dtype)
+        gram, target, metric = check_batch(gram, target, metric, counted)
+        dim = gram.shape[1] - 1
+        parameters = check_parameters(parameters, dim, gram.dtype, dim - target.shape[1])
         weights, gradient = check_flag("weights", weights), check_flag("gradient", gradient)
         return self._evaluate(
-            parameters, gram, target, check_ceiling(ceiling), weights, gradient, check_threads(threads)
+            parameters, gram, target, metric, check_ceiling(ceiling), weights, gradient, check_threads(threads)
         )
 
     def step(
         self,
         parameters: Parameters,
-        dim: int,
-        context: int,
-        sigma: NDArray[np.float64],
+        law: Law,
+        choices: Choices,
         key: Key,
         *,
+        layout: Layout = Layout(),  # noqa: B008  it cannot change
         target: Target = "ridge",
         ceiling: float = np.inf,
         gradient: bool = True,
@@ -178,11 +207,12 @@ class Engine(ABC):
 
         Args:
             parameters: (omega,) or (P, Q), finite, as `Family.kernel` gives them, in one dtype.
-            dim: d, 1 to 4096.
-            context: how many tokens a context has, n.
-            sigma: noise level of every sequence, [B], finite and not negative.
+            law: what sequences are drawn from.
+            choices: noise level of every sequence, and where the law needs it, number of tokens and task.
             key: the stream of random sequences.
-            target: what w_hat is compared with: `ridge`, the ridge solution, or `task`, the task vector.
+            layout: what the tokens hold beside (x, y), and whether attention is a sum or a mean.
+            target: what w_hat is compared with: `ridge`, the ridge solution, or `task`, the task vector. For laws with a
+                pool it must be `task`.
             ceiling: losses above it enter the gradient by their logarithm; at least 0, or infinity.
             gradient: whether to return the gradient.
             unadjusted: whether to return the losses against the task vectors as well.
@@ -195,31 +225,44 @@ class Engine(ABC):
         Raises:
             InputError: an argument is of the wrong type, shape or dtype, out of range, or empty.
         """
-        dim, context = check_shape(dim, context)
-        parameters = check_parameters(parameters, dim)
-        sigma, key = check_sigma(sigma), check_key(key)
-        _, first = check_sequences(len(sigma), first)
+        law, layout = check_law(law), check_layout(layout)
+        _check_size(law, layout)
+        parameters = check_parameters(parameters, law.dim + layout.extra, extra=layout.extra)
+        choices, key = check_choices(choices, law), check_key(key)
+        _, first = check_sequences(len(choices), first)
         target, ceiling = check_target(target), check_ceiling(ceiling)
+        if target == "ridge" and law.pool is not None:
+            refuse("the target of a law with a pool must be task", "ridge", 'Pass target="task".')
         gradient, unadjusted = check_flag("gradient", gradient), check_flag("unadjusted", unadjusted)
         return self._step(
-            parameters, dim, context, sigma, key, target, ceiling, gradient, unadjusted, first, check_threads(threads)
+            parameters,
+            law,
+            choices,
+            key,
+            layout,
+            target,
+            ceiling,
+            gradient,
+            unadjusted,
+            first,
+            check_threads(threads),
         )
 
     @abstractmethod
-    def _uniforms(self, key: Key, count: int, first: int) -> NDArray[np.float64]:
+    def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
         """See `uniforms`."""
 
     @abstractmethod
     def _sample(
         self,
-        dim: int,
-        context: int,
-        sigma: NDArray[np.float64],
+        law: Law,
+        choices: Choices,
         key: Key,
+        layout: Layout,
         first: int,
         dtype: np.dtype[np.floating],
         threads: int | None,
-    ) -> tuple[Float, Float, Float]:
+    ) -> Sample:
         """See `sample`."""
 
     @abstractmethod
@@ -228,21 +271,22 @@ class Engine(ABC):
         parameters: Parameters,
         gram: Float,
         target: Float,
+        metric: Float | None,
         ceiling: float,
         weights: bool,
         gradient: bool,
         threads: int | None,
     ) -> Evaluation:
-        """See `evaluate`; parameters, gram and target have one dtype."""
+        """See `evaluate`; parameters, gram, target and metric have one dtype."""
 
     @abstractmethod
     def _step(
         self,
         parameters: Parameters,
-        dim: int,
-        context: int,
-        sigma: NDArray[np.float64],
+        law: Law,
+        choices: Choices,
         key: Key,
+        layout: Layout,
         target: Target,
         ceiling: float,
         gradient: bool,
@@ -251,3 +295,7 @@ class Engine(ABC):
         threads: int | None,
     ) -> Evaluation:
         """See `step`."""
+
+
+def _check_size(law: Law, layout: Layout) -> None:
+    integer("the number of coordinates beside y", law.dim + layout.extra, 1, MOST_DIM)

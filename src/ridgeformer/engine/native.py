@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from ridgeformer import _core
 from ridgeformer.engine.arguments import Float, Key, Parameters, Target
-from ridgeformer.engine.interface import Engine, Evaluation
+from ridgeformer.engine.interface import Engine, Evaluation, Sample
+from ridgeformer.engine.law import COORDINATES, KINDS, Choices, Law, Layout
 from ridgeformer.engine.threads import default_threads
 from ridgeformer.errors import refuse, shown
 
-Scalar = TypeVar("Scalar", bound=np.floating[Any])
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 __all__ = ["NativeEngine", "instruction_sets"]
 
@@ -32,42 +33,50 @@ class NativeEngine(Engine):
             refuse(f"the instruction set must be one of {', '.join(known)}", shown(name), "Choose one this CPU has.")
         self.name = name or next(iter(known))
 
-    def _uniforms(self, key: Key, count: int, first: int) -> NDArray[np.float64]:
+    def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
         out = np.empty(count)
-        _core.uniforms(key.seed, key.stream, key.step, first, out)
+        _core.uniforms(key.seed, key.stream, key.step, first, word, out)
         return out
 
     def _sample(
         self,
-        dim: int,
-        context: int,
-        sigma: NDArray[np.float64],
+        law: Law,
+        choices: Choices,
         key: Key,
+        layout: Layout,
         first: int,
         dtype: np.dtype[np.floating],
         threads: int | None,
-    ) -> tuple[Float, Float, Float]:
-        count, D = len(sigma), dim + 1
-        gram, task, ridge = np.empty((D, D, count), dtype), np.empty((dim, count), dtype), np.empty((dim, count), dtype)
-        threads = threads or default_threads()
-        _core.sample(self.name, dim, context, *key, first, _ready(sigma), gram, task, ridge, threads)
-        return gram.transpose(2, 0, 1), task.T, ridge.T
+    ) -> Sample:
+        count, d, D = len(choices), law.dim, law.dim + layout.extra + 1
+        gram, task, ridge = np.empty((D, D, count), dtype), np.empty((d, count), dtype), np.empty((d, count), dtype)
+        has_metric = law.own_metric or law.metric is not None
+        metric = np.empty((d, d, count), dtype) if has_metric else None
+        arrays = (_ready(choices.sigma), gram, task, ridge, metric)
+        _core.sample(
+            self.name, _described(law, choices, layout, dtype), *key, first, *arrays, threads or default_threads()
+        )
+        shown = metric.transpose(2, 0, 1) if metric is not None and law.own_metric else None
+        return Sample(gram.transpose(2, 0, 1), task.T, ridge.T, shown)
 
     def _evaluate(
         self,
         parameters: Parameters,
         gram: Float,
         target: Float,
+        metric: Float | None,
         ceiling: float,
         weights: bool,
         gradient: bool,
         threads: int | None,
     ) -> Evaluation:
-        dim = target.shape[1]
-        losses = np.empty(len(gram), gram.dtype)
-        found = np.empty((dim, len(gram)), gram.dtype) if weights else None
+        dim, count = gram.shape[1] - 1, len(gram)
+        losses = np.empty(count, gram.dtype)
+        found = np.empty((target.shape[1], count), gram.dtype) if weights else None
         slope = _slope(parameters) if gradient else None
-        arrays = (*_pair(parameters), _ready(gram.transpose(1, 2, 0)), _ready(target.T))
+        if metric is not None:
+            metric = _ready(metric if metric.ndim == 2 else metric.transpose(1, 2, 0))
+        arrays = (*_pair(parameters), _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric)
         threads = threads or default_threads()
         limited = _core.evaluate(self.name, dim, *arrays, ceiling, losses, found, slope, threads)
         return _evaluation(parameters, losses, found, slope, limited, ceiling)
@@ -75,10 +84,10 @@ class NativeEngine(Engine):
     def _step(
         self,
         parameters: Parameters,
-        dim: int,
-        context: int,
-        sigma: NDArray[np.float64],
+        law: Law,
+        choices: Choices,
         key: Key,
+        layout: Layout,
         target: Target,
         ceiling: float,
         gradient: bool,
@@ -87,13 +96,44 @@ class NativeEngine(Engine):
         threads: int | None,
     ) -> Evaluation:
         dtype = parameters[0].dtype
-        losses = np.empty(len(sigma), dtype)
-        others = np.empty(len(sigma), dtype) if unadjusted else None
+        losses = np.empty(len(choices), dtype)
+        others = np.empty(len(choices), dtype) if unadjusted else None
         slope = _slope(parameters) if gradient else None
-        where = (self.name, dim, context, *key, first, _ready(sigma))
+        where = (self.name, _described(law, choices, layout, dtype), *key, first, _ready(choices.sigma))
         ridge, threads = target == "ridge", threads or default_threads()
         limited = _core.step(*where, *_pair(parameters), ridge, ceiling, losses, others, slope, threads)
         return _evaluation(parameters, losses, None, slope, limited, ceiling, others)
+
+
+def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """The law, the choices and the layout as the core reads them: numbers, and arrays in its dtype."""
+
+    def ready(value: NDArray[np.float64] | None) -> NDArray[Any] | None:
+        return None if value is None else _ready(np.asarray(value, dtype))
+
+    return {
+        "dim": law.dim,
+        "context": law.context,
+        "shortest": law.least,
+        "covariance": KINDS.index(law.covariance),
+        "factor": ready(law.factor),
+        "factors": law.factors if law.covariance == "factors" else 0,
+        "unique": law.unique,
+        "spread": law.spread,
+        "standardised": law.standardised,
+        "mean": ready(law.mean),
+        "rank": law.rank,
+        "task_factor": ready(law.task_factor),
+        "pool": ready(law.pool),
+        "pool_size": 0 if law.pool is None else len(law.pool),
+        "metric": ready(law.metric),
+        "own_metric": law.own_metric,
+        "counts": None if choices.counts is None else _ready(np.asarray(choices.counts)),
+        "choice": None if choices.task is None else _ready(np.asarray(choices.task)),
+        "mean_attention": layout.attention == "mean",
+        "coordinate": COORDINATES.index(layout.coordinate),
+        "scratch": layout.scratch,
+    }
 
 
 def _slope(parameters: Parameters) -> NDArray[np.float64]:

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine.arguments import Key
 
-__all__ = ["CHI", "NOISE", "NORMALS", "normals", "random_words", "threefry", "uniform"]
+__all__ = ["CHI", "FEATURES", "NOISE", "NORMALS", "ONES", "normals", "random_words", "threefry", "uniform"]
 
 Words = NDArray[np.uint32]
 ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
-NORMALS, CHI, NOISE = 0, 1, 1 << 31  # the counter's last word: what the numbers are for
+NORMALS, CHI, NOISE, FEATURES, ONES = 0, 1, 1 << 31, (1 << 31) + 1, (1 << 31) + 2  # the counter's last word: what the numbers are for
 
 
 def _rotate(x: Words, by: int) -> Words:

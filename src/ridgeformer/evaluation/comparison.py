@@ -13,9 +13,9 @@ from ridgeformer.errors import refuse
 from ridgeformer.evaluation.results import Comparison, OracleResult, Result
 from ridgeformer.evaluation.sequence_losses import Estimator, Progress, block_losses, check_predictors, draw_sequences
 from ridgeformer.evaluation.statistics import Tally
-from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.predictors.ridge import Predictor, check_problem
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.predictors.bayes import best_predictor
+from ridgeformer.predictors.ridge import Predictor, check_any_problem
+from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer
 
 __all__ = ["compare", "evaluate", "floor", "floor_and_error"]
@@ -27,7 +27,7 @@ UNKNOWN = float("nan"), float("nan")  # the floor and its error, where they were
 
 def compare(
     predictors: Mapping[str, Predictor],
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sequences: int = 100_000,
     seed: int = 0,
@@ -65,7 +65,7 @@ def compare(
     if estimator not in ("exact", "query"):
         refuse("the estimator must be exact or query", repr(estimator), "Choose one of these.")
     sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
-    adjusted, whole = (Tally(len(predictors), problem.dim, sequences) for _ in range(2))
+    adjusted, whole = (Tally(len(predictors), problem.signal, sequences) for _ in range(2))
     by_query = np.zeros(len(predictors))
     least = floor_and_error(problem, sequences, seed) if with_floor else UNKNOWN
     for first in range(0, sequences, BLOCK):
@@ -82,7 +82,7 @@ def compare(
 
 def evaluate(
     predictor: Predictor,
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sequences: int = 100_000,
     seed: int = 0,
@@ -124,7 +124,7 @@ def evaluate(
     )[name]
 
 
-def floor(problem: Problem, *, sequences: int = 100_000, seed: int = 0) -> Result:
+def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> Result:
     """Compute the Bayes floor: no predictor has a smaller expected loss on average over the problem's noise levels.
 
     Args:
@@ -138,22 +138,30 @@ def floor(problem: Problem, *, sequences: int = 100_000, seed: int = 0) -> Resul
     Raises:
         InputError: The problem is not a `Problem`, or a number is out of range.
     """
-    check_problem(problem)
-    found = evaluate(BayesRR(problem.noise), problem, sequences=sequences, seed=seed, with_floor=False)
+    best = best_predictor(check_any_problem(problem))
+    if best is None:
+        refuse(
+            "a floor needs a problem whose best predictor is known",
+            f"{problem}, which supplies none",
+            "Write a method best_predictor() in its class, or leave the floor unknown.",
+        )
+    found = evaluate(best, problem, sequences=sequences, seed=seed, with_floor=False)
     return replace(found, floor=found.loss, floor_error=found.error)
 
 
 @functools.lru_cache(maxsize=64)
-def floor_and_error(problem: Problem, sequences: int, seed: int) -> tuple[float, float]:
-    """Mean and standard error of the Bayes predictor's adjusted loss."""
-    bayes = BayesRR(problem.noise)
-    found = compare({"floor": bayes}, problem, sequences=sequences, seed=seed, with_floor=False)["floor"]
+def floor_and_error(problem: BaseProblem, sequences: int, seed: int) -> tuple[float, float]:
+    """Mean and standard error of the best predictor's adjusted loss; NaN where it is not known."""
+    best = best_predictor(problem)
+    if best is None:
+        return UNKNOWN
+    found = compare({"floor": best}, problem, sequences=sequences, seed=seed, with_floor=False)["floor"]
     return found.loss, found.error
 
 
 def _query_variance(losses: Array, unadjusted: Array, draw: Draw) -> Array:
     """The variances of the losses at one query per sequence, summed over a block of sequences, [K]; see `compare`."""
-    oracle = 0.5 * np.square(draw.ridge - draw.task).sum(1)[:, None]
+    oracle = draw.losses(draw.ridge, draw.task)[:, None]
     return np.asarray((2 * unadjusted**2 + 2 * oracle**2 - (unadjusted + oracle - losses) ** 2).sum(0))
 
 

@@ -17,6 +17,7 @@ from ridgeformer.evaluation.sequence_losses import (
     adjusted_losses,
     check_predictor,
     draw_sequences,
+    needs_sums,
     evaluated_by_engine,
 )
 from ridgeformer.evaluation.statistics import Running
@@ -24,7 +25,7 @@ from ridgeformer.evaluation.table import Table, lines, ratio
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer
 
 __all__ = ["LayerLosses", "LayerProfile", "by_layer", "profile_by_layer"]
@@ -147,7 +148,7 @@ class LayerProfile(Table):
 
 def by_layer(
     model: LinearTransformer,
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sequences: int = 100_000,
     seed: int = 0,
@@ -174,10 +175,10 @@ def by_layer(
     """
     readouts = _readouts(model, problem)
     sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
-    running = Running(model.layers + 1, problem.dim)
+    running = Running(model.layers + 1, problem.signal)
     least = floor_and_error(problem, sequences, seed) if with_floor else UNKNOWN
     for first in range(0, sequences, LEVEL_BLOCK):
-        draw = draw_sequences(problem, seed, first, min(LEVEL_BLOCK, sequences - first))
+        draw = draw_sequences(problem, seed, first, min(LEVEL_BLOCK, sequences - first), sums=needs_sums([model]))
         running.add(_readout_losses(readouts, draw))
     return LayerLosses(
         name=repr(model),
@@ -193,7 +194,7 @@ def by_layer(
 
 def profile_by_layer(
     model: LinearTransformer,
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
@@ -222,6 +223,7 @@ def profile_by_layer(
         lambda draw: _readout_losses(readouts, draw),
         model.layers + 1,
         problem,
+        sums=needs_sums([model]),
         sigma=sigma,
         sequences=sequences,
         seed=seed,
@@ -230,7 +232,7 @@ def profile_by_layer(
     return LayerProfile(name=repr(model), layer=np.arange(model.layers + 1), **found._asdict())
 
 
-def _readouts(model: object, problem: Problem) -> list[LinearTransformer]:
+def _readouts(model: object, problem: BaseProblem) -> list[LinearTransformer]:
     """The models made of the first 1, 2, ... layers: the readout after a layer is their prediction."""
     if not isinstance(model, LinearTransformer):
         refuse("losses by layer need a model", f"a {type(model).__name__}", "Pass a LinearTransformer.")
@@ -246,5 +248,5 @@ def _readouts(model: object, problem: Problem) -> list[LinearTransformer]:
 
 def _readout_losses(readouts: list[LinearTransformer], draw: Draw) -> Array:
     """Adjusted losses after every layer, [B, L+1]; the first is that of predicting 0."""
-    nothing = 0.5 * np.square(draw.ridge).sum(1)
+    nothing = draw.both_losses(np.zeros_like(draw.task))[0]
     return np.stack([nothing, *(adjusted_losses(readout, draw) for readout in readouts)], 1)

@@ -16,13 +16,13 @@ from ridgeformer.evaluation.sequence_losses import (
     check_predictor,
     check_predictors,
     draw_sequences,
+    needs_sums,
 )
 from ridgeformer.evaluation.statistics import Running
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.moments import Moments
-from ridgeformer.noise import Fixed
 from ridgeformer.predictors.ridge import Predictor
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.spectrum import share_basis
 from ridgeformer.validation import array, integer
 
@@ -129,7 +129,7 @@ class Profiles(Table, Mapping[str, Profile]):
 
 def profile(
     predictor: Predictor,
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
@@ -169,7 +169,7 @@ def profile(
 
 def profiles(
     predictors: Mapping[str, Predictor],
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
@@ -199,7 +199,14 @@ def profiles(
         return np.stack([adjusted_losses(predictor, draw) for predictor in predictors.values()], 1)
 
     found = measure_levels(
-        losses, len(predictors), problem, sigma=sigma, sequences=sequences, seed=seed, progress=progress
+        losses,
+        len(predictors),
+        problem,
+        sums=needs_sums(predictors.values()),
+        sigma=sigma,
+        sequences=sequences,
+        seed=seed,
+        progress=progress,
     )
     return Profiles(
         {
@@ -240,8 +247,9 @@ class Levels(NamedTuple):
 def measure_levels(
     losses: Callable[[Draw], Array],
     columns: int,
-    problem: Problem,
+    problem: BaseProblem,
     *,
+    sums: bool,
     sigma: Sequence[float] | Array | None,
     sequences: int,
     seed: int,
@@ -252,20 +260,21 @@ def measure_levels(
     if (levels < 0).any():
         refuse("sigma must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
     sequences = integer("sequences", sequences, 2)
-    fixed = [Problem(problem.dim, problem.context, Fixed(float(level))) for level in levels]
-    running = [Running(columns, problem.dim) for _ in fixed]
+    fixed = [problem.at_noise(float(level)) for level in levels]
+    running = [Running(columns, problem.signal) for _ in fixed]
     done, blocks = 0, range(0, sequences, LEVEL_BLOCK)
     for first in blocks:
         before: Moments | None = None
         for one, level in zip(running, fixed, strict=True):
-            draw = draw_sequences(level, seed, first, min(LEVEL_BLOCK, sequences - first))
-            if before is not None:
+            draw = draw_sequences(level, seed, first, min(LEVEL_BLOCK, sequences - first), sums=sums)
+            if before is not None and problem.is_isotropic:
                 share_basis(draw.moments, before)
             one.add(losses(draw))
             before, done = draw.moments, done + 1
             progress(done, len(levels) * len(blocks))
     means, errors, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
-    return Levels(levels, means, errors, wild, problem.noise.contains(levels), sequences)
+    inside = np.ones(len(levels), bool) if problem.noise is None else problem.noise.contains(levels)
+    return Levels(levels, means, errors, wild, inside, sequences)
 
 
 def describe_levels(sigma: Array) -> str:
@@ -279,8 +288,10 @@ def note_on_explosions(exploded: Counts) -> str:
     return f"Sequences exploded at {levels} of {exploded.shape[-1]} noise levels: see `exploded`." if levels else ""
 
 
-def _default_levels(problem: Problem) -> Array:
+def _default_levels(problem: BaseProblem) -> Array:
     """From 0 to one past the distribution's end, with that end, or the levels of a discrete one, among them."""
+    if problem.noise is None:
+        refuse("a profile of this problem needs noise levels", "none", "Pass sigma=[0, 1, 2], for example.")
     nodes, _ = problem.noise.quadrature()
     special = nodes if len(nodes) <= 16 else np.array([problem.noise.upper])
     return np.union1d(np.linspace(0, problem.noise.upper + 1, 41), special)

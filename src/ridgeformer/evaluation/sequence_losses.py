@@ -6,7 +6,7 @@ its sequences and computes its losses in one go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeGuard
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.ridge import Predictor, check_problem
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.predictors.ridge import Predictor, check_any_problem
+from ridgeformer.problems import BaseProblem, Draw
 
 __all__ = [
     "EVALUATION",
@@ -27,6 +27,7 @@ __all__ = [
     "check_predictors",
     "draw_sequences",
     "evaluated_by_engine",
+    "needs_sums",
 ]
 
 Array = NDArray[np.float64]
@@ -35,7 +36,7 @@ Progress = Callable[[int, int], None]
 EVALUATION = 1 << 30  # the stream that evaluation draws from
 
 
-def check_predictor(name: str, predictor: object, problem: Problem) -> None:
+def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
     """Refuse what is no predictor, what is no problem, and a model of another dimension."""
     if isinstance(predictor, type) or not isinstance(predictor, Predictor):
         refuse(
@@ -43,7 +44,7 @@ def check_predictor(name: str, predictor: object, problem: Problem) -> None:
             f"a {type(predictor).__name__}",
             "Pass a model or baseline.",
         )
-    check_problem(problem)
+    check_any_problem(problem)
     if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
         refuse(
             f"a model for dimension {predictor.dim} needs a problem of that dimension",
@@ -52,7 +53,7 @@ def check_predictor(name: str, predictor: object, problem: Problem) -> None:
         )
 
 
-def check_predictors(rule: str, predictors: object, problem: Problem) -> None:
+def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> None:
     """Refuse what is no dict of at least one predictor; `rule` is what the message says that this is needed for."""
     if not isinstance(predictors, Mapping) or not predictors:
         given = "an empty one" if isinstance(predictors, Mapping) else f"a {type(predictors).__name__}"
@@ -61,9 +62,15 @@ def check_predictors(rule: str, predictors: object, problem: Problem) -> None:
         check_predictor(name, predictor, problem)
 
 
-def draw_sequences(problem: Problem, seed: int, first: int, count: int) -> Draw:
-    """Draw sequences number `first` to `first + count` of an evaluation."""
-    return problem.moments(count, seed=seed, stream=EVALUATION, first=first)
+def draw_sequences(problem: BaseProblem, seed: int, first: int, count: int, sums: bool = False) -> Draw:
+    """Draw sequences number `first` to `first + count` of an evaluation, with the sums of their tokens if needed."""
+    return problem.moments(count, seed=seed, stream=EVALUATION, first=first, sums=sums)
+
+
+def needs_sums(predictors: Iterable[object]) -> bool:
+    """Whether a model among the predictors has tokens with a further coordinate, so that it needs their sums."""
+    models = (predictor for predictor in predictors if isinstance(predictor, LinearTransformer))
+    return any(model.layout.coordinate != "none" for model in models)
 
 
 def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
@@ -72,20 +79,22 @@ def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
 
 
 def adjusted_losses(predictor: Predictor, draw: Draw) -> Array:
-    """Exact adjusted losses of one predictor, [B]."""
-    if evaluated_by_engine(predictor):
-        return predictor.evaluate(draw.moments, draw.ridge).losses.astype(np.float64, copy=False)
+    """Exact adjusted losses of one predictor, [B]; unadjusted ones where there is no oracle."""
+    if evaluated_by_engine(predictor) and draw.oracle:
+        found = predictor.evaluate(draw.moments, draw.ridge, metric=draw.metric)
+        return found.losses.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
-        return np.asarray(0.5 * np.square(_weights(predictor, draw) - draw.ridge).sum(1))
+        return draw.both_losses(_weights(predictor, draw))[0]
 
 
 def block_losses(
-    predictors: Mapping[str, Predictor], problem: Problem, estimator: Estimator, seed: int, first: int, count: int
+    predictors: Mapping[str, Predictor], problem: BaseProblem, estimator: Estimator, seed: int, first: int, count: int
 ) -> tuple[Array, Array, Draw | None]:
     """Adjusted and unadjusted losses of one block of sequences, each [B, K], and the draw if there was one."""
     adjusted, unadjusted = np.empty((2, count, len(predictors)))
     models = [predictor for predictor in predictors.values() if evaluated_by_engine(predictor)]
-    if estimator == "exact" and len(models) == len(predictors):
+    by_engine = problem.law is not None and not problem.has_pool
+    if estimator == "exact" and len(models) == len(predictors) and by_engine:
         for column, model in enumerate(models):
             # The same sequences, drawn and evaluated in one go.
             found = model.astype(np.float64).step(
@@ -93,9 +102,9 @@ def block_losses(
             )
             adjusted[:, column], unadjusted[:, column] = found.losses, found.unadjusted
         return adjusted, unadjusted, None
-    draw = draw_sequences(problem, seed, first, count)
+    draw = draw_sequences(problem, seed, first, count, sums=needs_sums(predictors.values()))
     for column, predictor in enumerate(predictors.values()):
-        losses = _losses(_weights(predictor, draw), draw, estimator, (seed, first))
+        losses = _losses(predictor, draw, estimator, (seed, first))
         adjusted[:, column], unadjusted[:, column] = losses
     return adjusted, unadjusted, draw
 
@@ -108,13 +117,22 @@ def _weights(predictor: Predictor, draw: Draw) -> Array:
     return weights
 
 
-def _losses(weights: Array, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:
-    """Adjusted and unadjusted losses of weights [B, d], each [B]."""
+def _losses(predictor: Predictor, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:
+    """Adjusted and unadjusted losses of a predictor, each [B]."""
+    weights = _weights(predictor, draw)
+    # The square of an intercept is what it adds to the loss, because queries have mean 0.
+    bias = predictor.intercepts(draw.moments) if isinstance(predictor, LinearTransformer) else 0.0
     with np.errstate(all="ignore"):
         if estimator == "exact":
-            adjusted, unadjusted = (0.5 * np.square(weights - goal).sum(1) for goal in (draw.ridge, draw.task))
-            return adjusted, unadjusted
+            adjusted, unadjusted = draw.both_losses(weights)
+            extra = 0.5 * np.square(np.asarray(bias, np.float64))
+            return adjusted + extra, unadjusted + extra
         query = np.random.default_rng((*key, EVALUATION)).standard_normal(draw.task.shape)
-        unadjusted = 0.5 * np.square(((weights - draw.task) * query).sum(1))
+        if draw.metric is not None:
+            root = np.linalg.cholesky(np.asarray(draw.metric, np.float64))
+            query = query @ root.T if root.ndim == 2 else np.einsum("bij,bj->bi", root, query)
+        unadjusted = 0.5 * np.square(((weights - draw.task) * query).sum(1) + bias)
+        if not draw.oracle:
+            return unadjusted, unadjusted
         oracle = 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1))
         return unadjusted - oracle, unadjusted

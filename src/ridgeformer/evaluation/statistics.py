@@ -15,14 +15,14 @@ Array = NDArray[np.float64]
 class Running:
     """Mean and standard error of K loss columns, block by block, and how many losses exploded."""
 
-    def __init__(self, columns: int, dim: int) -> None:
-        self.count, self.dim = 0, dim
+    def __init__(self, columns: int, signal: float) -> None:
+        self.count, self.signal = 0, signal
         self.mean, self.squares = np.zeros(columns), np.zeros(columns)
         self.exploded = np.zeros(columns, np.int64)
 
     def add(self, losses: Array) -> Array:
         """Add one block of losses, [b, K], and return them capped, as they enter the mean."""
-        self.exploded += exploded(losses, self.dim).sum(0)
+        self.exploded += exploded(losses, self.signal).sum(0)
         losses = capped(losses)
         count, mean = len(losses), losses.mean(0)
         centred, shift, total = losses - mean, mean - self.mean, self.count + len(losses)
@@ -44,8 +44,8 @@ class Running:
 class Tally(Running):
     """As `Running`, with the covariance of the means, and the largest losses of each column."""
 
-    def __init__(self, columns: int, dim: int, sequences: int) -> None:
-        super().__init__(columns, dim)
+    def __init__(self, columns: int, signal: float, sequences: int) -> None:
+        super().__init__(columns, signal)
         self.scatter = np.zeros((columns, columns))
         self.keep = max(int(np.ceil(sequences * 1e-4)), 1)
         self.top = np.empty((0, columns))

@@ -13,7 +13,7 @@ from ridgeformer.evaluation import compare
 from ridgeformer.explanation.coefficients import check, diagonal_part
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 
 __all__ = ["Ablation", "ablate", "without", "without_layer"]
 

@@ -28,7 +28,7 @@ from ridgeformer.jsonable import jsonable
 from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Fixed
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.validation import array, integer
 
 __all__ = ["Explanation", "explain"]

@@ -24,7 +24,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.problems import Draw, Problem
 
 __all__ = ["Readings", "Trace", "read", "run"]
 

@@ -18,7 +18,7 @@ from ridgeformer.explanation.coefficients import check
 from ridgeformer.losses import exploded
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.validation import integer
 
 __all__ = ["Symmetry", "symmetry", "turned"]

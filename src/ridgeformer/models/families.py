@@ -166,6 +166,17 @@ class Family(Value, ABC):
             arrays[name][layer] = array(name, new, old.shape[1:])
         return type(self)(**arrays)
 
+    def scaled(self, by: float) -> Self:
+        """Return the family whose attention P G Q is `by` times as strong in every layer and head.
+
+        Args:
+            by: The factor.
+
+        Raises:
+            InputError: The family does not say how.
+        """
+        refuse(f"a {self.name} model cannot be scaled", by, "Write a method scaled(by) in its class.")
+
     def select(self, layers: slice) -> Self:
         """Only these layers."""
         return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
@@ -215,6 +226,10 @@ class Full(Family):
         """P and Q themselves."""
         return self._P, self._Q
 
+    def scaled(self, by: float) -> Self:
+        """See `Family.scaled`."""
+        return type(self)(by * self._P, self._Q)
+
     def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
         """Nothing to do."""
         P, Q = self._checked(gradient)
@@ -260,6 +275,10 @@ class _Diagonal(Family):
     def kernel(self) -> tuple[Float, ...]:
         """The omegas."""
         return (self.omega,)
+
+    def scaled(self, by: float) -> Self:
+        """See `Family.scaled`."""
+        return type(self)(**{name: value if name == "q" else by * value for name, value in self._arrays.items()})
 
     def edit(self, layer: int, **parameters: ArrayLike) -> Family:
         """See `Family.edit`. Parameters p and q can also be replaced by their `omega`."""

@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ridgeformer.engine import Layout
 from ridgeformer.errors import DamageError, InputError
 from ridgeformer.files import LARGEST, parse_json, short, write_whole
 from ridgeformer.models.families import FAMILIES, check_registered
@@ -52,6 +54,8 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
         "layers": model.layers,
         "heads": model.heads,
     }
+    if not model.layout.is_plain:
+        spec["layout"] = asdict(model.layout)
     header = {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)}
     if record is not None:
         try:
@@ -102,13 +106,15 @@ def fingerprint(model: LinearTransformer) -> str:
     """A checksum of a model: of its family, its dimension, its parameters, and the matrices that these stand for."""
     P, Q = model.family.dense(model.dim)
     arrays = {**model.family.arrays, "dense P": P, "dense Q": Q}
-    return digest(arrays, model.family.name, str(model.dim))
+    layout = [] if model.layout.is_plain else [str(model.layout)]
+    return digest(arrays, model.family.name, str(model.dim), *layout)
 
 
 def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
     """The model with these arrays, if its spec fits them."""
     try:
-        model = LinearTransformer(FAMILIES[spec["family"]](**arrays), spec["dim"])
+        layout = Layout(**spec.get("layout", {}))
+        model = LinearTransformer(FAMILIES[spec["family"]](**arrays), spec["dim"], layout)
     except (InputError, KeyError, TypeError) as error:
         _refuse(path, f"its parameters do not fit its spec {short(spec)} ({short(error)})")
     if (model.layers, model.heads) != (spec.get("layers"), spec.get("heads")):

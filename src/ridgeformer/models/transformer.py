@@ -10,18 +10,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Engine, Evaluation, Key, Target
+from ridgeformer.engine import Engine, Evaluation, Key, Layout, Target
 from ridgeformer.errors import ExplosionWarning, refuse
 from ridgeformer.models.check import check_family
 from ridgeformer.models.families import EDIT, FAMILIES, Diag, Family, Full, GDpp
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Problem
+from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import array, integer, number, real
 from ridgeformer.values import Value, read_only
 
@@ -48,24 +49,39 @@ class LinearTransformer(Value):
 
     `weights(moments)` is what every predictor has: the w_hat with which it predicts <w_hat, x> for a query x.
     A model never changes: `edit` makes a new one with other parameters.
+
+    Args:
+        family: The parameters, such as `Full(P, Q)` or `Diag(p, q)`.
+        dim: The dimension d of the features; not needed for Full.
+        layout: What tokens hold beside (x, y), and whether attention sums over tokens or takes their mean. Coordinates
+            beside x and y need a Full model.
+
+    Raises:
+        InputError: The arguments do not fit together.
     """
 
     _remedy = EDIT
 
-    def __init__(self, family: Family, dim: int | None = None) -> None:
+    def __init__(self, family: Family, dim: int | None = None, layout: Layout = Layout()) -> None:  # noqa: B008
+        if not isinstance(layout, Layout):
+            refuse("the layout of tokens must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean").')
         if not isinstance(family, Family):
             refuse(
                 "a model needs a parameter family", f"a {type(family).__name__}", "Pass Full, Diag or GDpp parameters."
             )
         if isinstance(family, Full):
-            if dim is not None and dim != family.dim:
-                refuse(f"dim must fit P and Q, which are for {family.dim}", dim, "Leave dim out.")
-            dim = family.dim
+            fitting = family.dim - layout.extra
+            if dim is not None and dim != fitting:
+                refuse(f"dim must fit P and Q, which are for {fitting}", dim, "Leave dim out.")
+            dim = fitting
+        elif layout.extra:
+            refuse("further coordinates of tokens need a Full model", f"a {family.name} one", "Use Full parameters.")
         if dim is None:
             refuse("Diag and GD++ fit any dimension, so dim must be given", "none", "Pass dim=10, for example.")
         check_family(type(family))
         self.family = family
         self.dim = integer("dim", dim, 1, 4096)
+        self.layout = layout
 
     @classmethod
     def random(
@@ -78,14 +94,30 @@ class LinearTransformer(Value):
         scale: float = 0.05,
         context: int = 1,
         seed: int = 0,
+        layout: Layout = Layout(),  # noqa: B008
     ) -> LinearTransformer:
-        """Normal parameters of standard deviation scale / sqrt(context), as for a Gram matrix divided by n."""
+        """Make a model with random parameters.
+
+        Args:
+            family: The name of a family, such as `full` or `diag`.
+            dim: The dimension d of the features.
+            layers: How many layers.
+            heads: How many heads per layer.
+            scale: Parameters are normal with the standard deviation scale / sqrt(context).
+            context: The number of examples for which parameters are meant.
+            seed: Seed of the random numbers.
+            layout: See `LinearTransformer`.
+        """
         if not isinstance(family, str) or family not in FAMILIES:
             refuse(f"the family must be one of {', '.join(FAMILIES)}", repr(family), "Choose one of these.")
         dim, layers, heads = integer("dim", dim), integer("layers", layers), integer("heads", heads)
         rng = np.random.default_rng(integer("seed", seed, 0))
         spread = number("scale", scale) / np.sqrt(integer("context", context))
-        return cls(FAMILIES[family].random(dim, layers, heads, spread, rng), dim)
+        return cls(FAMILIES[family].random(dim + layout.extra, layers, heads, spread, rng), dim, layout)
+
+    def _with(self, family: Family) -> LinearTransformer:
+        """The model with other parameters and the same tokens."""
+        return LinearTransformer(family, self.dim, self.layout)
 
     # ---- what it is -------------------------------------------------------------------------------------
 
@@ -109,22 +141,60 @@ class LinearTransformer(Value):
         """Dense, [L, H, D, D], the paper's convention."""
         return read_only(self.family.dense(self.dim)[1], EDIT)
 
+    @property
+    def width(self) -> int:
+        """How many coordinates a token has beside y: d and the further ones of the layout."""
+        return self.dim + self.layout.extra
+
     def __repr__(self) -> str:
-        return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads})"
+        more = "" if self.layout.is_plain else f", {self.layout}"
+        return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads}{more})"
 
     # ---- other models with the same function ------------------------------------------------------------
 
     def to_diag(self) -> LinearTransformer:
         """A GD++ model as Diag."""
         if isinstance(self.family, GDpp):
-            return LinearTransformer(self.family.to_diag(), self.dim)
+            return self._with(self.family.to_diag())
         if isinstance(self.family, Diag):
             return self
         refuse("only GD++ and Diag models are Diag models", repr(self), "Keep it Full.")
 
     def to_full(self) -> LinearTransformer:
         """Any model as Full."""
-        return self if isinstance(self.family, Full) else LinearTransformer(Full(self.P, self.Q))
+        return self if isinstance(self.family, Full) else self._with(Full(self.P, self.Q))
+
+    def to_attention(self, attention: Literal["sum", "mean"], context: int) -> LinearTransformer:
+        """Make a model with attention by sum or by mean that is the same function on contexts of one length.
+
+        Args:
+            attention: `sum` or `mean`.
+            context: The number of examples n at which the function stays the same.
+
+        >>> model = LinearTransformer.random("diag", dim=3, layers=2, context=10)
+        >>> model.to_attention("mean", context=10).layout.attention
+        'mean'
+        """
+        n, layout = integer("context", context), replace(self.layout, attention=attention)
+        if layout == self.layout:
+            return self
+        return LinearTransformer(self.family.scaled(n if attention == "mean" else 1 / n), self.dim, layout)
+
+    def in_basis(self, C: ArrayLike) -> LinearTransformer:
+        """Make the Full model that does on features z what this one does on x = C z.
+
+        P becomes D^-1 P D and Q becomes D'Q D, with D = diag(C, 1). Predictions for a query z are those of this model for
+        the query C z.
+
+        Args:
+            C: An invertible matrix, [d, d].
+        """
+        matrix = array("C", C, (self.dim, self.dim)).astype(np.float64)
+        if np.linalg.matrix_rank(matrix) < self.dim:
+            refuse("C must be invertible", "a singular matrix", "Pass the Cholesky factor of a covariance.")
+        D = np.eye(self.width + 1)
+        D[: self.dim, : self.dim] = matrix
+        return self._with(Full(np.linalg.inv(D) @ self.P @ D, D.T @ self.Q @ D))
 
     def edit(self, layer: int, **parameters: ArrayLike) -> LinearTransformer:
         """Make a new model in which the parameters of one layer are replaced; this one stays as it is.
@@ -142,19 +212,19 @@ class LinearTransformer(Value):
         >>> model.edit(2, omega=[[0, 0], [-0.03, 0]]).family.omega[2].tolist()
         [[0.0, 0.0], [-0.03, 0.0]]
         """
-        return LinearTransformer(self.family.edit(layer, **parameters), self.dim)
+        return self._with(self.family.edit(layer, **parameters))
 
     def with_identity(self, at: int) -> LinearTransformer:
         """One layer more at position `at`, 0 to L, that changes nothing: the start for growing a model."""
-        return LinearTransformer(self.family.with_identity(at), self.dim)
+        return self._with(self.family.with_identity(at))
 
     def first(self, layers: int) -> LinearTransformer:
         """The model made of the first layers only."""
-        return LinearTransformer(self.family.select(slice(0, integer("layers", layers, 1, self.layers))), self.dim)
+        return self._with(self.family.select(slice(0, integer("layers", layers, 1, self.layers))))
 
     def astype(self, dtype: type) -> LinearTransformer:
         """The model in another precision."""
-        return LinearTransformer(self.family.astype(dtype), self.dim)
+        return self._with(self.family.astype(dtype))
 
     # ---- token form: the reference ----------------------------------------------------------------------
 
@@ -168,16 +238,24 @@ class LinearTransformer(Value):
         batch, n = x_.shape[:2]
         y_ = array("y", y, (batch, n))
         asked = array("queries", queries, (batch, "m", self.dim))
-        context = np.concatenate([x_, y_[..., None]], axis=-1)
-        e = np.concatenate([context, np.concatenate([asked, np.zeros_like(asked[..., :1])], axis=-1)], axis=1)
+        context = self._tokens(x_, y_, self.layout.value(n))
+        e = np.concatenate([context, self._tokens(asked, np.zeros(asked.shape[:2]), float(self.layout.counted))], axis=1)
         trace = [e]
+        share = 1 / n if self.layout.attention == "mean" else 1.0
         with np.errstate(all="ignore"):  # a model that explodes gives infinity; `predict` says so
             for P, Q in zip(self.P, self.Q, strict=True):
                 context = e[:, :n]
                 scores = np.einsum("bjc,kcd,bid->bkij", context, Q, e, optimize=True)
-                e = e + np.einsum("bkij,kcd,bjd->bic", scores, P, context, optimize=True)
+                e = e + share * np.einsum("bkij,kcd,bjd->bic", scores, P, context, optimize=True)
                 trace.append(e)
         return np.stack(trace)
+
+    def _tokens(self, x: Float, y: Float, coordinate: float) -> Float:
+        """Tokens (x, further coordinates, y), [B, n, D]."""
+        further = np.zeros((*y.shape, self.layout.extra), x.dtype)
+        if self.layout.coordinate != "none":
+            further[..., 0] = coordinate
+        return np.concatenate([x, further, y[..., None].astype(x.dtype)], axis=-1)
 
     def predict(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> Float:
         """Predict the labels of queries: minus the last coordinate of their tokens, which is the paper's readout.
@@ -201,7 +279,7 @@ class LinearTransformer(Value):
         single = x_.ndim == 2 and y_.ndim == 1 and asked.ndim == 2
         if single:
             x_, y_, asked = x_[None], y_[None], asked[None]
-        found = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.dim]
+        found = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.width]
         _warn_of_explosions(found, x_, y_, asked)
         return found[0] if single else found
 
@@ -210,15 +288,15 @@ class LinearTransformer(Value):
     def states(self, moments: Moments) -> States:
         """The linear model (M, u, a, w) that every layer keeps, from C_{l+1} = T_l C_l, C_0 = I."""
         self._check(moments)
-        G = np.asarray(moments.gram, np.result_type(moments.dtype, self.family.dtype))
-        eye = np.eye(self.dim + 1, dtype=G.dtype)
+        G = np.asarray(self._gram(moments), np.result_type(moments.dtype, self.family.dtype))
+        eye = np.eye(self.width + 1, dtype=G.dtype)
         C = [np.broadcast_to(eye, G.shape)]
         for P, Q in zip(self.P, self.Q, strict=True):
             T = eye + (P[None] @ G[:, None] @ Q[None]).sum(1)
             C.append(T @ C[-1])
             G = T @ G @ np.swapaxes(T, 1, 2)
         stack = np.stack(C)
-        d = self.dim
+        d = self.width
         return States(stack[:, :, :d, :d], stack[:, :, :d, d], stack[:, :, d, d], -stack[:, :, d, :d])
 
     def weights_by_layer(self, moments: Moments) -> Float:
@@ -229,43 +307,103 @@ class LinearTransformer(Value):
         return np.stack(found)
 
     def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
-        """w_hat, [B, d]: the prediction for a query x is <w_hat, x>."""
+        """Return w_hat, [B, d]: the prediction for a query x is <w_hat, x>, plus the intercept if there is one.
+
+        Args:
+            moments: The contexts.
+            engine: Where it is computed; None for the current engine.
+            threads: How many threads; None for the default.
+        """
+        return self._weights(moments, engine, threads)[:, : self.dim]
+
+    def intercepts(
+        self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None
+    ) -> Float:
+        """Return what predictions contain beside <w_hat, x>, [B]: 0 unless the tokens have a constant coordinate."""
+        if not self.layout.counted:
+            self._check(moments)
+            return np.zeros(len(moments), moments.dtype)
+        return self._weights(moments, engine, threads)[:, self.dim]
+
+    def _weights(self, moments: Moments, engine: Engine | str | None, threads: int | None) -> Float:
         self._check(moments)
         engine = engines.resolve(engine)
-        nothing = np.zeros((len(moments), self.dim), moments.dtype)
+        counted = self.dim + self.layout.counted
+        nothing = np.zeros((len(moments), counted), moments.dtype)
         found = engine.evaluate(
-            self.family.kernel(), moments.gram, nothing, weights=True, gradient=False, threads=threads
+            self.family.kernel(),
+            self._gram(moments),
+            nothing,
+            counted=counted,
+            weights=True,
+            gradient=False,
+            threads=threads,
         ).weights
         assert found is not None
         return found
+
+    def _gram(self, moments: Moments) -> Float:
+        """The Gram matrices of this model's tokens."""
+        if self.layout.is_plain:
+            return moments.gram
+        if self.layout.coordinate != "none" and moments.sums is None:
+            refuse(
+                "tokens with a further coordinate need the sums of the tokens",
+                "moments without them",
+                "Use Moments.from_tokens, or problem.moments(..., sums=True).",
+            )
+        return self.layout.gram(np.asarray(moments.gram), moments.context, moments.sums)
 
     def evaluate(
         self,
         moments: Moments,
         target: ArrayLike,
         *,
+        metric: ArrayLike | None = None,
         gradient: bool = False,
         ceiling: float = np.inf,
         engine: Engine | str | None = None,
         threads: int | None = None,
     ) -> Evaluation:
-        """Losses 1/2 |w_hat - target|^2 with target [B, d], and the gradient with respect to `family.kernel()`."""
+        """Return the losses 1/2 (w_hat - target)' metric (w_hat - target) of contexts.
+
+        Args:
+            moments: The contexts.
+            target: What w_hat is compared with, [B, d].
+            metric: The covariance of the queries, [d, d] or [B, d, d]; None for the identity.
+            gradient: Whether to compute the gradient with respect to `family.kernel()` too.
+            ceiling: Losses above it enter the gradient by their logarithm.
+            engine: Where it is computed; None for the current engine.
+            threads: How many threads; None for the default.
+
+        Returns:
+            Losses, and the gradient if asked for.
+        """
         self._check(moments)
         goal = array("target", target, (len(moments), self.dim)).astype(moments.dtype, copy=False)
+        weight = None if metric is None else np.asarray(real("metric", metric), moments.dtype)
         engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
-        kernel = self.family.kernel()
-        return engine.evaluate(kernel, moments.gram, goal, ceiling=ceiling, gradient=gradient, threads=threads)
+        return engine.evaluate(
+            self.family.kernel(),
+            self._gram(moments),
+            self.layout.target(np.asarray(goal)),
+            metric=self.layout.metric(weight),
+            counted=self.dim + self.layout.counted,
+            ceiling=ceiling,
+            gradient=gradient,
+            threads=threads,
+        )
 
     def step(
         self,
-        problem: Problem,
+        problem: BaseProblem,
         sequences: int,
         *,
         seed: int = 0,
         stream: int = 0,
         step: int = 0,
         first: int = 0,
-        target: Target = "ridge",
+        target: Target | None = None,
         ceiling: float = np.inf,
         gradient: bool = True,
         unadjusted: bool = False,
@@ -275,28 +413,68 @@ class LinearTransformer(Value):
         """Losses and gradient on fresh sequences that are drawn, used and forgotten: one step of training.
 
         The same bits as `problem.moments` with the same key and then `evaluate`, in the model's own precision, but
-        faster: use `model.astype(np.float32)` for the fastest. `target` is `ridge` (adjusted loss) or `task`;
-        `unadjusted` asks for the losses against the task as well.
+        faster: use `model.astype(np.float32)` for the fastest.
+
+        Args:
+            problem: The distribution of sequences.
+            sequences: How many.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            first: The number of the first sequence in its stream.
+            target: What w_hat is compared with: `ridge`, the oracle's weights (adjusted loss), or `task`, the task vectors.
+                None for `ridge`, or `task` where the engine cannot compute the oracle: for tasks of a pool, whose losses
+                then contain the oracle's.
+            ceiling: Losses above it enter the gradient by their logarithm.
+            gradient: Whether to compute the gradient.
+            unadjusted: Whether to return the losses against the tasks as well.
+            engine: Where it is computed; None for the current engine.
+            threads: How many threads; None for the default.
         """
-        if not isinstance(problem, Problem) or problem.dim != self.dim:
+        if not isinstance(problem, BaseProblem) or problem.dim != self.dim:
             refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
-        if target not in ("ridge", "task"):
+        if target not in ("ridge", "task", None):
             refuse("target must be ridge or task", repr(target), "Choose one of these.")
-        engine = engines.resolve(engine)
-        sigma = problem.sigmas(sequences, seed=seed, stream=stream, step=step, first=first, engine=engine)
+        engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
+        key = {"seed": seed, "stream": stream, "step": step, "first": first}
+        goal: Target = target or ("task" if problem.has_pool else "ridge")
+        if problem.law is None or (problem.has_pool and goal == "ridge"):
+            sums = self.layout.coordinate != "none"
+            draw = problem.moments(sequences, dtype=self.family.dtype, sums=sums, engine=engine, threads=threads, **key)
+            return self._step_on(draw, goal, ceiling, gradient, unadjusted, engine, threads)
         return engine.step(
             self.family.kernel(),
-            self.dim,
-            problem.context,
-            sigma,
+            problem.law,
+            problem.choices(sequences, engine=engine, **key),  # type: ignore[attr-defined]
             Key(seed, stream, step),
-            target=target,
-            ceiling=number("ceiling", ceiling),
+            layout=self.layout,
+            target=goal,
+            ceiling=ceiling,
             gradient=gradient,
             unadjusted=unadjusted,
             first=first,
             threads=threads,
         )
+
+    def _step_on(
+        self,
+        draw: Draw,
+        target: Target,
+        ceiling: float,
+        gradient: bool,
+        unadjusted: bool,
+        engine: Engine,
+        threads: int | None,
+    ) -> Evaluation:
+        """The same on sequences that are drawn already."""
+        how: dict[str, Any] = {"metric": draw.metric, "engine": engine, "threads": threads}
+        goal = draw.ridge if target == "ridge" else draw.task
+        found = self.evaluate(draw.moments, goal, ceiling=ceiling, gradient=gradient, **how)
+        if not unadjusted:
+            return found
+        other = found if goal is draw.task else self.evaluate(draw.moments, draw.task, **how)
+        losses = other.losses if draw.offset is None else other.losses + draw.offset.astype(other.losses.dtype)
+        return replace(found, unadjusted=losses)
 
     def _check(self, moments: Moments) -> None:
         if not isinstance(moments, Moments):

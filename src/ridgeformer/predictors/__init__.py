@@ -1,6 +1,17 @@
 """Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
 
-from ridgeformer.predictors.bayes import BayesRR
+from ridgeformer.predictors.bayes import DMMSE, BayesRR, best_predictor
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 
-__all__ = ["AdaRR", "BayesRR", "ConstRR", "IterativeRR", "LeastSquares", "OracleRR", "Predictor", "TunedRR"]
+__all__ = [
+    "DMMSE",
+    "AdaRR",
+    "BayesRR",
+    "ConstRR",
+    "IterativeRR",
+    "LeastSquares",
+    "OracleRR",
+    "Predictor",
+    "TunedRR",
+    "best_predictor",
+]

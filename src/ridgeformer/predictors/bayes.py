@@ -9,17 +9,22 @@ eigenbasis of S, with v = sigma^2, m = min(n, d) and R the residual sum of squar
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import default_threads, one_blas_thread
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.predictors.ridge import spectrum_of
+from ridgeformer.predictors.ridge import Ridge
+from ridgeformer.problems import BaseProblem, Prior, Problem, Tasks
+from ridgeformer.problems.posterior import Posterior
+from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.spectrum import Spectrum
 
-__all__ = ["BayesRR"]
+__all__ = ["DMMSE", "BayesRR", "best_predictor"]
 
 Array = NDArray[np.float64]
 CHUNK = 512  # contexts at a time
@@ -28,15 +33,22 @@ TOGETHER = 8  # factors lambda + v that one logarithm is taken of
 NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums add
 
 
-class BayesRR:
-    """The posterior mean of w under a distribution of noise levels."""
+class BayesRR(Ridge):
+    """The posterior mean of w under a distribution of noise levels and Gaussian tasks.
 
-    def __init__(self, noise: Noise | str | float) -> None:
-        self.noise = as_noise(noise)
+    Args:
+        noise: The distribution of noise levels, as `Problem` takes it.
+        prior: The law of the tasks; None for N(0, I).
+        threads: How many threads; None for the default.
+    """
 
-    def weights(self, moments: Moments, *, threads: int | None = None) -> Array:
-        """E[w | context], [B, d]."""
-        found = spectrum_of(moments)
+    def __init__(self, noise: Noise | str | float, prior: Prior | None = None, threads: int | None = None) -> None:
+        super().__init__(prior)
+        self.noise, self.threads = as_noise(noise), threads
+
+    def _weights(self, moments: Moments) -> Array:
+        """E[w | context], [B, r]."""
+        found = moments.spectrum
         # A posterior over log sigma has a width of about 1 / sqrt(2 (n - d)): so many nodes an octave resolve it.
         freedom = max(found.context - found.dim, 0)
         nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
@@ -48,12 +60,87 @@ class BayesRR:
             part = order[start : start + size]
             shrunk[part] = _shrinkage(found, part, nodes, prior) * found.c[part]
 
-        with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as pool:
             list(pool.map(work, range(0, len(order), size)))
         return found.back(shrunk)
 
     def __repr__(self) -> str:
-        return f"BayesRR({self.noise})"
+        more = f", {self._more()}" if self._more() else ""
+        return f"BayesRR({self.noise}{more})"
+
+
+class DMMSE:
+    """The posterior mean of w for tasks of a pool, or of a mixture of a pool and a Gaussian law, with unknown noise.
+
+    The name is that of Raventos et al.: the discrete minimum mean squared error predictor.
+
+    Args:
+        tasks: The law of the tasks, which must have a pool.
+        noise: The distribution of noise levels, as `Problem` takes it.
+        threads: How many threads; None for the default.
+
+    Raises:
+        InputError: The tasks have no pool.
+    """
+
+    def __init__(self, tasks: Tasks | str, noise: Noise | str | float, threads: int | None = None) -> None:
+        self.tasks, self.noise, self.threads = as_tasks(tasks), as_noise(noise), threads
+        if self.tasks.new == 1:
+            refuse("DMMSE is for tasks of a pool", self.tasks, "Use BayesRR for Gaussian tasks.")
+
+    def weights(self, moments: Moments) -> Array:
+        """Return E[w | context], [B, d].
+
+        Args:
+            moments: The contexts, which may differ in their number of examples.
+        """
+        if not isinstance(moments, Moments):
+            refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments.")
+        freedom = max(int(moments.counts.max()) - moments.dim, 0)
+        nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
+        nodes, prior = nodes[prior > 0], prior[prior > 0]
+        pool = self.tasks.pool(moments.dim)
+        assert pool is not None
+        found = np.empty((len(moments), moments.dim))
+        size = max(1, min(CHUNK, (1 << 22) // len(pool)))
+
+        def work(start: int) -> None:
+            part = slice(start, start + size)
+            found[part] = self._average(Posterior(self.tasks, moments[part]), nodes, prior)
+
+        with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as workers:
+            list(workers.map(work, range(0, len(moments), size)))
+        return found
+
+    def _average(self, posterior: Posterior, nodes: Array, prior: Array) -> Array:
+        """The posterior means at each noise level, averaged with the posterior of the noise level."""
+        best: Array | None = None
+        total = mean = np.zeros(0)
+        for sigma, chance in zip(nodes, prior, strict=True):
+            evidence, weights = posterior.at(float(sigma))
+            evidence = evidence + np.log(chance)
+            if best is None:
+                best, total, mean = evidence, np.ones(len(evidence)), weights
+                continue
+            top = np.maximum(best, evidence)
+            old, new = np.exp(best - top), np.exp(evidence - top)
+            mean = mean * old[:, None] + weights * new[:, None]
+            total, best = total * old + new, top
+        return mean / total[:, None]
+
+    def __repr__(self) -> str:
+        return f"DMMSE({self.tasks}, {self.noise})"
+
+
+def best_predictor(problem: BaseProblem) -> Any:
+    """Return the predictor of least expected loss, whose loss is the floor; None where it is not known.
+
+    Args:
+        problem: The distribution of sequences.
+    """
+    if isinstance(problem, Problem):
+        return DMMSE(problem.tasks, problem.noise) if problem.has_pool else BayesRR(problem.noise, problem.prior)
+    return problem.best_predictor()
 
 
 def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:

@@ -8,7 +8,8 @@ ConstRR(variance=8.33333)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,11 +17,24 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.problems import BaseProblem, Draw, Prior, Problem
 from ridgeformer.spectrum import Spectrum, share_basis
 from ridgeformer.validation import integer, number
 
-__all__ = ["AdaRR", "ConstRR", "IterativeRR", "LeastSquares", "OracleRR", "Predictor", "TunedRR"]
+__all__ = [
+    "AdaRR",
+    "ConstRR",
+    "IterativeRR",
+    "LeastSquares",
+    "OracleRR",
+    "Predictor",
+    "Ridge",
+    "TunedRR",
+    "check_any_problem",
+    "check_problem",
+    "in_whitened",
+    "spectrum_of",
+]
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
@@ -38,7 +52,58 @@ class Predictor(Protocol):
         """w_hat, [B, d]: the prediction for a query x is <w_hat, x>."""
 
 
-class OracleRR:
+def in_whitened(moments: Moments, prior: Prior) -> Moments:
+    """Return the moments in coordinates in which tasks are N(0, I); the last ones are kept with the given moments."""
+    if prior.is_standard:
+        return moments
+    kept = vars(moments).get("_whitened")
+    if kept is None or kept[0] is not prior:
+        kept = vars(moments)["_whitened"] = prior, prior.whiten(moments)
+    return kept[1]
+
+
+class Ridge(ABC):
+    """Ridge regression in some form: the posterior mean of w under a Gaussian prior, for some estimate of the noise.
+
+    Args:
+        prior: The law of the tasks; None for N(0, I). Tasks are N(0, I) in other coordinates, where the computation is
+            done.
+    """
+
+    def __init__(self, prior: Prior | None = None) -> None:
+        self.prior = Prior() if prior is None else prior
+
+    def weights(self, moments: Moments) -> Array:
+        """Return w_hat, [B, d].
+
+        Args:
+            moments: The contexts, which may differ in their number of examples.
+
+        Raises:
+            InputError: This is not `Moments`, or the predictor cannot be used on them.
+        """
+        _check_moments(moments)
+        white = in_whitened(moments, self.prior)
+        if isinstance(white.context, int):
+            return self.prior.back(self._weights(white))
+        found = np.empty((len(white), white.dim))
+        for index, part in white.by_length():
+            found[index] = self._weights(part)
+        return self.prior.back(found)
+
+    @abstractmethod
+    def _weights(self, moments: Moments) -> Array:
+        """Weights in coordinates in which tasks are N(0, I), of contexts with one number of examples, [B, r]."""
+
+    def _more(self) -> str:
+        """What to add between the brackets of the predictor's text."""
+        return "" if self.prior.is_standard else "prior"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._more()})"
+
+
+class OracleRR(Ridge):
     """Ridge regression that knows each sequence's sigma: what adjusted losses are measured from.
 
     Its adjusted loss is 0 by definition, below the floor of all predictors that do not know sigma.
@@ -46,64 +111,74 @@ class OracleRR:
 
     knows_sigma = True
 
-    def weights(self, moments: Moments) -> Array:
+    def _weights(self, moments: Moments) -> Array:
         """(S + sigma^2)^-1 a."""
-        found = spectrum_of(moments)
         if moments.sigma is None:
             refuse(
                 "OracleRR needs to know sigma", "moments without it", "Use Problem.moments, or pass sigma to Moments."
             )
-        return found.ridge(moments.sigma**2)
-
-    def __repr__(self) -> str:
-        return "OracleRR()"
+        return moments.spectrum.ridge(moments.sigma**2)
 
 
-class ConstRR:
-    """Ridge regression with one noise variance for all sequences."""
+class ConstRR(Ridge):
+    """Ridge regression with one noise variance for all sequences.
 
-    def __init__(self, variance: float) -> None:
+    Args:
+        variance: The noise variance.
+        prior: The law of the tasks; None for N(0, I).
+    """
+
+    def __init__(self, variance: float, prior: Prior | None = None) -> None:
+        super().__init__(prior)
         self.variance = number("variance", variance)
 
     @classmethod
     def tune(cls, problem: Problem) -> ConstRR:
-        """The best constant is E[sigma^2]: the risk of any weights that are linear in y is linear in sigma^2."""
-        return cls(check_problem(problem).noise.second_moment)
+        """Return the best one for a problem.
 
-    def weights(self, moments: Moments) -> Array:
+        The best constant is E[sigma^2]: the risk of any weights that are linear in y is linear in sigma^2.
+
+        Args:
+            problem: The distribution of sequences.
+        """
+        return cls(check_problem(problem).noise.second_moment, problem.prior)
+
+    def _weights(self, moments: Moments) -> Array:
         """(S + variance)^-1 a."""
-        return spectrum_of(moments).ridge(self.variance)
+        return moments.spectrum.ridge(self.variance)
 
     def __repr__(self) -> str:
-        return f"ConstRR(variance={self.variance:g})"
+        more = f", {self._more()}" if self._more() else ""
+        return f"ConstRR(variance={self.variance:g}{more})"
 
 
-class LeastSquares:
+class LeastSquares(Ridge):
     """Ordinary least squares; with n < d, where many weights fit, those of least norm."""
 
-    def weights(self, moments: Moments) -> Array:
+    def _weights(self, moments: Moments) -> Array:
         """S^-1 a, or its pseudo-inverse form."""
-        return spectrum_of(moments).ridge(0.0)
-
-    def __repr__(self) -> str:
-        return "LeastSquares()"
+        return moments.spectrum.ridge(0.0)
 
 
-class AdaRR:
+class AdaRR(Ridge):
     """Ridge regression with the unbiased estimate of the variance, residual sum of squares over n - d."""
 
-    def weights(self, moments: Moments) -> Array:
+    def _weights(self, moments: Moments) -> Array:
         """(S + estimate)^-1 a."""
-        return spectrum_of(moments).ridge(estimate(moments))
-
-    def __repr__(self) -> str:
-        return "AdaRR()"
+        return moments.spectrum.ridge(estimate(moments))
 
 
-class TunedRR:
-    """AdaRR with the estimate multiplied by `factor` and cut at `ceiling`."""
+class TunedRR(Ridge):
+    """AdaRR with the estimate multiplied by `factor` and cut at `ceiling`.
 
-    def __init__(self, factor: float, ceiling: float) -> None:
+    Args:
+        factor: What the unbiased estimate of the variance is multiplied by.
+        ceiling: The largest variance.
+        prior: The law of the tasks; None for N(0, I).
+    """
+
+    def __init__(self, factor: float, ceiling: float, prior: Prior | None = None) -> None:
+        super().__init__(prior)
         self.factor, self.ceiling = number("factor", factor), number("ceiling", ceiling)
 
     @classmethod
@@ -141,10 +216,11 @@ class TunedRR:
         sequences, known, found = integer("sequences", sequences), None, []
         for problem in problems:
             if check_problem(problem).noise.second_moment == 0:
-                found.append(cls(0.0, 0.0))
+                found.append(cls(0.0, 0.0, problem.prior))
                 continue
-            draw = problem.moments(sequences, seed=seed, stream=TUNING)
-            if known is not None:
+            count = sequences if problem.is_isotropic else min(sequences, GENERAL)
+            draw = problem.moments(count, seed=seed, stream=TUNING)
+            if known is not None and problem.is_isotropic:
                 share_basis(draw.moments, known)
             found.append(cls._fit(problem, draw))
             known = draw.moments
@@ -154,15 +230,7 @@ class TunedRR:
     def _fit(cls, problem: Problem, draw: Draw) -> TunedRR:
         from scipy.optimize import minimize
 
-        found, raw = draw.moments.spectrum, estimate(draw.moments)
-        exact, room = found.c / (found.values + draw.sigma[:, None] ** 2), np.empty_like(found.c)
-
-        def loss(logarithms: Array) -> float:
-            variance = np.minimum(np.exp(logarithms[0]) * raw, np.exp(logarithms[1]))
-            np.add(found.values, variance[:, None], out=room)
-            np.subtract(np.divide(found.c, room, out=room), exact, out=room)
-            return 0.5 * float(np.square(room, out=room).sum(1).mean())
-
+        loss = _plain_objective(draw) if problem.is_isotropic else _general_objective(draw, problem.prior)
         scale = problem.noise.upper**2
         runs = [
             minimize(loss, np.log([f, c * scale]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-8})
@@ -170,14 +238,43 @@ class TunedRR:
         ]
         best = min(runs, key=lambda run: float(run.fun))
         factor, ceiling = np.exp(best.x)
-        return cls(float(factor), float(ceiling))
+        return cls(float(factor), float(ceiling), problem.prior)
 
-    def weights(self, moments: Moments) -> Array:
+    def _weights(self, moments: Moments) -> Array:
         """(S + min(factor * estimate, ceiling))^-1 a."""
-        return spectrum_of(moments).ridge(np.minimum(self.factor * estimate(moments), self.ceiling))
+        return moments.spectrum.ridge(np.minimum(self.factor * estimate(moments), self.ceiling))
 
     def __repr__(self) -> str:
-        return f"TunedRR(factor={self.factor:.4g}, ceiling={self.ceiling:.4g})"
+        more = f", {self._more()}" if self._more() else ""
+        return f"TunedRR(factor={self.factor:.4g}, ceiling={self.ceiling:.4g}{more})"
+
+
+def _plain_objective(draw: Draw) -> Callable[[Array], float]:
+    """The adjusted loss of TunedRR on isotropic sequences, as a function of the logarithms of factor and ceiling."""
+    found, raw = draw.moments.spectrum, estimate(draw.moments)
+    assert draw.sigma is not None
+    exact, room = found.c / (found.values + draw.sigma[:, None] ** 2), np.empty_like(found.c)
+
+    def loss(logarithms: Array) -> float:
+        variance = np.minimum(np.exp(logarithms[0]) * raw, np.exp(logarithms[1]))
+        np.add(found.values, variance[:, None], out=room)
+        np.subtract(np.divide(found.c, room, out=room), exact, out=room)
+        return 0.5 * float(np.square(room, out=room).sum(1).mean())
+
+    return loss
+
+
+def _general_objective(draw: Draw, prior: Prior) -> Callable[[Array], float]:
+    """The same on any sequences."""
+    parts = [(index, part.spectrum, estimate(part)) for index, part in in_whitened(draw.moments, prior).by_length()]
+    coordinates = np.empty((len(draw.moments), parts[0][1].dim))
+
+    def loss(logarithms: Array) -> float:
+        for index, spectrum, raw in parts:
+            coordinates[index] = spectrum.ridge(np.minimum(np.exp(logarithms[0]) * raw, np.exp(logarithms[1])))
+        return float(draw.losses(prior.back(coordinates), draw.ridge).mean())
+
+    return loss
 
 
 class IterativeRR:
@@ -193,12 +290,14 @@ class IterativeRR:
 
     def weights(self, moments: Moments) -> Array:
         """The weights after the last step."""
+        _one_length(moments)
         for coordinates in self._steps(moments):
             last = coordinates
         return spectrum_of(moments).back(last)
 
     def weights_by_step(self, moments: Moments) -> Array:
         """The weights after every step, [steps + 1, B, d]; zero at the start."""
+        _one_length(moments)
         trace = [spectrum_of(moments).back(coordinates) for coordinates in self._steps(moments)]
         return np.stack([np.zeros_like(trace[0]), *trace])
 
@@ -212,7 +311,7 @@ class IterativeRR:
         for _ in range(self.steps):
             slope = values * w - c
             residual = np.maximum(found.total + (w * (slope - c)).sum(1), 0.0)
-            variance = (residual / (moments.context - moments.dim))[:, None]
+            variance = (residual / (found.context - moments.dim))[:, None]
             w = w - slope / largest
             v = v - ((values + variance) * v - c) / (largest + variance)
             yield v
@@ -222,19 +321,26 @@ class IterativeRR:
 
 
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
+GENERAL = 20_000  # sequences at most for tuning where the problem is not isotropic, where they cost more
 
 
-def check_problem(problem: Problem) -> Problem:
-    """A problem, and nothing else."""
-    if not isinstance(problem, Problem):
+def check_any_problem(problem: object) -> BaseProblem:
+    """Return a problem, built-in or custom, and refuse anything else."""
+    if not isinstance(problem, BaseProblem):
         refuse("this needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
     return problem
 
 
+def check_problem(problem: object) -> Problem:
+    """Return a `Problem`, and refuse anything else, custom problems included."""
+    if isinstance(check_any_problem(problem), Problem):
+        return problem  # type: ignore[return-value]
+    refuse("this needs a built-in Problem", f"a {type(problem).__name__}", "Its law of noise and tasks must be known.")
+
+
 def spectrum_of(moments: Moments) -> Spectrum:
-    """The spectrum of moments, and of nothing else."""
-    if not isinstance(moments, Moments):
-        refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
+    """Return the spectrum of moments with one number of examples, and refuse anything else."""
+    _one_length(moments)
     return moments.spectrum
 
 
@@ -244,9 +350,20 @@ def estimate(moments: Moments) -> Array:
     return spectrum_of(moments).unbiased_variance()
 
 
+def _check_moments(moments: object) -> None:
+    if not isinstance(moments, Moments):
+        refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
+
+
+def _one_length(moments: Moments) -> None:
+    _check_moments(moments)
+    if not isinstance(moments.context, int):
+        refuse("this takes contexts of one length", repr(moments), "Split them with moments.by_length().")
+
+
 def _enough(moments: Moments) -> None:
-    spectrum_of(moments)
-    if moments.context <= moments.dim:
+    _one_length(moments)
+    if moments.counts[0] <= moments.dim:
         refuse(
             "estimating the noise needs more examples than dimensions, n > d",
             f"n = {moments.context}, d = {moments.dim}",

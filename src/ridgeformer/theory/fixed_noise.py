@@ -24,7 +24,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.ridge import ConstRR
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.problems import Draw, Problem
 from ridgeformer.theory.statement import Check
 from ridgeformer.validation import real
 from ridgeformer.wishart import eigenvalues

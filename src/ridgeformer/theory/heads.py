@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check, relative_error
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.models.transformer import LinearTransformer, States
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check, relative_error
 from ridgeformer.validation import array

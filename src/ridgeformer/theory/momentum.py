@@ -26,7 +26,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer, States
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.linear_model import read_off
 from ridgeformer.theory.statement import Check, relative_error

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Problem, Sequences
+from ridgeformer.problems import Problem, Sequences
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check
 from ridgeformer.validation import array, integer, number

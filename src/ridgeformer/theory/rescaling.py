@@ -34,7 +34,7 @@ from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed
-from ridgeformer.problem import Draw, Problem
+from ridgeformer.problems import Draw, Problem
 from ridgeformer.theory.statement import Check, relative_error
 from ridgeformer.validation import integer, number
 

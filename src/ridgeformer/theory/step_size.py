@@ -24,7 +24,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.theory.statement import Check, relative_error
 from ridgeformer.validation import integer, number
 

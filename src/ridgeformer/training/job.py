@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.models.families import Family
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.training.journal import Journal
 
 __all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "OutOfTime", "Task"]

@@ -19,7 +19,7 @@ from ridgeformer.engine import Key
 from ridgeformer.losses import threshold
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 
 __all__ = ["STRETCH", "Hard", "SampleAverage", "ceiling", "damped", "mine"]
 

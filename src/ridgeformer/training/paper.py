@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.training.job import RACE, Found, Task
 from ridgeformer.training.protocols import Paper
 

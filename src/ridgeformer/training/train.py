@@ -30,7 +30,7 @@ from ridgeformer.models.families import FAMILIES, Family, check_registered
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import check_text, parse
 from ridgeformer.predictors.ridge import check_problem
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.training.job import Found, Task
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.paper import train_as_the_paper

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ridgeformer.errors import InputError, refuse
 from ridgeformer.noise import parse
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.sweeps import Grid
 from ridgeformer.zoo import Zoo, gather, shipped
 

@@ -25,7 +25,7 @@ from ridgeformer.papers.vladymyrov2024.paper import (
 )
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, Predictor, TunedRR
-from ridgeformer.problem import Problem
+from ridgeformer.problems import Problem
 from ridgeformer.zoo import Zoo
 
 __all__ = ["FLOOR", "Cell", "Table", "baselines", "measure"]

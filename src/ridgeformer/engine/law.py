@@ -1,0 +1,236 @@
+"""What engines draw sequences from, and what they make of a sequence's tokens.
+
+A `Law` describes Gaussian features x ~ N(0, Lambda) and tasks w = mean + F g with g ~ N(0, I), or a pool of tasks.
+`Choices` are what is drawn for each sequence beforehand: its noise level, its number of tokens, its task in the pool.
+A `Layout` says what a token holds beside (x, y), and whether attention sums over tokens or takes their mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse, shown
+from ridgeformer.validation import array, integer, number
+from ridgeformer.values import Value, read_only
+
+__all__ = ["MOST_CONTEXT", "MOST_DIM", "REFERENCE", "Choices", "Law", "Layout"]
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Attention = Literal["sum", "mean"]
+Coordinate = Literal["none", "constant", "length"]
+MOST_DIM, MOST_CONTEXT = 4096, 1 << 52
+REFERENCE = 20.0  # the n at which the coordinate that shows n is 1
+KINDS = ("fixed", "rotated", "factors")
+COORDINATES = ("none", "constant", "length")
+
+
+@dataclass(eq=False)
+class Law(Value):
+    """The law of sequences with Gaussian features and tasks.
+
+    Attributes:
+        dim: The dimension d of features and tasks.
+        context: The number of tokens n, or the largest where it varies.
+        shortest: The smallest n; None for `context`.
+        covariance: `fixed`, the covariance C C' for all sequences; `rotated`, a spectrum in a random basis of each
+            sequence; `factors`, the correlation matrix of L L' + unique I with random loadings L of each sequence.
+        factor: For `fixed` the lower triangle C, [d, d], or None for the identity; for `rotated` the square roots of the
+            spectrum, [d].
+        factors: How many common factors the features have, for `factors`.
+        unique: The unique variance of each feature, for `factors`, where loadings have a mean square of 1 in all.
+        spread: The standard deviation of the logarithm of a random scale of each feature and sequence; 0 for none.
+        standardised: Whether each feature is shifted and scaled to mean 0 and variance 1 within its context.
+        mean: The mean of the tasks, [d]; None for 0.
+        task_factor: F with the covariance F F' of the tasks, [d, rank]; None for the identity.
+        pool: Tasks to choose among, [K, d]; None for none.
+        query: The covariance of the queries, [d, d]; None for that of the features.
+    """
+
+    dim: int
+    context: int
+    shortest: int | None = None
+    covariance: Literal["fixed", "rotated", "factors"] = "fixed"
+    factor: Array | None = None
+    factors: int = 0
+    unique: float = 0.0
+    spread: float = 0.0
+    standardised: bool = False
+    mean: Array | None = None
+    task_factor: Array | None = None
+    pool: Array | None = None
+    query: Array | None = None
+
+    def __post_init__(self) -> None:
+        self.dim, self.context = integer("dim", self.dim, 1, MOST_DIM), integer("context", self.context, 1, MOST_CONTEXT)
+        least = 2 if self.standardised else 1
+        given = self.context if self.shortest is None else self.shortest
+        self.shortest = integer("the smallest number of tokens", given, least, self.context)
+        if self.covariance not in KINDS:
+            refuse(f"covariance must be one of {', '.join(KINDS)}", shown(self.covariance), "Choose one of these.")
+        d = self.dim
+        shapes: dict[str, tuple[int | str, ...]] = {
+            "factor": (d,) if self.covariance == "rotated" else (d, d),
+            "mean": (d,),
+            "task_factor": (d, "r"),
+            "pool": ("K", d),
+            "query": (d, d),
+        }
+        for name, shape in shapes.items():
+            if (value := getattr(self, name)) is not None:
+                setattr(self, name, array(name, value, shape).astype(np.float64))
+        if self.covariance == "factors":
+            self.factors = integer("the number of factors", self.factors, 1, d)
+        self.unique, self.spread = number("unique", self.unique), number("spread", self.spread)
+        if self.task_factor is not None:
+            integer("the rank of the tasks", self.task_factor.shape[1], 1, d)
+        if self.standardised and self.query is not None:
+            refuse(
+                "queries of standardised features have the covariance of the features",
+                "another one",
+                "Leave out query, or do not standardise.",
+            )
+
+    @property
+    def least(self) -> int:
+        """The smallest number of tokens."""
+        assert self.shortest is not None
+        return self.shortest
+
+    @property
+    def rank(self) -> int:
+        """The rank of the covariance of the tasks."""
+        return self.dim if self.task_factor is None else int(self.task_factor.shape[1])
+
+    @property
+    def own_metric(self) -> bool:
+        """Whether each sequence has a query covariance of its own."""
+        return self.query is None and (self.covariance != "fixed" or self.spread > 0 or self.standardised)
+
+    @property
+    def metric(self) -> Array | None:
+        """The covariance of the queries, [d, d], where it is the same for all sequences; None for the identity."""
+        if self.query is not None or self.own_metric or self.factor is None:
+            return self.query
+        return read_only(self.factor @ self.factor.T)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether features, tasks and queries are isotropic, and n is the same for all sequences."""
+        arrays = (self.factor, self.mean, self.task_factor, self.pool, self.query)
+        same = self.covariance == "fixed" and not self.spread and not self.standardised
+        return same and self.least == self.context and all(value is None for value in arrays)
+
+
+@dataclass(eq=False)
+class Choices(Value):
+    """What is drawn for each of B sequences before its tokens.
+
+    Attributes:
+        sigma: The noise levels, [B], float64, finite and not negative.
+        counts: The numbers of tokens, [B]; None where n does not vary.
+        task: Which task of the pool, [B], or -1 for a new one; None where there is no pool.
+    """
+
+    sigma: Array
+    counts: Counts | None = None
+    task: Counts | None = None
+
+    def __len__(self) -> int:
+        return len(self.sigma)
+
+    def __getitem__(self, part: slice) -> Choices:
+        counts, task = (None if x is None else x[part] for x in (self.counts, self.task))
+        return Choices(self.sigma[part], counts, task)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a model's tokens hold beside (x, y), and how its attention runs over them.
+
+    Attributes:
+        attention: `sum` over the tokens of a context, as in the seed paper, or `mean`.
+        coordinate: A further coordinate of every token: `none`; `constant`, a 1, also in queries, which gives an
+            intercept; or `length`, sqrt(20 / n) in context tokens and 0 in queries, which shows n to attention by mean.
+        scratch: How many coordinates beside that start at zero, as room for intermediate results.
+
+    >>> Layout("mean", "length")
+    Layout(attention='mean', coordinate='length', scratch=0)
+    """
+
+    attention: Attention = "sum"
+    coordinate: Coordinate = "none"
+    scratch: int = 0
+
+    def __post_init__(self) -> None:
+        if self.attention not in ("sum", "mean"):
+            refuse("attention must be sum or mean", shown(self.attention), "Choose one of these.")
+        if self.coordinate not in COORDINATES:
+            refuse(
+                f"the coordinate must be one of {', '.join(COORDINATES)}", shown(self.coordinate), "Choose one of these."
+            )
+        integer("scratch", self.scratch, 0, MOST_DIM)
+
+    @property
+    def extra(self) -> int:
+        """How many coordinates a token has beside x and y."""
+        return self.scratch + (self.coordinate != "none")
+
+    @property
+    def counted(self) -> int:
+        """How many of these enter a query's prediction."""
+        return int(self.coordinate == "constant")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether tokens are (x, y) and attention is a sum."""
+        return self == Layout()
+
+    def value(self, context: Any) -> Any:
+        """Return the further coordinate of a context's tokens, given its number of tokens."""
+        if self.coordinate == "length":
+            return np.sqrt(REFERENCE / np.asarray(context, np.float64))
+        return np.ones(np.shape(context))
+
+    def gram(self, gram: Array, context: int | Counts, sums: Array | None) -> Array:
+        """Return the Gram matrices of these tokens from those of (x, y).
+
+        Args:
+            gram: Gram matrices of tokens (x, y), [B, D, D].
+            context: The number of tokens, one for all or [B].
+            sums: The sums of the tokens (x, y), [B, D]; needed for a further coordinate only.
+
+        Returns:
+            Gram matrices [B, D + extra, D + extra], divided by the number of tokens if attention is a mean.
+        """
+        n = np.broadcast_to(np.asarray(context, np.float64), len(gram))
+        found = gram
+        if self.extra:
+            B, d = len(gram), gram.shape[1] - 1
+            found = np.zeros((B, d + self.extra + 1, d + self.extra + 1), gram.dtype)
+            old = np.append(np.arange(d), -1)
+            found[:, old[:, None], old[None, :]] = gram
+            if self.coordinate != "none":
+                assert sums is not None
+                c = self.value(n)
+                found[:, d, old] = found[:, old, d] = c[:, None] * sums
+                found[:, d, d] = c**2 * n
+        return found / n.astype(found.dtype)[:, None, None] if self.attention == "mean" else found
+
+    def target(self, target: Array) -> Array:
+        """Return targets [B, d] with a zero for each further coordinate that enters the prediction."""
+        return np.concatenate([target, np.zeros((len(target), self.counted), target.dtype)], 1) if self.counted else target
+
+    def metric(self, metric: Array | None) -> Array | None:
+        """Return a metric [d, d] or [B, d, d] with a one for each further coordinate that enters the prediction."""
+        if metric is None or not self.counted:
+            return metric
+        d = metric.shape[-1]
+        found = np.zeros((*metric.shape[:-2], d + 1, d + 1), metric.dtype)
+        found[..., :d, :d] = metric
+        found[..., d, d] = 1.0
+        return found

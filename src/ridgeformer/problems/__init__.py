@@ -1,0 +1,44 @@
+"""Problems: the distribution of sequences. Features, tasks, context lengths, noise and queries, and your own."""
+
+from ridgeformer.problems.base import CUSTOM, BaseProblem, CustomProblem, Dataset
+from ridgeformer.problems.draws import Draw, Sequences
+from ridgeformer.problems.features import (
+    Covariance,
+    Factors,
+    Features,
+    Isotropic,
+    PowerLaw,
+    Rotated,
+    Scales,
+    Spectrum,
+    Standardised,
+)
+from ridgeformer.problems.lengths import Lengths
+from ridgeformer.problems.problem import Problem
+from ridgeformer.problems.tasks import Gaussian, LowRank, Mixture, Pool, Prior, Tasks
+
+__all__ = [
+    "CUSTOM",
+    "BaseProblem",
+    "Covariance",
+    "CustomProblem",
+    "Dataset",
+    "Draw",
+    "Factors",
+    "Features",
+    "Gaussian",
+    "Isotropic",
+    "Lengths",
+    "LowRank",
+    "Mixture",
+    "Pool",
+    "PowerLaw",
+    "Prior",
+    "Problem",
+    "Rotated",
+    "Scales",
+    "Sequences",
+    "Spectrum",
+    "Standardised",
+    "Tasks",
+]

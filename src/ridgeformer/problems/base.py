@@ -1,0 +1,305 @@
+"""What every problem offers, and the base class for problems of your own."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ridgeformer.engine import Engine, Key, Law
+from ridgeformer.errors import refuse, shown
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise
+from ridgeformer.problems.draws import Draw, Sequences
+from ridgeformer.problems.lengths import Lengths
+from ridgeformer.validation import array, integer, precision, real
+from ridgeformer.values import Value
+
+__all__ = ["CUSTOM", "BaseProblem", "CustomProblem", "Dataset", "check_count", "check_key"]
+
+Array = NDArray[np.float64]
+MOST = 1 << 32  # sequences of one key
+SAMPLED = 1024  # sequences from which the size of the labels is estimated
+CUSTOM: dict[str, type[CustomProblem]] = {}  # by name; a subclass with a name enters itself
+
+
+def check_key(seed: int, stream: int, step: int) -> Key:
+    """Return the key that names a stream of sequences."""
+    return Key(
+        integer("seed", seed, 0, (1 << 64) - 1),
+        integer("stream", stream, 0, (1 << 32) - 1),
+        integer("step", step, 0, (1 << 64) - 1),
+    )
+
+
+def check_count(count: int, first: int) -> int:
+    """Return the number of sequences asked for."""
+    first = integer("first", first, 0, MOST - 1)
+    return integer("the number of sequences", count, 1, MOST - first)
+
+
+class BaseProblem(Value, ABC):
+    """A distribution of sequences: what training and evaluation ask of a problem.
+
+    Attributes:
+        dim: The dimension d of the features.
+        law: How an engine draws the sequences by itself; None where only `moments` can.
+        lengths: The number of examples in a context.
+        noise: The distribution of noise levels; None where there is none to speak of.
+        signal: The mean square of what is to be predicted: twice the loss of predicting 0.
+    """
+
+    dim: int
+    law: Law | None = None
+    lengths: Lengths
+    noise: Noise | None
+    signal: float
+
+    @abstractmethod
+    def moments(
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        dtype: DTypeLike = np.float64,
+        sums: bool = False,
+        engine: Engine | str | None = None,
+        threads: int | None = None,
+    ) -> Draw:
+        """Draw moments of sequences; see `Problem.moments`."""
+
+    @abstractmethod
+    def at_noise(self, sigma: float) -> BaseProblem:
+        """Return the same problem with one noise level."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Return what decides the law, as JSON has it."""
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
+        return False
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether tasks come from a pool, wholly or in part."""
+        return False
+
+    def best_predictor(self) -> Any:
+        """Return the predictor of least expected loss, where it is known and not that of a Gaussian problem; else None."""
+        return None
+
+
+class CustomProblem(BaseProblem):
+    """The base class of problems of your own: features, noise and labels of any kind.
+
+    A subclass sets `dim` and `context` in its `__init__` and has one method, `draw(rng, count)`, which returns `Sequences`
+    (tokens, queries and answers, with the task vectors where labels are linear in the features) or a `Draw` (moments).
+    The same random numbers must give the same sequences. Without task vectors, the loss is that of the queries.
+
+    With a class attribute `name`, its arguments as attributes of the same names, and the class imported, runs on it can be
+    stored, found again and swept over. `best_predictor` may return a predictor whose loss is the floor; without one
+    the floor is unknown. `at_noise(sigma)` may return the same problem at one noise level, for profiles.
+
+    >>> class Cubic(CustomProblem):
+    ...     def __init__(self, dim=3, context=12):
+    ...         self.dim, self.context = dim, context
+    ...
+    ...     def draw(self, rng, count):
+    ...         x = rng.standard_normal((count, self.context + 4, self.dim))
+    ...         y = x[..., 0] ** 3 + 0.1 * rng.standard_normal(x.shape[:2])
+    ...         return Sequences(x[:, :-4], y[:, :-4], queries=x[:, -4:], answers=y[:, -4:])
+    >>> Cubic().moments(100).moments
+    Moments(100 contexts, dim=3, context=12, float64)
+    """
+
+    name: ClassVar[str | None] = None
+    context: Any = None
+    noise: Noise | None = None
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Enter a subclass with a name among those that stored runs can be read with."""
+        super().__init_subclass__(**keywords)
+        name = vars(cls).get("name")
+        if name is None:
+            return
+        if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
+            refuse(
+                "the name of a problem must be a lower-case letter and up to 30 more letters, digits, _ or -",
+                shown(name),
+                'Write name = "my-problem", for example.',
+            )
+        known = CUSTOM.get(name)
+        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            refuse("the name of a problem must be its own", f"{name!r}, which is {known.__qualname__}", "Choose another.")
+        CUSTOM[name] = cls
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, count: int) -> Sequences | Draw:
+        """Draw sequences.
+
+        Args:
+            rng: Random numbers, the same for the same seed, stream, step and first sequence.
+            count: How many sequences.
+
+        Returns:
+            `Sequences`, or a `Draw`.
+        """
+
+    @property
+    def lengths(self) -> Lengths:  # type: ignore[override]
+        """The number of examples in a context, from `context`."""
+        return Lengths(self.context)
+
+    @property
+    def signal(self) -> float:  # type: ignore[override]
+        """The mean square of what is to be predicted, estimated once from a sample."""
+        if "_signal" not in vars(self):
+            drawn = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1)
+            losses = drawn.losses(np.zeros_like(drawn.task), drawn.task)
+            if drawn.offset is not None:
+                losses = losses + drawn.offset
+            vars(self)["_signal"] = 2 * float(np.mean(losses))
+        return float(vars(self)["_signal"])
+
+    def moments(
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        dtype: DTypeLike = np.float64,
+        sums: bool = False,
+        engine: Engine | str | None = None,
+        threads: int | None = None,
+    ) -> Draw:
+        """Draw moments of sequences; see `Problem.moments`. Other `first` or `count` give other sequences.
+
+        Raises:
+            InputError: `draw` returned something else than `Sequences` or a `Draw`, or shapes do not fit, or there are
+                values that are not finite.
+        """
+        key, count = check_key(seed, stream, step), check_count(count, first)
+        drawn = self.draw(np.random.default_rng(np.random.SeedSequence((*key, first))), count)
+        if isinstance(drawn, Sequences):
+            drawn = _from_tokens(drawn)
+        if not isinstance(drawn, Draw):
+            refuse("draw must return Sequences or a Draw", f"a {type(drawn).__name__}", "Correct its draw method.")
+        if sums and drawn.moments.sums is None:
+            refuse("a further coordinate needs the sums of the tokens", "moments without them", "Return Sequences.")
+        return drawn.checked(integer("dim", self.dim, 1, 4096), count).astype(precision(dtype))
+
+    def at_noise(self, sigma: float) -> BaseProblem:
+        """Return the same problem with one noise level; a subclass may offer it.
+
+        Raises:
+            InputError: The subclass does not.
+        """
+        refuse(
+            "a profile needs the problem at single noise levels",
+            f"a {type(self).__name__} without at_noise",
+            "Write a method at_noise(sigma) that returns the problem with that noise level.",
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the name of the class and its arguments, as JSON has them.
+
+        Raises:
+            InputError: The class has no name, or is not the one that its name stands for.
+        """
+        if self.name is None or CUSTOM.get(self.name) is not type(self):
+            refuse(
+                "a run is stored under the name of its problem",
+                f"a {type(self).__name__} without a name of its own",
+                'Write name = "my-problem" in its class, or train without out.',
+            )
+        shown_state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {"problem": self.name, "arguments": {name: _plain(value) for name, value in shown_state.items()}}
+
+    def __str__(self) -> str:
+        state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        inner = ",".join(f"{name}={shown(value, 30)}" for name, value in state.items())
+        return f"{self.name or type(self).__name__}({inner})"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or self.name is None or type(self) is not type(other):
+            return self is other
+        return isinstance(other, CustomProblem) and self.as_dict() == other.as_dict()
+
+    def __hash__(self) -> int:
+        return hash(str(self)) if self.name is not None else id(self)
+
+
+class Dataset(CustomProblem):
+    """A fixed set of sequences to train or evaluate on: finite pretraining data.
+
+    Each draw takes sequences of the set at random, with repetition; as many as there are, or more, take each in turn.
+
+    Args:
+        sequences: The sequences, such as `problem.sequences(1000)` or `Sequences(x, y, queries, answers)`.
+    """
+
+    def __init__(self, sequences: Sequences) -> None:
+        if not isinstance(sequences, Sequences):
+            refuse("a data set is made of Sequences", f"a {type(sequences).__name__}", "Pass Sequences(x, y, ...).")
+        self._drawn = _from_tokens(sequences)
+        self._count, n, self.dim = sequences.x.shape
+        self.context = n if sequences.context is None else sorted(set(sequences.context.tolist()))
+
+    def draw(self, rng: np.random.Generator, count: int) -> Draw:
+        """See `CustomProblem.draw`."""
+        size, d = self._count, self._drawn
+        index = np.arange(count) % size if count >= size else rng.integers(size, size=count)
+        return _select(d, index)
+
+    def __str__(self) -> str:
+        return f"Dataset({self._count} sequences, dim={self.dim}, context={self.lengths})"
+
+
+def _select(drawn: Draw, index: NDArray[np.integer[Any]]) -> Draw:
+    """The chosen sequences of a draw."""
+    def pick(value: Any) -> Any:
+        return None if value is None else np.asarray(value[index])
+
+    m = drawn.moments
+    context = m.context if isinstance(m.context, int) else pick(m.counts)
+    moments = Moments._trusted(pick(m.gram), context, pick(m.sigma), pick(m.sums))
+    metric = drawn.metric if drawn.metric is None or drawn.metric.ndim == 2 else pick(drawn.metric)
+    arrays = (pick(drawn.task), pick(drawn.ridge), pick(drawn.sigma), metric, pick(drawn.offset))
+    return Draw(moments, *arrays, drawn.oracle)
+
+
+def _from_tokens(sequences: Sequences) -> Draw:
+    x, queries = real("x", sequences.x), real("queries", sequences.queries)
+    if x.ndim != 3:
+        refuse("x must have shape (B, n, d)", f"shape {x.shape}", "Correct the draw method.")
+    array("y", sequences.y, x.shape[:2])
+    array("queries", queries, (x.shape[0], "m", x.shape[2]))
+    array("answers", sequences.answers, queries.shape[:2])
+    if sequences.task is not None:
+        array("task", sequences.task, (x.shape[0], x.shape[2]))
+    return Draw.from_sequences(sequences)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, np.ndarray | list | tuple | range):
+        return [_plain(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)

@@ -1,0 +1,381 @@
+"""Features x ~ N(0, Lambda): one covariance for all sequences, or one drawn for each of them.
+
+>>> PowerLaw(1).mean_covariance(3).diagonal().round(4).tolist()  # proportional to 1, 1/2, 1/3; the trace is d
+[1.6364, 0.8182, 0.5455]
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.problems.text import Described, parse_call
+from ridgeformer.validation import array, integer, number, real
+
+__all__ = [
+    "Covariance",
+    "Factors",
+    "Features",
+    "Isotropic",
+    "PowerLaw",
+    "Rotated",
+    "Scales",
+    "Spectrum",
+    "Standardised",
+    "as_features",
+    "check_covariance",
+    "parse_features",
+]
+
+Array = NDArray[np.float64]
+EXAMPLES = (
+    "Write isotropic(), spectrum(1,0.5,0.25), powerlaw(1), covariance([[1,0.5],[0.5,1]]), rotated(powerlaw(1)), "
+    "factors(2), scales(0.5) or standardised(factors(2))."
+)
+
+
+def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
+    """Return a covariance matrix [d, d] as float64.
+
+    Args:
+        name: What it is, for messages.
+        matrix: The matrix.
+        definite: Whether all its eigenvalues must be positive; otherwise they may also be zero.
+
+    Returns:
+        The matrix, exactly symmetric.
+
+    Raises:
+        InputError: It is not square, not symmetric, or has a negative eigenvalue, or a zero one where none may be.
+    """
+    found = array(name, matrix, ("d", "d")).astype(np.float64)
+    if found.shape[0] != found.shape[1]:
+        refuse(f"{name} must be square", f"shape {found.shape}", "Pass a matrix [d, d].")
+    scale = float(np.abs(found).max())
+    if float(np.abs(found - found.T).max()) > 1e-9 * scale:
+        refuse(f"{name} must be symmetric", "one that is not", "Pass (A + A.T) / 2, if A is meant to be symmetric.")
+    found = (found + found.T) / 2
+    least = float(np.linalg.eigvalsh(found)[0])
+    if definite and not least > 1e-12 * scale:
+        refuse(f"{name} must be positive definite", f"a smallest eigenvalue of {least:.3g}", "Check its entries.")
+    if not least > -1e-9 * scale:
+        refuse(f"{name} must have no negative eigenvalue", f"{least:.3g}", "Check its entries.")
+    return found
+
+
+class Features(Described):
+    """The law of the features. `law(dim)` says it to an engine; `covariances` draws it for NumPy."""
+
+    @abstractmethod
+    def law(self, dim: int) -> dict[str, Any]:
+        """Return the arguments of an engine's `Law` that describe these features in `dim` dimensions."""
+
+    @abstractmethod
+    def mean_covariance(self, dim: int) -> Array:
+        """Return E[Lambda], [d, d]: the average over sequences of the features' covariance."""
+
+    def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
+        """Draw the covariance of each of `count` sequences, [B, d, d]."""
+        return np.broadcast_to(self.mean_covariance(dim), (count, dim, dim))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all sequences have the same covariance."""
+        return True
+
+    @property
+    def standardised(self) -> bool:
+        """Whether features are standardised within each context."""
+        return False
+
+
+class Isotropic(Features):
+    """x ~ N(0, I), as in the seed paper."""
+
+    name = "isotropic"
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Features.law`."""
+        return {}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """See `Features.mean_covariance`."""
+        return np.eye(dim)
+
+
+class Covariance(Features):
+    """x ~ N(0, Lambda) with a given matrix Lambda [d, d], symmetric and positive definite."""
+
+    name = "covariance"
+
+    def __init__(self, matrix: ArrayLike) -> None:
+        self.matrix = check_covariance("the covariance of features", matrix, definite=True)
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Features.law`."""
+        return {"factor": np.linalg.cholesky(self.mean_covariance(dim))}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """See `Features.mean_covariance`."""
+        return _fitting("the covariance of features", self.matrix, dim)
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return [self.matrix], {}
+
+
+class _Diagonal(Features):
+    """Independent features; `values(dim)` are their variances."""
+
+    @abstractmethod
+    def values(self, dim: int) -> Array:
+        """Return the eigenvalues of Lambda, [d]."""
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Features.law`."""
+        return {"factor": np.diag(np.sqrt(self.values(dim)))}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """See `Features.mean_covariance`."""
+        return np.diag(self.values(dim))
+
+
+class Spectrum(_Diagonal):
+    """x ~ N(0, diag(values)): independent features with given variances, all positive."""
+
+    name = "spectrum"
+
+    def __init__(self, *values: float) -> None:
+        self._values = array("the spectrum of features", np.array(values, float), ("d",)).astype(np.float64)
+        if not (self._values > 0).all():
+            refuse("a spectrum must be positive", f"{self._values.min():g} in it", "Pass variances above 0.")
+
+    def values(self, dim: int) -> Array:
+        """Return the variances, [d]."""
+        return _fitting("the spectrum of features", self._values, dim)
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return list(self._values), {}
+
+
+class PowerLaw(_Diagonal):
+    """x ~ N(0, diag(values)) with values proportional to i^-exponent, i = 1 to d, and a sum of d."""
+
+    name = "powerlaw"
+
+    def __init__(self, exponent: float) -> None:
+        self.exponent = number("the exponent of a power law", exponent)
+        if not self.exponent <= 10:
+            refuse("the exponent of a power law must be at most 10", self.exponent, "Pass 1, for example.")
+
+    def values(self, dim: int) -> Array:
+        """Return the variances, [d]."""
+        raw = np.arange(1.0, dim + 1) ** -self.exponent
+        return np.asarray(raw * dim / raw.sum())
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return [self.exponent], {}
+
+
+class _Drawn(Features):
+    """Each sequence has a covariance of its own."""
+
+    @property
+    def fixed(self) -> bool:
+        """See `Features.fixed`."""
+        return False
+
+
+class Rotated(_Drawn):
+    """A fixed spectrum in a basis that is drawn for each sequence, uniformly among all orthonormal ones.
+
+    Args:
+        spectrum: `Spectrum`, `PowerLaw` or `Isotropic`, or the variances themselves.
+    """
+
+    name = "rotated"
+
+    def __init__(self, *spectrum: Features | float) -> None:
+        given = spectrum[0] if len(spectrum) == 1 else None
+        self.spectrum = given if isinstance(given, Features) else Spectrum(*spectrum)  # type: ignore[arg-type]
+        if not isinstance(self.spectrum, _Diagonal | Isotropic):
+            refuse("what is rotated must be a spectrum", self.spectrum, "Pass rotated(powerlaw(1)), for example.")
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Features.law`."""
+        return {"covariance": "rotated", "factor": np.sqrt(np.diag(self.spectrum.mean_covariance(dim)))}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """See `Features.mean_covariance`."""
+        return np.eye(dim) * np.trace(self.spectrum.mean_covariance(dim)) / dim
+
+    def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
+        """See `Features.covariances`."""
+        basis = np.linalg.qr(rng.standard_normal((count, dim, dim)))[0]
+        return np.asarray(basis * np.diag(self.spectrum.mean_covariance(dim)) @ np.swapaxes(basis, 1, 2))
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return [self.spectrum], {}
+
+
+class Factors(_Drawn):
+    """Random correlations of a factor model with few factors, as real tables have them.
+
+    Each sequence draws loadings L [d, count] from N(0, 1 / count); Lambda is the correlation matrix of L L' + unique I.
+
+    Args:
+        count: How many common factors, 1 to d.
+        unique: The variance of each feature that it shares with no other; smaller means stronger correlations.
+    """
+
+    name = "factors"
+
+    def __init__(self, count: int, unique: float = 0.5) -> None:
+        self.count = integer("the number of factors", count, 1, 4096)
+        self.unique = number("the unique variance", unique)
+        if not 1e-3 <= self.unique <= 1e6:
+            refuse("the unique variance must lie between 0.001 and 1e6", self.unique, "Pass 0.5, for example.")
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Features.law`."""
+        if self.count > dim:
+            refuse(f"there can be at most d = {dim} factors", self.count, "Pass fewer.")
+        return {"covariance": "factors", "factors": self.count, "unique": self.unique}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """See `Features.mean_covariance`."""
+        return np.eye(dim)
+
+    def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
+        """See `Features.covariances`."""
+        L = rng.standard_normal((count, dim, self.count)) / np.sqrt(self.count)
+        raw = L @ np.swapaxes(L, 1, 2) + self.unique * np.eye(dim)
+        scale = np.sqrt(np.einsum("bii->bi", raw))
+        return np.asarray(raw / scale[:, :, None] / scale[:, None, :])
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return [self.count], {} if self.unique == 0.5 else {"unique": self.unique}
+
+
+class Scales(_Drawn):
+    """Features whose scales differ from sequence to sequence.
+
+    Feature i of a sequence is multiplied by exp(spread g - spread^2) with g ~ N(0, 1), whose mean square is 1.
+
+    Args:
+        spread: The standard deviation of the logarithm of a scale.
+        base: The law of the features before they are scaled.
+    """
+
+    name = "scales"
+
+    def __init__(self, spread: float, base: Features | None = None) -> None:
+        self.spread, self.base = number("the spread of scales", spread), as_features(base)
+        if not 0 < self.spread <= 3:
+            refuse("the spread of scales must lie in (0, 3]", self.spread, "Pass 0.5, for example.")
+        if isinstance(self.base, Scales | Standardised):
+            refuse("features are scaled once, before they are standardised", self.base, "Scale another law.")
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Features.law`."""
+        return {**self.base.law(dim), "spread": self.spread}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """See `Features.mean_covariance`."""
+        base = self.base.mean_covariance(dim)
+        shrink = np.exp(-(self.spread**2))  # the square of E[scale]
+        return np.asarray(np.where(np.eye(dim) > 0, base, shrink * base))
+
+    def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
+        """See `Features.covariances`."""
+        by = np.exp(self.spread * rng.standard_normal((count, dim)) - self.spread**2)
+        return np.asarray(self.base.covariances(dim, count, rng) * by[:, :, None] * by[:, None, :])
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return [self.spread] + ([] if isinstance(self.base, Isotropic) else [self.base]), {}
+
+
+class Standardised(_Drawn):
+    """Features that are standardised within each context, as a user of real data does.
+
+    Each feature is shifted and scaled to mean 0 and variance 1 over the tokens of its context, and queries are shifted
+    and scaled by the same numbers. The task acts on the standardised features: y = <w, x> + noise.
+
+    Args:
+        base: The law of the features before that.
+    """
+
+    name = "standardised"
+
+    def __init__(self, base: Features | None = None) -> None:
+        self.base = as_features(base)
+        if isinstance(self.base, Standardised):
+            refuse("features are standardised once", self.base, "Pass the law that they have before.")
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """See `Features.law`."""
+        return {**self.base.law(dim), "standardised": True}
+
+    def mean_covariance(self, dim: int) -> Array:
+        """The correlations of the features before, as an approximation: those in a context differ a little."""
+        base = self.base.mean_covariance(dim)
+        scale = np.sqrt(np.diag(base))
+        return np.asarray(base / scale[:, None] / scale)
+
+    def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
+        """The covariances before standardising."""
+        return self.base.covariances(dim, count, rng)
+
+    @property
+    def standardised(self) -> bool:
+        """See `Features.standardised`."""
+        return True
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return [] if isinstance(self.base, Isotropic) else [self.base], {}
+
+
+KINDS = (Isotropic, Covariance, Spectrum, PowerLaw, Rotated, Factors, Scales, Standardised)
+KNOWN: dict[str, Callable[..., Features]] = {kind.name: kind for kind in KINDS}
+
+
+def parse_features(text: str) -> Features:
+    """Return the features that a text names; the inverse of `str`.
+
+    Args:
+        text: Such as `powerlaw(1)` or `standardised(factors(2))`.
+
+    Returns:
+        The features.
+
+    Raises:
+        InputError: The text names no features.
+    """
+    found = parse_call(text, "features", KNOWN, EXAMPLES)
+    if not isinstance(found, Features):
+        refuse("features must be written as name(arguments)", repr(text), EXAMPLES)
+    return found
+
+
+def as_features(value: object) -> Features:
+    """Return features from such, their text, a matrix [d, d], variances [d], or None for isotropic ones."""
+    if value is None:
+        return Isotropic()
+    if isinstance(value, Features):
+        return value
+    if isinstance(value, str):
+        return parse_features(value)
+    given = real("features", value)  # type: ignore[arg-type]
+    if given.ndim == 1:
+        return Spectrum(*given.tolist())
+    return Covariance(given)
+
+
+def _fitting(name: str, value: Array, dim: int) -> Array:
+    if len(value) != dim:
+        refuse(f"{name} must fit the dimension {dim}", f"one for dimension {len(value)}", "Change it or dim.")
+    return value

@@ -1,0 +1,80 @@
+"""What a context says about its task when the noise level is known: evidence and posterior mean.
+
+With Q_k = l - 2 a'w_k + w_k'S w_k the residual sum of squares of task k of a pool, -2 log p(context | w_k, sigma) is
+n log sigma^2 + Q_k / sigma^2 up to a constant. For Gaussian tasks, in coordinates in which they are N(0, I), it is
+n log sigma^2 + log det(I + S / sigma^2) + (l - a'(S + sigma^2)^-1 a) / sigma^2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.moments import Moments
+from ridgeformer.problems.tasks import Prior, Tasks
+
+__all__ = ["Posterior"]
+
+Array = NDArray[np.float64]
+TINY = 1e-12  # of l / n: a smaller variance cannot be told from rounding
+
+
+class Posterior:
+    """Evidence and posterior mean of a batch of contexts under a law of tasks with a pool.
+
+    Args:
+        tasks: The law of the tasks.
+        moments: The contexts.
+    """
+
+    def __init__(self, tasks: Tasks, moments: Moments) -> None:
+        pool = tasks.pool(moments.dim)
+        assert pool is not None
+        self.pool, self.new, self.count = pool, tasks.new, moments.counts
+        S, a, self.total = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))
+        rows, columns = np.tril_indices(moments.dim)
+        double = np.where(rows == columns, 1.0, 2.0)
+        quadratic = (S[:, rows, columns] * double) @ (pool[:, rows] * pool[:, columns]).T
+        self.residual = np.maximum(quadratic - 2 * a @ pool.T + self.total[:, None], 0.0)  # [B, K]
+        self.gaussian = _Gaussian(tasks.prior(moments.dim), moments) if self.new else None
+
+    def at(self, sigma: Array | float) -> tuple[Array, Array]:
+        """Return log p(context | sigma), [B], up to a constant, and E[w | context, sigma], [B, d].
+
+        Args:
+            sigma: The noise level, one for all contexts or [B].
+        """
+        variance = np.maximum(np.broadcast_to(np.square(sigma), self.total.shape), TINY * self.total / self.count)
+        variance = np.maximum(variance, 1e-300)
+        log_weights = -self.residual / (2 * variance[:, None])
+        top = log_weights.max(1, keepdims=True)
+        weights = np.exp(log_weights - top)
+        mass = weights.sum(1)
+        mean = weights @ self.pool / mass[:, None]
+        evidence = np.log(mass) + top[:, 0] - np.log(len(self.pool)) - 0.5 * self.count * np.log(variance)
+        if self.gaussian is None:
+            return evidence, mean
+        other, other_mean = self.gaussian.at(variance)
+        log_odds = np.log(self.new) + other - np.log1p(-self.new) - evidence
+        share = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, None]
+        both = np.logaddexp(np.log(self.new) + other, np.log1p(-self.new) + evidence)
+        return both, share * other_mean + (1 - share) * mean
+
+
+class _Gaussian:
+    """The same for Gaussian tasks."""
+
+    def __init__(self, prior: Prior, moments: Moments) -> None:
+        self.prior, white = prior, prior.whiten(moments)
+        self.values, self.vectors = np.linalg.eigh(white.S.astype(np.float64))
+        self.values = np.maximum(self.values, 0.0)
+        self.c = np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64))
+        self.total, self.count = white.l.astype(np.float64), moments.counts
+
+    def at(self, variance: Array) -> tuple[Array, Array]:
+        shifted = self.values + variance[:, None]
+        found = self.c / shifted
+        fit = self.total - (self.c * found).sum(1)
+        rank = self.values.shape[1]
+        score = (self.count - rank) * np.log(variance) + np.log(shifted).sum(1) + fit / variance
+        return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, found))

@@ -1,0 +1,405 @@
+"""The problem: noisy linear regression in context, y_i = <w, x_i> + sigma xi_i.
+
+By default x_i and w are N(0, I), as in the seed paper; features, tasks, context lengths and queries can have other laws.
+
+>>> problem = Problem(dim=10, context=20, noise="uniform(0,5)")
+>>> draw = problem.moments(1000, seed=1)
+>>> draw.moments
+Moments(1000 contexts, dim=10, context=20, float64)
+>>> Problem(context="10..40", noise=1, features="factors(2)", tasks="lowrank(3)")
+Problem(dim=10, context=10..40, noise=fixed(1), features=factors(2), tasks=lowrank(3))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ridgeformer import engine as engines
+from ridgeformer.engine import Choices, Engine, Key, Law, Layout
+from ridgeformer.errors import refuse, shown
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Fixed, Noise, as_noise, check_text
+from ridgeformer.problems.base import BaseProblem, check_count, check_key
+from ridgeformer.problems.draws import Draw, Sequences
+from ridgeformer.problems.features import Features, Isotropic, as_features
+from ridgeformer.problems.lengths import Lengths
+from ridgeformer.problems.posterior import Posterior
+from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
+from ridgeformer.validation import integer, precision
+from ridgeformer.values import read_only
+
+__all__ = ["Problem"]
+
+Float = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
+SUMS = Layout("sum", "constant")
+LENGTH, TASK = 1, 2  # which random words decide the number of examples and the task of a pool; 0 is the noise level
+POSTERIOR_CELLS = 1 << 24  # contexts times tasks of a pool at a time
+
+
+class Problem(BaseProblem):
+    """In-context linear regression with Gaussian features.
+
+    Args:
+        dim: The dimension d of features and tasks, 1 to 4096.
+        context: How many examples a context has: a number, or a range or list of which each sequence draws one, such as
+            `range(10, 41)`, `[10, 20, 40]` or `"10..40"`.
+        noise: The distribution of noise levels sigma: a `Noise`, its text such as `"uniform(0,5)"`, a number for one
+            level, or a frozen scipy.stats distribution. It has no default.
+        features: The law of the features: `Features`, their text such as `"powerlaw(1)"`, a covariance matrix [d, d] or
+            variances [d]; None for N(0, I).
+        tasks: The law of the tasks w: `Tasks` or their text such as `"lowrank(3)"` or `"pool(64)"`; None for N(0, I).
+        query: The covariance of the queries, given like features that are the same for all sequences; None for that of the
+            features.
+
+    Raises:
+        InputError: An argument is of the wrong type or out of range, or they do not fit together.
+    """
+
+    def __init__(
+        self,
+        dim: int = 10,
+        context: object = 20,
+        noise: object = None,
+        *,
+        features: object = None,
+        tasks: object = None,
+        query: object = None,
+    ) -> None:
+        if noise is None:
+            refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
+        self.dim = integer("dim", dim, 1, 4096)
+        self.lengths = Lengths(context)
+        self.noise: Noise = as_noise(noise)
+        self.features: Features = as_features(features)
+        self.tasks: Tasks = as_tasks(tasks)
+        self.query: Features | None = None if query is None else as_features(query)
+        if self.query is not None and not self.query.fixed:
+            refuse("queries have one covariance for all sequences", self.query, "Pass a matrix or a spectrum.")
+        if self.query is not None and self.features.standardised:
+            refuse(
+                "queries of standardised features have the covariance of the features",
+                self.query,
+                "Leave out query, or do not standardise.",
+            )
+        if self.features.standardised and self.lengths.least < 2:
+            refuse("standardising needs at least two examples", f"context {self.lengths}", "Pass a larger context.")
+        self.law = self._law()
+
+    def _law(self) -> Law:
+        query = None if self.query is None else self.query.mean_covariance(self.dim)
+        return Law(
+            self.dim,
+            self.lengths.most,
+            self.lengths.least,
+            **self.features.law(self.dim),
+            **self.tasks.law(self.dim),
+            query=query,
+        )
+
+    def __init_subclass__(cls, **keywords: object) -> NoReturn:
+        """Refuse subclasses: what they override would be used in some places and not in others."""
+        refuse("Problem has no subclasses", cls.__name__, "Derive a problem of your own from CustomProblem.")
+
+    # ---- what it is -------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> int:
+        """The number of examples n, where it is the same for all sequences.
+
+        Raises:
+            InputError: It varies; see `lengths`.
+        """
+        if not self.lengths.fixed:
+            refuse("this needs a fixed number of examples", f"n = {self.lengths}", "Use a problem with one context length.")
+        return self.lengths.most
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
+        return self.law.is_plain
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The Gaussian law of tasks that ridge predictors assume."""
+        return self.tasks.prior(self.dim)
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether tasks come from a pool, wholly or in part."""
+        return self.law.pool is not None
+
+    @cached_property
+    def query_covariance(self) -> Array:
+        """The covariance of the queries, [d, d]; its average where each sequence has its own."""
+        return (self.query or self.features).mean_covariance(self.dim)
+
+    @cached_property
+    def signal(self) -> float:
+        """E[<w, x>^2] over tasks and queries: twice the loss of predicting 0. It is d for isotropic problems."""
+        if self.is_isotropic:
+            return float(self.dim)
+        return float((self.query_covariance * self.tasks.second_moment(self.dim)).sum())
+
+    def at_noise(self, sigma: float) -> Problem:
+        """Return the same problem with one noise level.
+
+        Args:
+            sigma: The noise level.
+        """
+        return self.replace(noise=Fixed(float(sigma)))
+
+    def replace(self, **changes: Any) -> Problem:
+        """Return a problem that differs in some arguments.
+
+        Args:
+            **changes: New values by name, as `Problem` takes them.
+        """
+        given = {
+            "dim": self.dim,
+            "context": self.lengths,
+            "noise": self.noise,
+            "features": self.features,
+            "tasks": self.tasks,
+            "query": self.query,
+        }
+        if not changes.keys() <= given.keys():
+            refuse(f"a problem has {', '.join(given)}", ", ".join(changes), "Change one of these.")
+        return Problem(**{**given, **changes})
+
+    # ---- text and identity ------------------------------------------------------------------------------
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the arguments as JSON has them, without those that have their defaults; `from_dict` reads them back.
+
+        Raises:
+            InputError: The noise is a distribution of your own, which no text describes.
+        """
+        found: dict[str, Any] = {
+            "dim": self.dim,
+            "context": self.lengths.most if self.lengths.fixed else str(self.lengths),
+            "noise": check_text(self.noise),
+        }
+        if not isinstance(self.features, Isotropic):
+            found["features"] = str(self.features)
+        if self.tasks != Gaussian():
+            found["tasks"] = str(self.tasks)
+        if self.query is not None:
+            found["query"] = str(self.query)
+        return found
+
+    @classmethod
+    def from_dict(cls, arguments: Mapping[str, Any]) -> Problem:
+        """Return the problem that `as_dict` described.
+
+        Args:
+            arguments: The arguments by name.
+        """
+        return cls(**arguments)
+
+    @classmethod
+    def parse(cls, text: str) -> Problem:
+        """Return the problem that a text describes; the inverse of `str`.
+
+        Args:
+            text: Such as `d=10 n=20 uniform(0,5) features=powerlaw(1)`.
+
+        Raises:
+            InputError: The text describes no problem.
+
+        >>> Problem.parse("d=10 n=20 uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
+        True
+        """
+        names = {"d": "dim", "n": "context"}
+        found: dict[str, Any] = {}
+        if not isinstance(text, str):
+            refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+        for part in text.split():
+            name, _, value = part.partition("=")
+            if name not in ("d", "n", "features", "tasks", "query"):
+                name, value = "noise", part
+            if not value or names.get(name, name) in found:
+                refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+            found[names.get(name, name)] = value
+        try:
+            found["dim"] = int(found.get("dim", 10))
+        except ValueError:
+            refuse("d must be a whole number", shown(found["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
+        return cls(**found)
+
+    def __str__(self) -> str:
+        more = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        usual = {"features": Isotropic(), "tasks": Gaussian(), "query": None}
+        extra = "".join(f" {name}={value}" for name, value in more.items() if value != usual[name])
+        return f"d={self.dim} n={self.lengths} {self.noise}{extra}"
+
+    def __repr__(self) -> str:
+        more = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        usual = {"features": Isotropic(), "tasks": Gaussian(), "query": None}
+        extra = "".join(f", {name}={value!r}" for name, value in more.items() if value != usual[name])
+        return f"Problem(dim={self.dim}, context={self.lengths}, noise={self.noise}{extra})"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.dim, self.lengths, self.noise, self.features, self.tasks, self.query
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    # ---- sampling ---------------------------------------------------------------------------------------
+
+    def choices(
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        engine: Engine | str | None = None,
+    ) -> Choices:
+        """Draw what is decided before the tokens: noise levels, numbers of examples, tasks of a pool.
+
+        Args:
+            count: How many sequences, B.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            first: The number of the first sequence in its stream.
+            engine: Where it is computed; None for the current engine.
+        """
+        key, count, engine = check_key(seed, stream, step), check_count(count, first), engines.resolve(engine)
+        levels = self.noise.quantile(engine.uniforms(key, count, first))
+        sigma = read_only(np.array(levels, np.float64, ndmin=1))
+        counts = None if self.lengths.fixed else self.lengths.quantile(engine.uniforms(key, count, first, LENGTH))
+        task = self.tasks.choose(engine.uniforms(key, count, first, TASK), self.dim) if self.has_pool else None
+        return Choices(sigma, counts, task)
+
+    def sigmas(self, count: int, **key: Any) -> Array:
+        """Return the noise levels of sequences, [B]; the arguments are those of `choices`."""
+        return self.choices(count, **key).sigma
+
+    def moments(
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        dtype: DTypeLike = np.float64,
+        sums: bool = False,
+        engine: Engine | str | None = None,
+        threads: int | None = None,
+    ) -> Draw:
+        """Draw moments directly by Bartlett's decomposition, at a cost that does not depend on `context`.
+
+        Sequence i of (seed, stream, step) is the same whatever `count`, `first` and the number of threads.
+
+        Args:
+            count: How many sequences, B.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            first: The number of the first sequence in its stream.
+            dtype: float32 or float64.
+            sums: Whether to draw the sums of the tokens too, which models with a further coordinate need.
+            engine: Where it is computed; None for the current engine.
+            threads: How many threads; None for the default.
+
+        Returns:
+            Moments, tasks, oracle weights, noise levels and the metric of the loss.
+        """
+        engine, dtype = engines.resolve(engine), precision(dtype)
+        choices = self.choices(count, seed=seed, stream=stream, step=step, first=first, engine=engine)
+        layout = SUMS if sums else Layout()
+        drawn = engine.sample(
+            self.law, choices, Key(seed, stream, step), layout=layout, first=first, dtype=dtype, threads=threads
+        )
+        gram, total, ridge = drawn.gram, None, drawn.ridge
+        if sums:
+            d = self.dim
+            kept = np.append(np.arange(d), d + 1)
+            gram, total = np.asarray(gram[:, kept[:, None], kept]), np.asarray(gram[:, d, kept])
+        context = self.lengths.most if choices.counts is None else np.asarray(choices.counts)
+        moments = Moments._trusted(gram, context, choices.sigma, total)
+        if self.has_pool:
+            ridge = self._oracle(moments, choices.sigma).astype(dtype)
+        metric = self.law.metric if drawn.metric is None else drawn.metric
+        if metric is not None:
+            metric = read_only(np.asarray(metric, dtype))
+        return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, metric)
+
+    def _oracle(self, moments: Moments, sigma: Array) -> Array:
+        """E[w | context, sigma] for tasks of a pool, [B, d]."""
+        found = np.empty((len(moments), self.dim))
+        pool = self.law.pool
+        assert pool is not None
+        size = max(1, POSTERIOR_CELLS // len(pool))
+        for start in range(0, len(moments), size):
+            part = slice(start, start + size)
+            found[part] = Posterior(self.tasks, moments[part]).at(sigma[part])[1]
+        return found
+
+    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
+        """Draw whole sequences: tokens, queries, task vectors, noise levels. Same law as `moments`, other numbers.
+
+        Args:
+            count: How many sequences, B.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            queries: How many queries each sequence has.
+
+        Returns:
+            The sequences; where n varies, contexts are filled up with tokens that are 0.
+        """
+        key = check_key(seed, stream, step)
+        count, queries = check_count(count, 0), integer("queries", queries)
+        rng = np.random.default_rng(np.random.SeedSequence(key))
+        sigma, n = self.noise.quantile(rng.random(count)), self.lengths.most
+        task = rng.standard_normal((count, self.dim))
+        x = rng.standard_normal((count, n, self.dim))
+        noise = sigma[:, None] * rng.standard_normal((count, n))
+        asked = rng.standard_normal((count, queries, self.dim))
+        counts = None
+        if not self.is_isotropic:
+            counts = None if self.lengths.fixed else self.lengths.quantile(rng.random(count))
+            there = np.arange(n) < (n if counts is None else counts[:, None])
+            covariances = self.features.covariances(self.dim, count, rng)
+            x, asked = self._shaped(x, asked, covariances, np.broadcast_to(there, (count, n)))
+            noise, task = noise * there, self._task(task, rng.random(count))
+        y = np.einsum("bnd,bd->bn", x, task) + noise
+        answers = np.einsum("bnd,bd->bn", asked, task)
+        return Sequences(*map(read_only, (x, y, asked, answers, task, sigma)), context=counts)
+
+    def _shaped(self, x: Array, asked: Array, covariances: Array, there: Any) -> tuple[Array, Array]:
+        """Features and queries with their covariances, [B, n, d] and [B, m, d]; tokens that are not there become 0."""
+        roots = np.linalg.cholesky(covariances)
+        x = np.einsum("bij,bnj->bni", roots, x) * there[:, :, None]
+        if self.query is not None:
+            roots = np.broadcast_to(np.linalg.cholesky(self.query.mean_covariance(self.dim)), roots.shape)
+        asked = np.einsum("bij,bnj->bni", roots, asked)
+        if not self.features.standardised:
+            return x, asked
+        n = there.sum(1)[:, None, None]
+        mean = x.sum(1, keepdims=True) / n
+        x = (x - mean) * there[:, :, None]
+        scale = np.sqrt(np.square(x).sum(1, keepdims=True) / n)
+        return x / scale, (asked - mean) / scale
+
+    def _task(self, g: Array, u: Array) -> Array:
+        prior, pool = self.prior, self.law.pool
+        w = prior.back(g if prior.factor is None else g[:, : prior.factor.shape[1]])
+        if pool is None:
+            return w
+        chosen = self.tasks.choose(u, self.dim)
+        assert chosen is not None
+        return np.where((chosen >= 0)[:, None], pool[chosen], w)

@@ -1,0 +1,298 @@
+"""Tasks w: Gaussian, of any mean and covariance; one of a finite pool; or a mixture of both.
+
+Given the noise level, each law of tasks has an evidence, p(context | sigma), and a posterior mean, E[w | context,
+sigma]: what an oracle predicts with, and what the Bayes predictor averages over sigma.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import refuse, shown
+from ridgeformer.moments import Moments
+from ridgeformer.problems.features import check_covariance
+from ridgeformer.problems.text import Described, parse_call
+from ridgeformer.validation import array, integer, number
+
+__all__ = ["Gaussian", "LowRank", "Mixture", "Pool", "Prior", "Tasks", "as_tasks", "parse_tasks"]
+
+Array = NDArray[np.float64]
+EXAMPLES = (
+    "Write gaussian(), gaussian(mean=[1,0],covariance=[[1,0],[0,2]]), lowrank(3), pool(64), "
+    "pool(64,seed=1,law='sphere'), pool([[1,0],[0,1]]) or mixture(pool(64),0.1)."
+)
+MOST_POOL = 1 << 24
+CHUNK = 1 << 23  # numbers in one array
+
+
+class Prior(NamedTuple):
+    """A Gaussian law of tasks, w = mean + factor g with g ~ N(0, I): what ridge predictors assume.
+
+    Attributes:
+        mean: [d], or None for 0.
+        factor: [d, r], or None for the identity.
+    """
+
+    mean: Array | None = None
+    factor: Array | None = None
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether w ~ N(0, I)."""
+        return self.mean is None and self.factor is None
+
+    def whiten(self, moments: Moments) -> Moments:
+        """Return the moments of the same contexts in the coordinates g, in which tasks are N(0, I), of dimension r."""
+        if self.is_standard:
+            return moments
+        S, a, l = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))
+        if self.mean is not None:
+            Sm = S @ self.mean
+            l = np.maximum(l - 2 * (a @ self.mean) + Sm @ self.mean, 0.0)  # noqa: E741
+            a = a - Sm
+        if self.factor is not None:
+            S, a = self.factor.T @ S @ self.factor, a @ self.factor
+        d = S.shape[1]
+        gram = np.empty((len(S), d + 1, d + 1))
+        gram[:, :d, :d], gram[:, d, d] = (S + np.swapaxes(S, 1, 2)) / 2, l
+        gram[:, :d, d] = gram[:, d, :d] = a
+        return Moments._trusted(gram, moments.context, moments.sigma)
+
+    def back(self, weights: Array) -> Array:
+        """Return weights [B, d] from those in the coordinates g, [B, r]."""
+        found = weights if self.factor is None else weights @ self.factor.T
+        return found if self.mean is None else found + self.mean
+
+
+class Tasks(Described):
+    """The law of the tasks."""
+
+    @abstractmethod
+    def prior(self, dim: int) -> Prior:
+        """Return the Gaussian law that ridge predictors assume: the law itself, or its Gaussian part."""
+
+    def pool(self, dim: int) -> Array | None:
+        """Return the tasks to choose among, [K, d], or None."""
+        return None
+
+    @property
+    def new(self) -> float:
+        """The probability that a task is a new one, not one of the pool."""
+        return 1.0
+
+    def second_moment(self, dim: int) -> Array:
+        """Return E[w w'], [d, d]."""
+        prior = self.prior(dim)
+        found = np.eye(dim) if prior.factor is None else prior.factor @ prior.factor.T
+        if prior.mean is not None:
+            found = found + np.outer(prior.mean, prior.mean)
+        if (pool := self.pool(dim)) is None:
+            return found
+        return np.asarray(self.new * found + (1 - self.new) * pool.T @ pool / len(pool))
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """Return the arguments of an engine's `Law` that describe these tasks in `dim` dimensions."""
+        prior = self.prior(dim)
+        return {"mean": prior.mean, "task_factor": prior.factor, "pool": self.pool(dim)}
+
+    def choose(self, u: Array, dim: int) -> NDArray[np.int64] | None:
+        """Return the number of each sequence's task in the pool for uniforms `u`, -1 for a new task; None without pool."""
+        pool = self.pool(dim)
+        if pool is None:
+            return None
+        from_pool = (u - self.new) / (1 - self.new)
+        found = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
+        return np.where(u < self.new, -1, found)
+
+
+class Gaussian(Tasks):
+    """w ~ N(mean, covariance).
+
+    Args:
+        mean: [d]; None for 0.
+        covariance: [d, d], symmetric, with no negative eigenvalue; None for the identity. It may have low rank.
+    """
+
+    name = "gaussian"
+
+    def __init__(self, mean: ArrayLike | None = None, covariance: ArrayLike | None = None) -> None:
+        self.mean = None if mean is None else array("the mean of tasks", mean, ("d",)).astype(np.float64)
+        self.covariance = None if covariance is None else check_covariance("the covariance of tasks", covariance, False)
+        if self.covariance is not None and not self.covariance.any():
+            refuse("tasks must vary in at least one direction", "a covariance of 0", "Use pool([w]) for one task.")
+
+    def prior(self, dim: int) -> Prior:
+        """See `Tasks.prior`."""
+        for name, value in (("mean", self.mean), ("covariance", self.covariance)):
+            if value is not None and len(value) != dim:
+                refuse(
+                    f"the {name} of tasks must fit the dimension {dim}",
+                    f"one for dimension {len(value)}",
+                    "Change it or dim.",
+                )
+        return Prior(self.mean, None if self.covariance is None else _factor(self.covariance))
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        named = {"mean": self.mean, "covariance": self.covariance}
+        return [], {name: value for name, value in named.items() if value is not None}
+
+
+class LowRank(Tasks):
+    """w ~ N(0, covariance) with variance d / rank in the first `rank` coordinates, and 0 in the others."""
+
+    name = "lowrank"
+
+    def __init__(self, rank: int) -> None:
+        self.rank = integer("the rank of tasks", rank, 1, 4096)
+
+    def prior(self, dim: int) -> Prior:
+        """See `Tasks.prior`."""
+        if self.rank > dim:
+            refuse(f"the rank of tasks can be at most d = {dim}", self.rank, "Pass a smaller rank.")
+        return Prior(None, np.sqrt(dim / self.rank) * np.eye(dim)[:, : self.rank])
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        return [self.rank], {}
+
+
+class Pool(Tasks):
+    """w uniformly from a finite pool.
+
+    Args:
+        tasks: The vectors, [K, d]; or K, for random ones.
+        seed: Seed of random ones.
+        law: `gaussian`, N(0, I), or `sphere`, uniform on the sphere of radius sqrt(d).
+    """
+
+    name = "pool"
+
+    def __init__(self, tasks: int | ArrayLike, seed: int = 0, law: str = "gaussian") -> None:
+        self.seed, self.kind = integer("the seed of a pool", seed, 0, (1 << 63) - 1), law
+        if law not in ("gaussian", "sphere"):
+            refuse("the law of a pool must be gaussian or sphere", shown(law), "Choose one of these.")
+        self.vectors: Array | None = None
+        if np.ndim(tasks) == 0:
+            self.count = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
+        else:
+            self.vectors = array("the tasks of a pool", tasks, ("K", "d")).astype(np.float64)
+            self.count = len(self.vectors)
+
+    def prior(self, dim: int) -> Prior:
+        """N(0, I) for random tasks; for given ones the Gaussian law with their mean and covariance."""
+        if self.vectors is None:
+            return Prior()
+        pool = self._fitting(dim)
+        covariance = np.cov(pool.T, bias=True).reshape(dim, dim)
+        # One task, or several that span little: ridge predictors must not divide by zero.
+        return Prior(pool.mean(0), _factor(covariance + 1e-6 * np.eye(dim) * max(np.square(pool).mean(), 1e-300)))
+
+    def pool(self, dim: int) -> Array:
+        """See `Tasks.pool`."""
+        if self.vectors is not None:
+            return self._fitting(dim)
+        drawn = np.random.default_rng([self.seed, 7]).standard_normal((self.count, dim))
+        if self.kind == "sphere":
+            drawn *= np.sqrt(dim) / np.linalg.norm(drawn, axis=1, keepdims=True)
+        return drawn
+
+    @property
+    def new(self) -> float:
+        """See `Tasks.new`."""
+        return 0.0
+
+    def _fitting(self, dim: int) -> Array:
+        assert self.vectors is not None
+        if self.vectors.shape[1] != dim:
+            refuse(
+                f"the tasks of a pool must have dimension {dim}", f"dimension {self.vectors.shape[1]}", "Change dim."
+            )
+        return self.vectors
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        if self.vectors is not None:
+            return [self.vectors], {}
+        named = {"seed": self.seed} if self.seed else {}
+        return [self.count], {**named, **({} if self.kind == "gaussian" else {"law": self.kind})}
+
+
+class Mixture(Tasks):
+    """Tasks of a pool, and with probability `new` new ones.
+
+    Args:
+        pool: The pool.
+        new: The share of new tasks, between 0 and 1.
+        prior: The law of the new tasks.
+    """
+
+    name = "mixture"
+
+    def __init__(self, pool: Pool, new: float, prior: Tasks | None = None) -> None:
+        self._new, self._prior = number("the share of new tasks", new), prior or Gaussian()
+        if not isinstance(pool, Pool) or not isinstance(self._prior, Gaussian | LowRank):
+            refuse("a mixture is of a pool and a Gaussian law", f"{pool} and {self._prior}", EXAMPLES)
+        if not 0 < self._new < 1:
+            refuse("the share of new tasks must lie between 0 and 1", self._new, "Use the pool or the law alone.")
+        self._pool = pool
+
+    def prior(self, dim: int) -> Prior:
+        """See `Tasks.prior`."""
+        return self._prior.prior(dim)
+
+    def pool(self, dim: int) -> Array | None:
+        """See `Tasks.pool`."""
+        return self._pool.pool(dim)
+
+    @property
+    def new(self) -> float:
+        """See `Tasks.new`."""
+        return self._new
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        rest = [] if self._prior == Gaussian() else [self._prior]
+        return [self._pool, self._new, *rest], {}
+
+
+KNOWN: dict[str, Callable[..., Tasks]] = {kind.name: kind for kind in (Gaussian, LowRank, Pool, Mixture)}
+
+
+def parse_tasks(text: str) -> Tasks:
+    """Return the law of tasks that a text names; the inverse of `str`.
+
+    Args:
+        text: Such as `lowrank(3)` or `pool(64)`.
+
+    Returns:
+        The law.
+
+    Raises:
+        InputError: The text names no law of tasks.
+    """
+    found = parse_call(text, "tasks", KNOWN, EXAMPLES)
+    if not isinstance(found, Tasks):
+        refuse("tasks must be written as name(arguments)", repr(text), EXAMPLES)
+    return found
+
+
+def as_tasks(value: object) -> Tasks:
+    """Return a law of tasks from one, from its text, or from None for N(0, I)."""
+    if value is None:
+        return Gaussian()
+    if isinstance(value, Tasks):
+        return value
+    if isinstance(value, str):
+        return parse_tasks(value)
+    refuse("tasks must be a law of tasks or its text", shown(value), EXAMPLES)
+
+
+def _factor(covariance: Array) -> Array | None:
+    """F [d, r] with F F' = covariance and as few columns as that needs; None for the identity."""
+    if np.array_equal(covariance, np.eye(len(covariance))):
+        return None
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > 1e-12 * values[-1]
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))

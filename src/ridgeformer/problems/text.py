@@ -1,0 +1,99 @@
+"""Parts of a problem as text: `str` and `parse` are inverse to each other, and equality is equality of the text.
+
+>>> from ridgeformer.problems.features import Rotated, PowerLaw, parse_features
+>>> str(Rotated(PowerLaw(1)))
+'rotated(powerlaw(1))'
+>>> parse_features("rotated(powerlaw(1))") == Rotated(PowerLaw(1))
+True
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.noise.base import number_text
+from ridgeformer.values import Value
+
+__all__ = ["Described", "parse_call"]
+
+LONGEST_TEXT = 10_000_000
+
+
+class Described(Value):
+    """A value that is decided by its class and the arguments that its text shows."""
+
+    name: ClassVar[str]
+
+    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments that make this value, positional and named, without those that have their defaults."""
+        return [], {}
+
+    def __str__(self) -> str:
+        positional, named = self._arguments()
+        parts = [_written(value) for value in positional]
+        return f"{self.name}({','.join(parts + [f'{name}={_written(value)}' for name, value in named.items()])})"
+
+    def __repr__(self) -> str:
+        return shown_text(str(self))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and str(other) == str(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self), str(self)))
+
+
+def shown_text(text: str, most: int = 200) -> str:
+    """Return a text, cut in the middle where it is long."""
+    return text if len(text) <= most else f"{text[: most - 30]}...{text[-27:]}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, np.ndarray | list | tuple):
+        return f"[{','.join(_written(item) for item in value)}]"
+    return str(value) if isinstance(value, Described) else number_text(value)
+
+
+def parse_call(text: str, what: str, known: Mapping[str, Callable[..., Any]], examples: str) -> Any:
+    """Make the value that a text such as `scales(0.5,factors(2))` names.
+
+    Args:
+        text: The text.
+        what: What the text describes, for messages.
+        known: What each name makes.
+        examples: What to write instead, for messages.
+
+    Returns:
+        The value.
+
+    Raises:
+        InputError: The text names nothing known, or its arguments do not fit.
+    """
+    if not isinstance(text, str) or len(text) > LONGEST_TEXT:
+        refuse(f"{what} must be written as text of at most {LONGEST_TEXT:,} characters", shown(text), examples)
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        return _made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), known)
+    except InputError:
+        raise
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, KeyError, OverflowError):
+        refuse(f"{what} must be written as name(arguments)", shown(text), examples)
+
+
+def _made(node: ast.expr, known: Mapping[str, Callable[..., Any]]) -> Any:
+    if isinstance(node, ast.Call):
+        if not isinstance(node.func, ast.Name):
+            raise ValueError
+        make = known[node.func.id]
+        return make(
+            *(_made(item, known) for item in node.args),
+            **{str(item.arg): _made(item.value, known) for item in node.keywords},
+        )
+    return ast.literal_eval(node)
