@@ -26,7 +26,7 @@ from ridgeformer import (
     train,
 )
 from ridgeformer.noise import as_noise, parse
-from ridgeformer.training.train import make_spec
+from ridgeformer.training.spec import make_spec
 
 QUICK = Search(effort=0.1)
 

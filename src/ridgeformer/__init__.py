@@ -39,7 +39,7 @@ from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 from ridgeformer.problem import Draw, Problem, Sequences
-from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_run, train, train_many
+from ridgeformer.training import Paper, Search, Spec, Training, TrainingProgress, load_run, train, train_many
 
 __version__ = "0.2.0.dev0"
 
@@ -75,13 +75,13 @@ __all__ = [
     "Problem",
     "Profile",
     "Profiles",
-    "Progress",
     "Result",
     "Search",
     "Sequences",
     "Spec",
     "States",
     "Training",
+    "TrainingProgress",
     "TunedRR",
     "Uniform",
     "ablate",

@@ -28,8 +28,9 @@ from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
 from ridgeformer.tensors import pack
 from ridgeformer.training.journal import DamagedRunWarning
+from ridgeformer.training.results import Training
 from ridgeformer.training.runs import Folder, _checksum, read_run
-from ridgeformer.training.train import Training, make_spec
+from ridgeformer.training.spec import make_spec
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
 
