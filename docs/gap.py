@@ -149,7 +149,7 @@ def registers(count: int, dim: int) -> type[Family]:
             sizes = ((layers, 1), (layers, 1), *2 * [(layers, 1, count + 1, count + 1)])
             return cls(*(scale * rng.standard_normal(size) for size in sizes))
 
-        def _identity_layer(self):
+        def identity_layer(self):
             eye = np.eye(count + 1)[None]
             return {"p": np.zeros(1), "q": np.ones(1), "P": 0 * eye, "Q": eye}
 

@@ -338,7 +338,7 @@ def test_progress_is_reported():
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] < fractions[-1] <= 1
-    assert {progress.run.split(",")[0] for progress in seen} == {"gdpp", "diag"}
+    assert {progress.spec.family.name for progress in seen} == {"gdpp", "diag"}
     assert all(progress.remaining >= 0 and progress.seconds >= 0 and progress.loss > 0 for progress in seen)
 
 
@@ -414,7 +414,7 @@ class Tied(Family):
         p, q = scale * rng.standard_normal((2, 1, heads, 2))
         return cls(np.repeat(p, layers, 0), np.repeat(q, layers, 0))
 
-    def _identity_layer(self):
+    def identity_layer(self):
         return {"p": np.zeros((self.heads, 2)), "q": np.ones((self.heads, 2))}
 
 

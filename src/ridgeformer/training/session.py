@@ -29,7 +29,7 @@ class TrainingProgress:
     """How far a call of `train` or `train_many` has come.
 
     Attributes:
-        run: What is being trained now, in words. The models that a model is grown from come first.
+        spec: The run that is being trained now. The models that a model is grown from come first.
         phase: The part of that run.
         fraction: How much of the whole call is done, from 0 to 1; an estimate.
         loss: The training loss now.
@@ -37,7 +37,7 @@ class TrainingProgress:
         remaining: Seconds until the call ends; an estimate.
     """
 
-    run: str
+    spec: Spec
     phase: str
     fraction: float
     loss: float
@@ -117,7 +117,7 @@ class Session:
 
     def _search(self, spec: Spec, before: list[Training], journal: Journal) -> Found:
         models = {(t.spec.family, t.spec.layers): t.model for t in before}
-        simpler = spec.family.poorer
+        simpler = spec.family.contains
         protocol = spec.protocol if isinstance(spec.protocol, Search) else Search()
         job = Job(
             problem=spec.problem,
@@ -155,7 +155,7 @@ class Session:
         seconds = time.monotonic() - self.began
         share = min(done / total, 1.0)
         remaining = seconds * (1 - share) / share if share else float("inf")
-        self.progress(TrainingProgress(spec.describe(), step.phase, share, step.loss, seconds, remaining))
+        self.progress(TrainingProgress(spec, step.phase, share, step.loss, seconds, remaining))
 
 
 def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:

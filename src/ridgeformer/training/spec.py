@@ -70,10 +70,14 @@ class Spec:
         parts = [self.family.name, f"{self.layers}x{self.heads}", noise, size, f"s{self.seed}"]
         return "-".join(parts) + "-" + hashlib.sha256(text.encode()).hexdigest()[:10]
 
-    def describe(self) -> str:
-        """Return the spec in words, such as `diag, 3 layers, d=10 n=20 uniform(0,5)`."""
+    def describe_model(self) -> str:
+        """Return the family and the size of the model in words, such as `diag, 3 layers`."""
         heads = "" if self.heads == 1 else f", {self.heads} heads"
-        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{heads}, {self.problem}"
+        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{heads}"
+
+    def describe(self) -> str:
+        """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
+        return f"{self.describe_model()}, {self.problem}"
 
 
 def make_spec(
@@ -146,10 +150,10 @@ def parents(spec: Spec) -> list[Spec]:
     if isinstance(spec.protocol, Paper):
         return []
     found = []
-    if spec.family.poorer is not None:
-        most = spec.family.poorer.most_heads
-        heads = spec.heads if most is None else min(spec.heads, most)
-        found.append(dataclasses.replace(spec, family=spec.family.poorer, heads=heads))
+    simpler = spec.family.contains
+    if simpler is not None:
+        heads = spec.heads if simpler.useful_heads is None else min(spec.heads, simpler.useful_heads)
+        found.append(dataclasses.replace(spec, family=simpler, heads=heads))
     if spec.layers > 1:
         found.append(dataclasses.replace(spec, layers=spec.layers - 1))
     return found
