@@ -32,7 +32,7 @@ __all__ = [
     "blank",
     "check_plot",
     "decimals",
-    "exploded_key",
+    "exploded_entry",
     "logarithmic",
     "mark_exploded",
     "panel",
@@ -151,7 +151,7 @@ def mark_exploded(
         axis.plot(*zip(*points, strict=True), color=colour, clip_on=False, zorder=4, **mark)
 
 
-def exploded_key() -> Line2D:
+def exploded_entry() -> Line2D:
     """The entry of a legend that explains the cross."""
     from matplotlib.lines import Line2D
 

@@ -42,7 +42,6 @@ SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked 
 DEEP = (SHOWN, *CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
 VERSION = 3  # of what is stored: measured again where it is another one
 Part = dict[str, Any]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Evidence:
     folder: Path | None = None
     sequences: int = 100_000
     seed: int = 1
-    progress: Progress = lambda part, done, total: None
+    progress: Callable[[str, int, int], None] = lambda part, done, total: None
     again: frozenset[str] = frozenset()
 
     @property

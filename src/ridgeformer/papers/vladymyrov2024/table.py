@@ -33,7 +33,6 @@ __all__ = ["FLOOR", "Cell", "Table", "baselines", "measure"]
 FLOOR = "Bayes floor"
 ORACLE = "OracleRR"
 SAME = 1e-3  # relative differences below this are none: where a model is grown from another and gains nothing
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ def measure(
     sequences: int = 100_000,
     seed: int = 1,
     tuned: Mapping[str, TunedRR] | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Table:
     """Evaluate all models and baselines, column by column; `tuned` may hold TunedRR by column.
 

@@ -20,7 +20,7 @@ from ridgeformer.papers.vladymyrov2024.paper import (
     Row,
 )
 from ridgeformer.papers.vladymyrov2024.render import column_tex
-from ridgeformer.plotting.style import blank, exploded_key, logarithmic, mark_exploded, panel
+from ridgeformer.plotting.style import blank, exploded_entry, logarithmic, mark_exploded, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
             axis.fill_between(sigmas, np.maximum(mean - spread, LOWEST), mean + spread, color=colour, alpha=0.2, lw=0)
             mark_exploded(axis, sigmas, mean, exploded[:, layer].sum(0), colour)
         panel(axis, LABELS[family], r"$\sigma$", "adjusted loss" if family == FAMILIES[0] else "")
-    handles = [*axes[0].get_legend_handles_labels()[0], exploded_key()]
+    handles = [*axes[0].get_legend_handles_labels()[0], exploded_entry()]
     room = {"columnspacing": 1.2, "handlelength": 1.7, "handletextpad": 0.5}
     canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, **room)
     return canvas
