@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgeformer import Diag, Family, Full, LinearTransformer, Problem, Search, evaluate, load_run, train
+from ridgeformer import Diag, Family, Full, LinearTransformer, Problem, evaluate, load_run, train
 from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key
 from ridgeformer.explanation import diagonal_part
+from ridgeformer.training import Search
 from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.vector import Vector
 

@@ -17,7 +17,6 @@ from ridgeformer import (
     LinearTransformer,
     Noise,
     Problem,
-    Search,
     Uniform,
     evaluate,
     floor,
@@ -26,6 +25,7 @@ from ridgeformer import (
     train,
 )
 from ridgeformer.noise import as_noise, parse
+from ridgeformer.training import Search
 from ridgeformer.training.spec import make_spec
 
 QUICK = Search(effort=0.1)

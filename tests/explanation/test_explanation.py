@@ -20,10 +20,10 @@ from ridgeformer import (
     cli,
     evaluate,
     explain,
-    profile_by_layer,
     save,
     train,
 )
+from ridgeformer.evaluation import profile_by_layer
 from ridgeformer.explanation.ablation import without, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, Search, load, save, train
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, load, save, train
 from ridgeformer.cli import main
 from ridgeformer.errors import MissingPackageError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.models.families import Family
+from ridgeformer.training import Search
 from support import tame_model
 
 MODELS = {

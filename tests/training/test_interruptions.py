@@ -10,7 +10,7 @@ import pytest
 
 import killing
 from killing import DIAG, FULL, FULL_BY_BFGS, FULL_BY_SOAP, GDPP, PAPER
-from ridgeformer import Search
+from ridgeformer.training import Search
 from ridgeformer.training.journal import DamagedRunWarning
 
 pytestmark = pytest.mark.long

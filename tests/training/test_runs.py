@@ -14,9 +14,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import killing
-from ridgeformer import InputError, Paper, Problem, Search, load, load_run, train
+from ridgeformer import InputError, Problem, load, load_run, train
 from ridgeformer.errors import DamageError, StorageError
 from ridgeformer.tensors import digest, pack, read_tensors
+from ridgeformer.training import Paper, Search
 from ridgeformer.training.journal import DamagedRunWarning, Journal
 from ridgeformer.training.runs import Folder
 

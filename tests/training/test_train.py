@@ -18,9 +18,7 @@ from ridgeformer import (
     GDpp,
     InputError,
     LinearTransformer,
-    Paper,
     Problem,
-    Search,
     compare,
     evaluate,
     load_run,
@@ -30,6 +28,7 @@ from ridgeformer import (
 from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key
 from ridgeformer.exact import Excess, const_loss, exact_loss, least_excess, least_loss
+from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import Hard, SampleAverage, ceiling, damped, mine

@@ -13,20 +13,11 @@ import pytest
 from evidence import SEQUENCES, shared_root, small_evidence
 from rich.console import Console
 
-from ridgeformer import (
-    BelowFloorWarning,
-    Full,
-    InputError,
-    LinearTransformer,
-    Problem,
-    cli,
-    evaluate,
-    profile,
-    profile_by_layer,
-    zoo,
-)
+from ridgeformer import Full, InputError, LinearTransformer, Problem, cli, evaluate, profile, zoo
 from ridgeformer.errors import StorageError
+from ridgeformer.evaluation import profile_by_layer
 from ridgeformer.exact import exact_loss
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.papers.vladymyrov2024 import render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS, check_claims
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence
