@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgeformer import Diag, Family, Full, LinearTransformer, Problem, Search, evaluate, load_run, train
+from ridgeformer import Diag, Family, Full, LinearTransformer, Problem, evaluate, load_run, train
 from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key
 from ridgeformer.explanation import diagonal_part
+from ridgeformer.training import Search
 from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.vector import Vector
 
@@ -149,7 +150,7 @@ def registers(count: int, dim: int) -> type[Family]:
             sizes = ((layers, 1), (layers, 1), *2 * [(layers, 1, count + 1, count + 1)])
             return cls(*(scale * rng.standard_normal(size) for size in sizes))
 
-        def _identity_layer(self):
+        def identity_layer(self):
             eye = np.eye(count + 1)[None]
             return {"p": np.zeros(1), "q": np.ones(1), "P": 0 * eye, "Q": eye}
 

@@ -12,26 +12,26 @@ ROOT = Path(__file__).resolve().parents[1]
 COLOURS = {"ridgeformer": "#0072B2", "PyTorch": "#999999", "JAX": "#CCCCCC"}  # also apart in grey
 
 
-def steps(figures: list[dict], kind: str) -> dict[str, tuple[float, str]]:
+def steps(measurements: list[dict], kind: str) -> dict[str, tuple[float, str]]:
     """Milliseconds and label of a step, ours and the frameworks'."""
     found: dict[str, tuple[float, str]] = {}
-    for figure in figures:
-        match = re.match(rf"{kind} step against (\w+)", figure["name"])
+    for measurement in measurements:
+        match = re.match(rf"{kind} step against (\w+)", measurement["name"])
         if match:
-            ours, theirs = map(float, re.findall(r"([\d.]+) ms", figure["detail"]))
+            ours, theirs = map(float, re.findall(r"([\d.]+) ms", measurement["detail"]))
             found.setdefault("ridgeformer", (ours, f"{ours:.2f} ms"))
-            found[match.group(1)] = (theirs, f"{theirs:.0f} ms, {figure['value']:.0f} times as long")
+            found[match.group(1)] = (theirs, f"{theirs:.0f} ms, {measurement['value']:.0f} times as long")
     return found
 
 
 def main() -> None:
-    """Two panels, one a family."""
-    figures = json.loads((ROOT / "benchmarks" / "latest.json").read_text())["figures"]
+    """Draw two panels, one for each family."""
+    measurements = json.loads((ROOT / "benchmarks" / "latest.json").read_text())["measurements"]
     plt.switch_backend("Agg")
     plt.rcParams.update({"svg.hashsalt": "ridgeformer", "font.size": 11, "font.family": "DejaVu Sans"})
     canvas, axes = plt.subplots(1, 2, figsize=(9.6, 2.2), sharex=True, layout="constrained")
     for axis, kind in zip(axes, ("diag", "full"), strict=True):
-        measured = steps(figures, kind)
+        measured = steps(measurements, kind)
         for row, (name, (value, label)) in enumerate(measured.items()):
             axis.barh(row, value, color=COLOURS[name], height=0.62)
             axis.text(value + 2, row, label, va="center")

@@ -8,8 +8,9 @@ was interrupted goes on where it stopped.
 
 import sys
 
-from ridgeformer import Search, load_run
+from ridgeformer import load_run
 from ridgeformer.sweeps import Grid, sweep
+from ridgeformer.training import Search
 
 # Every combination of these values is a run. A smaller `effort` trains faster, and less well.
 grid = Grid(

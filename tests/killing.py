@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer import Paper, Problem, Search, Training, load, train
+from ridgeformer import Problem, load, train
+from ridgeformer.training import Paper, Search, Training
 from ridgeformer.training.runs import Folder
 
 LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
@@ -45,7 +46,7 @@ CODE = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from ridgeformer import Paper, Search
+from ridgeformer.training import Paper, Search
 from killing import Kind
 print("started", flush=True)
 {kind}.train(Path(sys.argv[1]))

@@ -17,7 +17,6 @@ from ridgeformer import (
     LinearTransformer,
     Noise,
     Problem,
-    Search,
     Uniform,
     evaluate,
     floor,
@@ -26,7 +25,8 @@ from ridgeformer import (
     train,
 )
 from ridgeformer.noise import as_noise, parse
-from ridgeformer.training.train import make_spec
+from ridgeformer.training import Search
+from ridgeformer.training.spec import make_spec
 
 QUICK = Search(effort=0.1)
 
@@ -212,7 +212,7 @@ def descent(name="step", **methods):
         "dense": lambda self, dim: Diag(omega=omega(self)).dense(dim),
         "pullback": lambda self, gradient: {"rate": -gradient[0][:, 1, 0]},
         "random": classmethod(lambda cls, dim, layers, heads, scale, rng: cls(scale * rng.standard_normal(layers))),
-        "_identity_layer": lambda self: {"rate": np.zeros(())},
+        "identity_layer": lambda self: {"rate": np.zeros(())},
     }
     return type("Descent", (Family,), parts | methods)
 

@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pytest
 
-from ridgeformer import BayesRR, BelowFloorWarning, Problem, evaluate, zoo
+from ridgeformer import BayesRR, Problem, evaluate, zoo
 from ridgeformer.explanation.symmetry import symmetry
-from ridgeformer.losses import capped, exploded, threshold, warn_below_floor
+from ridgeformer.losses import BelowFloorWarning, capped, exploded, threshold, warn_below_floor
 
 
 def test_a_loss_above_the_threshold_explodes():

@@ -1,103 +1,72 @@
-"""In-context learning in linear transformers: right, fast, and a pleasure to read.
+"""In-context learning in linear transformers: state a problem, train a model, compare it with the best possible loss.
 
 A problem draws sequences, or directly their moments; a model maps moments to weights; an evaluation compares these
 with a target::
 
-    from ridgeformer import Problem, LinearTransformer
+    from ridgeformer import LinearTransformer, Problem, evaluate, train
 
     problem = Problem(dim=10, context=20, noise="uniform(0,5)")
-    draw = problem.moments(100_000, seed=1)
-    model = LinearTransformer.random("diag", dim=10, layers=3, context=20)
-    print(model.evaluate(draw.moments, draw.ridge).loss)     # adjusted loss: how far from knowing sigma
+    model = train(problem, "diag", layers=3).model
+    print(evaluate(model, problem))  # adjusted loss, floor, and the ratio of the two
+
+Everything else is in named submodules: `ridgeformer.problems`, `engine`, `models`, `predictors`, `evaluation`,
+`training`, `sweeps`, `theory`, `explanation`, `plotting`, `export`, `zoo` and `papers`.
 """
 
 from ridgeformer import export, zoo
-from ridgeformer.engine import Evaluation, Key
 from ridgeformer.errors import InputError
-from ridgeformer.evaluation import (
-    Comparison,
-    LayerLosses,
-    LayerProfile,
-    Profile,
-    Profiles,
-    Result,
-    by_layer,
-    compare,
-    evaluate,
-    floor,
-    profile,
-    profile_by_layer,
-    profiles,
-)
-from ridgeformer.explanation import Ablation, Explanation, ablate, explain
-from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.models.families import Diag, Family, Full, GDpp
-from ridgeformer.models.file import load, save
-from ridgeformer.models.transformer import LinearTransformer, States
+from ridgeformer.evaluation import by_layer, compare, evaluate, floor, profile
+from ridgeformer.explanation import ablate, explain
+from ridgeformer.models import Diag, Family, Full, GDpp, LinearTransformer, load, save
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
-from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
-from ridgeformer.problems import Draw, Problem, Sequences
-from ridgeformer.training import Paper, Progress, Search, Spec, Training, load_run, train, train_many
+from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, Predictor, TunedRR
+from ridgeformer.problems import Problem
+from ridgeformer.training import load_run, train, train_many
 
 __version__ = "0.2.0.dev0"
 
-__all__ = [
-    "Ablation",
-    "AdaRR",
-    "BayesRR",
-    "BelowFloorWarning",
-    "Categorical",
-    "Comparison",
-    "ConstRR",
-    "Diag",
-    "Draw",
-    "Evaluation",
-    "Explanation",
-    "Family",
-    "Fixed",
-    "Frozen",
-    "Full",
-    "GDpp",
-    "InputError",
-    "IterativeRR",
-    "Key",
-    "LayerLosses",
-    "LayerProfile",
-    "LeastSquares",
-    "LinearTransformer",
+__all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
+    # The problem and its noise
+    "Problem",
     "Moments",
     "Noise",
-    "OracleRR",
-    "Paper",
-    "Predictor",
-    "Problem",
-    "Profile",
-    "Profiles",
-    "Progress",
-    "Result",
-    "Search",
-    "Sequences",
-    "Spec",
-    "States",
-    "Training",
-    "TunedRR",
     "Uniform",
-    "ablate",
-    "by_layer",
-    "compare",
+    "Categorical",
+    "Fixed",
+    "Frozen",
+    # Models
+    "LinearTransformer",
+    "Family",
+    "Full",
+    "Diag",
+    "GDpp",
+    # Predictors to compare with
+    "Predictor",
+    "OracleRR",
+    "BayesRR",
+    "LeastSquares",
+    "ConstRR",
+    "AdaRR",
+    "TunedRR",
+    # Evaluation
     "evaluate",
-    "explain",
-    "export",
+    "compare",
     "floor",
-    "load",
-    "load_run",
     "profile",
-    "profile_by_layer",
-    "profiles",
-    "save",
+    "by_layer",
+    # Training
     "train",
     "train_many",
+    # Files
+    "save",
+    "load",
+    "load_run",
+    "export",
     "zoo",
+    # Explanation
+    "explain",
+    "ablate",
+    # Errors
+    "InputError",
 ]

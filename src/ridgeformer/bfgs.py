@@ -21,8 +21,11 @@ class Descent:
     """Where a descent has come to.
 
     Attributes:
-        point: [k]; value: the objective there; inverse: [k, k], of the Hessian; evaluations: how many were used.
-        rested: whether it ended because nothing more was to be gained, not because its iterations were over.
+        point: The parameters, [k].
+        value: The objective there.
+        inverse: The estimate of the inverse Hessian, [k, k].
+        evaluations: How many evaluations of the objective were used so far.
+        rested: Whether it ended because there was nothing more to gain, not because its iterations were over.
     """
 
     point: Array
@@ -38,9 +41,18 @@ def descend(
     iterations: int,
     tolerance: float = 1e-6,
 ) -> Descent:
-    """Minimise the logarithm of `objective` until ten iterations gain less than `tolerance`.
+    """Minimise the logarithm of an objective until ten iterations gain less than a tolerance.
 
-    The logarithm makes losses of 1 and of 1e-12 alike. A start that comes from `descend` goes on where that stopped.
+    The logarithm makes losses of 1 and of 1e-12 alike.
+
+    Args:
+        objective: Maps parameters [k] to the value and the gradient [k].
+        start: Parameters [k]; or an earlier descent, which is then continued.
+        iterations: Iterations of BFGS, at most.
+        tolerance: The descent ends when ten iterations gain less than this in the logarithm of the objective.
+
+    Returns:
+        Where it has come to. The value is exp(700) where the objective is not finite and positive.
     """
     from scipy import optimize
 

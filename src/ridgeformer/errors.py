@@ -42,7 +42,16 @@ class ExplosionWarning(RuntimeWarning):
 
 
 def refuse(rule: str, received: object, remedy: str) -> NoReturn:
-    """Raise an `InputError`."""
+    """Raise an `InputError`.
+
+    Args:
+        rule: What is required, as the beginning of a sentence.
+        received: What was given instead.
+        remedy: What to do, as a sentence.
+
+    Raises:
+        InputError: Always, with the message `rule; got received. remedy`.
+    """
     raise InputError(f"{rule}; got {received}. {remedy}")
 
 

@@ -36,7 +36,14 @@ FRESH, GROWN = 10, 2  # starts at least, and starts a position of the new layer
 
 
 class Excess:
-    """What a GD++ model loses beyond ConstRR, as a function of n omega, with omega [L, 2] = (xx, yx) of every layer."""
+    """What a GD++ model loses beyond ConstRR, as a function of n omega.
+
+    Called with n omega, flattened from [L, 2] = (xx, yx) of every layer, it returns the value and the gradient.
+
+    Args:
+        problem: The problem.
+        rare: Eigenvalues beyond the range that this share of sequences leaves do not count; 1e-8 by default.
+    """
 
     def __init__(self, problem: Problem, rare: float = RARE) -> None:
         self.context, self.variance = problem.context, problem.noise.second_moment
@@ -47,7 +54,7 @@ class Excess:
         self.factor = weights[inside] / (self.values * (self.values + self.variance))
 
     def __call__(self, point: Array) -> tuple[float, Array]:
-        """Value and gradient at n omega, flattened."""
+        """Return the value and the gradient at n omega, flattened."""
         omega, shift = point.reshape(-1, 2) / self.context, self.values + self.variance
         s, e = self.values, np.ones_like(self.values)
         trace = []
@@ -69,7 +76,18 @@ class Excess:
 
 
 def exact_loss(model: LinearTransformer, problem: Problem) -> float:
-    """The expected adjusted loss of a GD++ model, over the range of eigenvalues that counts; no sampling."""
+    """Compute the expected adjusted loss of a GD++ model, without sampling.
+
+    Args:
+        model: A GD++ model.
+        problem: The problem.
+
+    Returns:
+        The expectation over the eigenvalues that count, which are all but the rarest (see the module).
+
+    Raises:
+        InputError: The model is not a GD++ model.
+    """
     if not isinstance(model.family, GDpp):
         refuse("the exact loss is known for GD++ models", model, "Use evaluate for the others.")
     return _expected(model, problem, RARE)
@@ -84,7 +102,16 @@ def _expected(model: LinearTransformer, problem: Problem, rare: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def const_loss(problem: Problem) -> float:
-    """The expected adjusted loss of ConstRR: 1/2 E sum (lambda / (lambda + sigma^2) - lambda / (lambda + v))."""
+    """Compute the expected adjusted loss of ConstRR, without sampling.
+
+    It is 1/2 E sum (lambda / (lambda + sigma^2) - lambda / (lambda + v)) with v = E[sigma^2].
+
+    Args:
+        problem: The problem.
+
+    Returns:
+        The expected adjusted loss.
+    """
     values, weights = eigenvalues(problem.dim, problem.context)
     sigma, chance = problem.noise.quadrature()
     variance = problem.noise.second_moment
@@ -94,9 +121,17 @@ def const_loss(problem: Problem) -> float:
 
 
 def least_loss(problem: Problem, layers: int, searches: int = 4) -> float:
-    """The least expected adjusted loss that a GD++ model of so many layers can have, as far as the searches find.
+    """Find the least expected adjusted loss that a GD++ model can have.
 
     Unlike `exact_loss` it leaves no eigenvalue out, however rare: a model that is better on a sample pays elsewhere.
+
+    Args:
+        problem: The problem.
+        layers: Layers of the model.
+        searches: How many searches to make, with seeds 0, 1, and so on.
+
+    Returns:
+        The least loss that the searches found.
     """
     return min(_expected(_best_on_all(problem, layers, seed), problem, rare=0.0) for seed in range(searches))
 
@@ -117,7 +152,19 @@ def _grown_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer
 def least_excess(
     problem: Problem, layers: int, heads: int, seed: int, shallower: LinearTransformer | None, rare: float = RARE
 ) -> GDpp:
-    """The best GD++ model of so many layers that fresh starts and growth from a shallower one lead to."""
+    """Find the best GD++ model that fresh starts and growth from a shallower one lead to.
+
+    Args:
+        problem: The problem.
+        layers: Layers of the model.
+        heads: Heads per layer; all but the first do nothing.
+        seed: Seed of the starts.
+        shallower: The best model with one layer less; None if there is none.
+        rare: As for `Excess`.
+
+    Returns:
+        The parameters.
+    """
     excess, constant = Excess(problem, rare), const_loss(problem)
 
     def objective(point: Array) -> tuple[float, Array]:

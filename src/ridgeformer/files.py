@@ -81,6 +81,9 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
         what: What it is, with its article: "a model". It begins the error message.
         most: The largest size in bytes.
 
+    Yields:
+        The open file.
+
     Raises:
         InputError: It does not exist, is a folder, a pipe or a device, is too large, or cannot be read.
     """
@@ -108,6 +111,13 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """Read a file that holds one JSON object.
 
+    Args:
+        path: The file.
+        what: What it is, with its article, for error messages.
+
+    Returns:
+        The object.
+
     Raises:
         InputError: It cannot be read.
         DamageError: It holds something else.
@@ -124,7 +134,13 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 def parse_json(text: str) -> Any:
-    """What a JSON text stands for; one that is nested so deeply that Python could not compare or write it is refused.
+    """Parse a JSON text, unless it is nested so deeply that Python could not compare or write it.
+
+    Args:
+        text: The text.
+
+    Returns:
+        What the text stands for.
 
     Raises:
         ValueError: It is not JSON, or nested more than 100 deep.

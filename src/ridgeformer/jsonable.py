@@ -11,7 +11,13 @@ __all__ = ["jsonable"]
 
 
 def jsonable(value: Any) -> Any:
-    """No NumPy, nothing that is not finite.
+    """Turn a value into one that JSON can hold: no NumPy types, and None for numbers that are not finite.
+
+    Args:
+        value: Numbers, texts, NumPy arrays, and dicts, lists and tuples of these.
+
+    Returns:
+        The same with dicts, lists, numbers, texts and None.
 
     >>> jsonable({"loss": np.array([0.5, np.inf]), "layers": (1, 2)})
     {'loss': [0.5, None], 'layers': [1, 2]}

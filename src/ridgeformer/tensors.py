@@ -28,7 +28,14 @@ class DamagedFile(Exception):
 
 
 def digest(arrays: Mapping[str, NDArray[Any]], *texts: str) -> str:
-    """The SHA-256 of some texts and of arrays with their names, dtypes and shapes.
+    """Compute the SHA-256 of some texts and of arrays with their names, dtypes and shapes.
+
+    Args:
+        arrays: Arrays by name.
+        *texts: Texts.
+
+    Returns:
+        The digest in hexadecimal digits.
 
     >>> digest({"a": np.zeros(2)}) == digest({"b": np.zeros(2)})
     False
@@ -42,12 +49,28 @@ def digest(arrays: Mapping[str, NDArray[Any]], *texts: str) -> str:
 
 
 def checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
-    """The checksum that a file with these arrays and this metadata carries."""
+    """Compute the checksum that a file carries.
+
+    Args:
+        arrays: The arrays of the file, by name.
+        metadata: Its metadata without the checksum.
+
+    Returns:
+        The checksum in hexadecimal digits.
+    """
     return digest(arrays, json.dumps(dict(metadata), sort_keys=True))
 
 
 def pack(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
-    """The content of a safetensors file with a checksum in its metadata."""
+    """Make the content of a safetensors file with a checksum in its metadata.
+
+    Args:
+        arrays: Arrays by name.
+        metadata: Texts by name.
+
+    Returns:
+        The content of the file.
+    """
     from safetensors.numpy import save
 
     # A copy of its own for every array: safetensors writes the memory of a view as it lies there.

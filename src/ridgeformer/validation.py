@@ -16,7 +16,19 @@ Float = NDArray[np.floating[Any]]
 
 
 def number(name: str, value: object, least: float = 0.0) -> float:
-    """Return `value` as a float of at least `least`, not NaN."""
+    """Return a value as a float, if it is a number of at least `least` and not NaN.
+
+    Args:
+        name: What it is, for the error message.
+        value: What was given.
+        least: The smallest value that is allowed.
+
+    Returns:
+        The value as a float.
+
+    Raises:
+        InputError: It is not such a number.
+    """
     if type(value) is float and value >= least:  # the common case, ten times faster
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -31,7 +43,17 @@ def number(name: str, value: object, least: float = 0.0) -> float:
 
 
 def precision(dtype: object) -> type[np.float32] | type[np.float64]:
-    """Return float32 or float64, whichever `dtype` names."""
+    """Return float32 or float64, whichever is named.
+
+    Args:
+        dtype: Anything that NumPy takes for a dtype.
+
+    Returns:
+        `np.float32` or `np.float64`.
+
+    Raises:
+        InputError: It names neither.
+    """
     for known in (np.float32, np.float64):
         try:
             if np.dtype(dtype) == known:  # type: ignore[call-overload]
@@ -42,7 +64,20 @@ def precision(dtype: object) -> type[np.float32] | type[np.float64]:
 
 
 def integer(name: str, value: object, least: int = 1, most: int | None = None) -> int:
-    """Return `value` as an int within bounds."""
+    """Return a value as an int, if it is a whole number within bounds.
+
+    Args:
+        name: What it is, for the error message.
+        value: What was given.
+        least: The smallest value that is allowed.
+        most: The largest value that is allowed; None for no limit.
+
+    Returns:
+        The value as an int.
+
+    Raises:
+        InputError: It is not such a number.
+    """
     if type(value) is int and least <= value and (most is None or value <= most):  # the common case, ten times faster
         return value
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -56,7 +91,18 @@ def integer(name: str, value: object, least: int = 1, most: int | None = None) -
 
 
 def real(name: str, value: ArrayLike) -> Float:
-    """Return `value` as a real array of any shape: float32 if it is that, else float64."""
+    """Return a value as an array of real numbers, of any shape.
+
+    Args:
+        name: What it is, for the error message.
+        value: An array or nested lists.
+
+    Returns:
+        The array: float32 if it is that already, else float64.
+
+    Raises:
+        InputError: It is not rectangular, or does not hold real numbers.
+    """
     try:
         given = np.asarray(value)
     except ValueError as error:
@@ -68,7 +114,19 @@ def real(name: str, value: ArrayLike) -> Float:
 
 
 def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
-    """Return `value` as a finite `real` array of `shape`, where a string stands for any extent."""
+    """Return a value as an array of finite real numbers of a given shape.
+
+    Args:
+        name: What it is, for the error message.
+        value: An array or nested lists.
+        shape: The shape; a text in it, such as "L", stands for any extent.
+
+    Returns:
+        The array: float32 if it is that already, else float64.
+
+    Raises:
+        InputError: It has another shape, is empty, or holds something that is not a finite real number.
+    """
     result = real(name, value)
     wanted = "(" + ", ".join(str(extent) for extent in shape) + ")"
     if result.ndim != len(shape) or any(

@@ -31,7 +31,7 @@ COPY = "Copy it and change the copy: array.copy()."
 
 
 class ReadOnlyArray(np.ndarray[Any, Any]):
-    """A read-only array. Its views are read-only too; copies and results of arithmetic are plain arrays."""
+    """A read-only array. Its views are read-only too; copies and results of arithmetic are ordinary arrays."""
 
     _remedy: str = COPY
 
@@ -39,7 +39,7 @@ class ReadOnlyArray(np.ndarray[Any, Any]):
         self._remedy = getattr(source, "_remedy", COPY)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Give results of arithmetic as plain arrays."""
+        """Give results of arithmetic as ordinary arrays."""
         return array[()] if return_scalar else np.asarray(array)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -51,11 +51,27 @@ class ReadOnlyArray(np.ndarray[Any, Any]):
         refuse("this array must not change", "an assignment", self._remedy)
 
     def copy(self, order: Any = "C") -> Any:
-        """Return a plain array with the same numbers, which may be changed."""
+        """Return an ordinary array with the same numbers, which may be changed.
+
+        Args:
+            order: The memory layout, as for `numpy.ndarray.copy`.
+
+        Returns:
+            The copy.
+        """
         return np.array(self, order=order, copy=True, subok=False)
 
     def astype(self, dtype: Any, *args: Any, **keywords: Any) -> Any:
-        """Return a plain array of another dtype."""
+        """Return an ordinary array of another dtype.
+
+        Args:
+            dtype: The dtype.
+            *args: As for `numpy.ndarray.astype`.
+            **keywords: As for `numpy.ndarray.astype`.
+
+        Returns:
+            The array.
+        """
         return np.asarray(self).astype(dtype, *args, **keywords)
 
     def __copy__(self) -> Any:
@@ -108,6 +124,9 @@ def read_only(array: NDArray[Scalar], remedy: str = COPY) -> NDArray[Scalar]:
     Args:
         array: The array. It becomes read-only itself, with the arrays it is a view of.
         remedy: What to do instead of assigning; it ends the error message.
+
+    Returns:
+        A read-only view.
     """
     base: Any = array
     while isinstance(base, np.ndarray):
@@ -119,7 +138,15 @@ def read_only(array: NDArray[Scalar], remedy: str = COPY) -> NDArray[Scalar]:
 
 
 def frozen(value: Any, remedy: str = COPY) -> Any:
-    """Return arrays and dicts as read-only copies, unless they are read-only already; other values as they are."""
+    """Return arrays and dicts as read-only copies, unless they are read-only already; other values as they are.
+
+    Args:
+        value: Anything.
+        remedy: What to do instead of assigning; it ends the error message.
+
+    Returns:
+        The value, or its read-only copy.
+    """
     if isinstance(value, np.ndarray):
         if isinstance(value, ReadOnlyArray) and not value.flags.writeable:
             return value

@@ -31,9 +31,15 @@ PANEL = 16  # Gauss-Legendre nodes a panel
 
 @functools.lru_cache(maxsize=32)
 def eigenvalues(dim: int, context: int, panels: int = 64) -> tuple[Array, Array]:
-    """Nodes [K] and weights [K] with E[sum_i g(lambda_i)] = weights @ g(nodes), over the non-zero eigenvalues.
+    """Make a quadrature rule for sums over the non-zero eigenvalues of S = sum x x', with x standard normal.
 
-    The weights sum to min(n, d).
+    Args:
+        dim: The dimension d.
+        context: The number of vectors n.
+        panels: Panels of 16 nodes each.
+
+    Returns:
+        Nodes [K] and weights [K] with E[sum_i g(lambda_i)] = weights @ g(nodes). The weights sum to min(n, d).
     """
     dim, context = integer("dim", dim), integer("context", context)
     count, freedom = min(dim, context), max(dim, context)

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Key, engine
-from ridgeformer.engine import Engine
+from ridgeformer import InputError, engine
+from ridgeformer.engine import Engine, Key
 from support import tame_model
 
 DIM, COUNT = 3, 5

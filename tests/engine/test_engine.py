@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgeformer import InputError, Key, Problem, engine
-from ridgeformer.engine import threefry
+from ridgeformer import InputError, Problem, engine
+from ridgeformer.engine import Key, threefry
 from support import NATIVE, draw, tame_model
 
 TWIN = engine.named("numpy")
@@ -142,7 +142,8 @@ def test_a_killed_process_leaves_nothing_that_matters(tmp_path):
     """Steps 0 to 5 in one process equal steps 0 to 2, kill -9, then steps 3 to 5 in another."""
     code = """
 import sys, os, signal, numpy as np
-from ridgeformer import Problem, Key, engine
+from ridgeformer import Problem, engine
+from ridgeformer.engine import Key
 sys.path.insert(0, sys.argv[4])
 from support import tame_model
 kernel = tame_model("diag", 10, 3, 1, 20).astype(np.float32).family.kernel()

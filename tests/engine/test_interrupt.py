@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from ridgeformer import Key, Problem, engine
+from ridgeformer import Problem, engine
+from ridgeformer.engine import Key
 from support import NATIVE, tame_model
 
 pytestmark = pytest.mark.skipif(not NATIVE or os.name != "posix", reason="needs the native core and signals")
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.skipif(not NATIVE or os.name != "posix", reason="needs 
 # Every call would last minutes: a second on the slowest machine would not do, and none may finish before the signal.
 CODE = """
 import sys, numpy as np
-from ridgeformer import Key, engine
+from ridgeformer import engine
+from ridgeformer.engine import Key
 method, kind, dim, count, threads, layers = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 core, D = engine.current(), dim + 1
 if kind == "full":

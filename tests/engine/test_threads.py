@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ridgeformer import Problem, Search, train
+from ridgeformer import Problem, train
 from ridgeformer.engine import one_blas_thread
-from ridgeformer.training import objective
+from ridgeformer.training import Search, objective
 
 
 def blas_threads():

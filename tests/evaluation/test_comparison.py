@@ -8,12 +8,10 @@ import pytest
 from ridgeformer import (
     AdaRR,
     BayesRR,
-    BelowFloorWarning,
     ConstRR,
     Diag,
     GDpp,
     InputError,
-    IterativeRR,
     LeastSquares,
     LinearTransformer,
     OracleRR,
@@ -24,6 +22,8 @@ from ridgeformer import (
     floor,
     zoo,
 )
+from ridgeformer.losses import BelowFloorWarning
+from ridgeformer.predictors import IterativeRR
 from support import tame_model
 
 PROBLEM = Problem(noise="uniform(0,5)")

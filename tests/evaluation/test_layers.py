@@ -3,19 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    AdaRR,
-    BelowFloorWarning,
-    Diag,
-    InputError,
-    LinearTransformer,
-    Problem,
-    by_layer,
-    evaluate,
-    profile,
-    profile_by_layer,
-    zoo,
-)
+from ridgeformer import AdaRR, Diag, InputError, LinearTransformer, Problem, by_layer, evaluate, profile, zoo
+from ridgeformer.evaluation import profile_by_layer
+from ridgeformer.losses import BelowFloorWarning
 from support import tame_model
 
 PROBLEM = Problem(noise="uniform(0,5)")

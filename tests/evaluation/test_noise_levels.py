@@ -1,21 +1,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    AdaRR,
-    BayesRR,
-    ConstRR,
-    Diag,
-    InputError,
-    LinearTransformer,
-    Problem,
-    evaluate,
-    profile,
-    profile_by_layer,
-    profiles,
-    zoo,
-)
-from ridgeformer.evaluation import EVALUATION
+from ridgeformer import AdaRR, BayesRR, ConstRR, Diag, InputError, LinearTransformer, Problem, evaluate, profile, zoo
+from ridgeformer.evaluation import EVALUATION, profile_by_layer, profiles
 from ridgeformer.noise import Fixed
 
 PROBLEM = Problem(noise="uniform(0,5)")

@@ -9,25 +9,18 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    AdaRR,
+from ridgeformer import AdaRR, OracleRR, Problem, by_layer, compare, evaluate, profile, zoo
+from ridgeformer.errors import MissingPackageError
+from ridgeformer.evaluation import (
     Comparison,
     LayerLosses,
     LayerProfile,
-    OracleRR,
-    Problem,
     Profile,
     Profiles,
     Result,
-    by_layer,
-    compare,
-    evaluate,
-    profile,
     profile_by_layer,
     profiles,
-    zoo,
 )
-from ridgeformer.errors import MissingPackageError
 
 PROBLEM = Problem(noise="uniform(0,5)")
 MODEL = zoo.load("diag", 3, "uniform(0,5)")

@@ -20,10 +20,10 @@ from ridgeformer import (
     cli,
     evaluate,
     explain,
-    profile_by_layer,
     save,
     train,
 )
+from ridgeformer.evaluation import profile_by_layer
 from ridgeformer.explanation.ablation import without, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
@@ -244,7 +244,7 @@ def test_what_labels_know_is_a_rank_correlation():
 
 def test_distances_by_noise_level_are_profiles():
     model = tame_model("full", 3, 2, 1, 8, seed=3)
-    found = explain(model, PROBLEM, sigmas=[0.5, 2.0], sequences=5000).noise
+    found = explain(model, PROBLEM, sigma=[0.5, 2.0], sequences=5000).noise
     expected = profile_by_layer(model, PROBLEM, sigma=[0.5, 2.0], sequences=1000)
     np.testing.assert_allclose(0.5 * found.to_ridge, expected.loss, rtol=1e-9)
 
@@ -389,7 +389,7 @@ def test_ablations_of_a_diagonal_model_by_hand():
             less[layer][where] = 0
             loss = evaluate(LinearTransformer(Diag(omega=less), 3), PROBLEM, sequences=2000, seed=1).loss
             assert found[f"layer {layer + 1}, {name}"].loss == pytest.approx(loss)
-            assert found[f"layer {layer + 1}, {name}"].ratio == pytest.approx(loss / whole)
+            assert found[f"layer {layer + 1}, {name}"].over_whole == pytest.approx(loss / whole)
         kept = Diag(omega=omega[[1 - layer]])
         loss = evaluate(LinearTransformer(kept, 3), PROBLEM, sequences=2000, seed=1).loss
         assert found[f"layer {layer + 1}"].loss == pytest.approx(loss)
@@ -485,8 +485,8 @@ def test_bad_input_is_refused(arguments, words):
 
 def test_bad_options_are_refused():
     model = LinearTransformer(GDpp(omega=[[0, -0.03]]), 3)
-    with pytest.raises(InputError, match="sigmas must not be negative; got -1"):
-        explain(model, PROBLEM, sigmas=[-1.0, 2.0])
+    with pytest.raises(InputError, match="sigma must not be negative; got -1"):
+        explain(model, PROBLEM, sigma=[-1.0, 2.0])
     with pytest.raises(InputError, match="sequences must be at least 100"):
         explain(model, PROBLEM, sequences=5)
     with pytest.raises(InputError, match="a flow must be one of xx, xy, yx, yy; got 'zz'"):

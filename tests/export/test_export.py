@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, Search, load, save, train
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, load, save, train
 from ridgeformer.cli import main
 from ridgeformer.errors import MissingPackageError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.models.families import Family
+from ridgeformer.training import Search
 from support import tame_model
 
 MODELS = {
@@ -356,7 +357,7 @@ class Scaled(Family):
     def random(cls, dim, layers, heads, scale, rng):
         return cls(scale * rng.standard_normal(layers))
 
-    def _identity_layer(self):
+    def identity_layer(self):
         return {"step": np.zeros(())}
 
 
@@ -387,7 +388,6 @@ def test_families_of_ones_own_are_exported():
             lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"),
             "in float32; got omega 1 of 1e+39",
         ),
-        (lambda m: write("", "/nonexistent/model.py"), "/nonexistent/model.py is not (No such file or directory)"),
         (lambda m: write("", "/dev"), "an export must go to a file; got /dev, which is something else"),
         (lambda m: write("", None), "an export needs the name of a file; got None"),
     ],
@@ -396,6 +396,11 @@ def test_bad_exports_are_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make(tame_model("diag", 2, 1, 1, 3))
     assert words in str(caught.value)
+
+
+def test_a_folder_that_does_not_exist_is_named():
+    with pytest.raises(StorageError, match=r"/nonexistent/model.py cannot be written \(No such file or directory\)"):
+        write("", "/nonexistent/model.py")
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch, tmp_path):

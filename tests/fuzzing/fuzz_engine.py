@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer import InputError, Key, engine
-from ridgeformer.engine import Evaluation
+from ridgeformer import InputError, engine
+from ridgeformer.engine import Evaluation, Key
 
 MESSAGE = re.compile(r".+; got .+\. .+\.", re.DOTALL)  # the rule, what was received, the remedy
 NUMBERS = np.random.default_rng(0).standard_normal(4096)

@@ -22,14 +22,16 @@ from fuzz_cases import Case, Content, Instead
 from fuzz_mutations import JSON, TENSORS, damaged, edit_json, nest_json, split
 from safetensors.numpy import load
 
-from ridgeformer import LinearTransformer, Paper, Problem, Search, load_run
+from ridgeformer import LinearTransformer, Problem, load_run
 from ridgeformer.evaluation import Result
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
 from ridgeformer.tensors import pack
+from ridgeformer.training import Paper, Search
 from ridgeformer.training.journal import DamagedRunWarning
+from ridgeformer.training.results import Training
 from ridgeformer.training.runs import Folder, _checksum, read_run
-from ridgeformer.training.train import Training, make_spec
+from ridgeformer.training.spec import make_spec
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
 

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from ridgeformer import BayesRR, Paper, Problem, Search, profiles, train, zoo
+from ridgeformer import BayesRR, Problem, train, zoo
 from ridgeformer.errors import StorageError
+from ridgeformer.evaluation import profiles
 from ridgeformer.plotting.profiles import draw_profile, profile_figure
 from ridgeformer.plotting.training import draw_training, training_figure
+from ridgeformer.training import Paper, Search
 
 pytest.importorskip("matplotlib")
 PROBLEM = Problem(3, 6, "uniform(0,3)")

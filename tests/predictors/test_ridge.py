@@ -7,7 +7,6 @@ from ridgeformer import (
     BayesRR,
     ConstRR,
     InputError,
-    IterativeRR,
     LeastSquares,
     Moments,
     OracleRR,
@@ -15,6 +14,7 @@ from ridgeformer import (
     Problem,
     TunedRR,
 )
+from ridgeformer.predictors import IterativeRR
 from support import draw
 
 PROBLEM = Problem(4, 12, "uniform(0,2)")

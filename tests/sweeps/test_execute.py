@@ -12,10 +12,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
-from ridgeformer import Search, load, train
+from ridgeformer import load, train
 from ridgeformer.sweeps import Grid, execute, sweep
 from ridgeformer.sweeps.execute import train_unit
-from ridgeformer.training import runs
+from ridgeformer.training import Search, runs
 from ridgeformer.training.journal import DamagedRunWarning
 
 QUICK = Search(effort=0.2)

@@ -8,9 +8,10 @@ import time
 import fuzz_grids
 import pytest
 
-from ridgeformer import InputError, Search
+from ridgeformer import InputError
 from ridgeformer.errors import shown
 from ridgeformer.sweeps import Grid, read_grid
+from ridgeformer.training import Search
 
 NOISE = 'noise = ["fixed(1)"]\n'
 

@@ -198,12 +198,12 @@ def forgotten_term(patch):
 
 def standard_deviation_for_variance(patch):
     """Noise of level sqrt(sigma), and contexts of 20."""
-    ratio = step_size.measured_ratio
+    ratio = step_size.measured_dropped_over_kept
 
     def other(problem, sequences, seed):
         return ratio(Problem(10, 20, f"fixed({problem.noise.second_moment**0.25:g})"), sequences, seed)
 
-    patch.setattr(step_size, "measured_ratio", other)
+    patch.setattr(step_size, "measured_dropped_over_kept", other)
     return step_size.check()
 
 

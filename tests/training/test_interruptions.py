@@ -10,7 +10,7 @@ import pytest
 
 import killing
 from killing import DIAG, FULL, FULL_BY_BFGS, FULL_BY_SOAP, GDPP, PAPER
-from ridgeformer import Search
+from ridgeformer.training import Search
 from ridgeformer.training.journal import DamagedRunWarning
 
 pytestmark = pytest.mark.long
@@ -27,7 +27,7 @@ def train_again(kind, folder):
     worked = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kind.train(folder, callback=lambda progress: worked.append(progress.run))
+        kind.train(folder, progress=lambda progress: worked.append(progress.spec.describe()))
     assert all(warning.category is DamagedRunWarning for warning in caught), [str(w.message) for w in caught]
     return [str(warning.message) for warning in caught], set(worked)
 

@@ -18,9 +18,7 @@ from ridgeformer import (
     GDpp,
     InputError,
     LinearTransformer,
-    Paper,
     Problem,
-    Search,
     compare,
     evaluate,
     load_run,
@@ -30,6 +28,7 @@ from ridgeformer import (
 from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key
 from ridgeformer.exact import Excess, const_loss, exact_loss, least_excess, least_loss
+from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import Hard, SampleAverage, ceiling, damped, mine
@@ -167,9 +166,9 @@ def test_parameters_whose_products_overflow_have_an_infinite_objective():
 )
 def test_the_choice_between_models_is_explained(grown, trained, chosen, words, monkeypatch):
     losses = {"grown": np.array(grown), "trained": np.array(trained)}
-    monkeypatch.setattr(search_module, "_losses", lambda model, task: losses[model])
-    task = SimpleNamespace(caution=1.0, problem=Problem(5, 20, "fixed(1)"))
-    model, why = search_module._select(task, ["grown", "trained"])
+    monkeypatch.setattr(search_module, "_losses", lambda model, job: losses[model])
+    job = SimpleNamespace(caution=1.0, problem=Problem(5, 20, "fixed(1)"))
+    model, why = search_module._select(job, ["grown", "trained"])
     assert model == ["grown", "trained"][chosen]
     assert why == words if not words else words in why
 
@@ -334,20 +333,20 @@ def test_two_heads_reach_what_one_cannot():
 
 def test_progress_is_reported():
     seen = []
-    train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, callback=seen.append)
+    train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, progress=seen.append)
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] < fractions[-1] <= 1
-    assert {progress.run.split(",")[0] for progress in seen} == {"gdpp", "diag"}
+    assert {progress.spec.family.name for progress in seen} == {"gdpp", "diag"}
     assert all(progress.remaining >= 0 and progress.seconds >= 0 and progress.loss > 0 for progress in seen)
 
 
-def test_a_callback_can_stop_training():
+def test_progress_can_stop_training():
     def stop(progress):
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        train(SMALL, "diag", 1, callback=stop)
+        train(SMALL, "diag", 1, progress=stop)
 
 
 def test_time_can_be_limited():
@@ -414,7 +413,7 @@ class Tied(Family):
         p, q = scale * rng.standard_normal((2, 1, heads, 2))
         return cls(np.repeat(p, layers, 0), np.repeat(q, layers, 0))
 
-    def _identity_layer(self):
+    def identity_layer(self):
         return {"p": np.zeros((self.heads, 2)), "q": np.ones((self.heads, 2))}
 
 

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Problem, Search, Uniform, evaluate, train_many, zoo
+from ridgeformer import InputError, Problem, Uniform, evaluate, train_many, zoo
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS
+from ridgeformer.training import Search
 
 
 @pytest.mark.parametrize("noise", COLUMNS)

@@ -34,7 +34,7 @@ def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Call
         def show(now: Any) -> None:
             ratio = f" ({now.loss / least:.2f} x floor)" if now.loss < 1e6 * least else ""
             state = f"{now.phase}: loss {now.loss:.4g}{ratio}, {now.seconds:.0f} s, {now.remaining:.0f} s left"
-            bar.update(task, completed=now.fraction, description=now.run.split(", d=")[0], state=state)
+            bar.update(task, completed=now.fraction, description=now.spec.describe_model(), state=state)
 
         yield show
 
@@ -47,7 +47,7 @@ def _lines() -> Callable[[Any], None]:
         nonlocal last
         if now.seconds - last >= 10:
             last = now.seconds
-            text = f"{now.run.split(', d=')[0]}, {now.phase}: loss {now.loss:.4g}, {now.remaining:.0f} s left"
+            text = f"{now.spec.describe_model()}, {now.phase}: loss {now.loss:.4g}, {now.remaining:.0f} s left"
             click.echo(f"{now.seconds:.0f} s, {100 * now.fraction:.0f} %: {text}", err=True)
 
     return show

@@ -129,14 +129,14 @@ def _print_layers(found: Explanation) -> None:
 
 def _print_by_noise(found: Explanation) -> None:
     n = found.noise
-    shown = range(len(n.sigmas)) if len(n.sigmas) <= 6 else [round(i * (len(n.sigmas) - 1) / 5) for i in range(6)]
-    click.echo("sigma" + " " * 17 + "".join(f"{n.sigmas[k]:11.3g}" for k in shown))
+    shown = range(len(n.sigma)) if len(n.sigma) <= 6 else [round(i * (len(n.sigma) - 1) / 5) for i in range(6)]
+    click.echo("sigma" + " " * 17 + "".join(f"{n.sigma[k]:11.3g}" for k in shown))
     click.echo("ridge over least squares" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown)[2:])
     tables = (
         ("factor", n.factor, 1),
         ("best factor before", n.best, 1),
         ("step size", n.step, 1),
-        ("way to least squares", n.progress, 1),
+        ("way to least squares", n.newton_step, 1),
         ("|w - w_OLS|^2", n.to_ols, 0),
         ("|w - w_ridge|^2", n.to_ridge, 0),
         ("|w - w_Bayes|^2", n.to_bayes, 0),

@@ -96,7 +96,7 @@ def train(
 
         check_plot(plot)
     try:
-        with training_display(problem, sequences, quiet) as callback:
+        with training_display(problem, sequences, quiet) as progress:
             found = fit(
                 problem,
                 family,
@@ -106,7 +106,7 @@ def train(
                 protocol=recipe,
                 sequences=sequences,
                 out=out,
-                callback=callback,
+                progress=progress,
                 threads=threads,
             )
     except KeyboardInterrupt:

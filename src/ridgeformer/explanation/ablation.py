@@ -22,11 +22,17 @@ FLOWS = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}  # to and from,
 
 
 class Ablation(NamedTuple):
-    """What was taken away, the loss without it, and that over the whole model's."""
+    """The loss without a part of a model.
+
+    Attributes:
+        what: The part that was taken away.
+        loss: The adjusted loss without it.
+        over_whole: This loss over that of the whole model.
+    """
 
     what: str
     loss: float
-    ratio: float
+    over_whole: float
 
 
 def ablate(

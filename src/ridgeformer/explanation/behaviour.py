@@ -76,23 +76,23 @@ class ByNoise:
     """At fixed noise levels, K of them.
 
     Attributes:
-        sigmas: [K].
+        sigma: [K].
         factor: [L, K], mean of T_yy (of a diagonal layer 1 + omega_yy lambda), by which the layer multiplies w.
         best: [L, K], the factor that would bring the layer's w nearest to the ridge solution.
         shrinkage: [K], the factor that brings least squares nearest to it: about n / (n + sigma^2).
         step: [L, K], effective step size: the coefficient of the layer's update on the gradient g = a_l a - S w_l.
-        progress: [L, K], the coefficient on a_l w* - w_l: 1 is Newton's step, all of the way to least squares.
+        newton_step: [L, K], the coefficient on a_l w* - w_l: 1 is Newton's step, all of the way to least squares.
         to_ols, to_ridge, to_bayes: [L+1, K], mean squared distances of w.
         eigenvalues: [J], middles of J bins of eigenvalues of S; filter: [L+1, K, J], w over least squares along
             eigenvectors with such eigenvalues; ideal: [K, J], the same of the ridge solution.
     """
 
-    sigmas: Array
+    sigma: Array
     factor: Array
     best: Array
     shrinkage: Array
     step: Array
-    progress: Array
+    newton_step: Array
     to_ols: Array
     to_ridge: Array
     to_bayes: Array
@@ -128,20 +128,20 @@ def behaviour(found: Readings) -> Behaviour:
             floor=_floor(found),
             known=np.array([_rank_correlation(labels, sigma) for labels in found.labels]),
             knowable=_rank_correlation(found.residual[0], sigma),
-            moved=_ratio(found.moved.sum(1), found.own.sum(1), 0.0),
+            moved=_quotient(found.moved.sum(1), found.own.sum(1), 0.0),
             moved_bayes=float(found.bayes_moved.sum() / found.bayes.sum()),
-            through=_ratio(found.through.sum(1), found.moved[-1].sum(), 0.0),
+            through=_quotient(found.through.sum(1), found.moved[-1].sum(), 0.0),
             spectrum=np.quantile(found.spectrum, QUANTILES, axis=(1, 2)).T,
             condition=np.median(found.spectrum[..., -1] / found.spectrum[..., 0], axis=1),
-            momentum=_ratio(found.momentum.sum(1), found.delta.sum(1)),
-            kept=_ratio(found.kept.sum(1), found.u.sum(1)),
+            momentum=_quotient(found.momentum.sum(1), found.delta.sum(1)),
+            kept=_quotient(found.kept.sum(1), found.u.sum(1)),
             diagonal=_diagonal(found),
             sequences=len(found),
             exploded=exploded,
         )
 
 
-def by_noise(sigmas: Array, found: list[Readings]) -> ByNoise:
+def by_noise(sigma: Array, found: list[Readings]) -> ByNoise:
     """From readings at each level."""
     found = [readings.select(survivors(readings)) for readings in found]
     edges = np.quantile(np.concatenate([r.values[0].ravel() for r in found]), np.linspace(0, 1, BINS + 1))
@@ -151,20 +151,20 @@ def by_noise(sigmas: Array, found: list[Readings]) -> ByNoise:
 
     def across(numerator: str, denominator: str, layers: slice = slice(None)) -> Array:
         pairs = [(getattr(r, numerator)[layers].sum(1), getattr(r, denominator)[layers].sum(1)) for r in found]
-        return np.stack([_ratio(top, bottom) for top, bottom in pairs], -1)
+        return np.stack([_quotient(top, bottom) for top, bottom in pairs], -1)
 
     def mean(name: str) -> Array:
         return np.stack([getattr(r, name).mean(1) for r in found], -1)
 
     return ByNoise(
-        sigmas=sigmas,
+        sigma=sigma,
         factor=mean("factor"),
         best=across("with_ridge", "own", slice(0, -1)),
         shrinkage=np.array(
             [float((r.least * r.values / (r.values + r.sigma[..., None] ** 2)).sum() / r.least.sum()) for r in found]
         ),
         step=across("by_gradient", "gradient"),
-        progress=across("by_newton", "newton"),
+        newton_step=across("by_newton", "newton"),
         to_ols=mean("to_ols"),
         to_ridge=mean("to_ridge"),
         to_bayes=mean("to_bayes"),
@@ -217,7 +217,7 @@ def _parts(found: Readings) -> tuple[Array, Array, Array]:
 
 def _rescaled(found: Readings) -> Array:
     """Losses of w times the best factor for these sequences, [L+1, B]."""
-    best = _ratio(found.with_ridge.sum(1), found.own.sum(1), 1.0)
+    best = _quotient(found.with_ridge.sum(1), found.own.sum(1), 1.0)
     factor = np.clip(best, 1 / RESCALING, RESCALING)[:, None]
     return 0.5 * (found.ridge - 2 * factor * found.with_ridge + factor**2 * found.own)
 
@@ -225,7 +225,7 @@ def _rescaled(found: Readings) -> Array:
 def _diagonal(found: Readings) -> Array:
     """The share of T - I that the best omegas for these sequences explain, [L]."""
     product, gram = found.by_gram.sum(1), found.gram.sum(1)
-    return _ratio((_ratio(product, gram, 0.0) * product).sum(1), found.act.sum(1), 1.0)
+    return _quotient((_quotient(product, gram, 0.0) * product).sum(1), found.act.sum(1), 1.0)
 
 
 def _filter(found: Readings, edges: Array) -> tuple[Array, Array]:
@@ -235,14 +235,14 @@ def _filter(found: Readings, edges: Array) -> tuple[Array, Array]:
     whole = np.array([weight[group == j].sum() for j in range(len(edges) - 1)])
     of_model = np.stack([found.along[:, group == j].sum(1) for j in range(len(edges) - 1)], -1)
     of_ridge = np.array([ideal[group == j].sum() for j in range(len(edges) - 1)])
-    return _ratio(of_model, whole), _ratio(of_ridge, whole)
+    return _quotient(of_model, whole), _quotient(of_ridge, whole)
 
 
 def _bin(values: Array, edges: Array) -> NDArray[np.intp]:
     return np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
 
 
-def _ratio(top: Array, bottom: Array | float, otherwise: float = float("nan")) -> Array:
+def _quotient(top: Array, bottom: Array | float, otherwise: float = float("nan")) -> Array:
     """top / bottom, or `otherwise` where bottom is 0."""
     top, bottom = np.broadcast_arrays(np.asarray(top, float), np.asarray(bottom, float))
     return np.asarray(np.divide(top, bottom, out=np.full(top.shape, otherwise), where=bottom != 0))

@@ -85,21 +85,21 @@ def explain(
     model: LinearTransformer,
     problem: Problem,
     *,
-    sigmas: Sequence[float] | Array | None = None,
+    sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Explanation:
     """Read a model: its parameters, and what its layers do on fresh sequences of a problem.
 
-    `sigmas` are the fixed noise levels to look at, in order: by default those of a discrete distribution, or six over
+    `sigma` are the fixed noise levels to look at, in order: by default those of a discrete distribution, or six over
     the range of a continuous one. A fifth of the `sequences` are spent on each of these.
     """
     check(model, problem)
     sequences, seed = integer("sequences", sequences, 100), integer("seed", seed, 0)
-    chosen = levels(problem.noise) if sigmas is None else np.unique(array("sigmas", sigmas, ("K",)).astype(np.float64))
+    chosen = levels(problem.noise) if sigma is None else np.unique(array("sigma", sigma, ("K",)).astype(np.float64))
     if chosen[0] < 0:
-        refuse("sigmas must not be negative", float(chosen[0]), "Pass standard deviations >= 0.")
+        refuse("sigma must not be negative", float(chosen[0]), "Pass standard deviations >= 0.")
     each, done = max(sequences // 5, 100), 0
     total = sequences + each * len(chosen)
 

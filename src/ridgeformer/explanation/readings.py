@@ -20,42 +20,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.evaluation import EVALUATION
+from ridgeformer.models.trace import Trace, trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.problems import Draw, Problem
 
-__all__ = ["Readings", "Trace", "read", "run"]
+__all__ = ["Readings", "read", "run"]
 
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """A model's run: T [L, B, D, D], C and G [L+1, B, D, D]."""
-
-    T: Array
-    C: Array
-    G: Array
-
-    @property
-    def w(self) -> Array:
-        """[L+1, B, d]."""
-        return -self.C[:, :, -1, :-1]
-
-
 def run(model: LinearTransformer, gram: NDArray[Any]) -> Trace:
-    """Every layer's T, C and G for Gram matrices [B, D, D], in float64."""
-    G = np.asarray(gram, np.float64)
-    eye = np.eye(model.dim + 1)
-    T, C, grams = [], [np.broadcast_to(eye, G.shape)], [G]
-    for P, Q in zip(model.P.astype(np.float64), model.Q.astype(np.float64), strict=True):
-        T.append(eye + (P[None] @ grams[-1][:, None] @ Q[None]).sum(1))
-        C.append(T[-1] @ C[-1])
-        grams.append(T[-1] @ grams[-1] @ np.swapaxes(T[-1], 1, 2))
-    return Trace(np.stack(T), np.stack(C), np.stack(grams))
+    """Follow Gram matrices through all layers of a model, in float64.
+
+    Args:
+        model: The model.
+        gram: Gram matrices, [B, D, D].
+
+    Returns:
+        The matrices of every layer.
+    """
+    return trace(model.P.astype(np.float64), model.Q.astype(np.float64), np.asarray(gram, np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +148,7 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
         spectrum=_eigenvalues(M @ moments.S.astype(np.float64) @ np.swapaxes(M, 2, 3)),
         along=np.einsum("bim,lbi->lbm", found.vectors, w) * coordinates,
         moved=_squared(there.w - w),
-        through=_squared(_patched(here.T, there.T) - w[-1]),
+        through=_squared(_patched(here, there.T) - w[-1]),
         **_updates(model, here, draw, ols, rho),
     )
 
@@ -203,16 +191,13 @@ def _blocks(values: Array) -> Array:
     return np.stack(parts, -1)
 
 
-def _patched(T: Array, other: Array) -> Array:
+def _patched(here: Trace, other: Array) -> Array:
     """The last w when the query meets another T in one layer, [L, B, d]: for each layer in turn."""
-    L, B, D = T.shape[:3]
-    before = [np.broadcast_to(np.eye(D), (B, D, D))]
-    for t in T[:-1]:
-        before.append(t @ before[-1])
+    L, B, D = other.shape[:3]
     row, found = np.broadcast_to(np.eye(D)[-1:], (B, 1, D)), [np.empty(0)] * L
     for layer in reversed(range(L)):
-        found[layer] = -(row @ other[layer] @ before[layer])[:, 0, :-1]
-        row = row @ T[layer]
+        found[layer] = -(row @ other[layer] @ here.C[layer])[:, 0, :-1]
+        row = row @ here.T[layer]
     return np.stack(found)
 
 

@@ -134,7 +134,7 @@ def _solves(found: Behaviour, noise: ByNoise, layer: int) -> str:
     before, after = found.direction[layer : layer + 2]
     if after > (1 - SOLVES) * before:
         return ""
-    way = _ends(noise, 100 * noise.progress[layer], ".0f", " %")
+    way = _ends(noise, 100 * noise.newton_step[layer], ".0f", " %")
     return f"the error of direction falls from {before:.3g} to {after:.3g}; of the way to least squares it goes {way}"
 
 
@@ -142,12 +142,12 @@ def _shrinks(found: Behaviour, noise: ByNoise, layer: int) -> str:
     before, after = found.shrinkage[layer : layer + 2]
     if after > (1 - FALL) * before or before - after < NOTABLE * found.shrinkage.max() or before <= 0:
         return ""
-    factor, progress = noise.factor[layer], noise.progress[layer]
+    factor, step = noise.factor[layer], noise.newton_step[layer]
     how = []
     if abs(factor[-1] - factor[0]) >= BY_FACTOR * abs(factor[0]):
         how.append(f"by its factor ({_ends(noise, factor, '.2f')})")
-    if abs(progress[-1] - progress[0]) >= max(BY_STEP * np.abs(progress[[0, -1]]).max(), STEP_NOTABLE):
-        how.append(f"by its step ({_ends(noise, 100 * progress, '.0f', ' %')} of the way to least squares)")
+    if abs(step[-1] - step[0]) >= max(BY_STEP * np.abs(step[[0, -1]]).max(), STEP_NOTABLE):
+        how.append(f"by its step ({_ends(noise, 100 * step, '.0f', ' %')} of the way to least squares)")
     ridge = f"ridge over least squares is {_ends(noise, noise.shrinkage, '.2f')}"
     means = " and ".join(how) or "by neither its factor nor its step alone"
     return f"the error of shrinkage falls from {before:.3g} to {after:.3g}, {means}; {ridge}"
@@ -177,8 +177,8 @@ def _otherwise(found: Behaviour, layer: int, removed: float) -> Role:
 
 def _ends(noise: ByNoise, values: Array, form: str, unit: str = "") -> str:
     """The value at the least and at the largest noise level."""
-    first = f"{values[0]:{form}}{unit} at sigma = {noise.sigmas[0]:g}"
-    return first if len(noise.sigmas) == 1 else f"{first}, {values[-1]:{form}}{unit} at sigma = {noise.sigmas[-1]:g}"
+    first = f"{values[0]:{form}}{unit} at sigma = {noise.sigma[0]:g}"
+    return first if len(noise.sigma) == 1 else f"{first}, {values[-1]:{form}}{unit} at sigma = {noise.sigma[-1]:g}"
 
 
 def _most(layers: list[int], error: Array, opening: str, none: str, name: str) -> str:

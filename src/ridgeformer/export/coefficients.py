@@ -12,7 +12,7 @@ from ridgeformer.models.families import Diag, Family, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import array
 
-__all__ = ["NAMES", "count", "exact", "flat", "omegas", "paragraph", "plain", "title", "wrapped"]
+__all__ = ["NAMES", "count", "exact", "flat", "harmless_lines", "omegas", "paragraph", "title", "wrapped"]
 
 Float = NDArray[np.floating[Any]]
 NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, row by row
@@ -67,7 +67,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def plain(text: str, width: int = 110) -> list[str]:
+def harmless_lines(text: str, width: int = 110) -> list[str]:
     """Lines that may stand in a docstring or a comment of any format, whatever was in `text`."""
     harmless = "".join(letter if letter.isprintable() and letter not in '\\"' else " " for letter in text)
     return textwrap.wrap(harmless, width)
@@ -75,7 +75,7 @@ def plain(text: str, width: int = 110) -> list[str]:
 
 def paragraph(about: str) -> str:
     """`about` as a paragraph of a docstring, with an empty line before and after; or nothing."""
-    lines = plain(about)
+    lines = harmless_lines(about)
     return "\n".join(["", *lines, ""]) if lines else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.export.coefficients import omegas, plain, title
+from ridgeformer.export.coefficients import harmless_lines, omegas, title
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import integer
 
@@ -34,7 +34,7 @@ def to_latex(model: LinearTransformer, about: str = "", digits: int = 3) -> str:
     digits of its largest entry.
     """
     digits = integer("digits", digits, 1, 17)
-    comments = [f"{title(model)}; numbers rounded to {digits} digits. Needs amsmath.", *plain(about)]
+    comments = [f"{title(model)}; numbers rounded to {digits} digits. Needs amsmath.", *harmless_lines(about)]
     comments.append("Tokens i = 1, ..., n are the context; token n+1 is the query (x, 0).")
     found = omegas(model)
     equations = _dense(model, digits) if found is None else _diagonal(found.sum(1), digits)

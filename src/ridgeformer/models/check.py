@@ -36,7 +36,7 @@ def check_family(family: type[Family]) -> None:
         return
     _good.add(family)  # its own models are made below
     try:
-        for heads in range(1, 1 + min(family.most_heads or 2, 2)):
+        for heads in range(1, 1 + min(family.useful_heads or 2, 2)):
             _check(family, family.random(DIM, LAYERS, heads, SCALE, np.random.default_rng(heads)))
     except BaseException:
         _good.discard(family)

@@ -65,8 +65,8 @@ class Family(Value, ABC):
     """
 
     name: ClassVar[str]
-    poorer: ClassVar[type[Family] | None] = None  # a family whose every model `embed` turns into one of this
-    most_heads: ClassVar[int | None] = None  # more of them reach nothing new
+    contains: ClassVar[type[Family] | None] = None  # a simpler family, whose every model `embed` turns into one of this
+    useful_heads: ClassVar[int | None] = None  # further heads add no expressive power; None: every head adds some
     _remedy = EDIT
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -78,7 +78,7 @@ class Family(Value, ABC):
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
-        """A model of the `poorer` family, of as many layers, as one of this family with the same function."""
+        """A model of the family that this one `contains`, as one of this family with the same layers and function."""
         refuse(f"{cls.name} contains no other family", other, "Train without growing from one.")
 
     @property
@@ -115,7 +115,7 @@ class Family(Value, ABC):
         """Independent normal parameters of standard deviation `scale`."""
 
     @abstractmethod
-    def _identity_layer(self) -> dict[str, Float]:
+    def identity_layer(self) -> dict[str, Float]:
         """One layer that changes nothing, but whose gradient need not vanish."""
 
     @property
@@ -184,7 +184,7 @@ class Family(Value, ABC):
     def with_identity(self, at: int) -> Self:
         """One layer more, before layer `at` (or last, if `at` is L), that leaves the function as it was."""
         at = integer("the position of a new layer", at, 0, self.layers)
-        new = self._identity_layer()
+        new = self.identity_layer()
         return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
 
 
@@ -247,7 +247,8 @@ class Full(Family):
         P, Q = other.dense(dim)
         return cls(_more_heads(P, heads, 0.0), _more_heads(Q, heads, 0.1))
 
-    def _identity_layer(self) -> dict[str, Float]:
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
         D = self.dim + 1
         return {"P": np.zeros((self.heads, D, D)), "Q": np.broadcast_to(np.eye(D), (self.heads, D, D))}
 
@@ -296,7 +297,7 @@ class Diag(_Diagonal):
     """
 
     name = "diag"
-    most_heads = 2
+    useful_heads = 2
 
     def __init__(
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
@@ -343,7 +344,8 @@ class Diag(_Diagonal):
         p, q = column / size[:, None], np.stack([size, np.zeros_like(size)], -1)
         return cls(_more_heads(p[:, None], heads, 0.0), _more_heads(q[:, None], heads, 0.1))
 
-    def _identity_layer(self) -> dict[str, Float]:
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
         if "omega" in self._arrays:
             return {"omega": np.zeros((2, 2))}
         return {"p": np.zeros((self.heads, 2)), "q": np.ones((self.heads, 2))}
@@ -353,7 +355,7 @@ class GDpp(_Diagonal):
     """Diag without any flow out of y: q_y = 0. p [L, H, 2] and q [L, H]; or `omega` [L, 2] = (xx, yx)."""
 
     name = "gdpp"
-    most_heads = 1
+    useful_heads = 1
 
     def __init__(
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
@@ -394,13 +396,14 @@ class GDpp(_Diagonal):
         """See `Family.random`."""
         return cls(scale * rng.standard_normal((layers, heads, 2)), scale * rng.standard_normal((layers, heads)))
 
-    def _identity_layer(self) -> dict[str, Float]:
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
         if "omega" in self._arrays:
             return {"omega": np.zeros(2)}
         return {"p": np.zeros((self.heads, 2)), "q": np.ones(self.heads)}
 
 
-Diag.poorer, Full.poorer = GDpp, Diag
+Diag.contains, Full.contains = GDpp, Diag
 
 
 def _more_heads(values: Float, heads: int, fill: float) -> Float:

@@ -21,6 +21,7 @@ from ridgeformer.engine import Engine, Evaluation, Key, Layout, Target
 from ridgeformer.errors import ExplosionWarning, refuse
 from ridgeformer.models.check import check_family
 from ridgeformer.models.families import EDIT, FAMILIES, Diag, Family, Full, GDpp
+from ridgeformer.models.trace import trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import array, integer, number, real
@@ -289,15 +290,8 @@ class LinearTransformer(Value):
         """The linear model (M, u, a, w) that every layer keeps, from C_{l+1} = T_l C_l, C_0 = I."""
         self._check(moments)
         G = np.asarray(self._gram(moments), np.result_type(moments.dtype, self.family.dtype))
-        eye = np.eye(self.width + 1, dtype=G.dtype)
-        C = [np.broadcast_to(eye, G.shape)]
-        for P, Q in zip(self.P, self.Q, strict=True):
-            T = eye + (P[None] @ G[:, None] @ Q[None]).sum(1)
-            C.append(T @ C[-1])
-            G = T @ G @ np.swapaxes(T, 1, 2)
-        stack = np.stack(C)
-        d = self.width
-        return States(stack[:, :, :d, :d], stack[:, :, :d, d], stack[:, :, d, d], -stack[:, :, d, :d])
+        C, d = trace(self.P, self.Q, G).C, self.width
+        return States(C[:, :, :d, :d], C[:, :, :d, d], C[:, :, d, d], -C[:, :, d, :d])
 
     def weights_by_layer(self, moments: Moments) -> Float:
         """w after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""

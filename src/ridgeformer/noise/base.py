@@ -35,7 +35,14 @@ class Noise(Value, ABC):
 
     @abstractmethod
     def quantile(self, u: Array) -> Array:
-        """Levels for uniforms `u` in (0, 1): drawing is `quantile` of uniform numbers."""
+        """Return the quantiles of the distribution; noise levels are drawn as quantiles of uniform random numbers.
+
+        Args:
+            u: Probabilities in (0, 1), of any shape.
+
+        Returns:
+            Noise levels, of the same shape.
+        """
 
     @property
     @abstractmethod
@@ -44,15 +51,28 @@ class Noise(Value, ABC):
 
     @abstractmethod
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each level can occur under this distribution."""
+        """Tell which noise levels can occur under this distribution.
+
+        Args:
+            sigma: Noise levels, of any shape.
+
+        Returns:
+            A mask of the same shape.
+        """
 
     @abstractmethod
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
-        """Nodes and probabilities for expectations over sigma, shapes [K] and [K].
+        """Make a quadrature rule for expectations over sigma.
 
-        Continuous distributions get `per_octave` Gauss-Legendre nodes in every factor of two, down to where less
-        than `tail` of the mass is left: posteriors over sigma have a width proportional to sigma, so nodes must
-        crowd towards zero. Discrete ones are exact.
+        Continuous distributions get Gauss-Legendre nodes in every factor of two: posteriors over sigma have a width
+        proportional to sigma, so nodes must crowd towards zero. Discrete distributions are exact.
+
+        Args:
+            per_octave: Nodes in every factor of two, from 1 to 1024.
+            tail: Nodes end where less than this probability is left, at both ends.
+
+        Returns:
+            Nodes [K] and their probabilities [K].
         """
 
     @property
@@ -61,7 +81,15 @@ class Noise(Value, ABC):
         """The largest level, or the one that only 0.1 % of the mass exceeds: where plots may end."""
 
     def draw(self, count: int, seed: int = 0) -> Array:
-        """`count` independent levels."""
+        """Draw independent noise levels.
+
+        Args:
+            count: How many.
+            seed: Seed of NumPy's default generator.
+
+        Returns:
+            The levels, [count], read-only.
+        """
         count = integer("count", count)
         return read_only(np.array(self.quantile(np.random.default_rng(integer("seed", seed, 0)).random(count))))
 
@@ -86,26 +114,56 @@ class Noise(Value, ABC):
 
 
 def check_tail(tail: float) -> None:
-    """Refuse what is no small probability."""
+    """Refuse what is not a small probability.
+
+    Args:
+        tail: The probability.
+
+    Raises:
+        InputError: It is not between 0 and 0.5.
+    """
     if not 0 < tail < 0.5:
         refuse("tail must lie between 0 and 0.5", tail, "Pass a small probability such as 1e-12.")
 
 
 def number_text(value: Any) -> str:
-    """The shortest text that reads back as the same float64."""
+    """Write a number as the shortest text that reads back as the same float64.
+
+    Args:
+        value: The number.
+
+    Returns:
+        The text.
+    """
     number = float(value)
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 
 
 def octaves(low: float, high: float) -> Array:
-    """Edges from low to high, halving downwards from high."""
+    """Return the edges of panels that halve downwards.
+
+    Args:
+        low: The lowest edge, positive.
+        high: The highest edge.
+
+    Returns:
+        The edges from low to high: high, high / 2, high / 4, ..., and low, in ascending order.
+    """
     count = max(1, math.ceil(math.log2(high / low)))
     return np.concatenate([[low], high * 0.5 ** np.arange(count - 1, -1, -1.0)])
 
 
 def refined(edges: Array, order: int) -> tuple[Array, int]:
-    """The same number of nodes in more panels of lower order: rules of hundreds of nodes are slow to make."""
+    """Spread the same number of nodes over more panels of lower order: rules of hundreds of nodes are slow to make.
+
+    Args:
+        edges: Edges of panels, ascending.
+        order: Nodes per panel.
+
+    Returns:
+        The edges of the smaller panels, and the nodes per panel, at most 32.
+    """
     parts = -(-integer("per_octave", order, 1, MOST_NODES) // 32)
     if parts == 1:
         return edges, order
@@ -115,7 +173,15 @@ def refined(edges: Array, order: int) -> tuple[Array, int]:
 
 
 def panels(edges: Array, order: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on every panel between neighbouring edges."""
+    """Make Gauss-Legendre nodes and weights on every panel between neighbouring edges.
+
+    Args:
+        edges: Edges of panels, ascending, [k+1].
+        order: Nodes per panel.
+
+    Returns:
+        Nodes and weights, [k * order] each.
+    """
     x, w = np.polynomial.legendre.leggauss(integer("per_octave", order, 1, MOST_NODES))
     half = np.diff(edges)[:, None] / 2
     nodes = edges[:-1, None] + half * (1 + x)

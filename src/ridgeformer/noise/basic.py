@@ -17,7 +17,14 @@ __all__ = ["Categorical", "Fixed", "Uniform"]
 
 
 class Fixed(Noise):
-    """Every sequence has the noise level `sigma`."""
+    """The same noise level for every sequence.
+
+    Args:
+        sigma: The noise level, a standard deviation from 0 to 1e12.
+
+    Raises:
+        InputError: `sigma` is not such a number.
+    """
 
     _built_in = True
 
@@ -25,25 +32,25 @@ class Fixed(Noise):
         self.sigma = _level("noise level", sigma)
 
     def quantile(self, u: Array) -> Array:
-        """The level itself, for every u."""
+        """Return the level itself, for every u. See `Noise.quantile`."""
         return np.full(np.shape(u), self.sigma)
 
     @property
     def second_moment(self) -> float:
-        """sigma^2."""
+        """The square of sigma."""
         return self.sigma**2
 
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each level equals sigma."""
+        """Tell which levels equal sigma. See `Noise.contains`."""
         return np.isclose(sigma, self.sigma, rtol=1e-9, atol=0)
 
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
-        """One node."""
+        """Return one node. See `Noise.quadrature`."""
         return read_only(np.array([self.sigma])), read_only(np.ones(1))
 
     @property
     def upper(self) -> float:
-        """sigma."""
+        """The level itself."""
         return self.sigma
 
     def __str__(self) -> str:
@@ -51,7 +58,15 @@ class Fixed(Noise):
 
 
 class Categorical(Noise):
-    """One of `levels`, with `weights` as probabilities (equal ones if not given)."""
+    """One of several noise levels.
+
+    Args:
+        levels: The levels, different standard deviations from 0 to 1e12.
+        weights: Their probabilities, which sum to 1; None for equal ones.
+
+    Raises:
+        InputError: Levels or weights are not such numbers.
+    """
 
     _built_in = True
 
@@ -77,7 +92,7 @@ class Categorical(Noise):
             self.weights = given.astype(np.float64)
 
     def quantile(self, u: Array) -> Array:
-        """The level whose share of (0, 1) u falls in."""
+        """Return the level whose share of (0, 1) u falls in. See `Noise.quantile`."""
         edges = np.cumsum(self.weights)[:-1]
         return np.asarray(self.levels)[np.searchsorted(edges, u, side="right")]
 
@@ -87,12 +102,12 @@ class Categorical(Noise):
         return float(self.weights @ self.levels**2)
 
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each level is one of the categories that have weight."""
+        """Tell which levels are among those that have weight. See `Noise.contains`."""
         given = np.asarray(sigma, float)[..., None]
         return np.asarray(np.isclose(given, self.levels[self.weights > 0], rtol=1e-9, atol=0).any(-1), bool)
 
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
-        """The levels that have weight."""
+        """Return the levels that have weight. See `Noise.quadrature`."""
         kept = self.weights > 0
         return read_only(self.levels[kept]), read_only(self.weights[kept])
 
@@ -109,7 +124,15 @@ class Categorical(Noise):
 
 
 class Uniform(Noise):
-    """Uniform between `low` and `high`."""
+    """A noise level that is uniform on an interval.
+
+    Args:
+        low: The least level, a standard deviation from 0 to 1e12.
+        high: The largest level, at least `low`.
+
+    Raises:
+        InputError: The levels are not such numbers.
+    """
 
     _built_in = True
 
@@ -119,7 +142,7 @@ class Uniform(Noise):
             refuse("uniform noise needs low <= high", f"low {self.low:g}, high {self.high:g}", "Swap the two.")
 
     def quantile(self, u: Array) -> Array:
-        """A straight line from low to high."""
+        """Return a straight line from low to high. See `Noise.quantile`."""
         return self.low + (self.high - self.low) * np.asarray(u, float)
 
     @property
@@ -128,12 +151,12 @@ class Uniform(Noise):
         return (self.low**2 + self.low * self.high + self.high**2) / 3
 
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
-        """Whether low <= sigma <= high."""
+        """Tell which levels are at least low and at most high. See `Noise.contains`."""
         given = np.asarray(sigma, float)
         return (given >= self.low) & (given <= self.high)
 
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
-        """Gauss-Legendre on panels that halve towards zero."""
+        """Make a Gauss-Legendre rule on panels that halve towards zero. See `Noise.quadrature`."""
         check_tail(tail)
         if self.high == self.low:
             return read_only(np.array([self.low])), read_only(np.ones(1))
@@ -146,7 +169,7 @@ class Uniform(Noise):
 
     @property
     def upper(self) -> float:
-        """High."""
+        """The largest level."""
         return self.high
 
     def __str__(self) -> str:

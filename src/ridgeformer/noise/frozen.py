@@ -41,6 +41,13 @@ class Frozen(Noise):
     """A frozen scipy.stats distribution on [0, inf), continuous or discrete, with a finite E[sigma^2].
 
     scipy's `uniform(1, 2)` is the interval from 1 to 3, so `Frozen(scipy.stats.uniform(1, 2))` gives `Uniform(1, 3)`.
+
+    Args:
+        distribution: The distribution, such as `scipy.stats.expon(scale=2)`.
+
+    Raises:
+        InputError: It is not a frozen distribution of scipy.stats, has negative or huge levels or an infinite mean
+            square, or scipy would take minutes to compute its quantiles.
     """
 
     _built_in = True
@@ -102,7 +109,7 @@ class Frozen(Noise):
         return parse_scipy(self._text)
 
     def quantile(self, u: Array) -> Array:
-        """The distribution's `ppf`."""
+        """Return the distribution's `ppf`. See `Noise.quantile`."""
         with _quietly():
             return np.asarray(self._law.ppf(u), float)
 
@@ -112,7 +119,7 @@ class Frozen(Noise):
         return self._second_moment
 
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each level lies in the support and has density there."""
+        """Tell which levels lie in the support and, if it is discrete, have probability. See `Noise.contains`."""
         given = np.asarray(sigma, float)
         inside = (given >= self._low) & (given <= self._high)
         if self._discrete:
@@ -120,7 +127,10 @@ class Frozen(Noise):
         return inside
 
     def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
-        """Gauss-Legendre on octaves cut at the quantiles too; every panel carries exactly its mass."""
+        """Make a Gauss-Legendre rule on octaves that are cut at the quantiles too. See `Noise.quadrature`.
+
+        Every panel carries exactly its probability.
+        """
         check_tail(tail)
         with _quietly():
             nodes, weights = self._levels(tail) if self._discrete else self._octaves(per_octave, tail)
@@ -241,7 +251,17 @@ def _quietly() -> Iterator[None]:
 
 
 def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """The name, the positional and the named arguments of a text such as expon(0, scale=2)."""
+    """Read a text such as `expon(0, scale=2)`.
+
+    Args:
+        text: The text, of at most 200,000 characters.
+
+    Returns:
+        The name, the positional arguments and the named arguments.
+
+    Raises:
+        InputError: It is not a name with numbers in parentheses.
+    """
     if not isinstance(text, str):
         refuse("noise must be written as text", repr(text)[:80], EXAMPLES)
     if len(text) > LONGEST_TEXT:
@@ -258,7 +278,17 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
 
 
 def parse_scipy(text: str) -> Any:
-    """The frozen scipy.stats distribution that a text names."""
+    """Make the frozen scipy.stats distribution that a text names.
+
+    Args:
+        text: The text, such as `expon(scale=2)`.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        InputError: scipy.stats has no such distribution.
+    """
     from scipy import stats
 
     name, positional, named = read_call(text)

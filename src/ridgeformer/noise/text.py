@@ -13,7 +13,20 @@ __all__ = ["as_noise", "check_text", "parse"]
 
 
 def as_noise(value: object) -> Noise:
-    """A `Noise` from one, from its text, from a number (fixed), or from a frozen scipy.stats distribution."""
+    """Make a `Noise` of anything that can stand for one.
+
+    Args:
+        value: A `Noise`, its text, a number (a fixed level), or a frozen scipy.stats distribution.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        InputError: It is none of these.
+
+    >>> as_noise(2), as_noise("uniform(0,5)")
+    (fixed(2), uniform(0,5))
+    """
     if isinstance(value, Noise):
         return value
     if isinstance(value, str):
@@ -27,7 +40,13 @@ def as_noise(value: object) -> Noise:
 
 
 def check_text(noise: Noise) -> str:
-    """The text of a distribution, which names runs; refuses a distribution that has none.
+    """Return the text of a distribution, after which runs are named.
+
+    Args:
+        noise: The distribution.
+
+    Returns:
+        A text that `parse` reads back as the same distribution.
 
     Raises:
         InputError: The distribution is of a class of the user's own, so no text can be read back as the same law.
@@ -42,7 +61,16 @@ def check_text(noise: Noise) -> str:
 
 
 def parse(text: str) -> Noise:
-    """The distribution that `text` names; the inverse of `str`.
+    """Make the distribution that a text names; the inverse of `str`.
+
+    Args:
+        text: `fixed(2)`, `uniform(0,5)`, `categorical(1,3)`, or a scipy.stats distribution such as `expon(scale=2)`.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        InputError: There is no such distribution, or its arguments are not allowed.
 
     >>> parse("categorical(1,3)").second_moment
     5.0

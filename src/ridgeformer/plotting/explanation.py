@@ -82,9 +82,9 @@ def _noise(axis: Axes, found: Explanation) -> None:
 def _factors(axis: Axes, found: Explanation) -> None:
     """Each layer's factor against sigma, beside the shrinkage that ridge regression means."""
     noise = found.noise
-    axis.plot(noise.sigmas, noise.shrinkage, "k--", linewidth=1.2, label="ridge over least squares")
+    axis.plot(noise.sigma, noise.shrinkage, "k--", linewidth=1.2, label="ridge over least squares")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
-    _numbered(axis, noise.sigmas, noise.factor)
+    _numbered(axis, noise.sigma, noise.factor)
     axis.set(title="factor T_yy of layers (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
     axis.legend(frameon=False, fontsize=7, loc="lower left")
 
@@ -93,8 +93,8 @@ def _ways(axis: Axes, found: Explanation) -> None:
     """How far each layer goes to least squares, against sigma."""
     noise = found.noise
     axis.axhline(0, color=GREY, linewidth=0.8, zorder=0)
-    axis.set_ylim(*_room(noise.progress))
-    _numbered(axis, noise.sigmas, noise.progress)
+    axis.set_ylim(*_room(noise.newton_step))
+    _numbered(axis, noise.sigma, noise.newton_step)
     axis.set(title="share of the way to least squares, by layer", xlabel="noise level sigma")
 
 
@@ -142,9 +142,9 @@ def _spectrum(axis: Axes, found: Explanation) -> None:
 def _filter(axis: Axes, found: Explanation, layer: int) -> None:
     """w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
     noise = found.noise
-    chosen = sorted({0, len(noise.sigmas) // 2, len(noise.sigmas) - 1})
+    chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
     for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):
-        label = f"sigma = {noise.sigmas[index]:g}"
+        label = f"sigma = {noise.sigma[index]:g}"
         axis.plot(noise.eigenvalues, noise.filter[layer, index], "o-", color=colour, markersize=3, label=label)
         axis.plot(noise.eigenvalues, noise.ideal[index], "--", color=colour, linewidth=1)
     low, high = float(noise.filter[layer].min()), float(noise.filter[layer].max())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ __all__ = [
     "blank",
     "check_plot",
     "decimals",
-    "exploded_key",
+    "exploded_entry",
     "logarithmic",
     "mark_exploded",
     "panel",
@@ -78,6 +78,24 @@ def panel(axis: Axes, title: str, x: str = "", y: str = "") -> None:
     axis.set_axisbelow(True)
 
 
+def power_of_ten(value: float) -> str:
+    """Write a positive number with a power of ten, without mathematical text.
+
+    Args:
+        value: The number.
+
+    Returns:
+        One line of text.
+
+    >>> power_of_ten(0.001), power_of_ten(2e10), power_of_ten(1)
+    ('10⁻³', '2×10¹⁰', '10⁰')
+    """
+    exponent = math.floor(math.log10(value) + 1e-9)
+    factor = value / 10.0**exponent
+    power = str(exponent).translate(SUPERSCRIPTS)
+    return f"10{power}" if abs(factor - 1) < 1e-6 else f"{factor:g}\u00d710{power}"
+
+
 def logarithmic(axis: Axes, low: float | None = None, high: float | None = None) -> None:
     """A logarithmic axis of losses, between limits if they are given.
 
@@ -88,8 +106,7 @@ def logarithmic(axis: Axes, low: float | None = None, high: float | None = None)
 
     class Powers(LogFormatterSciNotation):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            text = re.sub(r"\\mathdefault|[${}\s]", "", super().__call__(x, pos)).replace(r"\times", "\u00d7")
-            return re.sub(r"\^(-?\d+)", lambda power: power.group(1).translate(SUPERSCRIPTS), text)
+            return power_of_ten(x) if super().__call__(x, pos) else ""
 
     axis.set(yscale="log", ylim=(low, high))
     axis.yaxis.set_major_formatter(Powers())
@@ -134,7 +151,7 @@ def mark_exploded(
         axis.plot(*zip(*points, strict=True), color=colour, clip_on=False, zorder=4, **mark)
 
 
-def exploded_key() -> Line2D:
+def exploded_entry() -> Line2D:
     """The entry of a legend that explains the cross."""
     from matplotlib.lines import Line2D
 

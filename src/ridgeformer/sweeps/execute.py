@@ -23,7 +23,8 @@ from ridgeformer.errors import RidgeformerError
 from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Spec
 from ridgeformer.training.runs import Folder, is_finished, read_record
-from ridgeformer.training.train import Session, parse_spec
+from ridgeformer.training.session import Session
+from ridgeformer.training.spec import parse_spec
 from ridgeformer.validation import integer
 
 __all__ = ["Failure", "State", "Sweep", "sweep"]
@@ -159,7 +160,7 @@ def _units(specs: Sequence[Spec]) -> list[Unit]:
 def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
     """Train the runs of a unit; returns the names and reasons of those that failed. Runs in a worker."""
     parsed = [parse_spec(spec) for spec in specs]
-    session = Session(Folder(folder), lambda progress: None, threads, parsed)
+    session = Session(Folder(folder), lambda state: None, threads, parsed)
     failed = []
     for spec in parsed:
         try:

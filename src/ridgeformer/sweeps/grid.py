@@ -19,7 +19,7 @@ from ridgeformer.problems import MOST as MOST_SEQUENCES
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.protocols import Protocol, as_protocol
-from ridgeformer.training.train import make_spec
+from ridgeformer.training.spec import make_spec
 from ridgeformer.validation import integer
 
 __all__ = ["AXES", "Grid"]

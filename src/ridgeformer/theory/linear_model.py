@@ -143,7 +143,7 @@ def _error(model: LinearTransformer, problem: Problem, seed: int, update: Update
 def _error_of_states(model: LinearTransformer, problem: Problem, seed: int, update: Update) -> float:
     s = problem.sequences(8, seed=seed)
     pairs = zip(follow(model, s.x, s.y, update), read_off(model, s.x, s.y), strict=True)
-    return max(relative_error(recursive, plain, apart=2) for recursive, plain in pairs)
+    return max(relative_error(recursive, by_tokens, apart=2) for recursive, by_tokens in pairs)
 
 
 def _initial(count: int, dim: int) -> States:

@@ -136,10 +136,10 @@ def check(seed: int = 0, factor: Factor = factor) -> list[Check]:
 
 def _error(model: LinearTransformer, problem: Problem, seed: int, factor: Factor) -> float:
     s = problem.sequences(8, seed=seed)
-    plain = read_off(model, s.x, s.y)
+    by_tokens = read_off(model, s.x, s.y)
     with np.errstate(over="ignore", invalid="ignore"):  # a wrong factor may explode
         found = terms(model, Moments.from_tokens(s.x, s.y), factor).states
-    return max(relative_error(found.u, plain.u, apart=2), relative_error(found.w, plain.w, apart=2))
+    return max(relative_error(found.u, by_tokens.u, apart=2), relative_error(found.w, by_tokens.w, apart=2))
 
 
 def _slope(seed: int) -> float:

@@ -28,7 +28,7 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory.statement import Check, relative_error
 from ridgeformer.validation import integer, number
 
-__all__ = ["check", "dropped_over_kept", "measured_ratio", "printed_step", "step", "two_layers"]
+__all__ = ["check", "dropped_over_kept", "measured_dropped_over_kept", "printed_step", "step", "two_layers"]
 
 Array = NDArray[np.float64]
 Step = Callable[[Moments, float, float], Array]
@@ -64,7 +64,7 @@ def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
     return (context * dim + dim * variance) / ((context - dim) * variance)
 
 
-def measured_ratio(problem: Problem, sequences: int, seed: int = 0) -> tuple[float, float]:
+def measured_dropped_over_kept(problem: Problem, sequences: int, seed: int = 0) -> tuple[float, float]:
     """The same ratio from random sequences, and its standard error."""
     draw = problem.moments(sequences, seed=seed)
     kept = draw.moments.spectrum.residual
@@ -112,14 +112,14 @@ def _order_in_omega(moments: Moments, x: Array, y: Array) -> float:
 
 def _by_noise(seed: int) -> list[Check]:
     """Dropped over kept at several noise levels, and the power of sigma with which it falls to its limit d/(n-d)."""
-    found = [measured_ratio(Problem(10, 20, f"fixed({sigma:g})"), 20_000, seed) for sigma in NOISE]
+    found = [measured_dropped_over_kept(Problem(10, 20, f"fixed({sigma:g})"), 20_000, seed) for sigma in NOISE]
     exact = [dropped_over_kept(10, 20, sigma) for sigma in NOISE]
     deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(found, exact, strict=True)]
     ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, found, strict=True)}
     excess = np.array([ratio for ratio, _ in found[:4]]) - 10 / (20 - 10)
     order = float(np.polyfit(np.log(NOISE[:4]), np.log(excess), 1)[0])
     least = min(ratio for ratio, _ in found)
-    far, _ = measured_ratio(Problem(10, 2000, "fixed(50)"), 20_000, seed)
+    far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), 20_000, seed)
     return [
         Check("step_size", "dropped over kept, from the formula, in s.e.", max(deviations), 5.0, ratios),
         Check(

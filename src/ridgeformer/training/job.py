@@ -1,48 +1,104 @@
-"""What a search is given, what it leaves behind, and where it starts from."""
+"""A training job: the model to be found, where its search may start, and what a search reports and returns.
+
+A search is a generator. After every piece of work it yields a `Step`, with the best model so far; at its end it
+returns a `Found`. `follow` runs one, reports its steps, and stops it when its time is over. So searches know nothing
+about progress reports and time limits; what they have done is kept in the journal of the job.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.models.families import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training.journal import Journal
 
-__all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "OutOfTime", "Task"]
+__all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "Job", "Report", "Step", "Steps", "follow"]
 
-Array = NDArray[np.float64]
 # Streams of sequences; evaluation and the tuned baselines have others.
 RACE, FINISH, SEARCH, SELECT = 1, 2, 3, 4
 
 
-class OutOfTime(Exception):
-    """The time that was given is over."""
+@dataclass(frozen=True)
+class Step:
+    """A piece of work that was just done.
+
+    Attributes:
+        model: The best model so far.
+        phase: The part of the search, in a word.
+        fraction: How much of the search is done, from 0 to 1.
+        loss: The training loss that this piece of work ended with.
+    """
+
+    model: LinearTransformer
+    phase: str
+    fraction: float
+    loss: float
 
 
 @dataclass(frozen=True)
 class Found:
-    """The model that was chosen, whether its descent had come to rest, and how that was seen."""
+    """What a search found.
+
+    Attributes:
+        model: The model that was chosen.
+        converged: Whether its descent had come to rest.
+        message: How it was found, in words.
+    """
 
     model: LinearTransformer
     converged: bool
     message: str
 
 
-@dataclass(eq=False)
-class Task:
+Steps = Generator[Step, None, Found]
+Report = Callable[[Step], None]
+
+
+def follow(steps: Steps, report: Report, deadline: float | None = None) -> Found:
+    """Run a search to its end, or until its time is over.
+
+    Args:
+        steps: The search.
+        report: Is called with every step.
+        deadline: When to stop, by `time.monotonic()`; None for no limit. It is looked at after every step.
+
+    Returns:
+        What the search returns; where time is over before, the best model so far.
+    """
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+        report(step)
+        if deadline is not None and time.monotonic() > deadline:
+            return Found(step.model, False, "the time given was over")
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
     """A model to be found, and what helps to find it.
 
     Attributes:
-        shallower: the best model of one layer less; poorer: that of the poorer family; None where there is none.
-        report: called with the phase, the fraction done and the loss after every piece of work.
-        deadline: when to stop, by time.monotonic().
-        best: the best model so far.
+        problem: What to train on.
+        family: The parametrisation of the model.
+        layers: Its layers.
+        heads: Its heads per layer.
+        seed: Seed of the starts and of the sequences.
+        effort: How many starts and rounds, relative to the default.
+        caution: What contexts on which a model explodes count in the objective, relative to the default.
+        precision: `auto`, `float32` or `float64`.
+        shallower: The best model with one layer less; None where there is none.
+        simpler: The best model of the family that this family contains; None where there is none.
+        journal: Finished pieces of work.
+        threads: Threads of the engine; None for all.
     """
 
     problem: Problem
@@ -54,55 +110,65 @@ class Task:
     caution: float
     precision: str
     shallower: LinearTransformer | None
-    poorer: LinearTransformer | None
+    simpler: LinearTransformer | None
     journal: Journal
-    report: Callable[[str, float, float], None]
-    deadline: float | None = None
     threads: int | None = None
-    best: LinearTransformer | None = field(default=None, init=False)
 
-    def many(self, count: int) -> int:
-        """A number of starts or rounds, times the effort."""
+    def scaled(self, count: int) -> int:
+        """Return a number of starts or rounds, times the effort; at least 1."""
         return max(1, round(count * self.effort))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:
-        """What stochastic descents compute in: float32, unless losses come near its rounding or one was asked for."""
-        if self.precision == "auto" and self.best is not None:
-            known = self.best.astype(np.float64).step(
-                self.problem, 4096, stream=SELECT, step=1, gradient=False, threads=self.threads
-            )
-            return np.float64 if known.loss < 1e-5 * self.problem.dim else np.float32
+        """Return what stochastic descents compute in.
+
+        Returns:
+            The precision of the job; for `auto` float32, unless the losses of its first model are so small that
+            float32's rounding matters.
+        """
+        if self.precision == "auto":
+            known = self.first().astype(np.float64)
+            found = known.step(self.problem, 4096, stream=SELECT, step=1, gradient=False, threads=self.threads)
+            return np.float64 if found.loss < 1e-5 * self.problem.dim else np.float32
         return np.float64 if self.precision == "float64" else np.float32
 
-    def done(self, name: str, result: dict[str, Array], phase: str, fraction: float, work: int, loss: float) -> None:
-        """Keep and report a piece of work that was done just now, on so many sequences."""
-        self.journal.note(phase, work, loss)
-        self.journal.keep(name, result)
-        self.report(phase, fraction, loss)
-        if self.deadline is not None and time.monotonic() > self.deadline:
-            raise OutOfTime
-
-    # ---- starts -----------------------------------------------------------------------------------------
-
     def starts(self, fresh: int, grown: int) -> list[LinearTransformer]:
-        """Fresh ones, and ones grown from the shallower model."""
-        found = [self.fresh(i) for i in range(self.many(fresh))]
+        """Return models to start from.
+
+        Args:
+            fresh: How many small random ones, times the effort.
+            grown: How many grown from the shallower model, times the effort; none where there is no such model.
+
+        Returns:
+            The fresh ones, then the grown ones.
+        """
+        found = [self.fresh(i) for i in range(self.scaled(fresh))]
         if self.shallower is not None:
-            found += [self._grown(self.shallower, i) for i in range(self.many(grown))]
+            found += [self._grown(self.shallower, i) for i in range(self.scaled(grown))]
         return found
 
     def ancestors(self) -> list[LinearTransformer]:
-        """The shallower and the poorer model as models of this family and depth, with the same function."""
+        """Return the shallower and the simpler model as models of this family and depth, with the same function."""
         found = []
         if self.shallower is not None:
             found.append(self.shallower.with_identity(self.layers - 1))
-        if self.poorer is not None:
-            embedded = self.family.embed(self.poorer.family, self.problem.dim, self.heads)
+        if self.simpler is not None:
+            embedded = self.family.embed(self.simpler.family, self.problem.dim, self.heads)
             found.append(LinearTransformer(embedded, self.problem.dim))
         return found
 
+    def first(self) -> LinearTransformer:
+        """Return the best model that is known before the search: the last ancestor, or a fresh model."""
+        return [self.fresh(0), *self.ancestors()][-1]
+
     def fresh(self, number: int) -> LinearTransformer:
-        """A small random model: large ones end in worse minima, or overflow."""
+        """Return a small random model: large ones end in worse minima, or overflow.
+
+        Args:
+            number: Which one.
+
+        Returns:
+            The model; the same for the same seed, depth and number.
+        """
         scale = 0.05 / np.sqrt(self.problem.context)
         rng, dim = self._rng(1, number), self.problem.dim
         return LinearTransformer(self.family.random(dim, self.layers, self.heads, scale, rng), dim)

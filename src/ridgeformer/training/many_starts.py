@@ -1,4 +1,4 @@
-"""Models with few parameters (Diag: four numbers a layer) descend by BFGS on fixed sequences.
+"""Models with few parameters (Diag: four numbers per layer) descend by BFGS on fixed sequences.
 
 A descent takes a tenth of a second, so there are dozens of them. Each stage drops the losers and uses more sequences;
 the last one adds the contexts on which the winner fails.
@@ -6,14 +6,14 @@ the last one adds the contexts on which the winner fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.bfgs import Descent, descend
 from ridgeformer.engine import Key
-from ridgeformer.training.job import RACE, SEARCH, Task
+from ridgeformer.training.job import RACE, SEARCH, Found, Job, Step, Steps
 from ridgeformer.training.objective import Hard, SampleAverage, mine
 from ridgeformer.training.vector import Vector
 
@@ -26,35 +26,46 @@ TURNS = 6  # of searching for hard contexts and finishing, at most; beyond three
 SEARCHED = 1 << 18  # contexts among which hard ones are looked for
 
 
-def descend_many_starts(task: Task) -> tuple[bool, str]:
-    """Leave the best model in `task.best`; say whether its descent came to rest, and how it was found."""
-    work = _Work(task)
-    starts = [*task.starts(6, 3 * task.layers), *task.ancestors()[-1:]]
+def descend_many_starts(job: Job) -> Steps:
+    """Search by many descents from different starts.
+
+    Args:
+        job: What to find.
+
+    Yields:
+        A step after every descent.
+
+    Returns:
+        The best model, and whether its last descent came to rest.
+    """
+    work = _Work(job)
+    starts = [*job.starts(6, 3 * job.layers), *job.ancestors()[-1:]]
     points = [work.vector.pack(start) for start in starts]
-    race = work.stage("race", 0.0, 0.3, EARLY, points, 60)
-    best = work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
-    final = work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
-    winner, hard = min(final, key=_value), Hard.none(task.problem)
+    race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
+    best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
+    final = yield from work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
+    winner, hard = min(final, key=_value), Hard.none(job.problem)
     for turn in range(TURNS):
         known = len(hard)
-        model, key = work.vector.model(winner.point), Key(task.seed, SEARCH, turn)
-        hard = mine(model, task.problem, hard, key, SEARCHED, task.caution, task.threads)
+        model, key = work.vector.model(winner.point), Key(job.seed, SEARCH, turn)
+        hard = mine(model, job.problem, hard, key, SEARCHED, job.caution, job.threads)
         if turn and not hard.exploded and (len(hard) == known or turn > 2):
             break
         begin, end = 1 - 0.2 * 0.6**turn, 1 - 0.2 * 0.6 ** (turn + 1)
-        (winner,) = work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], 40, hard)
+        (winner,) = yield from work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], 40, hard)
     rest = "came to rest" if winner.rested else "was still gaining"
-    return winner.rested, f"{len(starts)} starts; the last descent {rest}"
+    message = f"{len(starts)} starts; the last descent {rest}"
+    return Found(work.vector.model(winner.point), winner.rested, message)
 
 
 class _Work:
     """Stages of descents, each kept in the journal."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.vector = Vector(task.fresh(0), task.problem.context)
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.vector = Vector(job.fresh(0), job.problem.context)
         # BFGS measures curvature by differences of gradients: float32 costs it more iterations than it saves time.
-        self.dtype = np.float32 if task.precision == "float32" else np.float64
+        self.dtype = np.float32 if job.precision == "float32" else np.float64
 
     def stage(
         self,
@@ -65,28 +76,29 @@ class _Work:
         starts: Sequence[Descent | Array],
         iterations: int,
         hard: Hard | None = None,
-    ) -> list[Descent]:
-        """Descend from every start on the same sequences, and leave the best in `task.best`."""
-        task, found = self.task, []
+    ) -> Generator[Step, None, list[Descent]]:
+        """Descend from every start on the same sequences."""
+        job, found = self.job, list[Descent]()
         objective = self._objective(sequences, hard)
         for i, start in enumerate(starts):
-            kept = task.journal.recall(f"{name}/{i}")
+            kept, new = job.journal.recall(f"{name}/{i}"), False
             if kept is None:
-                reached = descend(objective, start, iterations, 1e-5)
+                reached, new = descend(objective, start, iterations, 1e-5), True
                 used = reached.evaluations - (start.evaluations if isinstance(start, Descent) else 0)
                 facts = np.array([reached.value, reached.evaluations, reached.rested])
                 kept = {"point": reached.point, "inverse": reached.inverse, "facts": facts}
-                task.best = task.best or self.vector.model(reached.point)
-                fraction = begin + (end - begin) * (i + 1) / len(starts)
-                task.done(f"{name}/{i}", kept, name, fraction, sequences * used, reached.value)
+                job.journal.note(name, sequences * used, reached.value)
+                job.journal.keep(f"{name}/{i}", kept)
             value, evaluations, rested = kept["facts"].tolist()
             found.append(Descent(kept["point"], value, kept["inverse"], int(evaluations), bool(rested)))
-        task.best = self.vector.model(min(found, key=_value).point)
+            if new:
+                best = self.vector.model(min(found, key=_value).point)
+                yield Step(best, name, begin + (end - begin) * (i + 1) / len(starts), value)
         return found
 
     def _objective(self, sequences: int, hard: Hard | None) -> Objective:
-        key = Key(self.task.seed, RACE, sequences)
-        average = SampleAverage(self.task.problem, sequences, key, self.dtype, hard, self.task.threads)
+        key = Key(self.job.seed, RACE, sequences)
+        average = SampleAverage(self.job.problem, sequences, key, self.dtype, hard, self.job.threads)
 
         def value(point: Array) -> tuple[float, Array]:
             found, slope = average(self.vector.model(point))

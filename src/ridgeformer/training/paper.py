@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
-from ridgeformer.training.job import RACE, Found, Task
+from ridgeformer.training.job import RACE, Found, Job, Report, Step, Steps, follow
 from ridgeformer.training.protocols import Paper
 
 __all__ = ["query_gradient", "train_as_the_paper"]
@@ -21,11 +21,24 @@ FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
 SAVED = 1000  # steps between two checkpoints
 
 
-def train_as_the_paper(task: Task, protocol: Paper) -> Found:
-    """Adam from a small random start, to the end or until the loss is not finite."""
-    model = task.fresh(0)
+def train_as_the_paper(job: Job, protocol: Paper, report: Report) -> Found:
+    """Train by Adam from a small random start, to the end or until the loss is not finite.
+
+    Args:
+        job: What to find.
+        protocol: Steps, sequences per step, learning rate.
+        report: Is called after every checkpoint.
+
+    Returns:
+        The last model.
+    """
+    return follow(_adam(job, protocol), report)
+
+
+def _adam(job: Job, protocol: Paper) -> Steps:
+    model = job.fresh(0)
     names = [*model.family.arrays]
-    kept = next((found for t in _checkpoints(protocol.steps) if (found := task.journal.recall(f"step/{t}"))), None)
+    kept = next((found for t in _checkpoints(protocol.steps) if (found := job.journal.recall(f"step/{t}"))), None)
     if kept is None:
         zeros = [np.zeros(value.shape) for value in model.family.arrays.values()]
         kept = dict(zip(_names(names), [*model.family.arrays.values(), *zeros, *zeros], strict=True))
@@ -34,8 +47,8 @@ def train_as_the_paper(task: Task, protocol: Paper) -> Found:
     point, mean, square = ({name: kept[f"{part}/{name}"].copy() for name in names} for part in PARTS)
     losses: list[float] = []
     while taken < protocol.steps:
-        model = LinearTransformer(task.family(**point), task.problem.dim)
-        loss, slope = query_gradient(model, task.problem, protocol.batch, task.seed, taken, task.threads)
+        model = LinearTransformer(job.family(**point), job.problem.dim)
+        loss, slope = query_gradient(model, job.problem, protocol.batch, job.seed, taken, job.threads)
         losses.append(loss)
         taken += 1
         for name in names:
@@ -50,12 +63,16 @@ def train_as_the_paper(task: Task, protocol: Paper) -> Found:
             if lost:
                 return Found(model, False, f"the loss was not finite at step {taken:,}; a smaller rate may help")
             state["taken"] = np.array([taken])
-            task.journal.forget(f"step/{(taken - 1) // SAVED * SAVED}")
+            job.journal.forget(f"step/{(taken - 1) // SAVED * SAVED}")
             work, mean_loss = protocol.batch * len(losses), float(np.mean(losses))
-            task.done(f"step/{taken}", state, "adam", taken / protocol.steps, work, mean_loss)
+            job.journal.note("adam", work, mean_loss)
+            job.journal.keep(f"step/{taken}", state)
+            yield Step(
+                LinearTransformer(job.family(**point), job.problem.dim), "adam", taken / protocol.steps, mean_loss
+            )
             losses = []
     return Found(
-        LinearTransformer(task.family(**point), task.problem.dim), False, f"all {protocol.steps:,} steps were taken"
+        LinearTransformer(job.family(**point), job.problem.dim), False, f"all {protocol.steps:,} steps were taken"
     )
 
 

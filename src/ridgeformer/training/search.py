@@ -2,13 +2,11 @@
 
 Local minima are the obstacle, not the number of steps. So: many cheap starts, fresh ones and ones grown from the best
 shallower model by a small random layer; the losers are dropped early; the winner is finished on many sequences and on
-those where it fails. At the end the shallower model and that of the poorer family, embedded, are candidates too: on
-the sequences that select, nothing comes out worse than they are.
+those where it fails. At the end the shallower model and that of the simpler family, embedded, are candidates too: on
+the sequences that select, the result is never worse than they are.
 """
 
 from __future__ import annotations
-
-import contextlib
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +16,7 @@ from ridgeformer.losses import CAP, exploded
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.few_starts import descend_few_starts
-from ridgeformer.training.job import SELECT, Found, OutOfTime, Task
+from ridgeformer.training.job import SELECT, Found, Job, Report, Step, follow
 from ridgeformer.training.many_starts import descend_many_starts
 from ridgeformer.training.objective import ceiling, damped
 
@@ -29,49 +27,54 @@ FEW = 256  # parameters, up to which descent is by BFGS
 SELECTION = 1 << 17  # sequences that decide between candidates
 
 
-def search(task: Task) -> Found:
-    """Find the best model that the protocol can."""
-    if task.family is GDpp:
-        return _by_quadrature(task)
-    ancestors = task.ancestors()
-    fresh = task.fresh(0)
-    task.best = ancestors[-1] if ancestors else fresh
-    parameters = sum(value.size for value in fresh.family.arrays.values())
-    try:
-        converged, message = (descend_many_starts if parameters <= FEW else descend_few_starts)(task)
-    except OutOfTime:
-        task.journal.write()
-        converged, message = False, "the time given was over"
-    chosen, why = _select(task, [*ancestors, task.best])
-    return Found(chosen, converged, message + why)
+def search(job: Job, report: Report, deadline: float | None = None) -> Found:
+    """Find the best model that the protocol can.
+
+    Args:
+        job: What to find.
+        report: Is called after every piece of work.
+        deadline: When to stop, by `time.monotonic()`; None for no limit.
+
+    Returns:
+        The chosen model, and how it was found.
+    """
+    if job.family is GDpp:
+        return _by_quadrature(job, report)
+    parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
+    descend = descend_many_starts if parameters <= FEW else descend_few_starts
+    found = follow(descend(job), report, deadline)
+    chosen, why = _select(job, [*job.ancestors(), found.model])
+    return Found(chosen, found.converged, found.message + why)
 
 
-def _by_quadrature(task: Task) -> Found:
-    kept = task.journal.recall("quadrature")
+def _by_quadrature(job: Job, report: Report) -> Found:
+    kept = job.journal.recall("quadrature")
     if kept is None:
-        best = least_excess(task.problem, task.layers, task.heads, task.seed, task.shallower)
+        best = least_excess(job.problem, job.layers, job.heads, job.seed, job.shallower)
         kept = {name: value.astype(np.float64) for name, value in best.arrays.items()}
-        model = LinearTransformer(best, task.problem.dim)
-        with contextlib.suppress(OutOfTime):  # it is finished
-            task.done("quadrature", kept, "quadrature", 1.0, 0, exact_loss(model, task.problem))
-    model = LinearTransformer(GDpp(**kept), task.problem.dim)
+        model = LinearTransformer(best, job.problem.dim)
+        loss = exact_loss(model, job.problem)
+        job.journal.note("quadrature", 0, loss)
+        job.journal.keep("quadrature", kept)
+        report(Step(model, "quadrature", 1.0, loss))
+    model = LinearTransformer(GDpp(**kept), job.problem.dim)
     return Found(model, True, "optimum by quadrature over the eigenvalues, without sampling")
 
 
-def _select(task: Task, candidates: list[LinearTransformer]) -> tuple[LinearTransformer, str]:
+def _select(job: Job, candidates: list[LinearTransformer]) -> tuple[LinearTransformer, str]:
     """The one that explodes least often; among equals the one of least loss, a later one only if clearly better.
 
     Without caution, explosions count no more than any other large loss, by their logarithm. Also why, in words, where
     it is not simply that the last one, which was trained, is the best.
     """
-    best, best_losses, why = candidates[0], _losses(candidates[0], task), ""
+    best, best_losses, why = candidates[0], _losses(candidates[0], job), ""
     for model in candidates[1:]:
-        losses = _losses(model, task)
-        wild, best_wild = (int(exploded(x, task.problem.dim).sum()) for x in (losses, best_losses))
+        losses = _losses(model, job)
+        wild, best_wild = (int(exploded(x, job.problem.dim).sum()) for x in (losses, best_losses))
         difference = losses - best_losses
-        if not task.caution:
+        if not job.caution:
             wild = best_wild = 0
-            difference = damped(losses, ceiling(task.problem)) - damped(best_losses, ceiling(task.problem))
+            difference = damped(losses, ceiling(job.problem)) - damped(best_losses, ceiling(job.problem))
         better = difference.mean() < -difference.std() / np.sqrt(len(difference))
         if wild < best_wild or (wild == best_wild and better):
             best, best_losses = model, losses
@@ -86,8 +89,8 @@ def _often(exploded: int) -> str:
     return f" on {exploded} of {SELECTION:,} sequences"
 
 
-def _losses(model: LinearTransformer, task: Task) -> Array:
+def _losses(model: LinearTransformer, job: Job) -> Array:
     found = model.astype(np.float64).step(
-        task.problem, SELECTION, seed=task.seed, stream=SELECT, gradient=False, threads=task.threads
+        job.problem, SELECTION, seed=job.seed, stream=SELECT, gradient=False, threads=job.threads
     )
     return np.minimum(found.losses.astype(np.float64), CAP)

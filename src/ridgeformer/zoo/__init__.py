@@ -36,12 +36,20 @@ Cell = tuple[str, int, str]
 
 @dataclass(unsafe_hash=False)
 class Made(Value):
-    """How a model was made, of one seed: its spec, what came of it, and with what.
+    """How a model was made with one seed.
 
     Attributes:
-        spec: all that decides the run's bits; status and message: of its training.
-        loss, error, floor, largest, exploded, sequences: of its evaluation when it was trained.
-        seconds: it took, without the models it was grown from; made_with: versions, engine, threads.
+        spec: All that decides the bits of the run, as JSON.
+        status: The status of its training.
+        message: Why it has this status.
+        loss: The adjusted loss, measured when it was trained.
+        error: The standard error of the loss.
+        floor: The floor on the same sequences.
+        largest: The largest loss of a sequence.
+        exploded: How many sequences exploded.
+        sequences: How many sequences the loss was measured on.
+        seconds: How long training took, without the models it was grown from.
+        made_with: Versions, engine and number of threads.
     """
 
     spec: dict[str, Any]
@@ -58,7 +66,14 @@ class Made(Value):
 
     @classmethod
     def of_run(cls, run: Mapping[str, Any]) -> Made:
-        """From a run's record."""
+        """Make it from the record of a run.
+
+        Args:
+            run: The record.
+
+        Returns:
+            What the zoo keeps of it.
+        """
         measured = ("loss", "error", "floor", "largest", "exploded", "sequences")
         rest = ("spec", "status", "message", "seconds", "made_with")
         return cls(**{name: run["result"][name] for name in measured}, **{name: run[name] for name in rest})
@@ -66,22 +81,48 @@ class Made(Value):
 
 @dataclass(eq=False)
 class Zoo(Value):
-    """Models by family, depth and noise: how those of all seeds were made, and the weights of the best, or of more.
+    """Models by family, depth and noise.
 
     Attributes:
-        made: for every cell, by seed; models: by cell and seed.
+        made: For every cell, (family, layers, noise), how the models of all seeds were made, by seed.
+        models: The models by cell and seed: those of the best seeds, and perhaps more.
     """
 
     made: dict[Cell, dict[int, Made]]
     models: dict[tuple[Cell, int], LinearTransformer]
 
     def best(self, family: str, layers: int, noise: str | Noise) -> int:
-        """The seed whose model explodes least often and, among those, has the least loss, both when it was trained."""
+        """Return the seed of the best model of a cell.
+
+        Args:
+            family: `gdpp`, `diag` or `full`.
+            layers: Layers of the model.
+            noise: The noise distribution it was trained on.
+
+        Returns:
+            The seed whose model exploded least often and, among those, has the least loss, both when it was trained.
+
+        Raises:
+            InputError: The zoo has no such model.
+        """
         runs = self.made[self._cell(family, layers, noise)]
         return min(runs, key=lambda seed: (runs[seed].exploded, runs[seed].loss, seed))
 
     def load(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
-        """A model: the best seed's, or that of `seed` where it is kept."""
+        """Return a model.
+
+        Args:
+            family: `gdpp`, `diag` or `full`.
+            layers: Layers of the model.
+            noise: The noise distribution it was trained on.
+            seed: The seed of its training; None for the best.
+
+        Returns:
+            The model.
+
+        Raises:
+            InputError: The zoo has no such model.
+        """
         cell = self._cell(family, layers, noise)
         chosen = self.best(*cell) if seed is None else seed
         if (cell, chosen) not in self.models:
@@ -91,7 +132,20 @@ class Zoo(Value):
         return self.models[cell, chosen]
 
     def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
-        """How a model was made; of all seeds, those too whose weights are not kept."""
+        """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
+
+        Args:
+            family: `gdpp`, `diag` or `full`.
+            layers: Layers of the model.
+            noise: The noise distribution it was trained on.
+            seed: The seed of its training; None for the best.
+
+        Returns:
+            How it was made.
+
+        Raises:
+            InputError: The zoo has no such model.
+        """
         cell = self._cell(family, layers, noise)
         runs = self.made[cell]
         chosen = self.best(*cell) if seed is None else seed
@@ -111,7 +165,15 @@ class Zoo(Value):
         return cell
 
     def write(self, folder: str | os.PathLike[str], every_seed: Iterable[str] = ()) -> None:
-        """To `zoo.safetensors` and `zoo.json`: the best models, and those of all seeds for some noise distributions."""
+        """Write the zoo to `zoo.safetensors` and `zoo.json`.
+
+        Args:
+            folder: Where to write; it must exist.
+            every_seed: Noise distributions of which the models of all seeds are kept, not only those of the best.
+
+        Raises:
+            StorageError: The files cannot be written.
+        """
         whole = {str(as_noise(noise)) for noise in every_seed}
         arrays = {
             f"{'/'.join(map(str, cell))}/{seed}/{name}": value
@@ -129,7 +191,18 @@ class Zoo(Value):
 
 
 def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
-    """A zoo of finished runs, from their folders."""
+    """Make a zoo of finished runs.
+
+    Args:
+        runs: The folders of the runs.
+
+    Returns:
+        The zoo.
+
+    Raises:
+        InputError: A run is not finished.
+        DamageError: A run is damaged.
+    """
     made: dict[Cell, dict[int, Made]] = {}
     models = {}
     for folder in runs:
@@ -146,7 +219,13 @@ def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
 
 
 def read(folder: str | os.PathLike[str]) -> Zoo:
-    """A zoo that `Zoo.write` wrote.
+    """Read a zoo that `Zoo.write` wrote.
+
+    Args:
+        folder: Where it is.
+
+    Returns:
+        The zoo.
 
     Raises:
         InputError: A file is missing, damaged, or of another kind.
@@ -203,15 +282,41 @@ def _place(spec: Mapping[str, Any]) -> tuple[Cell, int]:
 
 @cache
 def shipped() -> Zoo:
-    """The zoo of this package; d = 10, n = 20."""
+    """Return the zoo of this package; d = 10, n = 20."""
     return read(MODELS)
 
 
 def load(family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
-    """A model of this package's zoo: the best of five seeds, or that of `seed` where it is kept."""
+    """Return a model of this package's zoo.
+
+    Args:
+        family: `gdpp`, `diag` or `full`.
+        layers: Layers of the model, from 1 to 7.
+        noise: The noise distribution it was trained on, one of the ten of the paper's table, such as `uniform(0,5)`.
+        seed: The seed of its training, where the model is kept; None for the best of five.
+
+    Returns:
+        The model, for d = 10 and n = 20.
+
+    Raises:
+        InputError: The zoo has no such model.
+    """
     return shipped().load(family, layers, noise, seed)
 
 
 def record(family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
-    """How a model of this package's zoo was made."""
+    """Return how a model of this package's zoo was made.
+
+    Args:
+        family: As for `load`.
+        layers: As for `load`.
+        noise: As for `load`.
+        seed: The seed of its training, from 0 to 4; None for the best.
+
+    Returns:
+        How it was made.
+
+    Raises:
+        InputError: The zoo has no such model.
+    """
     return shipped().record(family, layers, noise, seed)

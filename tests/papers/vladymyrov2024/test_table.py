@@ -13,24 +13,15 @@ import pytest
 from evidence import SEQUENCES, shared_root, small_evidence
 from rich.console import Console
 
-from ridgeformer import (
-    BelowFloorWarning,
-    Full,
-    InputError,
-    LinearTransformer,
-    Problem,
-    cli,
-    evaluate,
-    profile,
-    profile_by_layer,
-    zoo,
-)
+from ridgeformer import Full, InputError, LinearTransformer, Problem, cli, evaluate, profile, zoo
 from ridgeformer.errors import StorageError
+from ridgeformer.evaluation import profile_by_layer
 from ridgeformer.exact import exact_loss
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.papers.vladymyrov2024 import render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS, check_claims
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence
-from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, Key, grid, keys, models_of, printed
+from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, CellKey, grid, keys, models_of, printed
 from ridgeformer.papers.vladymyrov2024.table import Table, measure
 
 NOISE = "categorical(1,3)"
@@ -44,10 +35,10 @@ def evidence(tmp_path_factory):
 def test_the_paper_prints_240_numbers():
     table = printed()
     assert len(table) == 240 == len(list(keys()))
-    assert table[Key("full", 7, NOISE)].value == 0.010
-    assert table[Key("full", 7, NOISE)].rounding == pytest.approx(0.0005)
-    assert table[Key("gdpp", 4, "uniform(0,0)")].rounding == pytest.approx(5e-8)
-    assert table[Key("TunedRR", None, "uniform(0,7)")].value == 0.068
+    assert table[CellKey("full", 7, NOISE)].value == 0.010
+    assert table[CellKey("full", 7, NOISE)].rounding == pytest.approx(0.0005)
+    assert table[CellKey("gdpp", 4, "uniform(0,0)")].rounding == pytest.approx(5e-8)
+    assert table[CellKey("TunedRR", None, "uniform(0,7)")].value == 0.068
 
 
 def test_the_grid_is_all_cells_with_five_seeds():

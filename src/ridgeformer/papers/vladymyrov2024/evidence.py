@@ -19,7 +19,17 @@ import numpy as np
 
 from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
 from ridgeformer.files import make_folder, write_whole
-from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS, Key, column, problem
+from ridgeformer.papers.vladymyrov2024.paper import (
+    CATEGORICAL,
+    COLUMNS,
+    DEPTHS,
+    FAMILIES,
+    MODEL_ROWS,
+    SEEDS,
+    Row,
+    column,
+    problem_of,
+)
 from ridgeformer.papers.vladymyrov2024.table import Table, baselines, measure
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.ridge import AdaRR, IterativeRR, Predictor, TunedRR
@@ -29,10 +39,9 @@ __all__ = ["BAYES", "DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
 
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
-DEEP = (SHOWN, "categorical(1,3)", "categorical(1,3,5)")  # profiles of all depths; elsewhere of seven layers
+DEEP = (SHOWN, *CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
 VERSION = 3  # of what is stored: measured again where it is another one
 Part = dict[str, Any]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Evidence:
     folder: Path | None = None
     sequences: int = 100_000
     seed: int = 1
-    progress: Progress = lambda part, done, total: None
+    progress: Callable[[str, int, int], None] = lambda part, done, total: None
     again: frozenset[str] = frozenset()
 
     @property
@@ -160,7 +169,7 @@ def _tuned(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
 
     shares = [COLUMNS[i :: default_threads()] for i in range(min(default_threads(), len(COLUMNS)))]
     with ThreadPoolExecutor(len(shares)) as pool:
-        tuned = pool.map(lambda share: TunedRR.tune_all([problem(noise) for noise in share]), shares)
+        tuned = pool.map(lambda share: TunedRR.tune_all([problem_of(noise) for noise in share]), shares)
         found = {
             noise: best
             for share, many in zip(shares, tuned, strict=True)
@@ -179,16 +188,14 @@ def _table(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
 def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     found = {}
     for done, noise in enumerate(COLUMNS):
-        task = problem(noise)
+        problem = problem_of(noise)
         depths = DEPTHS if noise in DEEP else DEPTHS[-1:]
         rows: dict[str, Predictor] = {
-            Key(family, depth, noise).row: evidence.zoo.load(family, depth, noise)
-            for family in FAMILIES
-            for depth in depths
+            Row(family, depth).name: evidence.zoo.load(family, depth, noise) for family in FAMILIES for depth in depths
         }
-        rows |= {**baselines(task, evidence.tuned[noise]), BAYES: BayesRR(task.noise)}
+        rows |= {**baselines(problem, evidence.tuned[noise]), BAYES: BayesRR(problem.noise)}
         show = _part_of(progress, done, len(COLUMNS))
-        curves = profiles(rows, task, sequences=evidence.fewer, seed=evidence.seed, progress=show)
+        curves = profiles(rows, problem, sequences=evidence.fewer, seed=evidence.seed, progress=show)
         first = next(iter(curves.values()))
         found[noise] = {
             "sigmas": first.sigma.tolist(),
@@ -201,14 +208,13 @@ def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
 
 def _layers(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     found = {}
-    rows = [Key(family, depth, SHOWN) for family in FAMILIES for depth in DEPTHS]
-    for done, key in enumerate(rows):
-        progress(done, len(rows))
-        found[key.row] = [
+    for done, row in enumerate(MODEL_ROWS):
+        progress(done, len(MODEL_ROWS))
+        found[row.name] = [
             by_layer(
-                model, problem(SHOWN), sequences=evidence.fewer, seed=evidence.seed, with_floor=False
+                model, problem_of(SHOWN), sequences=evidence.fewer, seed=evidence.seed, with_floor=False
             ).loss.tolist()
-            for model in _every_seed(evidence.zoo, key)
+            for model in _every_seed(evidence.zoo, row)
         ]
     return found
 
@@ -217,15 +223,13 @@ def _layer_profiles(evidence: Evidence, progress: Callable[[int, int], None]) ->
     facts: dict[str, Any] = {}
     losses: dict[str, list[Any]] = {family: [] for family in FAMILIES}
     exploded: dict[str, list[Any]] = {family: [] for family in FAMILIES}
-    models = [
-        (family, model) for family in FAMILIES for model in _every_seed(evidence.zoo, Key(family, DEPTHS[-1], SHOWN))
-    ]
-    end = problem(SHOWN).noise.upper
+    models = [(family, model) for family in FAMILIES for model in _every_seed(evidence.zoo, Row(family, DEPTHS[-1]))]
+    end = problem_of(SHOWN).noise.upper
     sigmas = np.union1d(np.linspace(0, end + 1, 21), [end])  # half as many levels as the other profiles: 15 models
     for done, (family, model) in enumerate(models):
         show = _part_of(progress, done, len(models))
         curve = profile_by_layer(
-            model, problem(SHOWN), sigma=sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
+            model, problem_of(SHOWN), sigma=sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
         )
         losses[family].append(curve.loss.tolist())
         exploded[family].append(curve.exploded.tolist())
@@ -238,18 +242,19 @@ def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Cal
     return lambda part, whole: progress(done * whole + part, total * whole)
 
 
-def _every_seed(zoo: Zoo, key: Key) -> list[Any]:
-    return [zoo.load(key.method, int(key.layers or 0), key.noise, seed) for seed in SEEDS]
+def _every_seed(zoo: Zoo, row: Row) -> list[Any]:
+    """The models of a row on `SHOWN`, one for each seed."""
+    return [zoo.load(row.method, int(row.layers or 0), SHOWN, seed) for seed in SEEDS]
 
 
 def _iterations(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
     found = {}
     counts = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 500)
-    for done, noise in enumerate((SHOWN, "categorical(1,3)")):
+    for done, noise in enumerate(DEEP[:2]):
         progress(done, 2)
         rows: Mapping[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
         count = max(evidence.sequences // 10, 2)
-        results = compare(rows, problem(noise), sequences=count, seed=evidence.seed, with_floor=False)
+        results = compare(rows, problem_of(noise), sequences=count, seed=evidence.seed, with_floor=False)
         found[noise] = {name: result.loss for name, result in results.items()}
     return found
 

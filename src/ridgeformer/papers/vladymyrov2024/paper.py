@@ -17,23 +17,31 @@ from ridgeformer.zoo import Zoo, gather, shipped
 
 __all__ = [
     "BASELINES",
+    "CATEGORICAL",
     "COLUMNS",
     "DEPTHS",
     "FAMILIES",
     "LABELS",
+    "MODEL_ROWS",
+    "ROWS",
     "SEEDS",
-    "Key",
+    "SIGMA_MAX",
+    "UNIFORM",
+    "CellKey",
     "Printed",
+    "Row",
     "column",
     "grid",
     "keys",
     "models_of",
     "printed",
-    "problem",
+    "problem_of",
 ]
 
-UNIFORM = tuple(f"uniform(0,{most})" for most in range(8))
-COLUMNS = (*UNIFORM, "categorical(1,3)", "categorical(1,3,5)")
+SIGMA_MAX = tuple(range(8))
+UNIFORM = tuple(f"uniform(0,{most})" for most in SIGMA_MAX)
+CATEGORICAL = ("categorical(1,3)", "categorical(1,3,5)")
+COLUMNS = (*UNIFORM, *CATEGORICAL)
 FAMILIES = ("gdpp", "diag", "full")
 DEPTHS = tuple(range(1, 8))
 SEEDS = tuple(range(5))
@@ -42,8 +50,40 @@ LABELS = {"gdpp": "GD++", "diag": "Diag", "full": "Full"}
 SEQUENCES = 100_000  # that the paper evaluates on
 
 
-class Key(NamedTuple):
-    """A cell of the table: a family and a depth, or a baseline and None; and the noise."""
+class Row(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        method: A family or a baseline.
+        layers: The depth; None for a baseline.
+    """
+
+    method: str
+    layers: int | None
+
+    @property
+    def name(self) -> str:
+        """What the row is called: `Full 7`, or `TunedRR`."""
+        return LABELS.get(self.method, self.method) + (f" {self.layers}" if self.layers else "")
+
+    @property
+    def begins_group(self) -> bool:
+        """Whether it is the first row of a family or of the baselines, above which tables draw a line."""
+        return self.layers == DEPTHS[0] or self.method == BASELINES[0]
+
+
+MODEL_ROWS = tuple(Row(family, layers) for family in FAMILIES for layers in DEPTHS)
+ROWS = (*MODEL_ROWS, *(Row(baseline, None) for baseline in BASELINES))
+
+
+class CellKey(NamedTuple):
+    """A place in the table: a row and the noise of a column.
+
+    Attributes:
+        method: A family or a baseline.
+        layers: The depth; None for a baseline.
+        noise: The noise distribution as text, one of `COLUMNS`.
+    """
 
     method: str
     layers: int | None
@@ -51,8 +91,8 @@ class Key(NamedTuple):
 
     @property
     def row(self) -> str:
-        """The row's name: `Full 7`, or `TunedRR`."""
-        return LABELS.get(self.method, self.method) + (f" {self.layers}" if self.layers else "")
+        """The name of the row: `Full 7`, or `TunedRR`."""
+        return Row(self.method, self.layers).name
 
     def __str__(self) -> str:
         return f"{self.row}, {self.noise}"
@@ -66,24 +106,21 @@ class Printed:
     rounding: float
 
 
-def keys() -> Iterator[Key]:
-    """All cells, row by row."""
-    for family in FAMILIES:
-        for layers in DEPTHS:
-            yield from (Key(family, layers, noise) for noise in COLUMNS)
-    for baseline in BASELINES:
-        yield from (Key(baseline, None, noise) for noise in COLUMNS)
+def keys() -> Iterator[CellKey]:
+    """Yield all places of the table, row by row."""
+    for row in ROWS:
+        yield from (CellKey(*row, noise) for noise in COLUMNS)
 
 
 @cache
-def printed() -> dict[Key, Printed]:
+def printed() -> dict[CellKey, Printed]:
     """The paper's Table 1."""
     names = {label: family for family, label in LABELS.items()}
     found = {}
     with Path(__file__).with_name("table1.csv").open() as file:
         for row in csv.DictReader(file):
             layers = int(row["layers"]) if row["layers"] else None
-            key = Key(names.get(row["method"], row["method"]), layers, row["noise"])
+            key = CellKey(names.get(row["method"], row["method"]), layers, row["noise"])
             found[key] = Printed(float(row["adjusted_loss"]), _rounding(row["adjusted_loss"]))
     return {key: found[key] for key in keys()}
 
@@ -128,6 +165,6 @@ def column(noise: str, known: Iterable[str] = COLUMNS) -> str:
     return name
 
 
-def problem(noise: str) -> Problem:
+def problem_of(noise: str) -> Problem:
     """d = 10 and n = 20, as everywhere in the paper's experiments."""
     return Problem(10, 20, noise)

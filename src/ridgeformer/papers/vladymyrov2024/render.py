@@ -8,13 +8,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, Key
+from ridgeformer.noise import Categorical, Uniform, parse
+from ridgeformer.papers.vladymyrov2024.paper import LABELS, ROWS, Row
 from ridgeformer.papers.vladymyrov2024.table import Cell, Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["FORMATS", "column_name", "column_table", "short", "terminal"]
+__all__ = ["FORMATS", "column_name", "column_table", "column_tex", "short", "terminal"]
 
 LEGEND = (
     "Each cell: adjusted loss; the paper's; ours over the paper's; in percent, ± the standard error and, after +, what "
@@ -38,17 +39,49 @@ def short(value: float) -> str:
 
 
 def column_name(noise: str) -> str:
-    """`uniform(0,5)` as `U(0,5)`, `categorical(1,3)` as `{1,3}`."""
-    inside = noise[noise.index("(") + 1 : -1]
-    return f"U({inside})" if noise.startswith("uniform") else f"{{{inside}}}"
+    """Return a short name of a column: `U(0,5)` for `uniform(0,5)`, `{1,3}` for `categorical(1,3)`.
+
+    Args:
+        noise: The noise distribution as text.
+
+    Returns:
+        The short name; the text itself for other distributions.
+    """
+    law = parse(noise)
+    if isinstance(law, Uniform):
+        return f"U({law.low:g},{law.high:g})"
+    return f"{{{_levels(law)}}}" if isinstance(law, Categorical) else noise
 
 
-def rows(table: Table) -> Iterable[tuple[str, list[Cell]]]:
-    """The rows, each with its cells."""
+def column_tex(noise: str) -> str:
+    """Return the name of a column for TeX's mathematical mode, with braces escaped.
+
+    Args:
+        noise: The noise distribution as text.
+
+    Returns:
+        The name.
+    """
+    law = parse(noise)
+    return rf"\{{{_levels(law)}\}}" if isinstance(law, Categorical) else column_name(noise)
+
+
+def _levels(law: Categorical) -> str:
+    return ",".join(f"{level:g}" for level in law.levels)
+
+
+def rows(table: Table) -> Iterable[tuple[Row, list[Cell]]]:
+    """Yield the rows of the table, each with its cells.
+
+    Args:
+        table: The table.
+
+    Yields:
+        A row, and its cells by column.
+    """
     columns = list(dict.fromkeys(key.noise for key in table.cells))
-    wanted: list[tuple[str, int | None]] = [(family, depth) for family in FAMILIES for depth in DEPTHS]
-    for method, layers in [*wanted, *((name, None) for name in BASELINES)]:
-        yield Key(method, layers, "").row, [table[method, layers, noise] for noise in columns]
+    for row in ROWS:
+        yield row, [table[row.method, row.layers, noise] for noise in columns]
 
 
 def terminal(table: Table) -> RenderableType:
@@ -62,10 +95,10 @@ def terminal(table: Table) -> RenderableType:
     grid.add_column("", no_wrap=True)
     for noise in columns:
         grid.add_column(column_name(noise), justify="right", no_wrap=True)
-    for name, cells in rows(table):
-        if name.endswith(" 1") or name == BASELINES[0]:
+    for row, cells in rows(table):
+        if row.begins_group:
             grid.add_section()
-        grid.add_row(Text(name, style="bold"), *(_cell(cell) for cell in cells))
+        grid.add_row(Text(row.name, style="bold"), *(_cell(cell) for cell in cells))
     floors = [next(cell for key, cell in table.cells.items() if key.noise == noise) for noise in columns]
     grid.add_row(Text("floor", style="bold"), *(Text(short(cell.floor), style="cyan") for cell in floors))
     facts = Text(f"{table.sequences:,} fresh sequences, seed {table.seed}. {LEGEND}", style="dim")
@@ -82,12 +115,12 @@ def column_table(table: Table) -> RenderableType:
     grid = Grid(box=None, padding=(0, 0, 0, 2), pad_edge=False)
     for name in names:
         grid.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for name, (cell, *_) in rows(table):
+    for row, (cell, *_) in rows(table):
         seeds = [short(min(cell.seeds)), short(max(cell.seeds))] if cell.seeds else ["", ""]
-        floor = f"{cell.over_floor:.2f}" if cell.over_floor < 1e6 else "-"
-        ratio = "-" if math.isnan(cell.ratio) else f"{cell.ratio:.3f}"
-        numbers = [f"{cell.loss:.5g}", f"{cell.error:.1g}", floor, short(cell.paper), short(cell.limit), ratio, *seeds]
-        grid.add_row(name, *numbers, f"{cell.largest:.2g}", style="red" if cell.faults else None)
+        ratio = f"{cell.ratio:.2f}" if cell.ratio < 1e6 else "-"
+        paper = "-" if math.isnan(cell.over_paper) else f"{cell.over_paper:.3f}"
+        numbers = [f"{cell.loss:.5g}", f"{cell.error:.1g}", ratio, short(cell.paper), short(cell.limit), paper, *seeds]
+        grid.add_row(row.name, *numbers, f"{cell.largest:.2g}", style="red" if cell.faults else None)
     noise, first = next(iter(table.oracle)), next(iter(table.cells.values()))
     title = f"{noise}: floor {short(first.floor)} ± {first.floor_error:.1g}, {table.sequences:,} sequences\n"
     return Group(Text(title), grid, verdict(table))
@@ -98,8 +131,8 @@ def _cell(cell: Cell) -> Any:
 
     better = cell.loss < cell.paper - cell.paper_error - cell.rounding
     style = "bold red" if cell.faults else "bold green" if better else "bold"
-    ratio = "-" if math.isnan(cell.ratio) else f"x{_two(cell.ratio)}"
-    lines = [(short(cell.loss), style), (f"\n{short(cell.paper)}\n{ratio}", "dim")]
+    paper = "-" if math.isnan(cell.over_paper) else f"x{_two(cell.over_paper)}"
+    lines = [(short(cell.loss), style), (f"\n{short(cell.paper)}\n{paper}", "dim")]
     error = 100 * cell.error / cell.loss if cell.loss > 1e-25 else 0.0
     spread = f" +{_percent(100 * cell.spread, 10)}" if cell.seeds else ""
     return Text.assemble(*lines, (f"\n±{_percent(error, 1)}{spread}", "dim"))
@@ -136,17 +169,17 @@ def verdict(table: Table) -> RenderableType:
 def as_csv(table: Table) -> str:
     """One row a cell."""
     out = io.StringIO()
-    names = [*(name for name in Cell.__dataclass_fields__ if name not in ("seeds", "faults")), "limit", "ratio"]
+    names = [*(name for name in Cell.__dataclass_fields__ if name not in ("seeds", "faults")), "limit", "over_paper"]
     most = max((len(cell.seeds) for cell in table.cells.values()), default=0)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*names, *(f"seed_{i}" for i in range(most)), "faults"])
     for cell in table.cells.values():
         seeds = [*cell.seeds, *[""] * (most - len(cell.seeds))]
-        writer.writerow([*(_plain(getattr(cell, name)) for name in names), *seeds, "; ".join(cell.faults)])
+        writer.writerow([*(_text(getattr(cell, name)) for name in names), *seeds, "; ".join(cell.faults)])
     return out.getvalue()
 
 
-def _plain(value: object) -> object:
+def _text(value: object) -> object:
     return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
 
 
@@ -155,12 +188,12 @@ def as_markdown(table: Table) -> str:
     best = _best(table)
     columns = list(dict.fromkeys(key.noise for key in table.cells))
     lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for name, cells in rows(table):
+    for row, cells in rows(table):
         texts = [f"**{short(c.loss)}**" if c is best[c.noise] else short(c.loss) for c in cells]
         marks = [" ⚠" if c.faults else "" for c in cells]
         paper = [short(c.paper) for c in cells]
         found = [f"{text}{mark} ({theirs})" for text, mark, theirs in zip(texts, marks, paper, strict=True)]
-        lines.append(f"| {name} | " + " | ".join(found) + " |")
+        lines.append(f"| {row.name} | " + " | ".join(found) + " |")
     floors = [short(best[noise].floor) for noise in columns]
     lines.append("| floor | " + " | ".join(floors) + " |")
     lines += ["", *(f"- ⚠ {cell.key}: {'; '.join(cell.faults)}" for cell in table.faulty)]
@@ -171,19 +204,20 @@ def as_latex(table: Table) -> str:
     """A tabular for booktabs: ours, and below it, small, the paper's; the best model of a column in bold."""
     best = _best(table)
     columns = list(dict.fromkeys(key.noise for key in table.cells))
-    heads = [column_name(noise).replace("{", r"\{").replace("}", r"\}") for noise in columns]
     lines = [
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
-        "Method & " + " & ".join(f"${head}$" for head in heads) + r" \\",
+        "Method & " + " & ".join(f"${column_tex(noise)}$" for noise in columns) + r" \\",
     ]
-    for name, cells in rows(table):
-        if name.endswith(" 1") or name == BASELINES[0]:
+    for row, cells in rows(table):
+        if row.begins_group:
             lines.append(r"\midrule")
         texts = [rf"\textbf{{{_tex(c.loss)}}}" if c is best[c.noise] else _tex(c.loss) for c in cells]
         paper = [rf"{{\scriptsize ({_tex(c.paper)})}}" for c in cells]
         lines.append(
-            f"{name} & " + " & ".join(f"{ours} {print_}" for ours, print_ in zip(texts, paper, strict=True)) + r" \\"
+            f"{row.name} & "
+            + " & ".join(f"{ours} {print_}" for ours, print_ in zip(texts, paper, strict=True))
+            + r" \\"
         )
     lines += [r"\midrule", "Bayes floor & " + " & ".join(_tex(best[noise].floor) for noise in columns) + r" \\"]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,19 @@ from ridgeformer.evaluation import Comparison, compare
 from ridgeformer.exact import const_loss, least_loss
 from ridgeformer.losses import ROUNDING, warn_below_floor
 from ridgeformer.papers.vladymyrov2024.paper import (
-    BASELINES,
     COLUMNS,
-    DEPTHS,
     FAMILIES,
+    MODEL_ROWS,
+    ROWS,
     SEQUENCES,
-    Key,
+    CellKey,
     column,
     keys,
     printed,
-    problem,
+    problem_of,
 )
 from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.predictors.ridge import AdaRR, ConstRR, Predictor, TunedRR
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, Predictor, TunedRR
 from ridgeformer.problems import Problem
 from ridgeformer.zoo import Zoo
 
@@ -33,7 +33,6 @@ __all__ = ["FLOOR", "Cell", "Table", "baselines", "measure"]
 FLOOR = "Bayes floor"
 ORACLE = "OracleRR"
 SAME = 1e-3  # relative differences below this are none: where a model is grown from another and gains nothing
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,9 @@ class Cell:
     faults: tuple[str, ...]
 
     @property
-    def key(self) -> Key:
+    def key(self) -> CellKey:
         """Its place in the table."""
-        return Key(self.method, self.layers, self.noise)
+        return CellKey(self.method, self.layers, self.noise)
 
     @property
     def limit(self) -> float:
@@ -77,12 +76,12 @@ class Cell:
         return self.paper + 2 * self.paper_error + self.rounding
 
     @property
-    def ratio(self) -> float:
-        """Of our loss to the paper's; NaN where the paper prints 0."""
+    def over_paper(self) -> float:
+        """Our loss over the paper's; NaN where the paper prints 0."""
         return self.loss / self.paper if self.paper else float("nan")
 
     @property
-    def over_floor(self) -> float:
+    def ratio(self) -> float:
         """Loss over floor; infinite where the floor is 0."""
         return self.loss / self.floor if self.floor > ROUNDING else float("inf")
 
@@ -99,7 +98,7 @@ class Table:
     A cell more than 4 standard errors below its floor raises a `BelowFloorWarning`, in a stored table too.
     """
 
-    cells: dict[Key, Cell]
+    cells: dict[CellKey, Cell]
     oracle: dict[str, float]
     sequences: int
     seed: int
@@ -109,7 +108,7 @@ class Table:
             warn_below_floor(str(cell.key), cell.loss, cell.error, cell.floor, cell.floor_error)
 
     def __getitem__(self, key: tuple[str, int | None, str]) -> Cell:
-        return self.cells[Key(*key)]
+        return self.cells[CellKey(*key)]
 
     def only(self, noise: str) -> Table:
         """One column."""
@@ -125,7 +124,7 @@ class Table:
     def as_dict(self) -> dict[str, Any]:
         """As JSON."""
         cells = [
-            {**asdict(cell), "ratio": _finite(cell.ratio), "over_floor": _finite(cell.over_floor)}
+            {**asdict(cell), "ratio": _finite(cell.ratio), "over_paper": _finite(cell.over_paper)}
             for cell in self.cells.values()
         ]
         return {"sequences": self.sequences, "seed": self.seed, "oracle": self.oracle, "cells": cells}
@@ -153,14 +152,14 @@ def measure(
     sequences: int = 100_000,
     seed: int = 1,
     tuned: Mapping[str, TunedRR] | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Table:
     """Evaluate all models and baselines, column by column; `tuned` may hold TunedRR by column.
 
     Seeds are chosen by what training reported, on the sequences of seed 0: with another seed no number here is the
     best of several measurements.
     """
-    cells: dict[Key, Cell] = {}
+    cells: dict[CellKey, Cell] = {}
     oracle = {}
     for done, noise in enumerate(columns):
         progress(done, len(columns))
@@ -171,19 +170,16 @@ def measure(
     return Table(ordered, oracle, sequences, seed)
 
 
-def _column(zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: int) -> tuple[dict[Key, Cell], float]:
-    from ridgeformer.predictors.ridge import OracleRR
+def _column(
+    zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: int
+) -> tuple[dict[CellKey, Cell], float]:
 
-    task = problem(noise)
-    rows: dict[str, Predictor] = {
-        Key(family, layers, noise).row: zoo.load(family, layers, noise) for family in FAMILIES for layers in DEPTHS
-    }
-    rows |= {**baselines(task, tuned), FLOOR: BayesRR(task.noise), ORACLE: OracleRR()}
-    found = compare(rows, task, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
-    chosen = [Key(family, layers, noise) for family in FAMILIES for layers in DEPTHS]
-    chosen += [Key(name, None, noise) for name in BASELINES]
+    problem = problem_of(noise)
+    rows: dict[str, Predictor] = {row.name: zoo.load(row.method, int(row.layers or 0), noise) for row in MODEL_ROWS}
+    rows |= {**baselines(problem, tuned), FLOOR: BayesRR(problem.noise), ORACLE: OracleRR()}
+    found = compare(rows, problem, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
     cells = {}
-    for key in chosen:
+    for key in (CellKey(*row, noise) for row in ROWS):
         own, paper = found[key.row], printed()[key]
         paper_error = found.query_errors[key.row] * float(np.sqrt(sequences / SEQUENCES))
         runs = zoo.made[key.method, key.layers, noise] if key.layers else {}
@@ -202,7 +198,7 @@ def _column(zoo: Zoo, noise: str, tuned: TunedRR | None, sequences: int, seed: i
             seeds=tuple(runs[number].loss for number in sorted(runs)),
             faults=(),
         )
-        cells[key] = Cell(**{**_fields(cell), "faults": tuple(_faults(cell, found))})
+        cells[key] = replace(cell, faults=tuple(_faults(cell, found)))
     return cells, found[ORACLE].unadjusted
 
 
@@ -214,7 +210,7 @@ def _faults(cell: Cell, found: Comparison) -> list[str]:
     gap, error = found.difference(cell.key.row, FLOOR)
     if gap < -4 * error - ROUNDING:
         faults.append(f"below the floor: {cell.loss:.4g}, floor {cell.floor:.4g}")
-    for other in _poorer(cell.key):
+    for other in _simpler(cell.key):
         gap, error = found.difference(cell.key.row, other.row)
         if gap > 4 * error + SAME * cell.loss + ROUNDING:
             faults.append(f"worse than {other.row}: {cell.loss:.4g} against {found[other.row].loss:.4g}")
@@ -227,24 +223,20 @@ def _unreachable(cell: Cell) -> str:
     """In words, where what the paper's number allows is less than a GD++ model can have in expectation."""
     if cell.method != "gdpp" or cell.layers is None:
         return ""
-    task = problem(cell.noise)
-    if cell.limit < (bound := const_loss(task)):
+    problem = problem_of(cell.noise)
+    if cell.limit < (bound := const_loss(problem)):
         return f"; in expectation no GD++ model is below ConstRR's {bound:.4g}"
-    least = least_loss(task, cell.layers)
+    least = least_loss(problem, cell.layers)
     return f"; the best expectation found for GD++ {cell.layers} is {least:.3g}" if cell.limit < least else ""
 
 
-def _poorer(key: Key) -> list[Key]:
-    """The cells that this one should be at least as good as: one layer less, and the poorer family."""
+def _simpler(key: CellKey) -> list[CellKey]:
+    """The cells that this one should be at least as good as: one layer less, and the family that its own contains."""
     if key.layers is None:
         return []
-    others = [Key(key.method, key.layers - 1, key.noise)] if key.layers > 1 else []
+    others = [CellKey(key.method, key.layers - 1, key.noise)] if key.layers > 1 else []
     place = FAMILIES.index(key.method)
-    return others + ([Key(FAMILIES[place - 1], key.layers, key.noise)] if place else [])
-
-
-def _fields(cell: Cell) -> dict[str, Any]:
-    return {name: getattr(cell, name) for name in Cell.__dataclass_fields__}
+    return others + ([CellKey(FAMILIES[place - 1], key.layers, key.noise)] if place else [])
 
 
 def _finite(value: float) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
-from ridgeformer.papers.vladymyrov2024.paper import Key
+from ridgeformer.papers.vladymyrov2024.paper import Row
 
 __all__ = ["ALIKE", "SLACK", "Array", "Claim", "curve", "decide", "exploded", "levels", "loss"]
 
@@ -48,12 +48,12 @@ def loss(evidence: Evidence, method: str, layers: int | None, noise: str) -> flo
 
 def curve(evidence: Evidence, noise: str, method: str, layers: int | None = None) -> Array:
     """A profile, [K]."""
-    return np.array(evidence.profiles[noise][Key(method, layers, noise).row].losses)
+    return np.array(evidence.profiles[noise][Row(method, layers).name].losses)
 
 
 def exploded(evidence: Evidence, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
     """How many sequences exploded at every level of a profile, [K]; their losses rule the mean there."""
-    return np.array(evidence.profiles[noise][Key(method, layers, noise).row].exploded)
+    return np.array(evidence.profiles[noise][Row(method, layers).name].exploded)
 
 
 def levels(evidence: Evidence, noise: str) -> tuple[Array, NDArray[np.bool_]]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ridgeformer.papers.vladymyrov2024.claims.claim import Array, Claim, decide, loss
 from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
-from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, LABELS, Key
+from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, LABELS, Row
 
 __all__ = ["early_stopping", "falls_by_layer", "few_layers", "iterations", "unadjusted"]
 
@@ -57,14 +57,14 @@ def unadjusted(evidence: Evidence) -> Claim:
     """What the unadjusted loss shows."""
     table = evidence.table
     cells = [table[method, 7 if method in FAMILIES else None, SHOWN] for method in ("diag", "full", "AdaRR", "TunedRR")]
-    plain, adjusted = [cell.unadjusted for cell in cells], [cell.loss for cell in cells]
+    unadjusted, adjusted = [cell.unadjusted for cell in cells], [cell.loss for cell in cells]
     return Claim(
         "More experiments, 1st paragraph",
         "By the unadjusted loss the methods can hardly be told apart.",
         "Diag, Full, AdaRR and TunedRR within 5 % by the unadjusted loss and more than 20 % apart by the adjusted one",
-        f"uniform(0,5), seven layers: unadjusted {min(plain):.3f} to {max(plain):.3f}, adjusted {min(adjusted):.4f} to "
-        f"{max(adjusted):.4f}",
-        decide([max(plain) / min(plain) < 1.05, max(adjusted) / min(adjusted) > 1.2]),
+        f"uniform(0,5), seven layers: unadjusted {min(unadjusted):.3f} to {max(unadjusted):.3f}, "
+        f"adjusted {min(adjusted):.4f} to {max(adjusted):.4f}",
+        decide([max(unadjusted) / min(unadjusted) < 1.05, max(adjusted) / min(adjusted) > 1.2]),
     )
 
 
@@ -72,9 +72,9 @@ def falls_by_layer(evidence: Evidence) -> Claim:
     """The loss falls from layer to layer."""
     holds, texts = [], []
     for family in FAMILIES:
-        mean = evidence.layers[Key(family, 7, SHOWN).row].mean(0)
+        mean = evidence.layers[Row(family, 7).name].mean(0)
         holds.append(bool((np.diff(mean) < 0).all()))
-        texts.append(f"{Key(family, None, '').row} {', '.join(f'{value:.3g}' for value in mean)}")
+        texts.append(f"{LABELS[family]} {', '.join(f'{value:.3g}' for value in mean)}")
     return Claim(
         "Caption of the figure of losses by layer (our figure 5)",
         "The loss of the readout falls consistently from layer to layer.",
@@ -100,7 +100,7 @@ def early_stopping(evidence: Evidence) -> Claim:
 
     levels = {(f, layer): best(f, layer) for f, layer in (("gdpp", 1), ("gdpp", 7), ("diag", 1), ("diag", 4))}
     text = "; ".join(
-        f"{Key(f, None, '').row}: below 1 {', '.join(f'{v:.2g}' for v in parts[f][0][1:])}, above 4 "
+        f"{LABELS[f]}: below 1 {', '.join(f'{v:.2g}' for v in parts[f][0][1:])}, above 4 "
         f"{', '.join(f'{v:.2g}' for v in parts[f][1][1:])}"
         for f in FAMILIES
     )

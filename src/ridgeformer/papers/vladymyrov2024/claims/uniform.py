@@ -6,7 +6,7 @@ import numpy as np
 
 from ridgeformer.papers.vladymyrov2024.claims.claim import ALIKE, SLACK, Claim, decide, loss
 from ridgeformer.papers.vladymyrov2024.evidence import Evidence
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, UNIFORM, Key
+from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, UNIFORM, CellKey
 from ridgeformer.papers.vladymyrov2024.render import column_name
 
 __all__ = [
@@ -126,7 +126,7 @@ def matches_tuned(evidence: Evidence) -> Claim:
         for depth in DEPTHS[4:]
         for noise in UNIFORM[1:]
     }
-    failing = [f"{Key(*place)} {ratio:.2f}" for place, ratio in ratios.items() if ratio > SLACK]
+    failing = [f"{CellKey(*place)} {ratio:.2f}" for place, ratio in ratios.items() if ratio > SLACK]
     worst = "; worse: " + ", ".join(failing) if failing else ""
     return Claim(
         "Uniform noise, 5th sentence",

@@ -9,7 +9,17 @@ import numpy as np
 
 from ridgeformer.papers.vladymyrov2024.evidence import Evidence
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, DASHES, MARKERS, draw_baselines, legend
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, UNIFORM, Key
+from ridgeformer.papers.vladymyrov2024.paper import (
+    BASELINES,
+    COLUMNS,
+    DEPTHS,
+    FAMILIES,
+    LABELS,
+    ROWS,
+    SIGMA_MAX,
+    UNIFORM,
+    Row,
+)
 from ridgeformer.papers.vladymyrov2024.render import column_name
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Table
 from ridgeformer.plotting.style import blank, logarithmic, panel
@@ -46,9 +56,9 @@ def loss_by_depth(evidence: Evidence) -> Figure:
     """Figure 1: loss against depth for each sigma_max, with the baselines and the floor."""
     canvas = blank(7.2, 3.9)
     axes = canvas.subplots(2, 4)
-    for axis, noise in zip(axes.flat, UNIFORM, strict=True):
+    for axis, noise, most in zip(axes.flat, UNIFORM, SIGMA_MAX, strict=True):
         draw_depths(axis, evidence.table, noise)
-        panel(axis, rf"$\sigma_{{max}} = {noise[10:-1]}$")
+        panel(axis, rf"$\sigma_{{max}} = {most}$")
     for axis in axes[1]:
         axis.set_xlabel("layers")
     for axis in axes[:, 0]:
@@ -61,7 +71,7 @@ def unadjusted(evidence: Evidence) -> Figure:
     """Figure 6: the same seven-layer models by both losses; the unadjusted one hides what separates them."""
     canvas = blank(7.2, 2.9)
     left, right = canvas.subplots(1, 2)
-    table, most = evidence.table, range(8)
+    table, most = evidence.table, SIGMA_MAX
     for method in (*FAMILIES, *BASELINES):
         cells = [table[method, DEPTHS[-1] if method in FAMILIES else None, noise] for noise in UNIFORM]
         line = DASHES.get(method, "solid")
@@ -83,9 +93,7 @@ def ratio_to_floor(evidence: Evidence) -> Figure:
     from matplotlib.colors import LogNorm
 
     table, columns = evidence.table, COLUMNS[1:]
-    rows: list[tuple[str, int | None]] = [(family, depth) for family in FAMILIES for depth in DEPTHS]
-    rows += [(name, None) for name in BASELINES]
-    ratios = np.array([[table[method, depth, noise].over_floor for noise in columns] for method, depth in rows])
+    ratios = np.array([[table[row.method, row.layers, noise].ratio for noise in columns] for row in ROWS])
     canvas = blank(7.2, 6.2)
     axis = canvas.subplots()
     image = axis.imshow(ratios, norm=LogNorm(1, 100), cmap="cividis_r", aspect="auto")
@@ -94,12 +102,12 @@ def ratio_to_floor(evidence: Evidence) -> Figure:
             text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
             axis.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if ratio > 8 else "black")
     axis.set_xticks(range(len(columns)), [column_name(noise) for noise in columns])
-    axis.set_yticks(range(len(rows)), [Key(method, depth, "").row for method, depth in rows])
+    axis.set_yticks(range(len(ROWS)), [row.name for row in ROWS])
     for edge in range(1, len(FAMILIES) + 1):
         axis.axhline(len(DEPTHS) * edge - 0.5, color="white", linewidth=2.5)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    best = min(LABELS, key=lambda family: math.prod(ratios[rows.index((family, DEPTHS[-1]))]))
+    best = min(LABELS, key=lambda family: math.prod(ratios[ROWS.index(Row(family, DEPTHS[-1]))]))
     axis.set_title(f"Loss over the Bayes floor; 1 is the best that can be. Nearest: {LABELS[best]}, 7 layers")
     canvas.colorbar(image, ax=axis, shrink=0.6, label="times the floor")
     return canvas

@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS
-from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, Key
+from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, Row
 from ridgeformer.papers.vladymyrov2024.table import FLOOR
 from ridgeformer.plotting.style import blank, logarithmic, panel
 
@@ -49,7 +49,7 @@ def loss_by_layer(evidence: Evidence) -> Figure:
     floor = evidence.table["full", 1, SHOWN].floor
     for axis, family in zip(axes, FAMILIES, strict=True):
         for depth in DEPTHS:
-            losses = evidence.layers[Key(family, depth, SHOWN).row]
+            losses = evidence.layers[Row(family, depth).name]
             colour = colormaps["viridis_r"](0.08 + 0.92 * depth / len(DEPTHS))
             axis.errorbar(
                 range(depth + 1),

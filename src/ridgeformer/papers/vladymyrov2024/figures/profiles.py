@@ -9,9 +9,18 @@ import numpy as np
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures.depth import draw_depths
 from ridgeformer.papers.vladymyrov2024.figures.style import draw_curve, legend, shade
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, UNIFORM, Key
-from ridgeformer.papers.vladymyrov2024.render import column_name
-from ridgeformer.plotting.style import blank, exploded_key, logarithmic, mark_exploded, panel
+from ridgeformer.papers.vladymyrov2024.paper import (
+    BASELINES,
+    CATEGORICAL,
+    DEPTHS,
+    FAMILIES,
+    LABELS,
+    SIGMA_MAX,
+    UNIFORM,
+    Row,
+)
+from ridgeformer.papers.vladymyrov2024.render import column_tex
+from ridgeformer.plotting.style import blank, exploded_entry, logarithmic, mark_exploded, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,9 +37,9 @@ def uniform_profiles(evidence: Evidence) -> Figure:
     canvas = blank(7.2, 5.6)
     upper, lower = canvas.subfigures(2, 1, squeeze=False, height_ratios=(2, 1.05))[:, 0]
     axes = upper.subplots(2, 4)
-    for axis, noise in zip(axes.flat, UNIFORM, strict=True):
+    for axis, noise, most in zip(axes.flat, UNIFORM, SIGMA_MAX, strict=True):
         low = LOWEST if noise != UNIFORM[0] else 1e-16  # without noise, losses at sigma = 0 are far below the others
-        _panel(axis, evidence, noise, DEPTHS[-1], rf"$\sigma_{{max}} = {noise[10:-1]}$", low)
+        _panel(axis, evidence, noise, DEPTHS[-1], rf"$\sigma_{{max}} = {most}$", low)
     _depths(lower.subplots(1, len(SHALLOW), sharey=True), evidence, SHOWN)
     for axis in axes[:, 0]:
         axis.set_ylabel("adjusted loss")
@@ -43,8 +52,8 @@ def categorical_problems(evidence: Evidence) -> Figure:
     canvas = blank(7.2, 5.8)
     upper, middle, lower = canvas.subfigures(3, 1, squeeze=False, height_ratios=(1.25, 1, 1))[:, 0]
     axes = upper.subplots(1, 4)
-    for place, noise in enumerate(("categorical(1,3)", "categorical(1,3,5)")):
-        name = rf"$\sigma \in {column_name(noise)}$".replace("{1", r"\{1").replace("}$", r"\}$")
+    for place, noise in enumerate(CATEGORICAL):
+        name = rf"$\sigma \in {column_tex(noise)}$"
         draw_depths(axes[2 * place], evidence.table, noise)
         panel(axes[2 * place], name, "layers", "adjusted loss" if not place else "")
         _panel(axes[2 * place + 1], evidence, noise, DEPTHS[-1], f"{name}, 7 layers")
@@ -76,7 +85,7 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
             axis.fill_between(sigmas, np.maximum(mean - spread, LOWEST), mean + spread, color=colour, alpha=0.2, lw=0)
             mark_exploded(axis, sigmas, mean, exploded[:, layer].sum(0), colour)
         panel(axis, LABELS[family], r"$\sigma$", "adjusted loss" if family == FAMILIES[0] else "")
-    handles = [*axes[0].get_legend_handles_labels()[0], exploded_key()]
+    handles = [*axes[0].get_legend_handles_labels()[0], exploded_entry()]
     room = {"columnspacing": 1.2, "handlelength": 1.7, "handletextpad": 0.5}
     canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, **room)
     return canvas
@@ -90,7 +99,7 @@ def _panel(axis: Axes, evidence: Evidence, noise: str, depth: int, title: str, l
     for name in (*BASELINES, BAYES):
         draw_curve(axis, name, curves[name])
     for family in FAMILIES:
-        draw_curve(axis, family, curves[Key(family, depth, noise).row])
+        draw_curve(axis, family, curves[Row(family, depth).name])
     panel(axis, title)
 
 

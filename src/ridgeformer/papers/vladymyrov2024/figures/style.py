@@ -16,7 +16,7 @@ from ridgeformer.plotting.style import (
     PINK,
     SKY,
     VERMILION,
-    exploded_key,
+    exploded_entry,
     mark_exploded,
 )
 
@@ -94,6 +94,6 @@ def legend(canvas: Figure, markers: bool = True, black: str = FLOOR, exploded: b
         for method in (*FAMILIES, *BASELINES, black)
     ]
     if exploded:
-        handles.append(exploded_key())
+        handles.append(exploded_entry())
     room: Any = {"columnspacing": 1.2, "handlelength": 1.7, "handletextpad": 0.5} if exploded else {}
     canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, **room)

@@ -14,7 +14,7 @@ from ridgeformer.papers.vladymyrov2024.claims import Claim, check_claims
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES, Described
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, SEEDS, Key
+from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, ROWS, SEEDS
 from ridgeformer.papers.vladymyrov2024.render import column_name
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
 from ridgeformer.plotting.style import pictures
@@ -65,8 +65,6 @@ def _data(evidence: Evidence, claims: list[Claim], machine: Mapping[str, Any]) -
         {**record, "row": cell.key.row, "limit": cell.limit, "verdict": verdict(cell)}
         for record, cell in zip(table.as_dict()["cells"], table.cells.values(), strict=True)
     ]
-    rows: list[tuple[str, int | None]] = [(family, depth) for family in FAMILIES for depth in DEPTHS]
-    rows += [(name, None) for name in BASELINES]
     methods = (*FAMILIES, *BASELINES, FLOOR)
     return {
         "summary": _summary(table, claims),
@@ -80,8 +78,7 @@ def _data(evidence: Evidence, claims: list[Claim], machine: Mapping[str, Any]) -
         "sequences": {"table": evidence.sequences, "level": evidence.fewer},
         "shown": SHOWN,
         "rows": [
-            {"method": method, "layers": depth, "name": Key(method, depth, "").row, "first": depth == 1 or i == 21}
-            for i, (method, depth) in enumerate(rows)
+            {"method": row.method, "layers": row.layers, "name": row.name, "first": row.begins_group} for row in ROWS
         ],
         "cells": cells,
         "methods": [
@@ -109,12 +106,12 @@ def _summary(table: Table, claims: list[Claim]) -> str:
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
     counts = {name: sum(claim.verdict == name for claim in claims) for name in ("borne out", "in part", "contradicted")}
-    nearest = min((cell for cell in models if cell.over_floor < float("inf")), key=lambda cell: cell.over_floor)
+    nearest = min((cell for cell in models if cell.ratio < float("inf")), key=lambda cell: cell.ratio)
     return (
         f"{len(models)} trained models and {len(table.cells) - len(models)} baselines, evaluated on "
         f"{table.sequences:,} fresh sequences each. {below} of the models are below the paper's number, "
         f"{len(table.faulty)} cells fall short. The model nearest to the floor, {nearest.key}, has "
-        f"{nearest.over_floor:.2f} times its loss. Of the paper's {len(claims)} claims {counts['borne out']} are borne "
+        f"{nearest.ratio:.2f} times its loss. Of the paper's {len(claims)} claims {counts['borne out']} are borne "
         f"out, {counts['in part']} in part, {counts['contradicted']} contradicted."
     )
 

@@ -49,9 +49,9 @@ function describe(cell) {
   const lines = [
     `${cell.row}, ${cell.noise}`,
     `loss ${cell.loss.toPrecision(4)} ± ${cell.error.toPrecision(2)}`,
-    `paper ${cell.paper}, allowed ${cell.limit.toPrecision(4)}${cell.ratio === null ? "" : `; ours is ${cell.ratio.toFixed(3)} of it`}`,
+    `paper ${cell.paper}, allowed ${cell.limit.toPrecision(4)}${cell.over_paper === null ? "" : `; ours is ${cell.over_paper.toFixed(3)} of it`}`,
   ];
-  if (cell.over_floor !== null) lines.push(`${cell.over_floor.toFixed(2)} times the floor of ${short(cell.floor)}`);
+  if (cell.ratio !== null) lines.push(`${cell.ratio.toFixed(2)} times the floor of ${short(cell.floor)}`);
   if (cell.seeds.length) lines.push(`seeds: ${cell.seeds.map(short).join(", ")}`);
   lines.push(`largest loss of a sequence ${cell.largest.toPrecision(2)}, ${cell.exploded} explode`);
   lines.push(`Verdict: ${cell.verdict}`);
@@ -71,11 +71,11 @@ const WHITE = [247, 247, 247], BLUE = [33, 102, 172], ORANGE = [217, 95, 14], DA
 
 function colour(cell, by) {
   if (by === "floor") {
-    if (cell.over_floor === null) return "rgb(238,238,238)";
-    return mix(WHITE, DARK, Math.log(Math.max(cell.over_floor, 1)) / Math.log(100));
+    if (cell.ratio === null) return "rgb(238,238,238)";
+    return mix(WHITE, DARK, Math.log(Math.max(cell.ratio, 1)) / Math.log(100));
   }
-  if (cell.ratio === null) return "rgb(238,238,238)";
-  const share = Math.log2(Math.max(cell.ratio, 1e-9));
+  if (cell.over_paper === null) return "rgb(238,238,238)";
+  const share = Math.log2(Math.max(cell.over_paper, 1e-9));
   return mix(WHITE, share < 0 ? BLUE : ORANGE, Math.abs(share));
 }
 
@@ -104,7 +104,7 @@ function drawTable() {
   legend.replaceChildren();
   for (const [name, value] of keys) {
     const box = make(legend, "span", "", { class: "key" });
-    box.style.background = colour({ ratio: value, over_floor: value }, by);
+    box.style.background = colour({ over_paper: value, ratio: value }, by);
     make(legend, "span", name);
   }
   const box = make(legend, "span", "", { class: "key" });
@@ -329,7 +329,7 @@ function drawRest() {
     const models = data.cells.filter((cell) => cell.noise === noise && cell.layers);
     const best = models.reduce((a, b) => (b.loss < a.loss ? b : a));
     make(line, "td", `${best.row}: ${short(best.loss)}`);
-    make(line, "td", best.over_floor === null ? "-" : best.over_floor.toFixed(2));
+    make(line, "td", best.ratio === null ? "-" : best.ratio.toFixed(2));
   }
   for (const [name, text] of data.made) {
     const line = make(byId("made"), "tr", null);

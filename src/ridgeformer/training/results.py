@@ -1,0 +1,142 @@
+"""What training gives, and how it is read back from a run's folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ridgeformer.errors import InputError
+from ridgeformer.evaluation import Result
+from ridgeformer.files import short
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, read_run
+from ridgeformer.training.spec import Spec, parse_spec
+from ridgeformer.values import Value
+
+__all__ = ["Status", "Training", "load_run", "training_of_record"]
+
+Status = Literal["converged", "budget reached", "diverged"]
+
+
+@dataclass(eq=False, repr=False)
+class Training(Value):
+    """What training gave.
+
+    Attributes:
+        model: The trained model.
+        spec: What was asked for.
+        status: `converged`, `budget reached` or `diverged`.
+        message: Why it has this status, in words.
+        result: The adjusted loss on fresh sequences that took no part in training or selection, how many of these
+            explode, and the floor.
+        history: (phase, sequences used so far, training loss) after every piece of work.
+        seconds: Time spent on this model alone.
+        total_seconds: Time spent on this model and on all models it was grown from.
+        made_with: Versions, engine and number of threads.
+        folder: Where the run is stored; None if it is not.
+    """
+
+    model: LinearTransformer
+    spec: Spec
+    status: Status
+    message: str
+    result: Result
+    history: tuple[tuple[str, int, float], ...]
+    seconds: float
+    total_seconds: float
+    made_with: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def loss(self) -> float:
+        """Adjusted loss on fresh sequences."""
+        return self.result.loss
+
+    @property
+    def floor(self) -> float:
+        """The Bayes floor on the same sequences."""
+        return self.result.floor
+
+    def __repr__(self) -> str:
+        ratio = f", {self.result.ratio:.3g} x the floor" if self.result.ratio < 1e6 else ""
+        return (
+            f"Training({self.spec.describe()}: {self.status}, loss {self.loss:.4g}{ratio}, {self.total_seconds:.1f} s)"
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return what the run's folder holds besides the model, as values that JSON can hold."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "spec": self.spec.as_dict(),
+            "status": self.status,
+            "message": self.message,
+            "result": self.result.as_dict(),
+            "history": [list(point) for point in self.history],
+            "seconds": self.seconds,
+            "total_seconds": self.total_seconds,
+            "made_with": self.made_with,
+        }
+
+
+def load_run(folder: str | os.PathLike[str]) -> Training:
+    """Load a finished run from its folder.
+
+    Args:
+        folder: The folder of one run, such as `Training.folder`.
+
+    Returns:
+        What `train` returned when the run was finished.
+
+    Raises:
+        InputError: There is no finished run in the folder, or a newer version wrote it.
+        DamageError: The run is damaged.
+    """
+    model, record = read_run(folder)
+    try:
+        spec = parse_spec(record["spec"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _incomplete(Path(folder), error) from error
+    return training_of_record(spec, model, record, Path(folder))
+
+
+def training_of_record(spec: Spec, model: LinearTransformer, record: dict[str, Any], folder: Path | None) -> Training:
+    """Make a `Training` of what `Training.record` returned.
+
+    Args:
+        spec: The spec of the run.
+        model: Its model.
+        record: What `Training.record` returned, perhaps after a journey through JSON.
+        folder: Where the run is stored; None if it is not.
+
+    Returns:
+        The training.
+
+    Raises:
+        InputError: The record is incomplete.
+    """
+    try:
+        found = record["result"]
+        kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int}
+        result = Result(**{f: kinds.get(f, float)(found[f]) for f in Result.__dataclass_fields__})
+        return Training(
+            model=model,
+            spec=spec,
+            status=record["status"],
+            message=str(record["message"]),
+            result=result,
+            history=tuple((str(phase), int(work), float(loss)) for phase, work, loss in record["history"]),
+            seconds=float(record["seconds"]),
+            total_seconds=float(record["total_seconds"]),
+            made_with=dict(record["made_with"]),
+            folder=folder,
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _incomplete(folder, error) from error
+
+
+def _incomplete(folder: Path | None, error: Exception) -> InputError:
+    where, reason = folder or "a record", short(repr(error))
+    return InputError(f"a record must be complete; {where} has a damaged one ({reason}). {AGAIN}")

@@ -1,0 +1,179 @@
+"""One call of `train` or `train_many`: runs after what they are grown from, progress reports, a time limit."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeformer import engine as engines
+from ridgeformer.evaluation import Result, evaluate
+from ridgeformer.training.job import Found, Job, Step
+from ridgeformer.training.journal import Journal
+from ridgeformer.training.paper import train_as_the_paper
+from ridgeformer.training.protocols import Paper, Search
+from ridgeformer.training.results import Status, Training, training_of_record
+from ridgeformer.training.runs import Runs
+from ridgeformer.training.search import search
+from ridgeformer.training.spec import Spec, estimate_seconds, parents, with_ancestors
+
+__all__ = ["Session", "TrainingProgress"]
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How far a call of `train` or `train_many` has come.
+
+    Attributes:
+        spec: The run that is being trained now. The models that a model is grown from come first.
+        phase: The part of that run.
+        fraction: How much of the whole call is done, from 0 to 1; an estimate.
+        loss: The training loss now.
+        seconds: Time since the call began.
+        remaining: Seconds until the call ends; an estimate.
+    """
+
+    spec: Spec
+    phase: str
+    fraction: float
+    loss: float
+    seconds: float
+    remaining: float
+
+
+class Session:
+    """Trains specs with what they need first, and reports how far it has come.
+
+    Args:
+        runs: Where finished runs are found and stored.
+        progress: Is called after every piece of work.
+        threads: Threads of the engine; None for all.
+        specs: All that will be trained; what they need is added.
+    """
+
+    def __init__(
+        self, runs: Runs, progress: Callable[[TrainingProgress], None], threads: int | None, specs: Sequence[Spec]
+    ) -> None:
+        self.runs, self.progress, self.threads = runs, progress, threads
+        self.began = time.monotonic()
+        needed = {other.name: other for spec in specs for other in with_ancestors(spec)}
+        self.costs = {name: estimate_seconds(spec) for name, spec in needed.items()}
+        self.finished: dict[str, Training] = {}
+        self.lineages: dict[str, set[str]] = {}  # of a finished run: itself and all that it was grown from
+        seconds = [s.protocol.seconds for s in specs if isinstance(s.protocol, Search) and s.protocol.seconds]
+        self.deadline = self.began + seconds[0] if seconds else None
+
+    def train(self, spec: Spec) -> Training:
+        """Return a run, from the store or by training it after all that it is grown from.
+
+        Args:
+            spec: One of the specs that the session was made for.
+
+        Returns:
+            The finished run.
+        """
+        for other in with_ancestors(spec):
+            if other.name in self.finished:
+                continue
+            with engines.one_blas_thread():
+                kept = self.runs.find(other.name, other.as_dict())
+                before = [self.finished[parent.name] for parent in parents(other)]
+                stored = kept and training_of_record(other, *kept, self.runs.where(other.name))
+                self.finished[other.name] = stored or self._train(other, before)
+                self.lineages[other.name] = {other.name}.union(*(self.lineages[t.spec.name] for t in before))
+        return self.finished[spec.name]
+
+    def _train(self, spec: Spec, before: list[Training]) -> Training:
+        made_with = _made_with(self.threads)
+        # Threads and versions of Python change no bits.
+        writer = {name: made_with[name] for name in ("ridgeformer", "engine")}
+        journal = self.runs.journal(spec.name, spec.as_dict(), writer)
+        try:
+            found = self._search(spec, before, journal)
+            result = evaluate(found.model, spec.problem, sequences=spec.sequences)
+        except KeyboardInterrupt:
+            journal.write()
+            raise
+        status, message = _status(spec, found, result)
+        ancestors = set[str]().union(*(self.lineages[other.spec.name] for other in before))
+        training = Training(
+            model=found.model,
+            spec=spec,
+            status=status,
+            message=message,
+            result=result,
+            history=tuple(journal.history),
+            seconds=journal.seconds,
+            total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
+            made_with=made_with,
+            folder=self.runs.where(spec.name),
+        )
+        self.runs.store(spec.name, found.model, training.record(), journal)
+        return training
+
+    def _search(self, spec: Spec, before: list[Training], journal: Journal) -> Found:
+        models = {(t.spec.family, t.spec.layers): t.model for t in before}
+        simpler = spec.family.contains
+        protocol = spec.protocol if isinstance(spec.protocol, Search) else Search()
+        job = Job(
+            problem=spec.problem,
+            family=spec.family,
+            layers=spec.layers,
+            heads=spec.heads,
+            seed=spec.seed,
+            effort=protocol.effort,
+            caution=protocol.caution,
+            precision=protocol.precision,
+            shallower=models.get((spec.family, spec.layers - 1)),
+            simpler=models.get((simpler, spec.layers)) if simpler else None,
+            journal=journal,
+            threads=self.threads,
+        )
+
+        def report(step: Step) -> None:
+            self._report(spec, step)
+
+        if isinstance(spec.protocol, Paper):
+            return train_as_the_paper(job, spec.protocol, report)
+        return search(job, report, self._deadline(spec))
+
+    def _deadline(self, spec: Spec) -> float | None:
+        """A run's part of the time that is left: what it costs, of all that is still to be done."""
+        if self.deadline is None:
+            return None
+        left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
+        now = time.monotonic()
+        return now + max(self.deadline - now, 0.0) * self.costs[spec.name] / left
+
+    def _report(self, spec: Spec, step: Step) -> None:
+        total = sum(self.costs.values())
+        done = sum(self.costs[name] for name in self.finished) + step.fraction * self.costs[spec.name]
+        seconds = time.monotonic() - self.began
+        share = min(done / total, 1.0)
+        remaining = seconds * (1 - share) / share if share else float("inf")
+        self.progress(TrainingProgress(spec, step.phase, share, step.loss, seconds, remaining))
+
+
+def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
+    nothing = spec.problem.dim / 2
+    if not result.loss < nothing or not np.isfinite(result.loss):
+        return "diverged", f"worse than predicting 0 for everything (a loss of {result.loss:.3g}): {found.message}"
+    more = "" if found.converged or isinstance(spec.protocol, Paper) else "; more effort may gain more"
+    tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
+    return "converged" if found.converged else "budget reached", found.message + tail
+
+
+def _made_with(threads: int | None) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    return {
+        "ridgeformer": version("ridgeformer"),
+        "engine": engines.current().name,
+        "threads": threads or engines.default_threads(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }

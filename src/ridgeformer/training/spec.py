@@ -1,0 +1,196 @@
+"""What decides the bits of a run: the problem, the family, the sizes, the seed and the protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import FAMILIES, Family, check_registered
+from ridgeformer.noise import check_text, parse
+from ridgeformer.predictors.ridge import check_problem
+from ridgeformer.problems import Problem
+from ridgeformer.training.protocols import NAMES, Paper, Protocol, as_protocol, describe
+from ridgeformer.validation import integer
+
+__all__ = ["Spec", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything that decides a run's bits.
+
+    Attributes:
+        problem: What the model is trained on.
+        family: The parametrisation, as a class.
+        layers: Layers of the model.
+        heads: Heads per layer.
+        seed: Seed of the starts and of the sequences.
+        protocol: How to train, a `Search` or a `Paper`.
+        sequences: How many fresh sequences the reported loss is measured on.
+    """
+
+    problem: Problem
+    family: type[Family]
+    layers: int
+    heads: int
+    seed: int
+    protocol: Protocol
+    sequences: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the spec as values that JSON can hold; `parse_spec` reads them.
+
+        Returns:
+            One entry per attribute; the problem gives three: `dim`, `context` and `noise`.
+        """
+        return {
+            "dim": self.problem.dim,
+            "context": self.problem.context,
+            "noise": check_text(self.problem.noise),
+            "family": self.family.name,
+            "layers": self.layers,
+            "heads": self.heads,
+            "seed": self.seed,
+            "protocol": describe(self.protocol),
+            "sequences": self.sequences,
+        }
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The name of the run's folder: readable, with a hash of the whole spec."""
+        text = json.dumps(self.as_dict(), sort_keys=True)
+        noise = re.sub(r"[^a-z0-9.]+", "-", str(self.problem.noise).lower()).strip("-")[:40]
+        size = f"d{self.problem.dim}n{self.problem.context}"
+        parts = [self.family.name, f"{self.layers}x{self.heads}", noise, size, f"s{self.seed}"]
+        return "-".join(parts) + "-" + hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    def describe_model(self) -> str:
+        """Return the family and the size of the model in words, such as `diag, 3 layers`."""
+        heads = "" if self.heads == 1 else f", {self.heads} heads"
+        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{heads}"
+
+    def describe(self) -> str:
+        """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
+        return f"{self.describe_model()}, {self.problem}"
+
+
+def make_spec(
+    problem: Problem,
+    family: str | type[Family],
+    layers: int,
+    heads: int,
+    seed: int,
+    protocol: str | Protocol,
+    sequences: int,
+) -> Spec:
+    """Make a spec of checked values.
+
+    Args:
+        problem: What to train on.
+        family: The name of a family (`gdpp`, `diag`, `full`, or one of your own), or its class.
+        layers: Layers of the model, from 1 to 1000.
+        heads: Heads per layer, from 1 to 64.
+        seed: Seed of the run, from 0 to 2^63 - 1.
+        protocol: `search`, `paper`, or a `Search` or `Paper`.
+        sequences: How many fresh sequences the reported loss is measured on, at least 2.
+
+    Returns:
+        The spec.
+
+    Raises:
+        InputError: An argument is not one of these.
+    """
+    check_problem(problem)
+    if isinstance(family, str) and family in FAMILIES:
+        family = FAMILIES[family]
+    if isinstance(family, str) or not (isinstance(family, type) and issubclass(family, Family)):
+        refuse(f"the family must be one of {', '.join(FAMILIES)}", repr(family), "Name one, or pass a Family class.")
+    check_registered(family)
+    layers, heads = integer("layers", layers, 1, 1000), integer("heads", heads, 1, 64)
+    seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
+    return Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences)
+
+
+def parse_spec(spec: dict[str, Any]) -> Spec:
+    """Make a spec from what `Spec.as_dict` returned.
+
+    Args:
+        spec: The values by name.
+
+    Returns:
+        The spec.
+
+    Raises:
+        InputError: A value is not allowed.
+        KeyError: A value is missing.
+        TypeError: A value is of another type.
+    """
+    protocol = dict(spec["protocol"])
+    kind = NAMES[protocol.pop("name")]
+    problem = Problem(spec["dim"], spec["context"], parse(spec["noise"]))
+    rest = (spec["layers"], spec["heads"], spec["seed"], kind(**protocol), spec["sequences"])
+    return make_spec(problem, spec["family"], *rest)
+
+
+def parents(spec: Spec) -> list[Spec]:
+    """Return the runs that a run is grown from: one layer less, and the simpler family that its family contains.
+
+    Args:
+        spec: The run.
+
+    Returns:
+        At most two specs; none for the paper's protocol, which grows nothing.
+    """
+    if isinstance(spec.protocol, Paper):
+        return []
+    found = []
+    simpler = spec.family.contains
+    if simpler is not None:
+        heads = spec.heads if simpler.useful_heads is None else min(spec.heads, simpler.useful_heads)
+        found.append(dataclasses.replace(spec, family=simpler, heads=heads))
+    if spec.layers > 1:
+        found.append(dataclasses.replace(spec, layers=spec.layers - 1))
+    return found
+
+
+def with_ancestors(spec: Spec) -> list[Spec]:
+    """Return a run and all that it is grown from, each once, in an order in which they can be trained.
+
+    Args:
+        spec: The run.
+
+    Returns:
+        The specs, parents before children; the last is `spec` itself.
+    """
+    found: dict[str, Spec] = {}
+    waiting = [spec]
+    while waiting:
+        missing = [parent for parent in parents(waiting[-1]) if parent.name not in found]
+        if missing:
+            waiting.append(missing[0])
+        else:
+            done = waiting.pop()
+            found[done.name] = done
+    return list(found.values())
+
+
+def estimate_seconds(spec: Spec) -> float:
+    """Estimate, roughly, what a run costs without its parents, for progress and for sharing out time.
+
+    Args:
+        spec: The run.
+
+    Returns:
+        Seconds, up to a factor that is the same for all runs of one protocol.
+    """
+    if isinstance(spec.protocol, Paper):
+        return float(spec.protocol.steps * spec.protocol.batch)
+    size = spec.problem.dim**2 / 100
+    seconds = {"gdpp": 0.15, "diag": 0.85 * spec.layers * (0.6 + 0.4 * size)}
+    return spec.protocol.effort * seconds.get(spec.family.name, 2 + 1.2 * spec.layers * spec.heads * (0.4 + 0.6 * size))
