@@ -46,6 +46,7 @@ class Excess:
     """
 
     def __init__(self, problem: Problem, rare: float = RARE) -> None:
+        _check(problem)
         self.context, self.variance = problem.context, problem.noise.second_moment
         values, weights = eigenvalues(problem.dim, problem.context)
         below, above = np.cumsum(weights), np.cumsum(weights[::-1])[::-1] - weights
@@ -112,6 +113,7 @@ def const_loss(problem: Problem) -> float:
     Returns:
         The expected adjusted loss.
     """
+    _check(problem)
     values, weights = eigenvalues(problem.dim, problem.context)
     sigma, chance = problem.noise.quadrature()
     variance = problem.noise.second_moment
@@ -196,6 +198,12 @@ def _start(problem: Problem, layers: int, rng: np.random.Generator) -> Array:
     growth = rng.uniform(1.5, 5) ** np.arange(layers)[:, None]
     first = rng.uniform(0.2, 0.8) / largest
     return np.asarray(-first * growth * np.exp(rng.normal(0, 0.2, (layers, 2)))).ravel()
+
+
+def _check(problem: Problem) -> None:
+    """Refuse a problem whose eigenvalues are not those of an isotropic one."""
+    if not isinstance(problem, Problem) or not problem.is_isotropic:
+        refuse("exact losses of GD++ are known for isotropic problems", problem, "Use evaluate for others.")
 
 
 def _value(descent: Descent) -> float:

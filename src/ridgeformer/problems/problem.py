@@ -146,6 +146,11 @@ class Problem(BaseProblem):
             return float(self.dim)
         return float((self.query_covariance * self.tasks.second_moment(self.dim)).sum())
 
+    @property
+    def feature_scale(self) -> float:
+        """The root mean square of a feature."""
+        return 1.0 if self.is_isotropic else float(np.sqrt(np.diag(self.features.mean_covariance(self.dim)).mean()))
+
     def at_noise(self, sigma: float) -> Problem:
         """Return the same problem with one noise level.
 

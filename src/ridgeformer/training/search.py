@@ -18,7 +18,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.few_starts import descend_few_starts
 from ridgeformer.training.job import SELECT, Found, Job, Report, Step, follow
 from ridgeformer.training.many_starts import descend_many_starts
-from ridgeformer.training.objective import ceiling, damped
+from ridgeformer.training.objective import ceiling, damped, fewer
 
 __all__ = ["search"]
 
@@ -38,7 +38,7 @@ def search(job: Job, report: Report, deadline: float | None = None) -> Found:
     Returns:
         The chosen model, and how it was found.
     """
-    if job.family is GDpp:
+    if job.family is GDpp and job.problem.is_isotropic and job.layout.is_plain:
         return _by_quadrature(job, report)
     parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
     descend = descend_many_starts if parameters <= FEW else descend_few_starts
@@ -70,7 +70,7 @@ def _select(job: Job, candidates: list[LinearTransformer]) -> tuple[LinearTransf
     best, best_losses, why = candidates[0], _losses(candidates[0], job), ""
     for model in candidates[1:]:
         losses = _losses(model, job)
-        wild, best_wild = (int(exploded(x, job.problem.dim).sum()) for x in (losses, best_losses))
+        wild, best_wild = (int(exploded(x, job.problem.signal).sum()) for x in (losses, best_losses))
         difference = losses - best_losses
         if not job.caution:
             wild = best_wild = 0
@@ -78,19 +78,20 @@ def _select(job: Job, candidates: list[LinearTransformer]) -> tuple[LinearTransf
         better = difference.mean() < -difference.std() / np.sqrt(len(difference))
         if wild < best_wild or (wild == best_wild and better):
             best, best_losses = model, losses
-            why = f"; preferred to one of less loss that explodes{_often(best_wild)}" if difference.mean() > 0 else ""
+            often = _often(best_wild, len(losses))
+            why = f"; preferred to one of less loss that explodes{often}" if difference.mean() > 0 else ""
         else:
-            reason = f"explodes less often, not{_often(wild)}," if wild > best_wild else "was as good"
+            reason = f"explodes less often, not{_often(wild, len(losses))}," if wild > best_wild else "was as good"
             why = f"; a model it was grown from {reason} and was kept"
     return best, why
 
 
-def _often(exploded: int) -> str:
-    return f" on {exploded} of {SELECTION:,} sequences"
+def _often(exploded: int, sequences: int) -> str:
+    return f" on {exploded} of {sequences:,} sequences"
 
 
 def _losses(model: LinearTransformer, job: Job) -> Array:
     found = model.astype(np.float64).step(
-        job.problem, SELECTION, seed=job.seed, stream=SELECT, gradient=False, threads=job.threads
+        job.problem, fewer(job.problem, SELECTION), seed=job.seed, stream=SELECT, gradient=False, threads=job.threads
     )
     return np.minimum(found.losses.astype(np.float64), CAP)
