@@ -388,7 +388,7 @@ def test_families_of_ones_own_are_exported():
             "in float32; got omega 1 of 1e+39",
         ),
         (lambda m: write("", "/nonexistent/model.py"), "/nonexistent/model.py is not (No such file or directory)"),
-        (lambda m: write("", "/dev"), "an export must go to a file; got /dev, which is something else"),
+        (lambda m: write("", "/dev"), "an export is written to a file; got /dev, which is not an ordinary file"),
         (lambda m: write("", None), "an export needs the name of a file; got None"),
     ],
 )

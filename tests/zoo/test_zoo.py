@@ -88,7 +88,7 @@ def test_a_zoo_of_runs_is_written_and_read(tmp_path):
         assert again.made[cell][best].loss == min(loss)
         for name, value in again.load(*cell).family.arrays.items():
             np.testing.assert_array_equal(value, gathered.models[cell, best].family.arrays[name])
-    with pytest.raises(InputError, match="the weights of these seeds are kept: "):
+    with pytest.raises(InputError, match="the zoo has the weights of seed "):
         again.load("diag", 2, "fixed(1)", seed=1 - again.best("diag", 2, "fixed(1)"))
 
 
@@ -98,7 +98,7 @@ def test_noise_may_be_a_distribution():
 
 def test_a_damaged_zoo_is_refused(tmp_path):
     (tmp_path / "zoo.json").write_text("{")
-    with pytest.raises(InputError, match="a zoo must be two files"):
+    with pytest.raises(InputError, match="a zoo is a folder with two files"):
         zoo.read(tmp_path)
 
 

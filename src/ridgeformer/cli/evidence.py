@@ -151,7 +151,7 @@ def report(runs: Path | None, sequences: int, seed: int, out: Path, as_json: boo
         click.echo(json.dumps({"page": str(path), "claims": [claim.as_dict() for claim in claims]}, indent=2))
         return
     for claim in claims:
-        click.echo(f"{claim.verdict:14} {claim.sentence}")
+        click.echo(f"{claim.verdict:16}  {claim.sentence}")
     click.echo(f"\nOpen {path} in a browser.")
 
 

@@ -32,7 +32,8 @@ _PLOT = plot_option("the learning curve")
     type=_FAMILIES,
     default="diag",
     show_default=True,
-    help="Parametrisation of a layer. gdpp: 3 numbers; diag: 4 numbers per head; full: two matrices per head.",
+    help="Parametrisation of a layer, from simple to rich: gdpp (2 coefficients), diag (4 coefficients), full (two "
+    "matrices per head).",
 )
 @click.option("--layers", default=4, show_default=True, help="Number of layers.")
 @click.option("--heads", default=1, show_default=True, help="Number of attention heads per layer.")

@@ -241,7 +241,7 @@ def test_every_claim_has_numbers_and_a_verdict(evidence):
     claims = check_claims(evidence)
     assert len(claims) == len(CLAIMS) == 21
     for claim in claims:
-        assert claim.verdict in ("borne out", "in part", "contradicted")
+        assert claim.verdict in ("supported", "partly supported", "contradicted")
         assert re.search(r"\d", claim.numbers)
         assert "nan" not in claim.numbers
         assert claim.rule
@@ -321,7 +321,7 @@ def against_the_paper(family, layer, sigmas):
 
 NEVER, LATE = ({noise: {0: 1.0, 10: value, 100: 1.0, 500: 1.0} for noise in "ab"} for value in (1.0, 2.0))
 
-# Numbers with which a claim is borne out, and numbers that contradict it.
+# Numbers that support a claim, and numbers that contradict it.
 DECIDED = {
     "iterations": ({"iterations": LATE}, {"iterations": NEVER}),
     "few_layers": ({"cell": by_method()}, {"cell": lambda key: {"loss": 0.5 ** (key.layers or 0)}}),
@@ -380,7 +380,7 @@ DECIDED = {
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
 def test_claims_follow_the_numbers(evidence, claim):
     holds, fails = DECIDED[claim.__name__]
-    assert claim(Altered(evidence, **holds)).verdict == "borne out"
+    assert claim(Altered(evidence, **holds)).verdict == "supported"
     assert claim(Altered(evidence, **fails)).verdict == "contradicted"
 
 
