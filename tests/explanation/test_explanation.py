@@ -584,7 +584,7 @@ def test_a_picture(capsys, file, tmp_path):
         (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
         (["/nonexistent"], "must be a file that exists"),
         ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
-        (["FOLDER"], "MODEL must be a model file or a run's folder"),
+        (["FOLDER"], "MODEL must be a model file or the folder of a run"),
         (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--context", "0"], "context must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--plot", "x.doc"], "must end in .png, .pdf or .svg"),

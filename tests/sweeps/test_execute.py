@@ -218,7 +218,7 @@ def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, mo
     with ThreadPoolExecutor(1) as executor:
         found = sweep(specs, tmp_path, executor=executor)
     assert [failure.run for failure in found.failures] == [specs[1].name]
-    assert "No space left on device. Make room" in found.failures[0].reason
+    assert "No space left on device. Free some space" in found.failures[0].reason
     assert [folder.name for folder in found.folders] == [specs[0].name, specs[2].name]
     monkeypatch.undo()
     with ThreadPoolExecutor(1) as executor:  # with room again, the same sweep goes on

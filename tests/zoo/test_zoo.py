@@ -60,7 +60,7 @@ def test_all_seeds_are_kept_where_figures_show_their_spread():
         (("diag", 8, "uniform(0,5)"), "layers must be one of 1, 2, 3, 4, 5, 6, 7; got 8"),
         (("diag", 7, "uniform(0,9)"), "noise must be one of uniform(0,0)"),
         (("diag", 7, "gauss(0,9)"), "gauss"),
-        (("diag", 7, "uniform(0,5)", 9), "these seeds are kept: 0, 1, 2, 3, 4"),
+        (("diag", 7, "uniform(0,5)", 9), "the zoo has the weights of seed 0, 1, 2, 3, 4"),
     ],
 )
 def test_what_is_not_there_is_refused(arguments, words):
