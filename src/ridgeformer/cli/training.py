@@ -16,6 +16,7 @@ from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.sweeps import Entry
+    from ridgeformer.training.protocols import Protocol
 
 _FAMILIES = click.Choice(["gdpp", "diag", "full"])
 _PLOT = plot_option("the learning curve")
@@ -91,18 +92,9 @@ def train(
     command again.
     """
     from ridgeformer.problem import Problem
-    from ridgeformer.training import Paper, Search
     from ridgeformer.training import train as fit
 
-    chosen = {"search": ("effort", "caution", "precision", "seconds"), "paper": ("steps", "batch", "rate")}
-    given = {name: value for name, value in options.items() if value is not None}
-    wrong = sorted(given.keys() - set(chosen[protocol]))
-    if wrong:
-        raise InputError(
-            f"--protocol {protocol} takes --{', --'.join(chosen[protocol])}; got --{wrong[0]}, an option of the other "
-            "protocol. Leave it out, or choose the other protocol."
-        )
-    recipe = Paper(**given) if protocol == "paper" else Search(**given)
+    recipe = _protocol(protocol, options)
     problem = Problem(dim, context, noise)
     if plot is not None:
         from ridgeformer.plotting.style import check_plot
@@ -131,6 +123,21 @@ def train(
         click.echo(f"ridgeformer: interrupted; {again}", err=True)
         sys.exit(130)
     _print_training(found, as_json, plot)
+
+
+def _protocol(name: str, options: dict[str, Any]) -> Protocol:
+    """The protocol with the options that were given; those of the other protocol are refused."""
+    from ridgeformer.training import Paper, Search
+
+    chosen = {"search": ("effort", "caution", "precision", "seconds"), "paper": ("steps", "batch", "rate")}
+    given = {option: value for option, value in options.items() if value is not None}
+    wrong = sorted(given.keys() - set(chosen[name]))
+    if wrong:
+        raise InputError(
+            f"--protocol {name} takes --{', --'.join(chosen[name])}; got --{wrong[0]}, an option of the other "
+            "protocol. Leave it out, or choose the other protocol."
+        )
+    return Paper(**given) if name == "paper" else Search(**given)
 
 
 @cli.command(

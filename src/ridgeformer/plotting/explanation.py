@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["draw_explanation"]
 
 COLUMNS = 4
-SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "sizes": "corrects size"}
-SHORT |= {"conditions": "improves conditioning", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}
+SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "sizes": "resizes"}
+SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}
 
 
 def draw_explanation(path: Path, found: Explanation) -> None:
