@@ -163,7 +163,7 @@ def test_examples_in_docstrings_run(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "README.md",
+        "docs/models.md",
         "docs/second-order.md",
         "docs/rescaling.md",
         pytest.param("docs/training.md", marks=pytest.mark.long),
@@ -171,8 +171,8 @@ def test_examples_in_docstrings_run(name):
         "docs/theory.md",
     ],
 )
-def test_the_readme_runs(name):
-    """Every Python block, in order, in one session."""
+def test_the_pages_run(name):
+    """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""
     text = (SOURCE.parents[1] / name).read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks

@@ -235,7 +235,7 @@ def test_what_is_no_address_is_refused_and_not_ignored(tmp_path, undisturbed, mo
         cli.main(["sweep", str(undisturbed[0]), "--out", str(tmp_path / "runs"), "--dask", address])
     assert stopped.value.code == 2
     message = capsys.readouterr().err
-    assert message.startswith("ridgeformer: error: --dask must be the address of a running scheduler; ")
+    assert message.startswith("ridgeformer: error: --dask must be the address of a running Dask scheduler; ")
     assert message.count("\n") == 1
     assert len(message) < 600
 

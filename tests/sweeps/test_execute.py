@@ -133,7 +133,7 @@ def test_ctrl_c_stops_a_sweep_at_once(tmp_path, grid_file):
     os.killpg(driver.pid, signal.SIGINT)
     _, message = driver.communicate(timeout=10)
     assert driver.returncode == 130
-    assert "give the same command again to go on" in message
+    assert "Give the same command again to resume" in message
     assert len(list((tmp_path / "runs").glob("*/record.json"))) < 40
 
 
@@ -192,7 +192,7 @@ def test_an_executor_that_breaks_is_a_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "train_unit", train_or_die)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as broken:
         found = sweep(Grid(noise=["fixed(1)"], layers=[1], seed=range(8)).specs(), tmp_path, executor=broken)
-    assert any("the executor takes no more work" in failure.reason for failure in found.failures)
+    assert any("the executor accepts no more work" in failure.reason for failure in found.failures)
     assert any("-s3-" in failure.run for failure in found.failures)
 
 
@@ -218,7 +218,7 @@ def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, mo
     with ThreadPoolExecutor(1) as executor:
         found = sweep(specs, tmp_path, executor=executor)
     assert [failure.run for failure in found.failures] == [specs[1].name]
-    assert "No space left on device. Make room" in found.failures[0].reason
+    assert "No space left on device. Free some space" in found.failures[0].reason
     assert [folder.name for folder in found.folders] == [specs[0].name, specs[2].name]
     monkeypatch.undo()
     with ThreadPoolExecutor(1) as executor:  # with room again, the same sweep goes on

@@ -218,7 +218,7 @@ def test_what_is_infinite_is_null_in_json(runs):
 
 
 def test_what_is_no_folder_of_runs(tmp_path):
-    with pytest.raises(InputError, match=r"runs are in a folder that can be read; .* is none \(No such file"):
+    with pytest.raises(InputError, match=r"runs are stored in a folder; .* cannot be read as one \(No such file"):
         list_runs(tmp_path / "nothing")
     assert list_runs(tmp_path) == []
     assert "nor runs in it" in show(tmp_path).stderr

@@ -79,7 +79,7 @@ def list_runs(folder: str | os.PathLike[str]) -> list[Entry]:
         entries = [read_entry(place) for place in sorted(Path(folder).iterdir()) if is_run(place)]
     except OSError as error:
         raise InputError(
-            f"runs are in a folder that can be read; {shown(Path(folder), 200)} is none ({error.strerror}). "
+            f"runs are stored in a folder; {shown(Path(folder), 200)} cannot be read as one ({error.strerror}). "
             "Check the path."
         ) from error
     return sorted(entries, key=_order)
@@ -117,7 +117,9 @@ def read_entry(folder: Path) -> Entry:
         return Entry(folder, damage=f"the files of a run must be readable; {what}. {remedy}")
     except Exception as error:  # whatever a file of any content makes its readers raise
         why = f"{type(error).__name__}: {shown(error, 120)}"
-        return Entry(folder, damage=f"the files of a run must be whole; here some are damaged ({why}). {AGAIN}")
+        return Entry(
+            folder, damage=f"the files of a run must be complete; some files of this run are damaged ({why}). {AGAIN}"
+        )
 
 
 def _check_file(path: Path, most: float = math.inf) -> None:
