@@ -1,6 +1,7 @@
 """`python -m benchmarks`: it measures, prints, stores, and refuses what it cannot do before it measures."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import ridgeformer
+from support import LONGEST
 
 ROOT = Path(__file__).parents[2]
 
 
 def call(*arguments):
-    command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env={"COLUMNS": "100"})
+    command, environment = [sys.executable, "-m", "benchmarks", *arguments], {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=LONGEST, env=environment)
 
 
 def test_measurements_are_printed_as_json_and_written(tmp_path):

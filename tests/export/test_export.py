@@ -387,7 +387,6 @@ def test_families_of_ones_own_are_exported():
             lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"),
             "in float32; got omega 1 of 1e+39",
         ),
-        (lambda m: write("", "/nonexistent/model.py"), "/nonexistent/model.py is not (No such file or directory)"),
         (lambda m: write("", "/dev"), "an export must go to a file; got /dev, which is something else"),
         (lambda m: write("", None), "an export needs the name of a file; got None"),
     ],
@@ -396,6 +395,12 @@ def test_bad_exports_are_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make(tame_model("diag", 2, 1, 1, 3))
     assert words in str(caught.value)
+
+
+def test_a_folder_that_does_not_exist_is_named():
+    words = r"must go to a writable place; /nonexistent/model.py cannot be written \(No such file or directory\)"
+    with pytest.raises(StorageError, match=words):
+        write("", "/nonexistent/model.py")
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch, tmp_path):

@@ -140,7 +140,7 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(runs, damage):
 
 def show(*arguments):
     command = [sys.executable, "-m", "ridgeformer", "show", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "deep", "rather deep", "a folder", "a pipe", "loss nan", "no model"])
