@@ -261,6 +261,12 @@ def test_three_killed_schedulers_lose_nothing(tmp_path):
     assert bits_in(out) == expected
 
 
+def test_the_documentation_says_that_dask_trusts_its_peers():
+    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+    assert "Dask trusts everybody who can connect to it" in text
+    assert "--tls-ca-file" in text
+
+
 # ---- the rules, with a client that does as it is told --------------------------------------------------------------
 
 
