@@ -1,6 +1,7 @@
 """The figures and the report: drawn from stored evidence, self-contained, and alive in a real browser."""
 
 import json
+import os
 import re
 import shutil
 import struct
@@ -131,7 +132,9 @@ def browser():
         # Root has no sandbox, and the shared memory of a container is too small for a page.
         options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
         options += ["--disable-component-update", "--force-color-profile=srgb", "--lang=en-US"]
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=options, timeout=1000 * LONGEST)
+        # It makes a socket in its temporary folder, and the path of a socket has at most 108 characters.
+        place = {**os.environ, "TMPDIR": "/tmp"} if os.access("/tmp", os.W_OK) else dict(os.environ)
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=place, timeout=1000 * LONGEST)
         yield found
         found.close()
 
@@ -221,5 +224,8 @@ def test_the_page_works_in_a_browser(page, browser, width):
     # A problem whose profiles exist for seven layers only.
     tab.select_option("#column", "uniform(0,2)")
     assert tab.locator("#depth").input_value() == "7"
+    # It fits with the fonts of any machine; those of fixed width are the widest.
+    tab.add_style_tag(content="* { font-family: monospace !important }")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert problems == []
     tab.close()
