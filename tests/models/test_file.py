@@ -69,7 +69,7 @@ def test_damage_never_crashes(path):
             damaged = bytearray(whole)
             damaged[position] ^= flip
             path.write_bytes(damaged)
-            with pytest.raises(InputError, match=str(path)):
+            with pytest.raises(InputError, match=path.name):
                 load(path)
 
 

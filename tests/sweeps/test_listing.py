@@ -166,7 +166,8 @@ def test_show_of_one_damaged_run_is_an_error(runs, damage):
     alone = show(first)
     assert alone.returncode == 2
     assert alone.stdout == ""
-    assert alone.stderr.startswith(f"ridgeformer: error: {first}: ")
+    assert alone.stderr.startswith("ridgeformer: error: ")
+    assert f"{first.name}: " in alone.stderr  # the start of a long path is cut
     assert alone.stderr.count("\n") == 1
 
 
