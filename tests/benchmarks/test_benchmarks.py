@@ -11,15 +11,14 @@ import pytest
 import benchmarks.__main__
 import ridgeformer
 from benchmarks import Measurement
+from support import LONGEST
 
 ROOT = Path(__file__).parents[2]
 
 
 def call(*arguments):
-    command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, timeout=300, env={**os.environ, "COLUMNS": "100"}
-    )
+    command, environment = [sys.executable, "-m", "benchmarks", *arguments], {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=LONGEST, env=environment)
 
 
 def test_measurements_are_printed_as_json_and_written(tmp_path):

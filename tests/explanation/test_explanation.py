@@ -8,6 +8,7 @@ from scipy.stats import spearmanr
 
 from ridgeformer import (
     BayesRR,
+    BelowFloorWarning,
     Diag,
     Full,
     GDpp,
@@ -229,6 +230,14 @@ def test_the_loss_and_the_floor_are_those_of_an_evaluation():
     result = evaluate(model, PROBLEM, sequences=3000, seed=2)
     assert found.loss[-1] == pytest.approx(result.loss)
     assert found.floor == pytest.approx(result.floor)
+
+
+def test_an_explained_loss_below_the_floor_is_a_warning(monkeypatch):
+    """With a Bayes predictor that is wrong, as if the floor were that of another problem."""
+    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.a.shape))
+    model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 3)
+    with pytest.warns(BelowFloorWarning, match="the model has .* The data or the code is wrong"):
+        explain(model, PROBLEM, sequences=2000)
 
 
 def test_what_labels_know_is_a_rank_correlation():
