@@ -91,9 +91,9 @@ class Setup:
         def work() -> object:
             nonlocal count
             count += 1
-            sigma = problem.sigmas(BATCH, step=count, engine=self.engine)
+            choices = problem.choices(BATCH, step=count, engine=self.engine)
             key = Key(0, 0, count)
-            return self.engine.step(kernel, dim, context, sigma, key, threads=threads or self.threads)
+            return self.engine.step(kernel, problem.law, choices, key, threads=threads or self.threads)
 
         return work
 

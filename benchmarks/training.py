@@ -120,7 +120,7 @@ def _caution(setup: Setup) -> list[Measurement]:
     problem, blocks = found.spec.problem, range(0, 2_000_000, 50_000)
     pieces = [found.model.step(problem, 50_000, stream=SEED, first=first, gradient=False).losses for first in blocks]
     losses = np.minimum(np.concatenate(pieces), CAP)
-    wild = exploded(losses, problem.dim)
+    wild = exploded(losses, problem.signal)
     detail = f"{wild.sum()} of 2,000,000 explode, largest loss {losses.max():.2g}: mean of all {losses.mean():.3g}"
     return [
         Measurement(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, load, save, train
+from ridgeformer import Diag, Full, GDpp, LinearTransformer, Moments, Problem, load, save, train
 from ridgeformer.cli import main
 from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write

@@ -138,8 +138,8 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
     if wild := int((found.exploded > 0).sum()):
         click.echo(
             f"At {wild} of {len(found.sigma)} noise levels at least one of {found.sequences:,} sequences exploded (a "
-            f"loss above {threshold(problem.dim):g}). There the mean is dominated by these sequences and says little "
-            "about the others."
+            f"loss above {threshold(problem.signal):g}). There the mean is dominated by these sequences and says "
+            "little about the others."
         )
 
 

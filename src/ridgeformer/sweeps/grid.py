@@ -15,8 +15,8 @@ from typing import Any
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.models.families import FAMILIES
 from ridgeformer.noise import Fixed, Noise, as_noise
-from ridgeformer.problems import MOST as MOST_SEQUENCES
 from ridgeformer.problems import Problem
+from ridgeformer.problems.base import MOST as MOST_SEQUENCES
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.protocols import Protocol, as_protocol
 from ridgeformer.training.spec import make_spec

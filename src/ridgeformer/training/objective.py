@@ -102,7 +102,7 @@ def mine(
     """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution."""
     if not caution:
         return known
-    exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.dim), threads))
+    exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads))
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
     draws = [problem.moments(1, seed=key.seed, stream=key.stream, step=key.step, first=i) for i in found[: MOST // 2]]
     gram = np.concatenate([*(STRETCH * draw.moments.gram for draw in draws), known.gram])[:MOST]
@@ -128,10 +128,8 @@ def _above(
     found: list[int] = []
     for start in range(0, sequences, 1 << 16):
         count = min(1 << 16, sequences - start)
-        sigma = problem.sigmas(count, seed=key.seed, stream=key.stream, step=key.step, first=start, engine=engine)
-        result = engine.step(
-            stretched, problem.dim, problem.context, sigma, key, gradient=False, first=start, threads=threads
-        )
+        choices = problem.choices(count, seed=key.seed, stream=key.stream, step=key.step, first=start, engine=engine)
+        result = engine.step(stretched, problem.law, choices, key, gradient=False, first=start, threads=threads)
         found += [start + int(i) for i in np.flatnonzero(~(result.losses <= limit))]
     return found
 

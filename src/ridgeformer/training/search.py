@@ -70,7 +70,7 @@ def _select(job: Job, candidates: list[LinearTransformer]) -> tuple[LinearTransf
     best, best_losses, why = candidates[0], _losses(candidates[0], job), ""
     for model in candidates[1:]:
         losses = _losses(model, job)
-        wild, best_wild = (int(exploded(x, job.problem.dim).sum()) for x in (losses, best_losses))
+        wild, best_wild = (int(exploded(x, job.problem.signal).sum()) for x in (losses, best_losses))
         difference = losses - best_losses
         if not job.caution:
             wild = best_wild = 0

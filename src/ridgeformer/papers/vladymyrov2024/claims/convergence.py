@@ -64,8 +64,8 @@ def unadjusted(evidence: Evidence) -> Claim:
         "In terms of the unadjusted loss the methods can hardly be distinguished.",
         "the unadjusted losses of Diag, Full, AdaRR and TunedRR lie within 5 %, and their adjusted losses differ by "
         "more than 20 %",
-        f"uniform(0,5), seven layers: unadjusted {min(unadjusted):.3f} to {max(unadjusted):.3f}, adjusted {min(adjusted):.4f} to "
-        f"{max(adjusted):.4f}",
+        f"uniform(0,5), seven layers: unadjusted {min(unadjusted):.3f} to {max(unadjusted):.3f}, "
+        f"adjusted {min(adjusted):.4f} to {max(adjusted):.4f}",
         decide([max(unadjusted) / min(unadjusted) < 1.05, max(adjusted) / min(adjusted) > 1.2]),
     )
 
