@@ -165,7 +165,7 @@ if int(sys.argv[3]) == 3:
 
 def run(code, **environment):
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=600
     )
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from ridgeformer import Problem, engine
 from ridgeformer.engine import Key
-from support import NATIVE, tame_model
+from support import NATIVE, tame_model, unmeasured
 
 pytestmark = pytest.mark.skipif(not NATIVE or os.name != "posix", reason="needs the native core and signals")
 
-# Every call would last minutes: a second on the slowest machine would not do, and none may finish before the signal.
+# Every call would last more than two minutes, and an interrupted one ends within half a second, on an idle machine.
+SOON = 60  # seconds, on a machine where others compute too
 CODE = """
 import sys, numpy as np
 from ridgeformer import engine
@@ -52,26 +53,23 @@ except KeyboardInterrupt:
         ("step", "full", 300, 20_000, 3, 7),
         ("step", "diag", 300, 20_000, 2, 20),
         ("step", "diag", 12, 2_000_000, 2, 2000),
-        ("evaluate", "full", 300, 500, 2, 30),
-        ("evaluate", "diag", 300, 500, 2, 60),
+        ("evaluate", "full", 300, 500, 2, 40),
+        ("evaluate", "diag", 300, 500, 2, 400),
         ("sample", "diag", 1200, 64, 1, 1),
         ("uniforms", "diag", 1, 100_000_000, 1, 1),
     ],
 )
 def test_ctrl_c_ends_a_long_call(method, kind, dim, count, threads, layers):
     arguments = [method, kind, *map(str, (dim, count, threads, layers))]
-    process = subprocess.Popen(
-        [sys.executable, "-c", CODE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", CODE, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmeasured())
     try:
         assert process.stdout.readline() == "ready\n"
         time.sleep(1)
         assert process.poll() is None
-        start = time.monotonic()
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=10)  # a tenth of a second on an idle machine
+        out, error = process.communicate(timeout=SOON)
         assert (out, error, process.returncode) == ("interrupted\n", "", 0)
-        assert time.monotonic() - start < 10
     finally:
         process.kill()
         process.wait()

@@ -8,6 +8,7 @@ from scipy.stats import spearmanr
 
 from ridgeformer import (
     BayesRR,
+    BelowFloorWarning,
     Diag,
     Full,
     GDpp,
@@ -231,6 +232,14 @@ def test_the_loss_and_the_floor_are_those_of_an_evaluation():
     assert found.floor == pytest.approx(result.floor)
 
 
+def test_an_explained_loss_below_the_floor_is_a_warning(monkeypatch):
+    """With a Bayes predictor that is wrong, as if the floor were that of another problem."""
+    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.a.shape))
+    model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 3)
+    with pytest.warns(BelowFloorWarning, match="the model has .* The data or the code is wrong"):
+        explain(model, PROBLEM, sequences=2000)
+
+
 def test_what_labels_know_is_a_rank_correlation():
     model = tame_model("diag", 3, 2, 1, 8, seed=1)
     for noise in ("uniform(0,2)", "categorical(1,2)"):
@@ -294,7 +303,7 @@ def test_a_model_that_always_explodes_is_refused():
 def test_few_examples_and_few_dimensions(dim, context, heads):
     found = explain(tame_model("full", dim, 2, heads, context), Problem(dim, context, "uniform(0,1)"), sequences=300)
     json.dumps(found.as_dict(), allow_nan=False)
-    assert ("With n <= d least squares leaves no residual" in str(found)) == (context <= dim)
+    assert ("With n <= d least squares leaves no residuals" in str(found)) == (context <= dim)
 
 
 # ---- words on models whose roles are known ---------------------------------------------------------------------
@@ -312,7 +321,7 @@ def test_a_gradient_step_solves_and_nothing_else():
     assert found.behaviour.moved[-1] == 0
     assert np.isnan(found.behaviour.kept[0])
     assert found.behaviour.momentum[0] == 0
-    assert "The noise acts nowhere" in str(found)
+    assert "The noise level does not influence the prediction" in str(found)
     assert "No layer shrinks" in str(found)
 
 
@@ -471,8 +480,8 @@ def test_turned_contexts_by_their_tokens():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((LeastSquares(), PROBLEM), "only a model can be read as an algorithm; got a LeastSquares"),
-        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), None), "a model is read on a problem; got none"),
+        ((LeastSquares(), PROBLEM), "only a linear transformer can be explained; got a LeastSquares"),
+        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), None), "a model is explained on a problem; got none"),
         ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), "uniform(0,5)"), "this needs a Problem; got a str"),
         ((LinearTransformer(GDpp(omega=[[0, 1]]), 4), PROBLEM), "dimension 4 needs a problem of that dimension; got"),
     ],
@@ -531,10 +540,30 @@ def test_the_command_prints_what_explain_finds(capsys, file):
     assert [entry["what"] for entry in record["ablations"]][:2] == ["nothing", "layer 1"]
     code, text, _ = call(capsys, *arguments)
     assert code == 0
-    for sentence in record["summary"]:
-        assert sentence in text
+    words = " ".join(text.split())
+    for sentence in (*record["summary"], *(role["sentence"] for role in record["roles"])):
+        assert sentence in words
     assert f"{found.behaviour.loss[-1]:.5f}" in text
-    assert max(len(line) for line in text.split("in words")[0].splitlines()) <= 110
+    assert "without" not in record
+    assert "layer 1, all but its diagonal part" in text  # of --ablate
+    assert "omega_xx" not in text
+    assert "Add --numbers" in text
+
+
+def test_numbers_are_printed_on_request_and_after_the_words(capsys, file):
+    arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000"]
+    _, words, _ = call(capsys, *arguments)
+    code, text, _ = call(capsys, *arguments, "--numbers")
+    assert code == 0
+    assert len(words.splitlines()) < 40
+    assert text.startswith(words.rpartition("Add --numbers")[0])
+    numbers = text[len(words.rpartition("Add --numbers")[0]) :]
+    found = explain(tame_model("full", 3, 2, 1, 8, seed=1), PROBLEM, sequences=1000)
+    for value in (found.coefficients[1].omega[0][0], found.behaviour.loss[1], found.noise.step[1][-1]):
+        assert f"{value:.4g}" in numbers
+    for name in ("omega_xx", "known", "momentum", "factor", "step to OLS", "|w - w_Bayes|^2"):
+        assert name in numbers
+    assert max(map(len, numbers.splitlines())) <= 120
 
 
 def test_a_run_knows_its_problem(capsys, tmp_path):
@@ -556,12 +585,15 @@ def test_a_picture(capsys, file, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["MODEL"], "a model is read on a problem, and model.safetensors does not say which; got no --noise. Add"),
+        (
+            ["MODEL"],
+            "a model is evaluated on a problem; model.safetensors does not record one, and --noise is missing. Add",
+        ),
         (["MODEL", "--noise", "fixed(1)", "--dim", "5"], "a model for dimension 3 needs a problem of that dimension"),
         (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
         (["/nonexistent"], "must be a file that exists"),
         ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
-        (["FOLDER"], "MODEL must be a model file or a run's folder"),
+        (["FOLDER"], "MODEL must be a model file or the folder of a run"),
         (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--context", "0"], "context must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--plot", "x.doc"], "must end in .png, .pdf or .svg"),

@@ -1,4 +1,4 @@
-"""`ridgeformer export`: a model as code, equations or a graph."""
+"""`ridgeformer export`: a model as standalone code, equations or an ONNX graph."""
 
 from __future__ import annotations
 
@@ -22,22 +22,30 @@ from ridgeformer.export import FORMATS
     "  ridgeformer export model.safetensors --to onnx --out model.onnx"
 )
 @click.argument("model", type=PLACE)
-@click.option("--to", type=click.Choice(list(FORMATS)), default="python", show_default=True, help="What to write.")
-@click.option("--out", type=PLACE, help="File to write; without it, text is printed.")
-@click.option("--digits", type=int, help="latex: significant digits [default: 3].")
+@click.option("--to", type=click.Choice(list(FORMATS)), default="python", show_default=True, help="Format to write.")
+@click.option("--out", type=PLACE, help="File to write. Without it, the text is printed.")
+@click.option("--digits", type=int, help="Number of significant digits; only for latex [default: 3].")
 @AS_JSON
 def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: bool) -> None:
-    """Write a model as code, equations or a graph that do without ridgeformer.
+    """Write a model as standalone code, equations or an ONNX graph.
 
-    MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'. python: a NumPy
-    module; latex: the update equations; torch: a PyTorch module; onnx: a float32 graph, which needs --out and
-    ridgeformer[onnx].
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. What is
+    written does not need ridgeformer.
+
+    \b
+    Formats:
+      python  a NumPy module
+      latex   the update equations of every layer
+      torch   a PyTorch module
+      onnx    a graph in float32; needs --out and pip install 'ridgeformer[onnx]'
     """
     from ridgeformer.export import export as convert
     from ridgeformer.export import write
 
     if FORMATS[to].binary and out is None:
-        raise InputError(f"{to} is binary and needs a file; got none. Add --out model{FORMATS[to].suffix}.")
+        raise InputError(
+            f"the format {to} is binary, so it needs a file; --out is missing. Add --out model{FORMATS[to].suffix}."
+        )
     loaded, record = read_model(model)
     options = {} if digits is None else {"digits": digits}
     content = convert(loaded, to, about=_about(record), **options)
@@ -48,7 +56,7 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: 
         where = {"text": content} if out is None else {"out": str(out), "bytes": out.stat().st_size}
         click.echo(json.dumps({"model": str(model), **facts, "to": to, **where}, indent=2))
     elif out is not None:
-        click.echo(f"{loaded} as {to} in {out}")
+        click.echo(f"Wrote {loaded} as {to} to {out}.")
     else:
         click.echo(content, nl=False)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
     from ridgeformer.problems import Problem
 
-__all__ = ["model_name", "read_model", "read_model_and_problem", "reads_a_model"]
+__all__ = ["ZOO", "model_name", "read_model", "read_model_and_problem", "reads_a_model", "zoo_place"]
 
 ZOO = "zoo:"
 NUMBER = re.compile("[0-9]{1,9}")
@@ -41,7 +41,10 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
         return _shipped(str(path))
     if path.is_dir():
         if not (path / "record.json").exists() and not (path / "spec.json").exists():
-            raise InputError(f"MODEL must be a model file or a run's folder; {path} is another folder. Name one in it.")
+            raise InputError(
+                f"MODEL must be a model file or the folder of a run; {path} is another folder. "
+                "If it holds runs, list them with `ridgeformer show` and name one of them."
+            )
         return read_run(path)
     return read_file(path)
 
@@ -58,8 +61,8 @@ def read_model_and_problem(
     noise = known.get("noise") if noise is None else noise
     if noise is None:
         raise InputError(
-            f"a model is read on a problem, and {model_name(path)} does not say which; got no --noise. "
-            "Add --noise 'uniform(0,5)', for example."
+            f"a model is evaluated on a problem; {model_name(path)} does not record one, and --noise is missing. "
+            "Add it, for example --noise 'uniform(0,5)'."
         )
     dim = model.dim if dim is None else dim
     context = known.get("context", 20) if context is None else context
@@ -83,13 +86,28 @@ def reads_a_model(sequences: int) -> Callable[[Command], Command]:
 def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
     from ridgeformer import zoo
 
+    family, layers, noise, seed = zoo_place(name)
+    made = zoo.record(family, layers, noise, seed)
+    return zoo.load(family, layers, noise, seed), {"spec": made.spec, "result": asdict(made)}
+
+
+def zoo_place(name: str) -> tuple[str, int, str, int | None]:
+    """The family, layers, noise and seed that a name such as `zoo:diag/7/uniform(0,5)` stands for.
+
+    Args:
+        name: The name, with or without the prefix `zoo:`.
+
+    Returns:
+        Family, number of layers, noise as text, and the seed, or None if the name has none.
+
+    Raises:
+        InputError: The name does not have this form. Whether there is such a model is not checked.
+    """
     parts = name.removeprefix(ZOO).split("/")
     if len(parts) not in (3, 4) or not all(NUMBER.fullmatch(part) for part in (parts[1], *parts[3:])):
         raise InputError(
-            f"a shipped model is named by family, layers, noise and perhaps a seed; got {shown(name)}. "
-            "Write zoo:full/7/categorical(1,3) or zoo:diag/7/uniform(0,5)/2."
+            f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
+            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer zoo list`."
         )
     family, layers, noise, *seed = parts
-    place = family, int(layers), noise, int(seed[0]) if seed else None
-    made = zoo.record(*place)
-    return zoo.load(*place), {"spec": made.spec, "result": asdict(made)}
+    return family, int(layers), noise, int(seed[0]) if seed else None

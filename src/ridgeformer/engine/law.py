@@ -20,6 +20,7 @@ from ridgeformer.values import Value, read_only
 __all__ = ["MOST_CONTEXT", "MOST_DIM", "REFERENCE", "Choices", "Law", "Layout"]
 
 Array = NDArray[np.float64]
+Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
 Attention = Literal["sum", "mean"]
 Coordinate = Literal["none", "constant", "length"]
@@ -39,8 +40,8 @@ class Law(Value):
         shortest: The smallest n; None for `context`.
         covariance: `fixed`, the covariance C C' for all sequences; `rotated`, a spectrum in a random basis of each
             sequence; `factors`, the correlation matrix of L L' + unique I with random loadings L of each sequence.
-        factor: For `fixed` the lower triangle C, [d, d], or None for the identity; for `rotated` the square roots of the
-            spectrum, [d].
+        factor: For `fixed` the lower triangle C, [d, d], or None for the identity; for `rotated` the square roots of
+            the spectrum, [d].
         factors: How many common factors the features have, for `factors`.
         unique: The unique variance of each feature, for `factors`, where loadings have a mean square of 1 in all.
         spread: The standard deviation of the logarithm of a random scale of each feature and sequence; 0 for none.
@@ -66,7 +67,10 @@ class Law(Value):
     query: Array | None = None
 
     def __post_init__(self) -> None:
-        self.dim, self.context = integer("dim", self.dim, 1, MOST_DIM), integer("context", self.context, 1, MOST_CONTEXT)
+        self.dim, self.context = (
+            integer("dim", self.dim, 1, MOST_DIM),
+            integer("context", self.context, 1, MOST_CONTEXT),
+        )
         least = 2 if self.standardised else 1
         given = self.context if self.shortest is None else self.shortest
         self.shortest = integer("the smallest number of tokens", given, least, self.context)
@@ -171,7 +175,9 @@ class Layout:
             refuse("attention must be sum or mean", shown(self.attention), "Choose one of these.")
         if self.coordinate not in COORDINATES:
             refuse(
-                f"the coordinate must be one of {', '.join(COORDINATES)}", shown(self.coordinate), "Choose one of these."
+                f"the coordinate must be one of {', '.join(COORDINATES)}",
+                shown(self.coordinate),
+                "Choose one of these.",
             )
         integer("scratch", self.scratch, 0, MOST_DIM)
 
@@ -196,7 +202,7 @@ class Layout:
             return np.sqrt(REFERENCE / np.asarray(context, np.float64))
         return np.ones(np.shape(context))
 
-    def gram(self, gram: Array, context: int | Counts, sums: Array | None) -> Array:
+    def gram(self, gram: Float, context: int | Counts, sums: Float | None) -> Float:
         """Return the Gram matrices of these tokens from those of (x, y).
 
         Args:
@@ -221,11 +227,13 @@ class Layout:
                 found[:, d, d] = c**2 * n
         return found / n.astype(found.dtype)[:, None, None] if self.attention == "mean" else found
 
-    def target(self, target: Array) -> Array:
+    def target(self, target: Float) -> Float:
         """Return targets [B, d] with a zero for each further coordinate that enters the prediction."""
-        return np.concatenate([target, np.zeros((len(target), self.counted), target.dtype)], 1) if self.counted else target
+        return (
+            np.concatenate([target, np.zeros((len(target), self.counted), target.dtype)], 1) if self.counted else target
+        )
 
-    def metric(self, metric: Array | None) -> Array | None:
+    def metric(self, metric: Float | None) -> Float | None:
         """Return a metric [d, d] or [B, d, d] with a one for each further coordinate that enters the prediction."""
         if metric is None or not self.counted:
             return metric

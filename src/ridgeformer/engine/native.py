@@ -52,10 +52,9 @@ class NativeEngine(Engine):
         gram, task, ridge = np.empty((D, D, count), dtype), np.empty((d, count), dtype), np.empty((d, count), dtype)
         has_metric = law.own_metric or law.metric is not None
         metric = np.empty((d, d, count), dtype) if has_metric else None
-        arrays = (_ready(choices.sigma), gram, task, ridge, metric)
-        _core.sample(
-            self.name, _described(law, choices, layout, dtype), *key, first, *arrays, threads or default_threads()
-        )
+        described, threads = _described(law, choices, layout, dtype), threads or default_threads()
+        sigma = _ready(choices.sigma)
+        _core.sample(self.name, described, *key, first, sigma, gram, task, ridge, metric, threads)
         shown = metric.transpose(2, 0, 1) if metric is not None and law.own_metric else None
         return Sample(gram.transpose(2, 0, 1), task.T, ridge.T, shown)
 

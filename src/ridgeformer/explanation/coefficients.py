@@ -107,9 +107,9 @@ def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> L
 def check(model: object, problem: Any) -> None:
     """A model, a problem, and both of one dimension."""
     if type(model) is not LinearTransformer:
-        refuse("only a model can be read as an algorithm", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+        refuse("only a linear transformer can be explained", f"a {type(model).__name__}", "Pass a LinearTransformer.")
     if problem is None:
-        refuse("a model is read on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
+        refuse("a model is explained on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
     if model.dim != check_problem(problem).dim:
         refuse(
             f"a model for dimension {model.dim} needs a problem of that dimension",

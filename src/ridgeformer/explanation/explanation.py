@@ -27,7 +27,6 @@ from ridgeformer.explanation.symmetry import Symmetry, symmetry
 from ridgeformer.jsonable import jsonable
 from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.noise import Fixed
 from ridgeformer.problems import Problem
 from ridgeformer.validation import array, integer
 
@@ -109,7 +108,7 @@ def explain(
         progress(done, total)
 
     found = behaviour(read(model, problem, problem.noise, sequences, seed, step))
-    fixed = [Problem(problem.dim, problem.context, Fixed(float(level))) for level in chosen]
+    fixed = [problem.at_noise(level) for level in chosen]
     noise = by_noise(chosen, [read(model, one, problem.noise, each, seed, step) for one in fixed])
     variants = {str(layer): without_layer(model, layer) for layer in range(model.layers)}
     losses = compare({"whole": model, **variants}, problem, sequences=sequences, seed=seed, with_floor=False)

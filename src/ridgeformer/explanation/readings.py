@@ -131,7 +131,7 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
     w, coordinates = here.w, np.einsum("bim,bi->bm", found.vectors, ols)
     M = here.C[:, :, :-1, :-1]
     return Readings(
-        sigma=draw.sigma[None],
+        sigma=np.asarray(draw.sigma)[None],
         residual=rho[None],
         values=found.values[None],
         least=coordinates[None] ** 2,

@@ -56,7 +56,7 @@ def symmetry(
         losses = 0.5 * np.square(there - draw.ridge).sum(2)
         averaged = 0.5 * np.square(there.mean(0) - draw.ridge).sum(1)
         size = 0.5 * np.square(here).sum(1)  # w as a loss against 0: it explodes where w does
-        good = ~exploded(losses, model.dim).any(0) & ~exploded(size, model.dim)
+        good = ~exploded(losses, problem.signal).any(0) & ~exploded(size, problem.signal)
     if not good.any():
         refuse("a model must not explode on every sequence", repr(model), "Train it first.")
     mean = np.square(here[good]).sum(1).mean()

@@ -70,5 +70,5 @@ def write(content: str | bytes, path: str | os.PathLike[str]) -> None:
         refuse("an export needs the name of a file", repr(path), "Pass a path such as model.py.")
     target = Path(path)
     if target.exists() and not target.is_file():
-        refuse("an export must go to a file", f"{target}, which is something else", "Choose another name.")
+        refuse("an export is written to a file", f"{target}, which is not an ordinary file", "Choose another name.")
     write_whole(target, content.encode() if isinstance(content, str) else content)

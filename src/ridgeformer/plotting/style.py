@@ -171,9 +171,9 @@ def check_plot(path: Path) -> None:
         MissingPackageError: matplotlib is not installed.
     """
     if path.suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(f"a plot must end in .png, .pdf or .svg; got {path.name!r}. Rename it.")
+        raise InputError(f"the name of a plot must end in .png, .pdf or .svg; got {path.name!r}. Choose another name.")
     if not os.access(path.parent, os.W_OK):
-        raise StorageError(f"a plot must go to a writable folder; {path.parent} is not. Choose another.")
+        raise StorageError(f"a plot needs a writable folder; {path.parent} is not writable. Choose another folder.")
     _matplotlib()
 
 

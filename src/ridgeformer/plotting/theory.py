@@ -20,7 +20,7 @@ LINES = {
     "Newton (Schulz)": (PINK, "-"),
     "GD++, paper": (BLUE, "-"),
     "GD++, balanced": (VERMILION, "-"),
-    "no GD++ below": ("black", ":"),
+    "GD++, lower bound": ("black", ":"),
 }
 
 

@@ -113,7 +113,7 @@ class Draw(Value):
         return np.asarray(0.5 * (error * weighed).sum(1))
 
     def both_losses(self, weights: Float) -> tuple[Array, Array]:
-        """Return the adjusted losses and the unadjusted ones of weights [B, d], each [B]; both are equal without oracle."""
+        """Return the adjusted and the unadjusted losses of weights [B, d], each [B]; equal if there is no oracle."""
         unadjusted = self.losses(weights, self.task)
         if self.offset is not None:
             unadjusted = unadjusted + self.offset

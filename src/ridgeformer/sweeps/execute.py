@@ -176,7 +176,8 @@ def _reason(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError):
         what = f"{error.filename or 'its folder'}: {error.strerror or error}"
-        return f"a run must be able to write its files; {what}. Make room or choose another folder, then go on."
+        remedy = "Free some space or choose another folder, then give the command again."
+        return f"a run must be able to write its files; {what}. {remedy}"
     return "".join(traceback.format_exception(error, limit=-3))
 
 
@@ -243,7 +244,9 @@ class _Driver:
                 found[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
             except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice
                 self.connection.is_open()
-                self._fail(units[i], f"the executor takes no more work ({error}). Start it again and go on.")
+                self._fail(
+                    units[i], f"the executor accepts no more work ({error}). Restart it, then give the command again."
+                )
         return found
 
     def _collect(self, units: list[Unit], running: Running) -> list[int]:

@@ -15,8 +15,8 @@ from typing import Any
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.models.families import FAMILIES
 from ridgeformer.noise import Fixed, Noise, as_noise
-from ridgeformer.problems import MOST as MOST_SEQUENCES
 from ridgeformer.problems import Problem
+from ridgeformer.problems.base import MOST as MOST_SEQUENCES
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.protocols import Protocol, as_protocol
 from ridgeformer.training.spec import make_spec
@@ -61,7 +61,7 @@ class Grid:
             for value in values:
                 _check(axis, value)
             if len({repr(value) for value in values}) < len(values):
-                refuse(f"{axis} must list every value once", shown(list(values)), "Drop the repetition.")
+                refuse(f"{axis} must list every value once", shown(list(values)), "Remove the repeated value.")
         as_protocol(self.protocol)
         integer("sequences", self.sequences, 2, MOST_SEQUENCES)
 
@@ -104,7 +104,7 @@ def _check(axis: str, value: Any) -> None:
         Problem(**{"noise": PLAIN.noise, axis: value})
     elif axis == "family":
         if not (isinstance(value, str) and value in FAMILIES):
-            refuse(f"family must be one of {', '.join(FAMILIES)}", shown(value), "Choose among these.")
+            refuse(f"family must be one of {', '.join(FAMILIES)}", shown(value), "Choose one of these.")
     else:
         chosen = {"layers": 1, "heads": 1, "seed": 0, axis: value}
         make_spec(PLAIN, "gdpp", **chosen, protocol=SEARCH, sequences=2)

@@ -43,7 +43,7 @@ def filtered(model: LinearTransformer, values: Float) -> Float:
     Along each eigenvector GD++ is a model of dimension one; this runs it there, with S = a = lambda.
     """
     if not isinstance(model.family, GDpp):
-        refuse("only GD++ filters eigenvalues", model, "Use evaluate for the others.")
+        refuse("the filter of eigenvalues is defined for GD++ models only", model, "Use evaluate for other models.")
     gram = np.broadcast_to(np.asarray(values, np.float64)[:, None, None], (len(values), 2, 2))
     return np.asarray(LinearTransformer(model.family, 1).weights(Moments(gram, 1))[:, 0], np.float64)
 
@@ -51,7 +51,7 @@ def filtered(model: LinearTransformer, values: Float) -> Float:
 def risk(model: LinearTransformer, problem: Problem, variances: ArrayLike) -> Float:
     """1/2 E |w - w_task|^2 of a GD++ model at every noise variance, by quadrature over the eigenvalues of S; n >= d."""
     if problem.context < problem.dim:
-        refuse("the risk by quadrature is for n >= d", problem, "Use evaluate for shorter contexts.")
+        refuse("the risk by quadrature needs n >= d", problem, "Use evaluate for shorter contexts.")
     values, weights = _nodes(problem)
     found = filtered(model, values)
     return np.asarray(0.5 * ((1 - found) ** 2 + real("variances", variances)[..., None] * found**2 / values) @ weights)
@@ -82,9 +82,9 @@ def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
     wrong = max(abs(_averaged(m, p) / risk_of_noise(m, p, variance) - 1) for m, p in pairs)
     most, facts = _below(problems[0], seed)
     return [
-        Check("fixed_noise", "average over sigma = risk at E[sigma^2], three noises", wrong, 1e-7),
+        Check("fixed_noise", "average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
         *_sampled(pairs, variance, seed),
-        Check("fixed_noise", "no GD++ model, random or of the zoo, is below ConstRR", most, 1e-12, facts),
+        Check("fixed_noise", "no GD++ model, random or of the zoo, has a lower loss than ConstRR", most, 1e-12, facts),
     ]
 
 
@@ -109,7 +109,7 @@ def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance,
     return [
         Check(
             "fixed_noise",
-            f"{names[key]} from that of {SEQUENCES:,} sequences, in s.e.",
+            f"{names[key]} agrees with {SEQUENCES:,} sequences: difference in standard errors",
             float(np.abs(values).max()),
             5.0,
             {"by noise": dict(zip(NOISES, values, strict=True))},

@@ -98,12 +98,12 @@ def check(
     trained = second_head(Problem(noise="categorical(1,3)"), seed=seed)
     return [
         Check("heads", "one head: xx yy = xy yx in 7 random layers", float(departure(one_head(seed)).max()), ROUNDING),
-        Check("heads", "five heads predict what two do, 4 layers", _merged(seed, merge), ROUNDING),
-        Check("heads", "the last layer needs one head only, 4 layers", _last(seed), ROUNDING),
+        Check("heads", "five heads are equivalent to two, 4 layers", _merged(seed, merge), ROUNDING),
+        Check("heads", "the last layer needs only one head, 4 layers", _last(seed), ROUNDING),
         Check("heads", "one head, trained: xx yy = xy yx in the zoo's 70 Diag models", _zoo(), ROUNDING),
         Check(
             "heads",
-            "3 layers on categorical(1,3): a second head gains 1 % and more; loss over one's",
+            "3 layers on categorical(1,3): loss with two heads / loss with one head",
             trained["two heads"] / trained["one head"],
             0.99 - 2 * trained["standard error"] / trained["one head"],
             trained,

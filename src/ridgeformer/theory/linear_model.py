@@ -120,10 +120,10 @@ def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Check]:
         wrong = None if model.family.name == "gdpp" else printed  # b = 0 in GD++
         found.append(Check("linear_model", what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
     model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
-    what = "tokens of layer l go with the model of layer l"
+    what = "tokens of layer l belong to the linear model of layer l"
     error, printed = (_error(model, small, seed, update, shift) for shift in (late, 1))
     found.append(Check("linear_model", what, error, ROUNDING, as_printed=printed))
-    what = "(M, u, a, w) are the tokens' own, full, 2 heads"
+    what = "(M, u, a, w) agree with those read from the tokens, full, 2 heads"
     error, printed = (_error_of_states(model, small, seed, rule) for rule in (update, printed_update))
     found.append(Check("linear_model", what, error, ROUNDING, as_printed=printed))
     return found

@@ -109,10 +109,25 @@ def check(seed: int = 0, labels: Labels = labels) -> list[Check]:
     n_order, d_order = _order(by_n), _order(by_d)
     return [
         *_models(seed, labels),
-        Check("quadratic", "E[R^2] from q + (1 - q)(d - 1)/(n - 1), in s.e.", _law(seed, False), 5.0),
-        Check("quadratic", "the same with noise in y: d for d - 1, in s.e.", _law(seed, True), 5.0),
-        Check("quadratic", "R^2: power of n, from -1", abs(n_order + 1), 0.15, {"order": n_order}),
-        Check("quadratic", "R^2: power of d + 4, from 1", abs(d_order - 1), 0.2, {"order": d_order}),
+        Check(
+            "quadratic", "E[R^2] = q + (1 - q)(d - 1)/(n - 1): difference in standard errors", _law(seed, False), 5.0
+        ),
+        Check(
+            "quadratic",
+            "the same with noise in y (d replaces d - 1): difference in standard errors",
+            _law(seed, True),
+            5.0,
+        ),
+        Check(
+            "quadratic", "R^2: falls as n^-1, difference of the exponent", abs(n_order + 1), 0.15, {"order": n_order}
+        ),
+        Check(
+            "quadratic",
+            "R^2: grows as (d + 4)^1, difference of the exponent",
+            abs(d_order - 1),
+            0.2,
+            {"order": d_order},
+        ),
         _tenth(seed),
     ]
 
@@ -131,7 +146,7 @@ def _models(seed: int, labels: Labels) -> list[Check]:
         Check("quadratic", "no model's squared cosine is above R^2", max(worst, 0.0), ROUNDING),
         Check(
             "quadratic",
-            "models' own squared cosine: power of n, from -1",
+            "squared cosine of the models: falls as n^-1, difference of the exponent",
             abs(order + 1),
             0.2,
             {"order": order, "n cos^2": {str(n): n * mean for n, mean in means.items()}, "1 + 4/d": 1 + 4 / 5},
@@ -155,7 +170,7 @@ def _tenth(seed: int) -> Check:
     above = float((largest_square(_noiseless(2, n, count, seed).x) > 0.01).mean())
     paper = np.sqrt(largest_square(_noiseless(10, 20, count, seed).x))
     facts = {"share": above, "n": n, "n for d = 10": context_for(10), "R at n = 20, d = 10": float(paper.mean())}
-    what = f"R > 0.1 for 1 % of contexts, d = 2, n = {n}, in s.e."
+    what = f"R > 0.1 for 1 % of contexts, d = 2, n = {n}: difference in standard errors"
     return Check("quadratic", what, abs(above - 0.01) / np.sqrt(0.01 * 0.99 / count), 4.0, facts)
 
 

@@ -160,11 +160,17 @@ def check(seed: int = 0, solve: Solve = solve) -> list[Check]:
             n, limit = fit.contexts[-1], math.sqrt(limit_error(sigma, *pair, 5))
             facts = {"n": fit.contexts, "error": fit.errors.tolist(), "power": fit.power, "+-": fit.power_error}
             error, printed = abs(fit.power + 0.5), abs(wrong.power + 0.5)
-            found.append(Check(NAME, f"{what}: power of n, from -1/2", error, 0.05, facts, printed))
+            found.append(
+                Check(NAME, f"{what}: error falls as n^-1/2, difference of the exponent", error, 0.05, facts, printed)
+            )
             # 10,000 sequences know the root mean square to about 1 %, and a term in 1 / n is left.
             ratio, printed = (abs(math.sqrt(n) * value / limit - 1) for value in (fit.errors[-1], wrong.errors[-1]))
             facts = {"n": n, "sqrt(n) error": math.sqrt(n) * float(fit.errors[-1]), "limit": limit}
-            found.append(Check(NAME, f"{what}: sqrt(n) error at n = 10^7, from its limit", ratio, 0.05, facts, printed))
+            found.append(
+                Check(
+                    NAME, f"{what}: sqrt(n) x error at n = 10^7, difference from the limit", ratio, 0.05, facts, printed
+                )
+            )
     return found
 
 

@@ -118,7 +118,7 @@ def _exactly(plan: Plan) -> Check:
         for kappa in [1 + Decimal(10) ** power for power in range(-32, 13)]:
             claimed = (kappa - 1) ** 2 * (4 * kappa - 1) / (3 * kappa - 1) ** 2
             worst = max(worst, abs((_exact_ratio(kappa, plan, 11) - 1) / claimed - 1))
-    return Check(NAME, "kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2, relative", float(worst), 1e-40)
+    return Check(NAME, "kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2: relative error", float(worst), 1e-40)
 
 
 def _theorem(plan: Plan) -> Check:
@@ -159,8 +159,10 @@ def _growth(plan: Plan) -> list[Check]:
     checks = []
     for (name, (slope, limit)), error, room in zip(slopes.items(), found.errors[:2], (0.02, 0.1), strict=True):
         facts = {"slope": slope, "standard error": error, "limit": limit}
-        checks.append(Check(NAME, f"layers per {name}, from its limit", abs(slope - limit), room, facts))
-    checks.append(Check(NAME, "layers from a log kappa + b log log 1/epsilon + c", found.farthest, 1.0))
+        checks.append(Check(NAME, f"layers per {name}: difference from the limit", abs(slope - limit), room, facts))
+    checks.append(
+        Check(NAME, "layers = a log kappa + b log log 1/epsilon + c: largest difference", found.farthest, 1.0)
+    )
     return checks
 
 

@@ -88,10 +88,10 @@ def check(seed: int = 0, step: Step = step) -> list[Check]:
     order = _order_in_omega(moments, s.x, s.y)
     return [
         Check("step_size", "w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
-        Check("step_size", "the query is left alone by omega_xy, exactly", moved, 0.0),
+        Check("step_size", "the query is not changed by omega_xy", moved, 0.0),
         Check(
             "step_size",
-            "the approximation's error: power of omega_xy, from 1",
+            "the error of the paper's approximation grows as omega_xy^1, difference of the exponent",
             abs(order - 1),
             1e-3,
             {"order": order},
@@ -121,13 +121,19 @@ def _by_noise(seed: int) -> list[Check]:
     least = min(ratio for ratio, _ in found)
     far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), 20_000, seed)
     return [
-        Check("step_size", "dropped over kept, from the formula, in s.e.", max(deviations), 5.0, ratios),
         Check(
             "step_size",
-            "its excess over d/(n - d): power of sigma, from -2",
+            "dropped part / kept part agrees with the formula: difference in standard errors",
+            max(deviations),
+            5.0,
+            ratios,
+        ),
+        Check(
+            "step_size",
+            "its excess over d/(n - d) falls as sigma^-2, difference of the exponent",
             abs(order + 2),
             0.05,
             {"order": order, "least ratio": least},
         ),
-        Check("step_size", "dropped over kept at n = 2000, sigma = 50: small", far, 0.02),
+        Check("step_size", "dropped part / kept part is small at n = 2000, sigma = 50", far, 0.02),
     ]

@@ -12,14 +12,14 @@ from ridgeformer.validation import integer
 __all__ = ["STATEMENTS", "verify"]
 
 STATEMENTS = {
-    "linear_model": "Every layer keeps a linear model",
-    "quadratic": "It cannot represent a quadratic",
+    "linear_model": "Every layer maintains an implicit linear model",
+    "quadratic": "Linear transformers cannot represent a quadratic function",
     "momentum": "Diagonal layers are gradient descent with momentum",
-    "heads": "One head obeys a constraint, two reach everything",
+    "heads": "One head constrains the coefficients of a diagonal layer; two heads reach all of them",
     "second_order": "GD++ is a second-order method",
-    "rescaling": "omega_yy adapts the scale",
-    "step_size": "omega_xy adapts the step size",
-    "fixed_noise": "GD++ sees only E[sigma^2]",
+    "rescaling": "omega_yy adapts the scale of the prediction to the noise",
+    "step_size": "omega_xy adapts the step size to the noise",
+    "fixed_noise": "GD++ depends on the noise only through E[sigma^2]",
 }
 
 

@@ -128,7 +128,7 @@ class Zoo(Value):
         if (cell, chosen) not in self.models:
             kept = sorted(other for known, other in self.models if known == cell)
             known = ", ".join(map(str, kept))
-            refuse(f"of this cell the weights of these seeds are kept: {known}", f"seed {seed!r}", "Leave it out.")
+            refuse(f"the zoo has the weights of seed {known} of this model", f"seed {seed!r}", "Leave out the seed.")
         return self.models[cell, chosen]
 
     def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
@@ -160,8 +160,10 @@ class Zoo(Value):
                 known = list(dict.fromkeys(other[place] for other in self.made))
                 if cell[place] not in known:
                     names = ", ".join(map(str, known))
-                    refuse(f"{name} must be one of {names}", repr(cell[place]), "Choose one of these, or train it.")
-            refuse("the zoo must have the model", f"{family}, {layers}, {noise}, which is not in it", "Train it.")
+                    refuse(
+                        f"{name} must be one of {names}", repr(cell[place]), "Choose one of these, or train the model."
+                    )
+            refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it.")
         return cell
 
     def write(self, folder: str | os.PathLike[str], every_seed: Iterable[str] = ()) -> None:
@@ -247,7 +249,7 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
     except (DamagedFile, LookupError, TypeError, ValueError, AttributeError) as error:
         reason = short(error, 300)
         raise DamageError(
-            f"a zoo must be two files that Zoo.write wrote; {short(place)} has not: {reason}. Write it again."
+            f"a zoo is a folder with two files that Zoo.write wrote; {short(place)} is not: {reason}. Write it again."
         ) from error
 
 

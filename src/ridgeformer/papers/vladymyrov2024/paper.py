@@ -151,7 +151,7 @@ def models_of(runs: Path | None) -> Zoo:
     missing = [folder for folder in folders if not (folder / "record.json").exists()]
     if missing:
         raise InputError(
-            f"the runs of the table must be finished; {runs} lacks {len(missing)} of {len(folders)}, the first "
+            f"all runs of the table must be finished; {runs} lacks {len(missing)} of {len(folders)}, for example "
             f"{missing[0].name}. Train them with `ridgeformer table1 --retrain --runs {runs}`."
         )
     return gather(folders)

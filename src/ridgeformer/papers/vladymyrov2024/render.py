@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "column_name", "column_table", "column_tex", "short", "terminal"]
 
 LEGEND = (
-    "Each cell: adjusted loss; the paper's; ours over the paper's; in percent, ± the standard error and, after +, what "
-    "the worst seed is above the best. Green: below the paper's by more than its error. Red: falls short."
+    "Each cell has four lines: our adjusted loss; the paper's; the ratio of the two; and, in percent of our loss, ± "
+    "its standard error and after + how far the worst of five seeds is above the best. Green: better than the paper's "
+    "by more than its standard error. Red: fails a check."
 )
 
 
@@ -111,7 +112,7 @@ def column_table(table: Table) -> RenderableType:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    names = ("", "loss", "±", "x floor", "paper", "allowed", "x paper", "seeds: best", "worst", "largest")
+    names = ("", "loss", "±", "/ floor", "paper", "allowed", "/ paper", "best seed", "worst", "largest")
     grid = Grid(box=None, padding=(0, 0, 0, 2), pad_edge=False)
     for name in names:
         grid.add_column(name, justify="right" if name else "left", no_wrap=True)
@@ -155,10 +156,12 @@ def verdict(table: Table) -> RenderableType:
 
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
-    text = Text(f"\n{len(table.cells)} cells, {below} of the {len(models)} models below the paper's number; ")
+    text = Text(
+        f"\n{len(table.cells)} cells. {below} of the {len(models)} models have a lower loss than in the paper. "
+    )
     if not table.faulty:
-        return text.append("none falls short.", style="green")
-    text.append(f"{len(table.faulty)} fall short:", style="red")
+        return text.append("No cell fails a check.", style="green")
+    text.append(f"{len(table.faulty)} {'cells fail' if len(table.faulty) > 1 else 'cell fails'} a check:", style="red")
     faults = Grid.grid(padding=(0, 1))
     faults.add_column(no_wrap=True)
     for cell in table.faulty:

@@ -206,7 +206,7 @@ def _faults(cell: Cell, found: Comparison) -> list[str]:
     """What the cell should satisfy and does not."""
     faults = []
     if not cell.loss <= cell.limit + ROUNDING:
-        faults.append(f"above the paper: {cell.loss:.4g}, allowed {cell.limit:.4g}{_unreachable(cell)}")
+        faults.append(f"above the paper's number: {cell.loss:.4g}, allowed {cell.limit:.4g}{_unreachable(cell)}")
     gap, error = found.difference(cell.key.row, FLOOR)
     if gap < -4 * error - ROUNDING:
         faults.append(f"below the floor: {cell.loss:.4g}, floor {cell.floor:.4g}")
@@ -225,9 +225,9 @@ def _unreachable(cell: Cell) -> str:
         return ""
     problem = problem_of(cell.noise)
     if cell.limit < (bound := const_loss(problem)):
-        return f"; in expectation no GD++ model is below ConstRR's {bound:.4g}"
+        return f"; the expected loss of every GD++ model is at least that of ConstRR, {bound:.4g}"
     least = least_loss(problem, cell.layers)
-    return f"; the best expectation found for GD++ {cell.layers} is {least:.3g}" if cell.limit < least else ""
+    return f"; the lowest expected loss found for GD++ {cell.layers} is {least:.3g}" if cell.limit < least else ""
 
 
 def _simpler(key: CellKey) -> list[CellKey]:

@@ -14,7 +14,7 @@ from ridgeformer.papers.vladymyrov2024.paper import Row
 
 __all__ = ["ALIKE", "SLACK", "Array", "Claim", "curve", "decide", "exploded", "levels", "loss"]
 
-Verdict = Literal["borne out", "contradicted", "in part"]
+Verdict = Literal["supported", "contradicted", "partly supported"]
 Array = NDArray[np.float64]
 ALIKE = 1.25  # losses within this factor are called alike
 SLACK = 1.01  # 'at least as good' allows a percent: the size of a standard error
@@ -38,7 +38,7 @@ class Claim:
 def decide(holds: Iterable[bool]) -> Verdict:
     """All of the rule's parts, some, or none."""
     found = list(holds)
-    return "borne out" if all(found) else "in part" if any(found) else "contradicted"
+    return "supported" if all(found) else "partly supported" if any(found) else "contradicted"
 
 
 def loss(evidence: Evidence, method: str, layers: int | None, noise: str) -> float:
