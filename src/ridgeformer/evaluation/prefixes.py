@@ -124,10 +124,6 @@ def by_prefix(
 def _prefixes(problem: Problem, wanted: NDArray[np.int64], seed: int, step: int, count: int) -> Iterator[Draw]:
     """The draws of the first so many tokens of the same sequences, one for each number of tokens."""
     tokens = problem.sequences(count, seed=seed, stream=1 << 30, step=step)
-    metric = problem.query_covariance if problem.query is not None or problem.features.fixed else None
-    if metric is None:
-        refuse("prefixes need a query covariance that is the same for all sequences", problem.features, "Use shifts.")
-    metric = None if np.array_equal(metric, np.eye(problem.dim)) else metric
     assert tokens.sigma is not None and tokens.task is not None
     e = np.concatenate([tokens.x, tokens.y[..., None]], axis=-1)
     gram, sums, before = np.zeros((count, e.shape[2], e.shape[2])), np.zeros((count, e.shape[2])), 0
@@ -139,4 +135,4 @@ def _prefixes(problem: Problem, wanted: NDArray[np.int64], seed: int, step: int,
             oracle = Posterior(problem.tasks, moments).at(np.asarray(tokens.sigma))[1]
         else:
             oracle = OracleRR(problem.prior).weights(moments)
-        yield Draw(moments, tokens.task, oracle, tokens.sigma, metric)
+        yield Draw(moments, tokens.task, oracle, tokens.sigma, tokens.metric)
