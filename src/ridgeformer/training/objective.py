@@ -18,7 +18,7 @@ from ridgeformer import engine as engines
 from ridgeformer.engine import Evaluation, Key, Layout
 from ridgeformer.losses import threshold
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.problems import BaseProblem, Draw, Problem
 
 __all__ = ["STRETCH", "Batch", "Hard", "SampleAverage", "ceiling", "damped", "fewer", "mine"]
 
@@ -192,6 +192,7 @@ def mine(
     """
     if not caution:
         return known
+    problem = _edges(problem)
     exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads))
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
     batch = known.batch
@@ -200,6 +201,13 @@ def mine(
     strength = known.strength * (STRONGER if exploded and len(known) else 1.0)
     share = caution * WEIGHT * strength * max(len(found), len(batch)) / sequences
     return Hard(batch, share, strength, exploded)
+
+
+def _edges(problem: BaseProblem) -> BaseProblem:
+    """The problem with its shortest and longest contexts only, where n varies: models fail there first."""
+    if problem.lengths.fixed or not isinstance(problem, Problem):
+        return problem
+    return problem.replace(context=[problem.lengths.least, problem.lengths.most])
 
 
 def _above(
