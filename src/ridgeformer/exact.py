@@ -189,7 +189,7 @@ def least_excess(
 
 
 def _start(problem: Problem, layers: int, rng: np.random.Generator) -> Array:
-    """n omega of a random model: with equal layers, or ones that grow geometrically, as those of Newton's method do."""
+    """Return n omega of a random model with equal layers, or with layers that grow geometrically as Newton's do."""
     if rng.random() < 0.5:
         return -rng.uniform(0, 1, 2 * layers)
     largest = (1 + np.sqrt(problem.dim / problem.context)) ** 2  # eigenvalue of S / n, nearly

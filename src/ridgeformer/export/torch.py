@@ -120,10 +120,17 @@ DIAGONAL_BUILD = """\
 
 
 def to_torch(model: LinearTransformer, about: str = "") -> str:
-    """The source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
+    """Write the source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
 
     What the family trains are its parameters: P and Q, or p and q, or omega. The numbers are written to read back
     exactly in float64.
+
+    Args:
+        model: The model.
+        about: A remark for the module's docstring.
+
+    Returns:
+        Python source.
     """
     numbers, layer, build = _diagonal(model) if len(model.family.kernel()) == 1 else _dense(model)
     return SOURCE.substitute(title=title(model), about=paragraph(about), numbers=numbers, layer=layer, build=build)

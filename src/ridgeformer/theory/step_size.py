@@ -38,22 +38,59 @@ NOISE = [1.0, 2.0, 5.0, 10.0, 20.0]
 
 
 def two_layers(xy: float, yx: float, dim: int) -> LinearTransformer:
-    """A layer with omega_xy alone, then one with omega_yx alone."""
+    """Make a layer with omega_xy alone, then one with omega_yx alone.
+
+    Args:
+        xy: omega_xy of the first layer.
+        yx: omega_yx of the second layer.
+        dim: The dimension d.
+
+    Returns:
+        The model.
+    """
     return LinearTransformer(Diag(omega=[[[0.0, xy], [0.0, 0.0]], [[0.0, 0.0], [yx, 0.0]]]), dim)
 
 
 def step(moments: Moments, xy: float, yx: float) -> Array:
-    """The step size of the two layers, [B], exactly: w is this times a."""
+    """Compute the step size of the two layers exactly: w is this times a.
+
+    Args:
+        moments: The contexts, B of them.
+        xy: omega_xy of the first layer.
+        yx: omega_yx of the second layer.
+
+    Returns:
+        The step sizes, [B].
+    """
     return np.asarray(-yx * (1 + xy * moments.l), np.float64)
 
 
 def printed_step(moments: Moments, xy: float, yx: float) -> Array:
-    """The step size by the paper's approximation, [B]: residuals in place of labels."""
+    """Compute the step size by the paper's approximation: residuals in place of labels.
+
+    Args:
+        moments: The contexts, B of them.
+        xy: omega_xy of the first layer.
+        yx: omega_yx of the second layer.
+
+    Returns:
+        The step sizes, [B].
+    """
     return np.asarray(-yx * (1 + xy * moments.spectrum.residual))
 
 
 def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
-    """E[w*'S w*] / E[sum r^2]: the part of the effect that the approximation drops over the one that it keeps.
+    """Compute the part of the effect that the approximation drops over the part that it keeps.
+
+    It is E[w*'S w*] / E[sum r^2].
+
+    Args:
+        dim: The dimension d.
+        context: The number n of context tokens.
+        sigma: The noise level.
+
+    Returns:
+        The quotient.
 
     >>> round(dropped_over_kept(10, 20, 5.0), 2), round(dropped_over_kept(10, 2000, 50.0), 3)
     (1.8, 0.009)
@@ -65,7 +102,16 @@ def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
 
 
 def measured_dropped_over_kept(problem: Problem, sequences: int, seed: int = 0) -> tuple[float, float]:
-    """The same ratio from random sequences, and its standard error."""
+    """Measure the same quotient on random sequences.
+
+    Args:
+        problem: The problem.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+
+    Returns:
+        The quotient and its standard error.
+    """
     draw = problem.moments(sequences, seed=seed)
     kept = draw.moments.spectrum.residual
     dropped = draw.moments.l - kept
@@ -74,7 +120,15 @@ def measured_dropped_over_kept(problem: Problem, sequences: int, seed: int = 0) 
 
 
 def check(seed: int = 0, step: Step = step) -> list[Check]:
-    """The exact step against tokens; how far the approximation is from it, by omega_xy and by noise."""
+    """Compare the exact step with tokens, and the approximation with the exact step, by omega_xy and by noise.
+
+    Args:
+        seed: Seed of the sequences.
+        step: Computes the step size; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     problem = Problem(10, 20, "uniform(0,5)")
     s = problem.sequences(50, seed=seed, queries=2)
     moments = Moments.from_tokens(s.x, s.y)

@@ -4,7 +4,7 @@
 >>> zoo.load("full", layers=7, noise="categorical(1,3)")
 LinearTransformer(full, dim=10, layers=7, heads=1)
 >>> zoo.record("full", layers=7, noise="categorical(1,3)").status
-'budget reached'
+'converged'
 """
 
 from __future__ import annotations
