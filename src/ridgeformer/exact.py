@@ -120,7 +120,7 @@ def const_loss(problem: Problem) -> float:
     return max(0.5 * float(chance @ gaps @ (weights * values)), 0.0)
 
 
-def least_loss(problem: Problem, layers: int, searches: int = 4) -> float:
+def least_loss(problem: Problem, layers: int, *, searches: int = 4) -> float:
     """Find the least expected adjusted loss that a GD++ model can have.
 
     Unlike `exact_loss` it leaves no eigenvalue out, however rare: a model that is better on a sample pays elsewhere.

@@ -123,9 +123,10 @@ def explain(
         done += count
         progress(done, total)
 
-    found = behaviour(read(model, problem, problem.noise, sequences, seed, step))
+    found = behaviour(read(model, problem, problem.noise, sequences=sequences, seed=seed, progress=step))
     fixed = [Problem(problem.dim, problem.context, Fixed(float(level))) for level in chosen]
-    noise = by_noise(chosen, [read(model, one, problem.noise, each, seed, step) for one in fixed])
+    readings = [read(model, one, problem.noise, sequences=each, seed=seed, progress=step) for one in fixed]
+    noise = by_noise(chosen, readings)
     variants = {str(layer): without_layer(model, layer) for layer in range(model.layers)}
     losses = compare({"whole": model, **variants}, problem, sequences=sequences, seed=seed, with_floor=False)
     whole = losses["whole"].loss

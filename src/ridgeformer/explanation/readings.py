@@ -136,6 +136,7 @@ def read(
     model: LinearTransformer,
     problem: Problem,
     noise: Noise,
+    *,
     sequences: int,
     seed: int,
     progress: Callable[[int], None] = lambda count: None,

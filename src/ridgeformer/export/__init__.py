@@ -30,7 +30,7 @@ class Format(NamedTuple):
     """A way to write models.
 
     Attributes:
-        make: Called as `make(model, about, **options)`, it returns text, or bytes.
+        make: Called as `make(model, about=about, **options)`, it returns text, or bytes.
         suffix: The ending of a file's name, with the dot.
         binary: Whether `make` returns bytes.
         options: Names of the options that `make` takes.
@@ -76,7 +76,7 @@ def export(model: LinearTransformer, to: str = "python", *, about: str = "", **o
         takers = [name for name, other in FORMATS.items() if unknown[0] in other.options]
         remedy = f"Leave it out, or export to {takers[0]}." if takers else "Leave it out."
         refuse(f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], remedy)
-    return chosen.make(model, about, **options)
+    return chosen.make(model, about=about, **options)
 
 
 def write(content: str | bytes, path: str | os.PathLike[str]) -> None:

@@ -26,7 +26,7 @@ LAYER = r"""  e_i^{0} &= \begin{pmatrix} x_i \\ y_i \end{pmatrix}, \qquad
   \hat{y} &= -(e_{n+1}^{LAYERS})_{SIZE}"""
 
 
-def to_latex(model: LinearTransformer, about: str = "", digits: int = 3) -> str:
+def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> str:
     """Write the update equations of a model as align environments, for a document that loads amsmath.
 
     Diag and GD++: two equations per layer, for x and y, with the sums over heads rounded; terms that are zero are left

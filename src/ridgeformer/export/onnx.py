@@ -45,7 +45,7 @@ class _Graph:
         return output
 
 
-def to_onnx(model: LinearTransformer, about: str = "") -> bytes:
+def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
     """Make an ONNX graph in float32. Needs onnx: pip install 'ridgeformer[onnx]'.
 
     Inputs: X [batch, context, d], y [batch, context], x_query [batch, queries, d]. Outputs: prediction [batch, queries]

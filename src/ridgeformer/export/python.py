@@ -69,7 +69,7 @@ $Q
 """)
 
 
-def to_python(model: LinearTransformer, about: str = "") -> str:
+def to_python(model: LinearTransformer, *, about: str = "") -> str:
     """Write the source of a module with `predict(X, y, x_query)` and `weights(X, y)` that imports NumPy alone.
 
     Diag and GD++ keep their few numbers per layer in a table, and every update is one line; terms that are zero in all

@@ -119,7 +119,7 @@ DIAGONAL_BUILD = """\
         self.layers = nn.ModuleList(Layer(p.clone(), q.clone()) for p, q in zip(*layers, strict=True))"""
 
 
-def to_torch(model: LinearTransformer, about: str = "") -> str:
+def to_torch(model: LinearTransformer, *, about: str = "") -> str:
     """Write the source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
 
     What the family trains are its parameters: P and Q, or p and q, or omega. The numbers are written to read back

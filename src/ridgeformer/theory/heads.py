@@ -85,7 +85,7 @@ def one_head_last(family: Diag) -> Diag:
     return Diag(omega=omega)
 
 
-def second_head(problem: Problem, layers: int = LAYERS, effort: float = EFFORT, seed: int = 0) -> dict[str, float]:
+def second_head(problem: Problem, *, layers: int = LAYERS, effort: float = EFFORT, seed: int = 0) -> dict[str, float]:
     """Measure what a second head gains: train models with one and two heads, and compare their losses.
 
     Args:

@@ -97,7 +97,7 @@ def largest_square(x: ArrayLike, y: ArrayLike | None = None) -> Float:
     return np.asarray((inside * solved).sum(1) / np.square(goal).sum(1))
 
 
-def expected_square(x: ArrayLike, noisy: bool = False) -> Float:
+def expected_square(x: ArrayLike, *, noisy: bool = False) -> Float:
     """Compute the expectation of R^2 given every x(1).
 
     Args:
@@ -113,7 +113,7 @@ def expected_square(x: ArrayLike, noisy: bool = False) -> Float:
     return np.asarray(share + (1 - share) * (d - 1 + noisy) / (n - 1))
 
 
-def context_for(dim: int, cosine: float = 0.1, chance: float = 0.99) -> int:
+def context_for(dim: int, *, cosine: float = 0.1, chance: float = 0.99) -> int:
     """Find the context length from which on R is at most `cosine` with a given chance, by the limit law of n R^2.
 
     Args:
@@ -232,7 +232,7 @@ def _law(seed: int, noisy: bool) -> float:
     deviations = []
     for d, n in GRID:
         s = Problem(d, n, "fixed(1)").sequences(1000, seed=seed)
-        gap = largest_square(s.x, s.y if noisy else None) - expected_square(s.x, noisy)
+        gap = largest_square(s.x, s.y if noisy else None) - expected_square(s.x, noisy=noisy)
         deviations.append(abs(gap.mean()) / (gap.std() / np.sqrt(len(gap))))
     return float(max(deviations))
 

@@ -167,7 +167,7 @@ class Decay(NamedTuple):
     power_error: float
 
 
-def measure(model: LinearTransformer, sigma: float, context: int, sequences: int = 10_000, seed: int = 0) -> float:
+def measure(model: LinearTransformer, sigma: float, context: int, *, sequences: int = 10_000, seed: int = 0) -> float:
     """Measure the root mean square of |w_2 - ridge| on fresh sequences.
 
     Args:
@@ -218,7 +218,9 @@ def decay(
         refuse("a power of n needs three contexts at least", len(contexts), "Pass 100, 10_000 and 1_000_000, say.")
     errors = np.array(
         [
-            measure(rescaling_model(sigma_1, sigma_2, n, dim, solve=solve), sigma, n, sequences, seed + i)
+            measure(
+                rescaling_model(sigma_1, sigma_2, n, dim, solve=solve), sigma, n, sequences=sequences, seed=seed + i
+            )
             for i, n in enumerate(contexts)
         ]
     )

@@ -69,9 +69,9 @@ def printed_step(moments: Moments, xy: float, yx: float) -> Array:
     """Compute the step size by the paper's approximation: residuals in place of labels.
 
     Args:
-        moments: The contexts, B of them.
-        xy: omega_xy of the first layer.
-        yx: omega_yx of the second layer.
+        moments: As for `step`.
+        xy: As for `step`.
+        yx: As for `step`.
 
     Returns:
         The step sizes, [B].
@@ -101,7 +101,7 @@ def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
     return (context * dim + dim * variance) / ((context - dim) * variance)
 
 
-def measured_dropped_over_kept(problem: Problem, sequences: int, seed: int = 0) -> tuple[float, float]:
+def measured_dropped_over_kept(problem: Problem, *, sequences: int, seed: int = 0) -> tuple[float, float]:
     """Measure the same quotient on random sequences.
 
     Args:
@@ -166,14 +166,15 @@ def _order_in_omega(moments: Moments, x: Array, y: Array) -> float:
 
 def _by_noise(seed: int) -> list[Check]:
     """Dropped over kept at several noise levels, and the power of sigma with which it falls to its limit d/(n-d)."""
-    found = [measured_dropped_over_kept(Problem(10, 20, f"fixed({sigma:g})"), 20_000, seed) for sigma in NOISE]
+    problems = [Problem(10, 20, f"fixed({sigma:g})") for sigma in NOISE]
+    found = [measured_dropped_over_kept(problem, sequences=20_000, seed=seed) for problem in problems]
     exact = [dropped_over_kept(10, 20, sigma) for sigma in NOISE]
     deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(found, exact, strict=True)]
     ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, found, strict=True)}
     excess = np.array([ratio for ratio, _ in found[:4]]) - 10 / (20 - 10)
     order = float(np.polyfit(np.log(NOISE[:4]), np.log(excess), 1)[0])
     least = min(ratio for ratio, _ in found)
-    far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), 20_000, seed)
+    far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), sequences=20_000, seed=seed)
     return [
         Check("step_size", "dropped over kept, from the formula, in s.e.", max(deviations), 5.0, ratios),
         Check(

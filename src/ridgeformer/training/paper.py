@@ -48,7 +48,9 @@ def _adam(job: Job, protocol: Paper) -> Steps:
     losses: list[float] = []
     while taken < protocol.steps:
         model = LinearTransformer(job.family(**point), job.problem.dim)
-        loss, slope = query_gradient(model, job.problem, protocol.batch, job.seed, taken, job.threads)
+        loss, slope = query_gradient(
+            model, job.problem, batch=protocol.batch, seed=job.seed, step=taken, threads=job.threads
+        )
         losses.append(loss)
         taken += 1
         for name in names:
@@ -88,7 +90,7 @@ def _checkpoints(steps: int) -> list[int]:
 
 
 def query_gradient(
-    model: LinearTransformer, problem: Problem, batch: int, seed: int, step: int, threads: int | None = None
+    model: LinearTransformer, problem: Problem, *, batch: int, seed: int, step: int, threads: int | None = None
 ) -> tuple[float, dict[str, Array]]:
     """Compute the query loss of a batch of fresh sequences with one query each, and its gradient.
 

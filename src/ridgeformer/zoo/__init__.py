@@ -135,16 +135,16 @@ class Zoo(Value):
         """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
 
         Args:
-            family: `gdpp`, `diag` or `full`.
-            layers: Layers of the model.
-            noise: The noise distribution it was trained on.
-            seed: The seed of its training; None for the best.
+            family: As for `load`.
+            layers: As for `load`.
+            noise: As for `load`.
+            seed: As for `load`.
 
         Returns:
             How it was made.
 
         Raises:
-            InputError: The zoo has no such model.
+            InputError: The zoo knows no such model.
         """
         cell = self._cell(family, layers, noise)
         runs = self.made[cell]
@@ -164,7 +164,7 @@ class Zoo(Value):
             refuse("the zoo must have the model", f"{family}, {layers}, {noise}, which is not in it", "Train it.")
         return cell
 
-    def write(self, folder: str | os.PathLike[str], every_seed: Iterable[str] = ()) -> None:
+    def write(self, folder: str | os.PathLike[str], *, every_seed: Iterable[str] = ()) -> None:
         """Write the zoo to `zoo.safetensors` and `zoo.json`.
 
         Args:

@@ -128,16 +128,16 @@ class Evidence:
         return {noise: {int(k): v for k, v in part.items()} for noise, part in self._part("iterations").items()}
 
     def column(self, noise: str) -> Table:
-        """Measure one column of the table by itself; it is not stored.
+        """Measure one column of the table by itself, without storing it.
 
         Args:
-            noise: The noise of the column.
+            noise: The noise of the column, in any spelling.
 
         Returns:
-            A table with this column alone.
+            The column, as a table.
 
         Raises:
-            InputError: There is no such column.
+            InputError: The table has no such column.
         """
         columns, show = (column(noise),), partial(self.progress, "column")
         return measure(self.zoo, columns=columns, sequences=self.sequences, seed=self.seed, progress=show)

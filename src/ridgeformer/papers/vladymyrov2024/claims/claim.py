@@ -90,10 +90,10 @@ def exploded(evidence: Evidence, noise: str, method: str, layers: int | None = N
     """Return how many sequences exploded at every level of a profile; their losses dominate the mean there.
 
     Args:
-        evidence: The measurements.
-        noise: The noise of the problem.
-        method: A family or a baseline.
-        layers: The depth; None for a baseline.
+        evidence: As for `curve`.
+        noise: As for `curve`.
+        method: As for `curve`.
+        layers: As for `curve`.
 
     Returns:
         The numbers, [K].

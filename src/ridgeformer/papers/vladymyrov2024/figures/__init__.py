@@ -137,6 +137,7 @@ def draw(
     evidence: Evidence,
     folder: Path,
     only: Iterable[int] = (),
+    *,
     suffixes: Sequence[str] = SUFFIXES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:

@@ -86,7 +86,7 @@ def shade(axis: Axes, curve: Curve) -> None:
         axis.axvline(sigma, color="#D8D8D8", linewidth=4, zorder=0)
 
 
-def legend(canvas: Figure, markers: bool = True, black: str = FLOOR, exploded: bool = False) -> None:
+def legend(canvas: Figure, *, markers: bool = True, black: str = FLOOR, exploded: bool = False) -> None:
     """Draw one legend for all panels, below them.
 
     Args:
