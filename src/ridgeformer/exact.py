@@ -32,7 +32,7 @@ __all__ = ["Excess", "const_loss", "exact_loss", "least_excess", "least_loss"]
 
 Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
-FRESH, GROWN = 10, 2  # starts at least, and starts a position of the new layer
+FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
 
 
 class Excess:

@@ -10,7 +10,7 @@ with g = 1 - 2 lambda / (nu + mu),
 
 Steps are counted until |w - w*| <= epsilon |w*|: in closed form for the worst spectrum and w*, or by running on one
 spectrum, with w* = (1, ..., 1) in its eigenbasis. Everything starts at w = 0. For conjugate gradients,
-which minimise another norm, it is a lower bound, Chebyshev's: no method that multiplies by S once a step needs fewer.
+which minimise another norm, it is a lower bound, Chebyshev's: no method that multiplies by S once per step needs fewer.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _heavy_ball_on(values: Array, epsilon: float) -> int | None:
 
 
 def _conjugate_gradients_on(values: Array, epsilon: float) -> int:
-    """Run in 50 digits and 4 more an eigenvalue: enough to keep the directions conjugate to the end."""
+    """Run in 50 digits and 4 more per eigenvalue: enough to keep the directions conjugate to the end."""
     with localcontext(prec=50 + 4 * len(values)):
         spectrum = [Decimal(value) for value in values.tolist()]
         w, goal = [Decimal(0)] * len(spectrum), Decimal(epsilon) ** 2 * len(spectrum)

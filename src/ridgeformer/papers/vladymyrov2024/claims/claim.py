@@ -22,14 +22,14 @@ SLACK = 1.01  # 'at least as good' allows a percent: the size of a standard erro
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, and whether the measurements bear it out.
+    """A claim of the paper, and whether the measurements support it.
 
     Attributes:
         where: Which of the paper's sentences it stands for.
         sentence: The claim in our words.
         rule: What the numbers must satisfy.
         numbers: The numbers, in words.
-        verdict: `borne out`, `in part` or `contradicted`.
+        verdict: Whether all of the rule holds, some of it, or none.
     """
 
     where: str
@@ -50,7 +50,7 @@ def decide(holds: Iterable[bool]) -> Verdict:
         holds: Whether each part holds.
 
     Returns:
-        `borne out` if all hold, `in part` if some do, `contradicted` if none does.
+        The verdict: all parts hold, some do, or none does.
     """
     found = list(holds)
     return "borne out" if all(found) else "in part" if any(found) else "contradicted"
