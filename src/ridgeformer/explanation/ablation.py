@@ -43,10 +43,23 @@ def ablate(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ablation]:
-    """The loss without each layer, without each flow of each layer, and with the layers of a Full model made diagonal.
+    """Measure the loss without each layer, and without each flow of each layer, on the same sequences.
 
-    All on the same sequences. A flow such as xy, from y to x, is omega_xy = 0 in a diagonal layer, and that block of
-    T - I in a Full one. A term that is 0 already is left out. The first entry is the whole model.
+    To take away a flow such as xy, from y to x, omega_xy = 0 is set in a diagonal layer, and that block of T - I in a
+    Full one. A term that is 0 already is left out. Layers of a Full model are also replaced by their diagonal parts.
+
+    Args:
+        model: The model.
+        problem: The problem.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+        progress: Is called with the number of sequences done and of all.
+
+    Returns:
+        One entry per part that was taken away; the first entry is the whole model.
+
+    Raises:
+        InputError: The model and the problem do not fit, or an argument is not allowed.
     """
     check(model, problem)
     variants = {"nothing": model}
@@ -65,7 +78,15 @@ def ablate(
 
 
 def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:
-    """The model with layer `layer`, from 0, made the identity."""
+    """Return the model with one layer made the identity.
+
+    Args:
+        model: The model.
+        layer: The layer, from 0.
+
+    Returns:
+        The new model; a Diag model if the old one is Diag or GD++.
+    """
     if isinstance(model.family, Diag | GDpp):
         omega = np.array(model.family.omega)
         omega[layer] = 0
@@ -76,7 +97,19 @@ def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:
 
 
 def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer:
-    """The model without one flow of one layer, from 0: `xx`, `xy` (from y to x), `yx` or `yy`."""
+    """Return the model without one flow of one layer.
+
+    Args:
+        model: The model.
+        layer: The layer, from 0.
+        flow: `xx`, `xy` (from y to x), `yx` or `yy`.
+
+    Returns:
+        The new model.
+
+    Raises:
+        InputError: There is no such flow.
+    """
     if flow not in FLOWS:
         refuse("a flow must be one of xx, xy, yx, yy", repr(flow), "Choose one of these.")
     to, origin = FLOWS[flow]

@@ -83,7 +83,7 @@ class BaseProblem(Value, ABC):
     def as_dict(self) -> dict[str, Any]:
         """Return what decides the law, as JSON has it."""
 
-    def check_named(self) -> None:  # noqa: B027
+    def check_named(self) -> None:
         """Refuse a problem that a stored run could not be read back with."""
 
     @property

@@ -124,7 +124,14 @@ class Job:
         return Units(self.problem, self.layout)
 
     def scaled(self, count: int) -> int:
-        """Return a number of starts or rounds, times the effort; at least 1."""
+        """Return a number of starts or rounds, times the effort; at least 1.
+
+        Args:
+            count: The number for an effort of 1.
+
+        Returns:
+            The number.
+        """
         return max(1, round(count * self.effort))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:
