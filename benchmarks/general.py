@@ -1,6 +1,6 @@
 """What training reaches on problems that nothing was tuned for, with default settings: losses over floors.
 
-Models are kept in `runs/general`, so that an interrupted measurement resumes; remove the folder to measure from nothing.
+Models are kept in `runs/general`, so that an interrupted measurement resumes. Remove that folder to measure afresh.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def length_measurements(setup: Setup) -> list[Measurement]:
 
 
 def pool_measurements(setup: Setup) -> list[Measurement]:
-    """How near Full models come to DMMSE on pools of tasks, d = 8, n = 16, sigma = 0.5; nothing where it must be quick."""
+    """How near Full comes to DMMSE on pools of tasks, d = 8, n = 16, sigma = 0.5; nothing where it must be quick."""
     if setup.quick:
         return []
     found = []
@@ -83,8 +83,8 @@ def pool_measurements(setup: Setup) -> list[Measurement]:
             )
             optimum = result.unadjusted - result.loss
             detail = (
-                f"unadjusted loss {result.unadjusted:.4g}; DMMSE {optimum:.4g}, ridge {simple.unadjusted:.4g}; on new tasks "
-                f"{new.unadjusted:.4g}, ridge there {new.unadjusted - new.loss:.4g}"
+                f"unadjusted loss {result.unadjusted:.4g}; DMMSE {optimum:.4g}, ridge {simple.unadjusted:.4g}; "
+                f"on new tasks {new.unadjusted:.4g}, ridge there {new.unadjusted - new.loss:.4g}"
             )
             name = f"full {layers}, pool of {size}: loss beyond DMMSE"
             found.append(Measurement(name, result.loss, "", detail=detail))
