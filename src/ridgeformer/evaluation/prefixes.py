@@ -98,8 +98,8 @@ def by_prefix(
         Losses, standard errors, floors and numbers of explosions at each number of examples.
 
     Raises:
-        InputError: Features are standardised within the context, so that prefixes are other sequences, or an argument is
-            not allowed.
+        InputError: Features are standardised within the context, so that prefixes are other sequences. Or an argument
+            is not allowed.
     """
     check_problem(problem)
     if problem.features.standardised:
@@ -124,7 +124,8 @@ def by_prefix(
 def _prefixes(problem: Problem, wanted: NDArray[np.int64], seed: int, step: int, count: int) -> Iterator[Draw]:
     """The draws of the first so many tokens of the same sequences, one for each number of tokens."""
     tokens = problem.sequences(count, seed=seed, stream=1 << 30, step=step)
-    assert tokens.sigma is not None and tokens.task is not None
+    assert tokens.sigma is not None
+    assert tokens.task is not None
     e = np.concatenate([tokens.x, tokens.y[..., None]], axis=-1)
     gram, sums, before = np.zeros((count, e.shape[2], e.shape[2])), np.zeros((count, e.shape[2])), 0
     for n in wanted.tolist():

@@ -233,7 +233,7 @@ class CustomProblem(BaseProblem):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the name of the class and its arguments, as JSON has them; without a name, what tells it from others."""
+        """Return the name of the class and its arguments, as JSON has them; without a name, its class and identity."""
         if self.name is None:
             return {"problem": f"{type(self).__name__} at {id(self):#x}"}
         shown_state = {name: value for name, value in vars(self).items() if not name.startswith("_")}

@@ -92,7 +92,9 @@ class Draw(Value):
             sequences: Sequences whose labels need not be linear in the features.
         """
         moments, queries = sequences.moments, np.asarray(sequences.queries, np.float64)
-        metric = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1] if sequences.metric is None else sequences.metric
+        metric = sequences.metric
+        if metric is None:
+            metric = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1]
         if sequences.task is not None:
             return cls(moments, sequences.task, sequences.task, sequences.sigma, metric, oracle=False)
         answers = np.asarray(sequences.answers, np.float64)

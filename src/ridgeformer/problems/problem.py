@@ -390,9 +390,7 @@ class Problem(BaseProblem):
         x, y, asked, answers, task, sigma = map(read_only, (x, y, asked, answers, task, sigma))
         return Sequences(x, y, asked, answers, task, sigma, counts, metric)
 
-    def _shaped(
-        self, x: Array, asked: Array, covariances: Array, there: Any
-    ) -> tuple[Array, Array, Array | None]:
+    def _shaped(self, x: Array, asked: Array, covariances: Array, there: Any) -> tuple[Array, Array, Array | None]:
         """Features and queries with their covariances, [B, n, d] and [B, m, d], and the queries' one as a metric.
 
         Tokens that are not there become 0.

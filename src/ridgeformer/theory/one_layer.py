@@ -1,13 +1,13 @@
 """The best one-layer model in closed form, and the risk of any one-layer model under any shift.
 
-One layer predicts with w_hat = W a, a = sum y x. With features x ~ N(0, Lambda), tasks of second moment Gamma = E[w w'] and
-n examples, E[a w'] = n Lambda Gamma = M1 and
+One layer predicts with w_hat = W a, a = sum y x. With features x ~ N(0, Lambda), tasks of second moment Gamma = E[w w']
+and n examples, E[a w'] = n Lambda Gamma = M1 and
 
     E[a a'] = n (n + 1) Lambda Gamma Lambda + n (tr(Gamma Lambda) + E[sigma^2]) Lambda = M2,
 
-because E[S B S] = n (n + 1) Lambda B Lambda + n tr(B Lambda) Lambda for symmetric B. The risk 1/2 E (<w_hat, x> - <w, x>)^2
-at a query x of covariance Lambda_q is 1/2 tr(Lambda_q [W M2 W' - 2 W M1 + Gamma]), least for W = M1' M2^-1. Where n varies,
-n and n (n + 1) are replaced by their means.
+because E[S B S] = n (n + 1) Lambda B Lambda + n tr(B Lambda) Lambda for symmetric B. The risk, 1/2 E <w_hat - w, x>^2
+at a query x of covariance Lambda_q, is 1/2 tr(Lambda_q [W M2 W' - 2 W M1 + Gamma]), least for W = M1' M2^-1. Where n
+varies, n and n (n + 1) are replaced by their means.
 
 >>> from ridgeformer import Problem
 >>> problem = Problem(dim=3, context=8, noise=1)
@@ -80,9 +80,7 @@ def _moments(problem: Problem) -> tuple[Array, Array, Array]:
     """M1 = E[a w'], M2 = E[a a'] and Gamma = E[w w'], each [d, d]."""
     features = check_problem(problem).features
     if not features.fixed:
-        refuse(
-            "the closed form is for features with one covariance", features, "Evaluate a trained one-layer model instead."
-        )
+        refuse("the closed form is for features with one covariance", features, "Evaluate a trained model instead.")
     covariance, tasks = features.mean_covariance(problem.dim), problem.tasks.second_moment(problem.dim)
     n = problem.lengths.values.astype(np.float64)
     power = float((covariance * tasks).sum()) + problem.noise.second_moment

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.models.families import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
@@ -116,7 +116,7 @@ class Job:
     simpler: LinearTransformer | None
     journal: Journal
     threads: int | None = None
-    layout: Layout = Layout()
+    layout: Layout = PLAIN
 
     @property
     def units(self) -> Units:

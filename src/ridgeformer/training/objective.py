@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Evaluation, Key, Layout
+from ridgeformer.engine import Evaluation, Key, Layout, Target
 from ridgeformer.losses import threshold
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw, Problem
@@ -245,7 +245,8 @@ def _losses(
     threads: int | None,
 ) -> Float:
     """The losses of a block of sequences, for parameters in float32."""
-    engine, name = engines.current(), {"seed": key.seed, "stream": key.stream, "step": key.step, "first": first}
+    engine = engines.current()
+    name: dict[str, Any] = {"seed": key.seed, "stream": key.stream, "step": key.step, "first": first}
     if problem.law is None:
         batch = Batch.of(problem.moments(count, dtype=np.float32, sums=layout.coordinate != "none", **name), layout)
         counted = batch.target.shape[1]
@@ -253,7 +254,7 @@ def _losses(
             kernel, batch.gram, batch.target, metric=batch.metric, counted=counted, gradient=False, threads=threads
         ).losses
     choices = problem.choices(count, engine=engine, **name)  # type: ignore[attr-defined]
-    target = "task" if problem.has_pool else "ridge"
+    target: Target = "task" if problem.has_pool else "ridge"
     return engine.step(
         kernel, problem.law, choices, key, layout=layout, target=target, gradient=False, first=first, threads=threads
     ).losses

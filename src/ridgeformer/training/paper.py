@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem
 from ridgeformer.training.job import RACE, Found, Job, Report, Step, Steps, follow
 from ridgeformer.training.protocols import Paper
 
@@ -90,7 +90,7 @@ def _checkpoints(steps: int) -> list[int]:
 
 
 def query_gradient(
-    model: LinearTransformer, problem: Problem, *, batch: int, seed: int, step: int, threads: int | None = None
+    model: LinearTransformer, problem: BaseProblem, *, batch: int, seed: int, step: int, threads: int | None = None
 ) -> tuple[float, dict[str, Array]]:
     """Compute the query loss of a batch of fresh sequences with one query each, and its gradient.
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import FAMILIES, Family, Full, check_registered
 from ridgeformer.predictors.ridge import check_any_problem
@@ -43,7 +43,7 @@ class Spec:
     seed: int
     protocol: Protocol
     sequences: int
-    layout: Layout = Layout()
+    layout: Layout = PLAIN
 
     def as_dict(self) -> dict[str, Any]:
         """Return the spec as values that JSON can hold; `parse_spec` reads them.
