@@ -8,7 +8,6 @@ from scipy.stats import spearmanr
 
 from ridgeformer import (
     BayesRR,
-    BelowFloorWarning,
     Diag,
     Full,
     GDpp,
@@ -30,6 +29,7 @@ from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
 from ridgeformer.explanation.readings import read, run
 from ridgeformer.explanation.symmetry import symmetry, turned
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
 from support import tame_model
 

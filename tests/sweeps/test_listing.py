@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from ridgeformer import BelowFloorWarning, InputError, Problem, train
+from ridgeformer import InputError, Problem, train
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.sweeps import list_runs
 from support import write_record
 
