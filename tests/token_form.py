@@ -1,7 +1,7 @@
 """Sequences of the general problem, simulated token by token with NumPy alone: what the package's samplers must match.
 
-Nothing here comes from ridgeformer. A law of features is a function of (rng, count, n, m, d) that returns the features of
-contexts [count, n, d] and of queries [count, m, d], and E[x x'] of a query given its sequence, [count, d, d].
+Nothing here comes from ridgeformer. A law of features is a function of (rng, count, n, m, d) that returns the features
+of contexts [count, n, d] and of queries [count, m, d], and E[x x'] of a query given its sequence, [count, d, d].
 """
 
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ GIVEN = {
     "mixture": f"mixture(pool({POOL}),0.3,gaussian(mean={MEAN},covariance={GAMMA.tolist()}))",
 }
 LENGTHS = {2: [2], 3: [3], 7: [7], "2..6": [2, 3, 4, 5, 6], "2,9": [2, 9]}
-# Each kind of features with fewer, as many and more tokens than dimensions; each kind of tasks and of lengths once more.
+# Each kind of features with fewer, as many and more tokens than dimensions; then each kind of tasks and of lengths.
 CASES = [(features, "gaussian()", n) for features in FEATURES for n in (2, 3, 7)]
 CASES += [("covariance", tasks, n) for tasks in TASKS for n in (2, 7)]
 CASES += [(features, "mean and covariance", n) for features in FEATURES for n in ("2..6", "2,9")]
@@ -211,7 +211,7 @@ OTHER = np.array([[0.4, 0.1, 0.0], [0.1, 2.0, 0.5], [0.0, 0.5, 1.0]])
 @pytest.mark.parametrize("tasks", ["mean and covariance"])
 def test_the_metric_is_that_of_sampled_queries(features, query, tasks):
     """E <e, x_q>^2 over queries is e' metric e, also for errors e that depend on the context."""
-    problem, tokens = pair(features, tasks, 12, queries=4, query=query, seed=5)
+    problem, tokens = pair(features, "mean and covariance", 12, queries=4, query=query, seed=5)
     drawn = problem.moments(COUNT, seed=6)
     metric = np.eye(D) if drawn.metric is None else drawn.metric
     assert (metric.ndim == 3) == (not problem.features.fixed and query is None)
