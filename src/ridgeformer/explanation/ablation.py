@@ -13,7 +13,7 @@ from ridgeformer.evaluation import compare
 from ridgeformer.explanation.coefficients import check, diagonal_part
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem
 
 __all__ = ["Ablation", "ablate", "without", "without_layer"]
 
@@ -37,7 +37,7 @@ class Ablation(NamedTuple):
 
 def ablate(
     model: LinearTransformer,
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sequences: int = 20_000,
     seed: int = 0,
@@ -90,10 +90,10 @@ def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:
     if isinstance(model.family, Diag | GDpp):
         omega = np.array(model.family.omega)
         omega[layer] = 0
-        return LinearTransformer(Diag(omega=omega), model.dim)
+        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     P = np.array(model.P)
     P[layer] = 0
-    return LinearTransformer(Full(P, model.Q))
+    return LinearTransformer(Full(P, model.Q), layout=model.layout)
 
 
 def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer:
@@ -116,14 +116,14 @@ def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransforme
     if isinstance(model.family, Diag | GDpp):
         omega = np.array(model.family.omega)
         omega[layer, to, origin] = 0
-        return LinearTransformer(Diag(omega=omega), model.dim)
+        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     # Rows of P are where a flow goes, columns of Q where it comes from: two heads for each hold all blocks but one.
     rows, columns = _block(to, model.dim), _block(origin, model.dim)
     P, Q = np.concatenate([model.P, np.zeros_like(model.P)], 1), np.concatenate([model.Q, model.Q], 1)
     heads = model.heads
     P[layer, :heads, rows], P[layer, heads:, rows] = 0, model.P[layer][:, rows]
     Q[layer, heads:, :, columns] = 0
-    return LinearTransformer(Full(P, Q))
+    return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
 def _block(index: int, dim: int) -> slice:

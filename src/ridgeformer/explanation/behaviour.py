@@ -126,11 +126,12 @@ def levels(noise: Noise) -> Array:
     return np.unique(np.linspace(low, high, 6))
 
 
-def behaviour(found: Readings) -> Behaviour:
+def behaviour(found: Readings, signal: float | None = None) -> Behaviour:
     """Average readings over the problem's own noise.
 
     Args:
         found: The readings.
+        signal: The mean square of what is to be predicted, `problem.signal`; None for d, as on isotropic problems.
 
     Returns:
         The averages.
@@ -138,7 +139,7 @@ def behaviour(found: Readings) -> Behaviour:
     Raises:
         InputError: The model explodes on every sequence.
     """
-    kept = survivors(found)
+    kept = survivors(found, signal)
     exploded, found = int((~kept).sum()), found.select(kept)
     loss = 0.5 * found.to_ridge.mean(1)
     direction, shrinkage, size = _parts(found)
@@ -167,12 +168,13 @@ def behaviour(found: Readings) -> Behaviour:
         )
 
 
-def by_noise(sigma: Array, found: list[Readings]) -> ByNoise:
+def by_noise(sigma: Array, found: list[Readings], signal: float | None = None) -> ByNoise:
     """Average readings at every noise level.
 
     Args:
         sigma: The noise levels, [K].
         found: The readings at each of them.
+        signal: As for `behaviour`.
 
     Returns:
         The averages.
@@ -180,7 +182,7 @@ def by_noise(sigma: Array, found: list[Readings]) -> ByNoise:
     Raises:
         InputError: The model explodes on every sequence of a level.
     """
-    found = [readings.select(survivors(readings)) for readings in found]
+    found = [readings.select(survivors(readings, signal)) for readings in found]
     edges = np.quantile(np.concatenate([r.values[0].ravel() for r in found]), np.linspace(0, 1, BINS + 1))
     every = np.concatenate([r.values[0].ravel() for r in found])
     middles = np.array([np.median(every[_bin(every, edges) == j]) for j in range(BINS)])
@@ -211,11 +213,12 @@ def by_noise(sigma: Array, found: list[Readings]) -> ByNoise:
     )
 
 
-def survivors(found: Readings) -> NDArray[np.bool_]:
+def survivors(found: Readings, signal: float | None = None) -> NDArray[np.bool_]:
     """Find the sequences on which the model does not explode.
 
     Args:
         found: The readings.
+        signal: As for `behaviour`.
 
     Returns:
         A mask, [B].
@@ -223,7 +226,7 @@ def survivors(found: Readings) -> NDArray[np.bool_]:
     Raises:
         InputError: There are none.
     """
-    good = ~has_exploded(0.5 * found.to_ridge[-1], found.spectrum.shape[-1])
+    good = ~has_exploded(0.5 * found.to_ridge[-1], found.spectrum.shape[-1] if signal is None else signal)
     for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
         good &= (np.abs(getattr(found, name)) < 1e100).all(0)
     good &= np.isfinite(found.spectrum).all((0, 2))

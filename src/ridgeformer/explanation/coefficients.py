@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.ridge import check_problem
+from ridgeformer.predictors.ridge import check_any_problem
 
 __all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
 
@@ -117,15 +117,14 @@ def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> L
     chosen = set(range(model.layers)) if layers is None else layers
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
     if len(chosen) == model.layers:
-        return LinearTransformer(
-            Diag(omega=np.stack([nearest_omega(*pair) for pair in zip(P, Q, strict=True)])), model.dim
-        )
+        omega = np.stack([nearest_omega(*pair) for pair in zip(P, Q, strict=True)])
+        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     heads = max(model.heads, 2)
     P, Q = _padded(P, heads), _padded(Q, heads)
     for layer in chosen:
         flat = LinearTransformer(Diag(omega=nearest_omega(P[layer], Q[layer])[None]), model.dim)
         P[layer], Q[layer] = _padded(flat.P, heads)[0], _padded(flat.Q, heads)[0]
-    return LinearTransformer(Full(P, Q))
+    return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
 def check(model: object, problem: Any) -> None:
@@ -136,17 +135,24 @@ def check(model: object, problem: Any) -> None:
         problem: The problem.
 
     Raises:
-        InputError: It is not a `LinearTransformer`, there is no problem, or their dimensions differ.
+        InputError: It is not a `LinearTransformer`, there is no problem, their dimensions differ, or the tokens of the
+            model have further coordinates.
     """
     if type(model) is not LinearTransformer:
         refuse("only a linear transformer can be explained", f"a {type(model).__name__}", "Pass a LinearTransformer.")
     if problem is None:
         refuse("a model is explained on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
-    if model.dim != check_problem(problem).dim:
+    if model.dim != check_any_problem(problem).dim:
         refuse(
             f"a model for dimension {model.dim} needs a problem of that dimension",
             f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
+        )
+    if model.layout.extra:
+        refuse(
+            "an explanation or ablation is of models whose tokens are (x, y)",
+            f"a model with {model.layout}",
+            "Measure this model with evaluate, profile or by_layer instead.",
         )
 
 

@@ -27,6 +27,7 @@ from ridgeformer.explanation.symmetry import Symmetry, symmetry
 from ridgeformer.jsonable import jsonable
 from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors.ridge import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import array, integer
 
@@ -103,13 +104,15 @@ def explain(
         progress: Is called with the number of sequences done and of all.
 
     Returns:
-        The explanation. Printed, it is a list of sentences.
+        The explanation. Printed, it is a list of sentences. A model with attention by mean is explained as the model
+        with attention by sum that is the same function at the problem's n.
 
     Raises:
         InputError: The model and the problem do not fit, an argument is not allowed, or the model explodes on every
-            sequence.
+            sequence. Tasks must be N(0, I) and n fixed, because layers are compared with ridge regression for such
+            tasks; features and queries may have any law.
     """
-    check(model, problem)
+    model = _explainable(model, problem)
     sequences, seed = integer("sequences", sequences, 100), integer("seed", seed, 0)
     chosen = levels(problem.noise) if sigma is None else np.unique(array("sigma", sigma, ("K",)).astype(np.float64))
     if chosen[0] < 0:
@@ -122,14 +125,36 @@ def explain(
         done += count
         progress(done, total)
 
-    found = behaviour(read(model, problem, problem.noise, sequences=sequences, seed=seed, progress=step))
+    found = behaviour(
+        read(model, problem, problem.noise, sequences=sequences, seed=seed, progress=step), problem.signal
+    )
     fixed = [problem.at_noise(level) for level in chosen]
     readings = [read(model, one, problem.noise, sequences=each, seed=seed, progress=step) for one in fixed]
-    noise = by_noise(chosen, readings)
+    noise = by_noise(chosen, readings, problem.signal)
     variants = {str(layer): without_layer(model, layer) for layer in range(model.layers)}
     losses = compare({"whole": model, **variants}, problem, sequences=sequences, seed=seed, with_floor=False)
     whole = losses["whole"].loss
     removed = np.array([losses[name].loss / whole if whole > 0 else np.inf for name in variants])
-    directions = symmetry(model, problem, seed=seed) if isinstance(model.family, Full) else None
+    alike = isinstance(model.family, Full) and problem.is_isotropic
+    directions = symmetry(model, problem, seed=seed) if alike else None
     told = roles(found, noise, removed)
     return Explanation(model, problem, coefficients(model), found, noise, removed, directions, told)
+
+
+def _explainable(model: LinearTransformer, problem: Problem) -> LinearTransformer:
+    """The model with attention by sum, if what is read of it makes sense on this problem."""
+    check(model, problem)
+    known = check_problem(problem)
+    if known.has_pool or not known.prior.is_standard:
+        refuse(
+            "an explanation compares layers with ridge regression for tasks from N(0, I)",
+            f"tasks {known.tasks}",
+            "Use a problem with tasks='gaussian()', or measure the model with evaluate, profile, by_layer or ablate.",
+        )
+    if not known.lengths.fixed:
+        refuse(
+            "an explanation needs contexts of one length",
+            f"n = {known.lengths}",
+            "Choose one, for example problem.replace(context=20), on the command line --context 20.",
+        )
+    return model.to_attention("sum", known.context)

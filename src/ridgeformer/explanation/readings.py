@@ -52,6 +52,8 @@ class Readings:
 
     w* is the least-squares solution of a context, rho its residual sum of squares. How far something moved is the
     squared distance by which it moves when a sequence gets the rho of another one, while S and w* stay as they are.
+    Lengths, products and distances of weights are those in the covariance of the queries, so that halves of squared
+    distances are losses.
 
     Attributes:
         sigma: The noise level, [1, B].
@@ -172,26 +174,30 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
     mean, moved = bayes.weights(moments), bayes.weights(Moments._trusted(swapped, moments.context))
     here, there = run(model, moments.gram), run(model, swapped)
     w, coordinates = here.w, np.einsum("bim,bi->bm", found.vectors, ols)
+
+    def size(weights: Array) -> Array:
+        return _inner(weights, weights, draw.metric)
+
     M = here.C[:, :, :-1, :-1]
     return Readings(
         sigma=np.asarray(draw.sigma)[None],
         residual=rho[None],
         values=found.values[None],
         least=coordinates[None] ** 2,
-        ridge=_squared(ridge)[None],
-        floor=_squared(mean - ridge)[None],
-        bayes=_squared(mean)[None],
-        bayes_moved=_squared(moved - mean)[None],
-        own=_squared(w),
-        with_ridge=(w * ridge).sum(-1),
-        to_ols=_squared(w - ols),
-        to_ridge=_squared(w - ridge),
-        to_bayes=_squared(w - mean),
+        ridge=size(ridge)[None],
+        floor=size(mean - ridge)[None],
+        bayes=size(mean)[None],
+        bayes_moved=size(moved - mean)[None],
+        own=size(w),
+        with_ridge=_inner(w, ridge, draw.metric),
+        to_ols=size(w - ols),
+        to_ridge=size(w - ridge),
+        to_bayes=size(w - mean),
         labels=here.G[:, :, -1, -1],
         spectrum=_eigenvalues(M @ moments.S.astype(np.float64) @ np.swapaxes(M, 2, 3)),
         along=np.einsum("bim,lbi->lbm", found.vectors, w) * coordinates,
-        moved=_squared(there.w - w),
-        through=_squared(_patched(here, there.T) - w[-1]),
+        moved=size(there.w - w),
+        through=size(_patched(here, there.T) - w[-1]),
         **_updates(model, here, draw, ols, rho),
     )
 
@@ -249,6 +255,15 @@ def _eigenvalues(matrices: Array) -> Array:
     good = np.asarray(np.isfinite(matrices).all((-1, -2)))
     values = np.linalg.eigvalsh(np.where(good[..., None, None], matrices, 0.0))
     return np.where(good[..., None], np.maximum(values, 0.0), np.nan)
+
+
+def _inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
+    """Products of weights [..., B, d] in the covariance of the queries, [..., B]; None stands for the identity."""
+    if metric is None:
+        return np.asarray((first * second).sum(-1))
+    weigh = np.asarray(metric, np.float64)
+    weighed = second @ weigh if weigh.ndim == 2 else np.einsum("bij,...bj->...bi", weigh, second)
+    return np.asarray((first * weighed).sum(-1))
 
 
 def _squared(values: Array) -> Array:

@@ -60,9 +60,16 @@ def symmetry(
         The comparison.
 
     Raises:
-        InputError: The model and the problem do not fit, or the model explodes on every sequence.
+        InputError: The model and the problem do not fit, the problem is not isotropic, or the model explodes on every
+            sequence.
     """
     check(model, problem)
+    if not problem.is_isotropic:
+        refuse(
+            "directions are compared on problems that treat all of them alike",
+            problem,
+            "Use a problem with isotropic features and tasks and one context length.",
+        )
     sequences, rotations = integer("sequences", sequences), integer("rotations", rotations, 2)
     draw = problem.moments(sequences, seed=seed, stream=EVALUATION)
     rng = np.random.default_rng((seed, EVALUATION))

@@ -68,6 +68,13 @@ def export(model: LinearTransformer, to: str = "python", *, about: str = "", **o
     """
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", f"a {type(model).__name__}", "Write export(model, to='python').")
+    if not model.layout.is_plain:
+        remedy = "Convert it first: model.to_attention('sum', context=20) is the same function at n = 20."
+        refuse(
+            "export writes models with attention by sum and tokens (x, y)",
+            f"one with {model.layout}",
+            "Train one without further coordinates." if model.layout.extra else remedy,
+        )
     if not isinstance(to, str) or to not in FORMATS:
         refuse(f"a format must be one of {', '.join(FORMATS)}", repr(to), "Choose one of these.")
     chosen = FORMATS[to]

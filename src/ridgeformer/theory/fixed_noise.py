@@ -199,6 +199,8 @@ def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
 
 def _nodes(problem: Problem) -> tuple[Float, Float]:
     """Eigenvalues of S and their weights; where the density has vanished, a polynomial has not, so these are left."""
+    if not problem.is_isotropic:
+        refuse("the eigenvalues of S are known for isotropic problems", problem, "Use evaluate for others.")
     values, weights = eigenvalues(problem.dim, problem.context)
     kept = weights > 1e-12
     return values[kept], weights[kept]
