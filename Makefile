@@ -6,7 +6,7 @@ NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml src/ridgeformer/__i
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help install reproduce reproduce-from-scratch zoo test test-all test-lowest test-numpy fuzz coverage integration \
-  bench bench-training lint lint-project hooks sanitize wheel clean
+  bench bench-training bench-general lint lint-project hooks sanitize wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12

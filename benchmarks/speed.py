@@ -17,11 +17,12 @@ from ridgeformer import engine
 from ridgeformer.engine import Engine, Key
 from ridgeformer.evaluation import evaluate, floor
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import Problem
+from ridgeformer.problems import Gaussian, Problem
 
 __all__ = ["GROUPS", "Measurement", "Setup", "diag_flops"]
 
 BATCH, DIM, CONTEXT, LAYERS = 2048, 10, 20, 7
+ANY = np.diag(np.arange(1.0, DIM + 1)) / 5.5  # the covariance of tasks of different sizes
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,13 @@ class Setup:
         context: int = CONTEXT,
         layers: int = LAYERS,
         threads: int | None = None,
+        **law: Any,
     ) -> Callable[[], object]:
-        """One training step as training does it: noise levels, moments, exact loss, gradient."""
-        problem = Problem(dim, context, noise="uniform(0,5)")
+        """One training step as training does it: noise levels, moments, exact loss, gradient.
+
+        `law` are further arguments of the problem; n may vary.
+        """
+        problem = Problem(dim, law.pop("lengths", context), noise="uniform(0,5)", **law)
         kernel = tame(kind, dim, context, layers).family.kernel()
         count = 0
 
@@ -177,6 +182,29 @@ def _context(setup: Setup) -> list[Measurement]:
     return [Measurement("time at n = 2000 over n = 20", times["2000"] / times["20"], "x", 1.1, False, detail)]
 
 
+OTHERS: tuple[tuple[str, dict[str, Any], float], ...] = (
+    ("features of any covariance", {"features": np.eye(DIM) + 0.3}, 1.15),
+    ("features and tasks of any covariance", {"features": np.eye(DIM) + 0.3, "tasks": Gaussian(None, ANY)}, 1.15),
+    ("rotated features", {"features": "rotated(powerlaw(1))"}, 1.5),
+    ("randomly correlated features", {"features": "factors(2)"}, 1.5),
+    ("standardised features", {"features": "standardised(factors(2))"}, 1.5),
+    ("n from 10 to 40", {"lengths": "10..40"}, 1.2),
+)
+
+
+def _problems(setup: Setup) -> list[Measurement]:
+    """Steps on other problems, over that on the isotropic one."""
+    measurements = []
+    for kind in ("diag", "full"):
+        work = {"plain": setup.step(kind), **{name: setup.step(kind, **law) for name, law, _ in OTHERS}}
+        times = best_times(work, setup.rounds, dict.fromkeys(work, 20))
+        for name, _, most in OTHERS:
+            detail = f"{1e3 * times[name]:.2f} ms against {1e3 * times['plain']:.2f} ms"
+            ratio = times[name] / times["plain"]
+            measurements.append(Measurement(f"{kind} step, {name} over isotropic", ratio, "x", most, False, detail))
+    return measurements
+
+
 def _threads(setup: Setup) -> list[Measurement]:
     if setup.threads < 2:
         return []
@@ -230,6 +258,7 @@ GROUPS: dict[str, Callable[[Setup], list[Measurement]]] = {
     "rate": _rate,
     "sampling": _sampling,
     "context": _context,
+    "problems": _problems,
     "scaling": _threads,
     "growth": _growth,
     "evaluation": _evaluation,

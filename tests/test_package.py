@@ -35,7 +35,14 @@ LAYERS = (
     ("cli",),
     ("__main__",),
 )
-LONG_FILES = ("models.families", "training.train")
+# Files of more than 350 lines, and why they read better whole.
+LONG_FILES = {
+    "models.families": "the base class and the three families, which are read side by side",
+    "models.transformer": "all that a model is and does",
+    "problems.problem": "all that a problem is and does",
+}
+# To be removed: modules whose docstrings do not name all arguments yet; see also pyproject.toml.
+UNDOCUMENTED = ("problems", "moments", "spectrum", "engine", "models", "predictors", "evaluation", "training.objective")
 PLACE = {name: (level, group) for level, groups in enumerate(LAYERS) for group in groups for name in group.split("+")}
 
 
@@ -43,6 +50,10 @@ def modules():
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def benchmarks():
+    return ((path.stem, path) for path in sorted((SOURCE.parents[1] / "benchmarks").glob("*.py")))
 
 
 def imported(path):
@@ -69,14 +80,19 @@ def test_imports_point_one_way():
 
 
 def test_functions_fit_on_a_screen():
-    """At most 60 lines, and files of more than 350 lines only where they read better so."""
-    for name, path in modules():
-        text = path.read_text()
-        assert text.count("\n") <= 350 or name in LONG_FILES, f"{name} has {text.count(chr(10))} lines"
-        for node in ast.walk(ast.parse(text)):
+    """At most 60 lines with the docstring, in the package and in the benchmarks."""
+    for name, path in [*modules(), *benchmarks()]:
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = node.end_lineno - node.lineno + 1
                 assert lines <= 60, f"{name}.{node.name} has {lines} lines"
+
+
+def test_files_are_short():
+    """At most 350 lines, but for a few files that read better whole."""
+    lengths = {name: path.read_text().count("\n") for name, path in [*modules(), *benchmarks()]}
+    long = {name for name, lines in lengths.items() if lines > 350}
+    assert long == LONG_FILES.keys()
 
 
 def test_the_threshold_of_explosions_is_written_once():
@@ -122,11 +138,54 @@ def test_everything_public_is_documented():
     assert len(set(ridgeformer.__all__)) == len(ridgeformer.__all__)
 
 
+def public_functions(tree):
+    """Public functions, and public methods of public classes, with whether the first argument is the object itself."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node, False
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef):
+                    yield inner, not any(ast.unparse(found) == "staticmethod" for found in inner.decorator_list)
+
+
+def undocumented(tree):
+    """What public functions and classes do not say about their arguments, attributes and results."""
+    for node, bound in public_functions(tree):
+        text = ast.get_docstring(node) or ""
+        if node.name.startswith("_") or "See `" in text:  # a method that is documented in its base class
+            continue
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs][bound:]
+        yield from (f"{node.name}: {a.arg}" for a in arguments if f"    {a.arg}:" not in text)
+        returns = "None" if node.returns is None else ast.unparse(node.returns)
+        if arguments and returns not in ("None", "NoReturn") and not re.search("^(Returns|Yields):", text, re.M):
+            yield f"{node.name}: what it returns"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            text = ast.get_docstring(node) or ""
+            made = next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+            fields = [f for f in node.body if isinstance(f, ast.AnnAssign) and "ClassVar" not in ast.unparse(f)]
+            names = [f.target.id for f in fields] if made is None else [a.arg for a in made.args.args[1:]]
+            yield from (f"{node.name}: {n}" for n in names if n[0] != "_" and f"    {n}:" not in text)
+
+
+def test_all_arguments_attributes_and_results_are_documented():
+    """Ruff's D417 only looks at functions that have a section `Args:`. Docstrings of commands are help texts."""
+    for name, path in modules():
+        if not name.startswith((*UNDOCUMENTED, "cli")):
+            assert list(undocumented(ast.parse(path.read_text()))) == [], name
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "errors",
+        "values",
+        "files",
+        "tensors",
+        "jsonable",
         "noise",
+        "noise.text",
         "moments",
         "problems.problem",
         "problems.base",
@@ -146,6 +205,11 @@ def test_everything_public_is_documented():
         "sweeps.listing",
         "explanation.explanation",
         "export",
+        "zoo",
+        "plotting.style",
+        "papers.vladymyrov2024.paper",
+        "papers.vladymyrov2024.render",
+        "papers.vladymyrov2024.figures",
         "theory.gdpp_solver",
         "theory.layers_needed",
         "theory.rescaling",

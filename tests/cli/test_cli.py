@@ -265,10 +265,13 @@ def test_baselines_as_a_table_and_as_json():
 
 def test_a_loss_below_the_floor_is_a_warning_of_one_line(monkeypatch, capsys):
     class Cheater:
-        def weights(self, moments):
-            return OracleRR().weights(moments)
+        def __init__(self, prior):
+            self.oracle = OracleRR(prior)
 
-    monkeypatch.setattr("ridgeformer.predictors.AdaRR", Cheater)
+        def weights(self, moments):
+            return self.oracle.weights(moments)
+
+    monkeypatch.setattr("ridgeformer.predictors.choice.AdaRR", Cheater)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         with pytest.raises(SystemExit) as ended:
@@ -299,7 +302,7 @@ def test_a_stored_run_below_its_floor_is_a_warning(tmp_path):
 
 def test_baselines_without_enough_examples_say_what_is_left_out():
     table = call("baselines", "--noise", "fixed(1)", "--context", "5", "--sequences", "500").stdout
-    assert "need n > d" in table
+    assert "needs n > 10 examples, and n is 5." in table
     assert "Bayes floor" in table
     assert "TunedRR  " not in table
 

@@ -198,10 +198,11 @@ def forgotten_term(patch):
 
 def standard_deviation_for_variance(patch):
     """Noise of level sqrt(sigma), and contexts of 20."""
-    ratio = step_size.measured_dropped_over_kept
+    true = step_size.measured_dropped_over_kept
 
     def other(problem, sequences, seed):
-        return ratio(Problem(10, 20, f"fixed({problem.noise.second_moment**0.25:g})"), sequences, seed)
+        level = problem.noise.second_moment**0.25
+        return true(Problem(10, 20, f"fixed({level:g})"), sequences=sequences, seed=seed)
 
     patch.setattr(step_size, "measured_dropped_over_kept", other)
     return step_size.check()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import PLACE, Command, model_problem_options
+from ridgeformer.cli.options import PARTS, PLACE, Command, arguments_of, model_problem_options
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -49,24 +49,31 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
     return read_file(path)
 
 
-def read_model_and_problem(
-    path: Path, noise: str | None, dim: int | None, context: int | None
-) -> tuple[LinearTransformer, Problem]:
+def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[LinearTransformer, Problem]:
     """The model, and the problem it was trained on; what is named on the command line goes before its record."""
     from ridgeformer.problems import Problem
 
     model, record = read_model(path)
+    return model, Problem(**{"dim": model.dim, **_recorded(path, record, named), **arguments_of(named)})
+
+
+def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the problem that a record names, without the dimension, which the model has."""
+    from ridgeformer.problems.reading import ARGUMENTS
+
     spec = record.get("spec")
     known: dict[str, Any] = spec if isinstance(spec, dict) else {}
-    noise = known.get("noise") if noise is None else noise
-    if noise is None:
+    if named["noise"] is None and "problem" in known:
+        raise InputError(
+            f"commands know built-in problems; {model_name(path)} was trained on {shown(known['problem'])}, a problem "
+            "of your own. Name a built-in one with --noise, or use ridgeformer in Python, where its class is defined."
+        )
+    if named["noise"] is None and known.get("noise") is None:
         raise InputError(
             f"a model is evaluated on a problem; {model_name(path)} does not record one, and --noise is missing. "
             "Add it, for example --noise 'uniform(0,5)'."
         )
-    dim = model.dim if dim is None else dim
-    context = known.get("context", 20) if context is None else context
-    return model, Problem(dim, context, noise)
+    return {name: known[name] for name in ARGUMENTS if name != "dim" and name in known}
 
 
 def reads_a_model(sequences: int) -> Callable[[Command], Command]:
@@ -74,9 +81,9 @@ def reads_a_model(sequences: int) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def read(model: Path, noise: str | None, dim: int | None, context: int | None, **rest: Any) -> None:
-            loaded, problem = read_model_and_problem(model, noise, dim, context)
-            command(name=model_name(model), model=loaded, problem=problem, **rest)
+        def read(model: Path, **given: Any) -> None:
+            loaded, problem = read_model_and_problem(model, {name: given.pop(name) for name in PARTS})
+            command(name=model_name(model), model=loaded, problem=problem, **given)
 
         return click.argument("model", type=PLACE)(model_problem_options(sequences)(read))
 

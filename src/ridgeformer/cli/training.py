@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -11,10 +12,12 @@ import click
 
 from ridgeformer.cli.display import training_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON, PLACE, plot_option, problem_options
+from ridgeformer.cli.options import AS_JSON, PLACE, plot_option, takes_a_problem
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
+    from ridgeformer.engine import Layout
+    from ridgeformer.problems import Problem
     from ridgeformer.sweeps import Entry
     from ridgeformer.training.protocols import Protocol
 
@@ -26,7 +29,8 @@ _PLOT = plot_option("the learning curve")
     epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
     "  ridgeformer train --family full --layers 4 --noise 'categorical(1,3)' --seed 3 --json\n"
     "  ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png\n"
-    "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/"
+    "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/\n"
+    "  ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'"
 )
 @click.option(
     "--family",
@@ -38,7 +42,23 @@ _PLOT = plot_option("the learning curve")
 )
 @click.option("--layers", default=4, show_default=True, help="Number of layers.")
 @click.option("--heads", default=1, show_default=True, help="Number of attention heads per layer.")
-@problem_options
+@takes_a_problem(sequences=100_000)
+@click.option(
+    "--attention",
+    type=click.Choice(["sum", "mean"]),
+    help="Whether attention sums over the tokens of a context or takes their mean [default: sum; mean if n varies].",
+)
+@click.option(
+    "--coordinate",
+    type=click.Choice(["none", "constant", "length"]),
+    help="full only: a further coordinate of every token. constant: a 1, which gives an intercept. length: "
+    "sqrt(20 / n), which shows n [default: none; length if n varies].",
+)
+@click.option(
+    "--scratch",
+    type=int,
+    help="full only: number of further coordinates that start at zero, as room for intermediate results [default: 0].",
+)
 @click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume.")
 @click.option(
     "--protocol",
@@ -72,9 +92,7 @@ def train(
     family: str,
     layers: int,
     heads: int,
-    noise: str,
-    dim: int,
-    context: int,
+    problem: Problem,
     sequences: int,
     seed: int,
     as_json: bool,
@@ -91,11 +109,10 @@ def train(
     contains). These are trained first; with --out all of them are stored. To resume an interrupted run, give the same
     command again.
     """
-    from ridgeformer.problems import Problem
     from ridgeformer.training import train as fit
 
+    tokens = _layout(problem, family, {name: options.pop(name) for name in ("attention", "coordinate", "scratch")})
     recipe = _protocol(protocol, options)
-    problem = Problem(dim, context, noise)
     if plot is not None:
         from ridgeformer.plotting.style import check_plot
 
@@ -110,6 +127,7 @@ def train(
                 seed=seed,
                 protocol=recipe,
                 sequences=sequences,
+                layout=tokens,
                 out=out,
                 progress=progress,
                 threads=threads,
@@ -123,6 +141,14 @@ def train(
         click.echo(f"ridgeformer: interrupted; {again}", err=True)
         sys.exit(130)
     _print_training(found, as_json, plot)
+
+
+def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:
+    """The layout that the problem suggests, with the options that were given."""
+    from ridgeformer.training.spec import default_layout
+
+    given = {name: value for name, value in options.items() if value is not None}
+    return dataclasses.replace(default_layout(problem, family), **given)
 
 
 def _protocol(name: str, options: dict[str, Any]) -> Protocol:

@@ -26,7 +26,7 @@ from ridgeformer.engine.arguments import (
     check_target,
     check_threads,
 )
-from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
+from ridgeformer.engine.law import MOST_DIM, PLAIN, Choices, Law, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.validation import integer, precision
 
@@ -115,7 +115,7 @@ class Engine(ABC):
         choices: Choices,
         key: Key,
         *,
-        layout: Layout = Layout(),  # noqa: B008  it cannot change
+        layout: Layout = PLAIN,
         first: int = 0,
         dtype: DTypeLike = np.float64,
         threads: int | None = None,
@@ -195,7 +195,7 @@ class Engine(ABC):
         choices: Choices,
         key: Key,
         *,
-        layout: Layout = Layout(),  # noqa: B008  it cannot change
+        layout: Layout = PLAIN,
         target: Target = "ridge",
         ceiling: float = np.inf,
         gradient: bool = True,

@@ -17,7 +17,7 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import array, integer, number
 from ridgeformer.values import Value, read_only
 
-__all__ = ["MOST_CONTEXT", "MOST_DIM", "REFERENCE", "Choices", "Law", "Layout"]
+__all__ = ["MOST_CONTEXT", "MOST_DIM", "PLAIN", "REFERENCE", "Choices", "Law", "Layout"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -268,6 +268,9 @@ class Layout:
         found[..., :d, :d] = metric
         found[..., d, d] = 1.0
         return found
+
+
+PLAIN = Layout()  # tokens (x, y), and attention by sum, as in the seed paper
 
 
 def _finite(name: str, value: object) -> float:

@@ -51,7 +51,13 @@ NAMES = {
 
 
 class Role(NamedTuple):
-    """One thing that a layer, from 1, does: `kind` is a key of `NAMES`, `sentence` says it with its numbers."""
+    """One thing that a layer does.
+
+    Attributes:
+        layer: The layer, from 1.
+        kind: What it does, a key of `NAMES`.
+        sentence: What it does, in words with its numbers.
+    """
 
     layer: int
     kind: str
@@ -59,7 +65,16 @@ class Role(NamedTuple):
 
 
 def roles(found: Behaviour, noise: ByNoise, removed: Array) -> list[Role]:
-    """Of all layers in order; `removed` [L] is the loss without each layer over the loss with it."""
+    """Say what each layer does.
+
+    Args:
+        found: Averages over the problem's noise.
+        noise: Averages at fixed noise levels.
+        removed: The loss without each layer over the loss of the whole model, [L].
+
+    Returns:
+        One role or more per layer, in order.
+    """
     told = []
     for layer in range(len(removed)):
         here = [
@@ -79,7 +94,15 @@ def roles(found: Behaviour, noise: ByNoise, removed: Array) -> list[Role]:
 
 
 def summary(found: Behaviour, told: list[Role]) -> list[str]:
-    """Which layer estimates the noise, which ones solve, which ones shrink, and where the noise acts."""
+    """Say which layers estimate the noise, which ones solve, which ones shrink, and where the noise acts.
+
+    Args:
+        found: Averages over the problem's noise.
+        told: The roles of the layers.
+
+    Returns:
+        Sentences.
+    """
     by_kind = {kind: [role.layer for role in told if role.kind == kind] for kind in NAMES}
     lines = []
     if np.isnan(found.known[0]):

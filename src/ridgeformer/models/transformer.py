@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Engine, Evaluation, Key, Layout, Target
+from ridgeformer.engine import PLAIN, Engine, Evaluation, Key, Layout, Target
 from ridgeformer.errors import ExplosionWarning, refuse
 from ridgeformer.models.check import check_family
 from ridgeformer.models.families import EDIT, FAMILIES, Diag, Family, Full, GDpp
@@ -63,7 +63,7 @@ class LinearTransformer(Value):
 
     _remedy = EDIT
 
-    def __init__(self, family: Family, dim: int | None = None, layout: Layout = Layout()) -> None:  # noqa: B008
+    def __init__(self, family: Family, dim: int | None = None, layout: Layout = PLAIN) -> None:
         if not isinstance(layout, Layout):
             refuse("the layout of tokens must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean").')
         if not isinstance(family, Family):
@@ -95,7 +95,7 @@ class LinearTransformer(Value):
         scale: float = 0.05,
         context: int = 1,
         seed: int = 0,
-        layout: Layout = Layout(),  # noqa: B008
+        layout: Layout = PLAIN,
     ) -> LinearTransformer:
         """Make a model with random parameters.
 

@@ -21,7 +21,17 @@ SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares"
 
 
 def draw_explanation(path: Path, found: Explanation) -> None:
-    """Five panels over all layers, then one a layer: w over least squares along eigenvectors of S."""
+    """Draw five panels over all layers, and one per layer with w over least squares along eigenvectors of S.
+
+    Args:
+        path: The file, which ends in .png, .pdf or .svg.
+        found: The explanation.
+
+    Raises:
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
+    """
     check_plot(path)
     from matplotlib.figure import Figure
 
@@ -148,7 +158,7 @@ def _spectrum(axis: Axes, found: Explanation) -> None:
 
 
 def _filter(axis: Axes, found: Explanation, layer: int) -> None:
-    """w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
+    """Draw w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
     noise = found.noise
     chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
     for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):

@@ -15,6 +15,7 @@ from ridgeformer.problems.features import (
 )
 from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.problem import Problem
+from ridgeformer.problems.reading import problem_from_dict
 from ridgeformer.problems.tasks import Gaussian, LowRank, Mixture, Pool, Prior, Tasks
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "Spectrum",
     "Standardised",
     "Tasks",
+    "problem_from_dict",
 ]

@@ -83,10 +83,18 @@ class BaseProblem(Value, ABC):
     def as_dict(self) -> dict[str, Any]:
         """Return what decides the law, as JSON has it."""
 
+    def check_named(self) -> None:
+        """Refuse a problem that a stored run could not be read back with."""
+
     @property
     def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
         return False
+
+    @property
+    def feature_scale(self) -> float:
+        """The root mean square of a feature, for the size of starts in training."""
+        return 1.0
 
     @property
     def has_pool(self) -> bool:
@@ -174,6 +182,15 @@ class CustomProblem(BaseProblem):
             vars(self)["_signal"] = 2 * float(np.mean(losses))
         return float(vars(self)["_signal"])
 
+    @property
+    def feature_scale(self) -> float:
+        """The root mean square of a feature, estimated once from a sample."""
+        if "_scale" not in vars(self):
+            moments = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1).moments
+            squares = np.einsum("bii->b", moments.S) / moments.dim / moments.counts
+            vars(self)["_scale"] = float(np.sqrt(squares.mean()))
+        return float(vars(self)["_scale"])
+
     def moments(
         self,
         count: int,
@@ -216,7 +233,14 @@ class CustomProblem(BaseProblem):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the name of the class and its arguments, as JSON has them.
+        """Return the name of the class and its arguments, as JSON has them; without a name, its class and identity."""
+        if self.name is None:
+            return {"problem": f"{type(self).__name__} at {id(self):#x}"}
+        shown_state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {"problem": self.name, "arguments": {name: _plain(value) for name, value in shown_state.items()}}
+
+    def check_named(self) -> None:
+        """Refuse a problem that a stored run could not be read back with.
 
         Raises:
             InputError: The class has no name, or is not the one that its name stands for.
@@ -227,8 +251,6 @@ class CustomProblem(BaseProblem):
                 f"a {type(self).__name__} without a name of its own",
                 'Write name = "my-problem" in its class, or train without out.',
             )
-        shown_state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        return {"problem": self.name, "arguments": {name: _plain(value) for name, value in shown_state.items()}}
 
     def __str__(self) -> str:
         state = {name: value for name, value in vars(self).items() if not name.startswith("_")}

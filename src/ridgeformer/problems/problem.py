@@ -151,6 +151,11 @@ class Problem(BaseProblem):
             return float(self.dim)
         return float((self.query_covariance * self.tasks.second_moment(self.dim)).sum())
 
+    @property
+    def feature_scale(self) -> float:
+        """The root mean square of a feature."""
+        return 1.0 if self.is_isotropic else float(np.sqrt(np.diag(self.features.mean_covariance(self.dim)).mean()))
+
     def at_noise(self, sigma: float) -> Problem:
         """Return the same problem with one noise level.
 
@@ -373,32 +378,35 @@ class Problem(BaseProblem):
         x = rng.standard_normal((count, n, self.dim))
         noise = sigma[:, None] * rng.standard_normal((count, n))
         asked = rng.standard_normal((count, queries, self.dim))
-        counts = None
+        counts = metric = None
         if not self.is_isotropic:
             counts = None if self.lengths.fixed else self.lengths.quantile(rng.random(count))
             there = np.arange(n) < (n if counts is None else counts[:, None])
             covariances = self.features.covariances(self.dim, count, rng)
-            x, asked = self._shaped(x, asked, covariances, np.broadcast_to(there, (count, n)))
+            x, asked, metric = self._shaped(x, asked, covariances, np.broadcast_to(there, (count, n)))
             noise, task = noise * there, self._task(task, rng.random(count))
         y = np.einsum("bnd,bd->bn", x, task) + noise
         answers = np.einsum("bnd,bd->bn", asked, task)
         x, y, asked, answers, task, sigma = map(read_only, (x, y, asked, answers, task, sigma))
-        return Sequences(x, y, asked, answers, task, sigma, counts)
+        return Sequences(x, y, asked, answers, task, sigma, counts, metric)
 
-    def _shaped(self, x: Array, asked: Array, covariances: Array, there: Any) -> tuple[Array, Array]:
-        """Features and queries with their covariances, [B, n, d] and [B, m, d]; tokens that are not there become 0."""
+    def _shaped(self, x: Array, asked: Array, covariances: Array, there: Any) -> tuple[Array, Array, Array | None]:
+        """Features and queries with their covariances, [B, n, d] and [B, m, d], and the queries' one as a metric.
+
+        Tokens that are not there become 0.
+        """
         roots = np.linalg.cholesky(covariances)
         x = np.einsum("bij,bnj->bni", roots, x) * there[:, :, None]
         if self.query is not None:
             roots = np.broadcast_to(np.linalg.cholesky(self.query.mean_covariance(self.dim)), roots.shape)
         asked = np.einsum("bij,bnj->bni", roots, asked)
         if not self.features.standardised:
-            return x, asked
+            return x, asked, np.array(covariances) if self.law.own_metric else self.law.metric
         n = there.sum(1)[:, None, None]
         mean = x.sum(1, keepdims=True) / n
         x = (x - mean) * there[:, :, None]
         scale = np.sqrt(np.square(x).sum(1, keepdims=True) / n)
-        return x / scale, (asked - mean) / scale
+        return x / scale, (asked - mean) / scale, covariances / np.swapaxes(scale, 1, 2) / scale * (1 + 1 / n)
 
     def _task(self, g: Array, u: Array) -> Array:
         prior, pool = self.prior, self.law.pool

@@ -40,7 +40,12 @@ DIED = (
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that could not be trained, and why."""
+    """A run that could not be trained.
+
+    Attributes:
+        run: The name of the run.
+        reason: Why it could not be trained.
+    """
 
     run: str
     reason: str
@@ -51,9 +56,14 @@ class State:
     """How far a sweep has come.
 
     Attributes:
-        total, done, running, failed: runs; of those that run, one a worker is counted.
-        seconds: since it began; remaining: to go, estimated.
-        best: name and loss over floor of the finished run that is nearest to its problem's floor.
+        total: All runs of the sweep.
+        done: Finished runs, with those that were finished before.
+        running: Runs that are being trained now, one per worker.
+        failed: Runs that failed.
+        seconds: Time since the sweep began.
+        remaining: Seconds until it ends, an estimate; infinite as long as nothing is known.
+        best: The name and the ratio (loss over floor) of the finished run that is nearest to its floor; None as long as
+            there is none.
     """
 
     total: int
@@ -67,7 +77,14 @@ class State:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep left behind: the folders of all finished runs, what failed, how many were there before."""
+    """What a sweep left behind.
+
+    Attributes:
+        folders: The folders of all finished runs.
+        failures: The runs that failed, with their reasons.
+        found: How many runs were finished before the sweep began.
+        seconds: How long the sweep took.
+    """
 
     folders: list[Path]
     failures: list[Failure]
@@ -158,7 +175,16 @@ def _units(specs: Sequence[Spec]) -> list[Unit]:
 
 
 def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
-    """Train the runs of a unit; returns the names and reasons of those that failed. Runs in a worker."""
+    """Train the runs of a unit; this function runs in a worker.
+
+    Args:
+        folder: The folder for runs.
+        specs: The specs of the runs, as JSON.
+        threads: Threads of the engine; None for all.
+
+    Returns:
+        The names of the runs that failed, each with its reason.
+    """
     parsed = [parse_spec(spec) for spec in specs]
     session = Session(Folder(folder), lambda state: None, threads, parsed)
     failed = []

@@ -30,11 +30,18 @@ MOST_RUNS = 1_000_000
 
 @dataclass(frozen=True)
 class Grid:
-    """Every combination of the values of these axes is a run; there may be a million of them.
+    """Every combination of the values of seven axes is a run; there may be a million of them.
 
     Attributes:
-        noise, dim, context: of the problems; family, layers, heads: of the models; seed: of training.
-        protocol: how to train; sequences: how many fresh ones the losses are measured on.
+        noise: Noise distributions, as text or as `Noise`.
+        dim: Dimensions d.
+        context: Context lengths n.
+        family: Names of families.
+        layers: Depths.
+        heads: Heads per layer.
+        seed: Seeds of training.
+        protocol: How to train, a `Search` or `Paper`.
+        sequences: How many fresh sequences the losses are measured on.
 
     Raises:
         InputError: An axis is not a list of different values that a run can have, or there are too many runs.
@@ -66,12 +73,12 @@ class Grid:
         integer("sequences", self.sequences, 2, MOST_SEQUENCES)
 
     def problems(self) -> Iterator[Problem]:
-        """Every problem, once."""
+        """Yield every problem once."""
         noises = [_noise(noise) for noise in self.noise]
         return (Problem(d, n, noise) for d in self.dim for n in self.context for noise in noises)
 
     def specs(self) -> Iterator[Spec]:
-        """Every run, problem by problem and seed by seed, shallow before deep."""
+        """Yield every run, problem by problem and seed by seed, shallow before deep."""
         for problem in self.problems():
             for seed in self.seed:
                 for heads in self.heads:

@@ -35,10 +35,10 @@ class Entry:
     """A run as its folder shows it, without its model.
 
     Attributes:
-        folder: where it is.
-        spec: what was asked for, as JSON; None if the run is damaged.
-        record: all that is stored about a finished run; None if the run is unfinished or damaged.
-        damage: what is wrong with a damaged run, and what to do; None if nothing is.
+        folder: Where it is.
+        spec: What was asked for, as JSON; None if the run is damaged.
+        record: All that is stored about a finished run; None if the run is unfinished or damaged.
+        damage: What is wrong with a damaged run, and what to do; None if nothing is.
     """
 
     folder: Path
@@ -90,7 +90,14 @@ def list_runs(folder: str | os.PathLike[str]) -> list[Entry]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a run, of whatever state; one that may not be looked into counts as one."""
+    """Tell whether a folder is that of a run, finished or not.
+
+    Args:
+        folder: The folder. One that may not be looked into counts as a run.
+
+    Returns:
+        True if it is.
+    """
     hidden = folder.is_dir() and not os.access(folder, os.X_OK)
     return hidden or any(os.path.lexists(folder / name) for name in ("spec.json", "record.json"))
 

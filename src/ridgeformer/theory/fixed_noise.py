@@ -38,9 +38,19 @@ SEQUENCES = 100_000
 
 
 def filtered(model: LinearTransformer, values: Float) -> Float:
-    """lambda f(lambda), [K]: the share of w_task that a GD++ model recovers along an eigenvector of eigenvalue lambda.
+    """Compute the share of the task w that a GD++ model recovers along eigenvectors of S: lambda f(lambda).
 
     Along each eigenvector GD++ is a model of dimension one; this runs it there, with S = a = lambda.
+
+    Args:
+        model: A GD++ model.
+        values: Eigenvalues lambda, [K].
+
+    Returns:
+        The shares, [K].
+
+    Raises:
+        InputError: The model is not a GD++ model.
     """
     if not isinstance(model.family, GDpp):
         refuse("the filter of eigenvalues is defined for GD++ models only", model, "Use evaluate for other models.")
@@ -49,7 +59,19 @@ def filtered(model: LinearTransformer, values: Float) -> Float:
 
 
 def risk(model: LinearTransformer, problem: Problem, variances: ArrayLike) -> Float:
-    """1/2 E |w - w_task|^2 of a GD++ model at every noise variance, by quadrature over the eigenvalues of S; n >= d."""
+    """Compute the risk 1/2 E |w_hat - w|^2 of a GD++ model by quadrature over the eigenvalues of S.
+
+    Args:
+        model: A GD++ model.
+        problem: The problem, with n >= d.
+        variances: Noise variances, of any shape.
+
+    Returns:
+        The risk at every variance, of the same shape.
+
+    Raises:
+        InputError: The context is shorter than d, or the model is not a GD++ model.
+    """
     if problem.context < problem.dim:
         refuse("the risk by quadrature needs n >= d", problem, "Use evaluate for shorter contexts.")
     values, weights = _nodes(problem)
@@ -58,24 +80,57 @@ def risk(model: LinearTransformer, problem: Problem, variances: ArrayLike) -> Fl
 
 
 def ridge_risk(problem: Problem) -> float:
-    """The risk of ridge regression with the variance E[sigma^2], ConstRR: 1/2 E sum v / (lambda + v)."""
+    """Compute the risk of ridge regression with the variance E[sigma^2], ConstRR: 1/2 E sum v / (lambda + v).
+
+    Args:
+        problem: The problem.
+
+    Returns:
+        The risk.
+    """
     values, weights = _nodes(problem)
     level = problem.noise.second_moment
     return 0.5 * float(weights @ (level / (values + level)))
 
 
 def variance(noise: Noise) -> float:
-    """E[sigma^2], all that GD++ sees of a noise distribution."""
+    """Return E[sigma^2], all that GD++ sees of a noise distribution.
+
+    Args:
+        noise: The noise distribution.
+
+    Returns:
+        The mean variance.
+    """
     return noise.second_moment
 
 
 def risk_of_noise(model: LinearTransformer, problem: Problem, variance: Variance = variance) -> float:
-    """The same, over the problem's distribution of sigma."""
+    """Compute the risk of a GD++ model over the problem's distribution of sigma.
+
+    Args:
+        model: A GD++ model.
+        problem: The problem.
+        variance: Maps the noise distribution to the variance at which the risk is taken.
+
+    Returns:
+        The risk.
+    """
     return float(risk(model, problem, variance(problem.noise)))
 
 
 def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
-    """Quadrature against random sequences; the average over sigma against E[sigma^2]; ConstRR against GD++ models."""
+    """Check that GD++ only sees E[sigma^2].
+
+    Quadrature is compared with random sequences, the average over sigma with E[sigma^2], and ConstRR with GD++ models.
+
+    Args:
+        seed: Seed of the sequences.
+        variance: As for `risk_of_noise`; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     problems = [Problem(noise=noise) for noise in NOISES]
     models = [_trained(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
     pairs = list(zip(models, problems, strict=True))
@@ -144,6 +199,8 @@ def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
 
 def _nodes(problem: Problem) -> tuple[Float, Float]:
     """Eigenvalues of S and their weights; where the density has vanished, a polynomial has not, so these are left."""
+    if not problem.is_isotropic:
+        refuse("the eigenvalues of S are known for isotropic problems", problem, "Use evaluate for others.")
     values, weights = eigenvalues(problem.dim, problem.context)
     kept = weights > 1e-12
     return values[kept], weights[kept]

@@ -26,9 +26,18 @@ STATEMENTS = {
 def verify(
     only: Iterable[str] = (), *, seed: int = 0, progress: Callable[[str, int, int], None] | None = None
 ) -> list[Check]:
-    """Run every statement's checks, or those of the statements named, in the paper's order.
+    """Run the checks of the paper's statements, in the paper's order.
 
-    `progress` is called before each statement with its name, how many are done and how many there are.
+    Args:
+        only: Names of statements; all if none is named.
+        seed: Seed of the models and sequences.
+        progress: Is called before each statement with its name, the number of statements done and that of all.
+
+    Returns:
+        The checks.
+
+    Raises:
+        InputError: There is no such statement.
 
     >>> all(found.passed for found in verify(["momentum"]))
     True

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ridgeformer.engine import Key
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.job import FINISH, RACE, SEARCH, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, ceiling, damped, mine
+from ridgeformer.training.objective import Hard, ceiling, damped, fewer, mine
 from ridgeformer.training.soap import Soap
 from ridgeformer.training.vector import Vector
 
@@ -74,14 +74,14 @@ class _Work:
     def __init__(self, job: Job) -> None:
         self.job = job
         start = job.fresh(0)
-        self.vector = Vector(start, job.problem.context)
+        self.vector = Vector(start, job.units)
         self.shape = next(iter(start.family.arrays.values())).shape[-2:]
         self.dtype = job.dtype()
 
     def begin(self, model: LinearTransformer) -> _Place:
         """A start."""
         point = self.vector.pack(model).reshape(-1, *self.shape)
-        return _Place(Soap.start(point), Hard.none(self.job.problem), float("inf"))
+        return _Place(Soap.start(point), Hard.none(self.job.problem, self.job.layout), float("inf"))
 
     def model(self, place: _Place) -> LinearTransformer:
         """The model that a descent has come to."""
@@ -115,7 +115,8 @@ class _Work:
             new = job.journal.recall(names[turn]) is None
             if new:
                 key = Key(job.seed, SEARCH, turn)
-                hard = mine(self.model(place), job.problem, place.hard, key, SEARCHED, job.caution, job.threads)
+                among = fewer(job.problem, SEARCHED)
+                hard = mine(self.model(place), job.problem, place.hard, key, among, job.caution, job.threads)
                 place = _Place(place.state, hard, place.loss)
                 if turn >= rounds and not hard.exploded:
                     break
@@ -154,7 +155,7 @@ class _Work:
             losses.append(float(damped(np.minimum(found.losses, np.finfo(self.dtype).max), limit).mean()))
             slopes = model.family.pullback(found.gradient)
             if len(hard):
-                more = hard.value(self.vector.model(point.ravel()), job.problem, job.threads)[1]
+                more = hard.value(self.vector.model(point.ravel()), limit, job.threads)[1]
                 slopes = {name: value + more[name] for name, value in slopes.items()}
             return self.vector.slope(slopes).reshape(point.shape)
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.models.families import Family
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem
 from ridgeformer.training.journal import Journal
+from ridgeformer.training.vector import Units
 
 __all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "Job", "Report", "Step", "Steps", "follow"]
 
@@ -99,9 +101,10 @@ class Job:
         simpler: The best model of the family that this family contains; None where there is none.
         journal: Finished pieces of work.
         threads: Threads of the engine; None for all.
+        layout: What the model's tokens hold beside (x, y), and whether its attention is a sum or a mean.
     """
 
-    problem: Problem
+    problem: BaseProblem
     family: type[Family]
     layers: int
     heads: int
@@ -113,9 +116,22 @@ class Job:
     simpler: LinearTransformer | None
     journal: Journal
     threads: int | None = None
+    layout: Layout = PLAIN
+
+    @property
+    def units(self) -> Units:
+        """The natural size of parameters on this problem."""
+        return Units(self.problem, self.layout)
 
     def scaled(self, count: int) -> int:
-        """Return a number of starts or rounds, times the effort; at least 1."""
+        """Return a number of starts or rounds, times the effort; at least 1.
+
+        Args:
+            count: The number for an effort of 1.
+
+        Returns:
+            The number.
+        """
         return max(1, round(count * self.effort))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:
@@ -128,7 +144,7 @@ class Job:
         if self.precision == "auto":
             known = self.first().astype(np.float64)
             found = known.step(self.problem, 4096, stream=SELECT, step=1, gradient=False, threads=self.threads)
-            return np.float64 if found.loss < 1e-5 * self.problem.dim else np.float32
+            return np.float64 if found.loss < 1e-5 * self.problem.signal else np.float32
         return np.float64 if self.precision == "float64" else np.float32
 
     def starts(self, fresh: int, grown: int) -> list[LinearTransformer]:
@@ -153,7 +169,7 @@ class Job:
             found.append(self.shallower.with_identity(self.layers - 1))
         if self.simpler is not None:
             embedded = self.family.embed(self.simpler.family, self.problem.dim, self.heads)
-            found.append(LinearTransformer(embedded, self.problem.dim))
+            found.append(self.model(embedded))
         return found
 
     def first(self) -> LinearTransformer:
@@ -169,19 +185,25 @@ class Job:
         Returns:
             The model; the same for the same seed, depth and number.
         """
-        scale = 0.05 / np.sqrt(self.problem.context)
-        rng, dim = self._rng(1, number), self.problem.dim
-        return LinearTransformer(self.family.random(dim, self.layers, self.heads, scale, rng), dim)
+        return self.model(self._random(self.layers, 0.05, self._rng(1, number)))
+
+    def model(self, family: Family) -> LinearTransformer:
+        """Return the model with these parameters."""
+        return LinearTransformer(family, self.problem.dim, self.layout)
+
+    def _random(self, layers: int, size: float, rng: np.random.Generator) -> Family:
+        """Random parameters of a size relative to their natural one."""
+        scale, width = size / self.units.scale, self.problem.dim + self.layout.extra
+        return self.units.applied(self.family.random(width, layers, self.heads, scale, rng))
 
     def _grown(self, shallower: LinearTransformer, number: int) -> LinearTransformer:
         """The shallower model with a small random layer somewhere; successive numbers try all positions."""
-        rng, dim = self._rng(2, number), self.problem.dim
-        scale = np.exp(rng.uniform(np.log(0.1), np.log(0.4))) / np.sqrt(self.problem.context)
-        new = self.family.random(dim, 1, self.heads, scale, rng).arrays
+        rng = self._rng(2, number)
+        new = self._random(1, np.exp(rng.uniform(np.log(0.1), np.log(0.4))), rng).arrays
         at = self._rng(3).permutation(self.layers)[number % self.layers]
         old = shallower.family.arrays
         merged = {name: np.insert(old[name], at, new[name], axis=0) for name in old}
-        return LinearTransformer(self.family(**merged), dim)
+        return self.model(self.family(**merged))
 
     def _rng(self, *which: int) -> np.random.Generator:
         """Random numbers for one purpose: the same whatever was interrupted."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ridgeformer.bfgs import Descent, descend
 from ridgeformer.engine import Key
 from ridgeformer.training.job import RACE, SEARCH, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, SampleAverage, mine
+from ridgeformer.training.objective import Hard, SampleAverage, fewer, mine
 from ridgeformer.training.vector import Vector
 
 __all__ = ["descend_many_starts"]
@@ -44,11 +44,11 @@ def descend_many_starts(job: Job) -> Steps:
     race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
     best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
     final = yield from work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
-    winner, hard = min(final, key=_value), Hard.none(job.problem)
+    winner, hard = min(final, key=_value), Hard.none(job.problem, job.layout)
     for turn in range(TURNS):
         known = len(hard)
         model, key = work.vector.model(winner.point), Key(job.seed, SEARCH, turn)
-        hard = mine(model, job.problem, hard, key, SEARCHED, job.caution, job.threads)
+        hard = mine(model, job.problem, hard, key, fewer(job.problem, SEARCHED), job.caution, job.threads)
         if turn and not hard.exploded and (len(hard) == known or turn > 2):
             break
         begin, end = 1 - 0.2 * 0.6**turn, 1 - 0.2 * 0.6 ** (turn + 1)
@@ -63,7 +63,7 @@ class _Work:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.vector = Vector(job.fresh(0), job.problem.context)
+        self.vector = Vector(job.fresh(0), job.units)
         # BFGS measures curvature by differences of gradients: float32 costs it more iterations than it saves time.
         self.dtype = np.float32 if job.precision == "float32" else np.float64
 

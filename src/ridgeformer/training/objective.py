@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Key
+from ridgeformer.engine import Evaluation, Key, Layout, Target
 from ridgeformer.losses import threshold
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.moments import Moments
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem, Draw, Problem
 
-__all__ = ["STRETCH", "Hard", "SampleAverage", "ceiling", "damped", "mine"]
+__all__ = ["STRETCH", "Batch", "Hard", "SampleAverage", "ceiling", "damped", "fewer", "mine"]
 
 Array = NDArray[np.float64]
+Float = NDArray[np.floating[Any]]
 Value = tuple[float, dict[str, Array]]
 STRETCH = 1.2  # contexts are stretched by this in the search for hard ones
 WEIGHT = 0.5  # what a hard sequence counts, next to one that was met without stretching
@@ -31,11 +31,18 @@ STRONGER = 3.0  # what hard sequences count more as long as there are such
 FAILS = 20  # times the ceiling: a loss from which on a stretched context counts as hard
 MOST = 512  # hard sequences that are kept
 STORED = 1 << 27  # bytes of Gram matrices that are kept; beyond, they are drawn again every time
+BLOCK = 1 << 16  # sequences that are looked at together
+OWN_BLOCK = 1 << 13  # the same where sequences are drawn by Python
 
 
-def ceiling(problem: Problem) -> float:
+def ceiling(problem: BaseProblem) -> float:
     """Twice the loss of predicting nothing at all: losses above enter by their logarithm."""
-    return float(problem.dim)
+    return problem.signal
+
+
+def fewer(problem: BaseProblem, sequences: int) -> int:
+    """Return a number of sequences, or an eighth of it where they are drawn by Python, which takes longer."""
+    return sequences if problem.law is not None else sequences // 8
 
 
 def damped(losses: NDArray[Any], limit: float) -> Array:
@@ -45,46 +52,116 @@ def damped(losses: NDArray[Any], limit: float) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class Batch:
+    """Contexts as an engine evaluates them, in the layout of some model's tokens.
+
+    Attributes:
+        gram: Gram matrices of the tokens, [b, D, D].
+        target: What weights are compared with, [b, c].
+        metric: The metric of the loss, [c, c] or [b, c, c]; None for the identity.
+    """
+
+    gram: Float
+    target: Float
+    metric: Float | None
+
+    @classmethod
+    def of(cls, draw: Draw, layout: Layout) -> Batch:
+        """Return the contexts of a draw."""
+        moments = draw.moments
+        sums = None if moments.sums is None else np.asarray(moments.sums)
+        gram = moments.gram if layout.is_plain else layout.gram(np.asarray(moments.gram), moments.context, sums)
+        return cls(gram, layout.target(np.asarray(draw.ridge)), layout.metric(draw.metric))
+
+    @classmethod
+    def none(cls, problem: BaseProblem, layout: Layout) -> Batch:
+        """Return no contexts."""
+        D, c = problem.dim + layout.extra + 1, problem.dim + layout.counted
+        plain = problem.law is not None and problem.law.metric is None and not problem.law.own_metric
+        return cls(np.empty((0, D, D)), np.empty((0, c)), None if plain else np.empty((0, c, c)))
+
+    def __len__(self) -> int:
+        return len(self.gram)
+
+    def stretched(self, by: float) -> Batch:
+        """Return the contexts with all their Gram matrices multiplied by a number."""
+        return Batch(by * self.gram, self.target, self.metric)
+
+    def own_metrics(self) -> Float | None:
+        """Return a metric for each context, [b, c, c], or None for the identity."""
+        if self.metric is None:
+            return None
+        return np.broadcast_to(self.metric, (len(self), *self.metric.shape[-2:]))
+
+    def joined(self, other: Batch, most: int) -> Batch:
+        """Return the contexts of both, at most so many."""
+        metrics = self.own_metrics(), other.own_metrics()
+        metric = None if metrics[0] is None or metrics[1] is None else np.concatenate([metrics[0], metrics[1]])[:most]
+        gram, target = (np.concatenate(pair)[:most] for pair in ((self.gram, other.gram), (self.target, other.target)))
+        return Batch(gram, target, metric)
+
+    def part(self, index: list[int]) -> Batch:
+        """Return some of the contexts."""
+        metrics = self.own_metrics()
+        metric = None if metrics is None else np.asarray(metrics[index])
+        return Batch(np.asarray(self.gram[index]), np.asarray(self.target[index]), metric)
+
+    def evaluate(
+        self, model: LinearTransformer, limit: float, gradient: bool = True, threads: int | None = None
+    ) -> Evaluation:
+        """Return losses, and the gradient with respect to the model's `kernel()`."""
+        return engines.current().evaluate(
+            model.family.kernel(),
+            self.gram,
+            self.target,
+            metric=self.metric,
+            counted=self.target.shape[1],
+            ceiling=limit,
+            gradient=gradient,
+            threads=threads,
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Hard:
     """Stretched contexts on which some model failed.
 
     Attributes:
-        gram: [h, D, D]; target: [h, d].
-        share: of the objective: their part of all contexts, times what one of them counts.
-        strength: what one counts, relative to the first search: it grows as long as the model explodes.
-        exploded: how many contexts of the last search the model exploded on without stretching.
+        batch: The contexts.
+        share: Their part of the objective: of all contexts, times what one of them counts.
+        strength: What one counts, relative to the first search: it grows as long as the model explodes.
+        exploded: How many contexts of the last search the model exploded on without stretching.
     """
 
-    gram: Array
-    target: Array
+    batch: Batch
     share: float = 0.0
     strength: float = 1.0
     exploded: int = 0
 
     @classmethod
-    def none(cls, problem: Problem) -> Hard:
+    def none(cls, problem: BaseProblem, layout: Layout) -> Hard:
         """No such contexts yet."""
-        return cls(np.empty((0, problem.dim + 1, problem.dim + 1)), np.empty((0, problem.dim)))
+        return cls(Batch.none(problem, layout))
 
     @classmethod
     def restored(cls, arrays: dict[str, Array]) -> Hard:
         """From what `arrays` gave."""
         share, strength, exploded = arrays["hard"].tolist()
-        return cls(arrays["gram"], arrays["target"], share, strength, int(exploded))
+        return cls(Batch(arrays["gram"], arrays["target"], arrays.get("metric")), share, strength, int(exploded))
 
     def arrays(self) -> dict[str, Array]:
         """To be stored."""
         facts = np.array([self.share, self.strength, self.exploded])
-        return {"gram": self.gram, "target": self.target, "hard": facts}
+        found = {"gram": self.batch.gram, "target": self.batch.target, "hard": facts}
+        metric = self.batch.own_metrics()
+        return found if metric is None else {**found, "metric": np.ascontiguousarray(metric)}
 
     def __len__(self) -> int:
-        return len(self.gram)
+        return len(self.batch)
 
-    def value(self, model: LinearTransformer, problem: Problem, threads: int | None) -> Value:
+    def value(self, model: LinearTransformer, limit: float, threads: int | None) -> Value:
         """Their share of the objective, and its gradient."""
-        moments = Moments._trusted(self.gram, problem.context)
-        limit = ceiling(problem)
-        found = model.evaluate(moments, self.target, gradient=True, ceiling=limit, threads=threads)
+        found = self.batch.evaluate(model, limit, threads=threads)
         worst = damped(np.minimum(found.losses, np.finfo(np.float64).max), limit)
         gradient = model.family.pullback(found.gradient)
         return self.share * float(worst.mean()), {name: self.share * slope for name, slope in gradient.items()}
@@ -92,29 +169,50 @@ class Hard:
 
 def mine(
     model: LinearTransformer,
-    problem: Problem,
+    problem: BaseProblem,
     known: Hard,
     key: Key,
     sequences: int,
     caution: float = 1.0,
     threads: int | None = None,
 ) -> Hard:
-    """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution."""
+    """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution.
+
+    Args:
+        model: The model that may fail.
+        problem: What the contexts are drawn from.
+        known: Hard contexts that are known already.
+        key: The stream of the fresh contexts.
+        sequences: How many of them.
+        caution: What hard contexts count, relative to the default.
+        threads: Threads of the engine; None for all.
+
+    Returns:
+        The hard contexts, at most 512.
+    """
     if not caution:
         return known
+    problem = _edges(problem)
     exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads))
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
-    draws = [problem.moments(1, seed=key.seed, stream=key.stream, step=key.step, first=i) for i in found[: MOST // 2]]
-    gram = np.concatenate([*(STRETCH * draw.moments.gram for draw in draws), known.gram])[:MOST]
-    target = np.concatenate([*(draw.ridge for draw in draws), known.target])[:MOST]
+    batch = known.batch
+    for part in reversed(_drawn(model.layout, problem, key, sequences, found[: MOST // 2])):
+        batch = part.stretched(STRETCH).joined(batch, MOST)
     strength = known.strength * (STRONGER if exploded and len(known) else 1.0)
-    share = caution * WEIGHT * strength * max(len(found), len(gram)) / sequences
-    return Hard(gram, target, share, strength, exploded)
+    share = caution * WEIGHT * strength * max(len(found), len(batch)) / sequences
+    return Hard(batch, share, strength, exploded)
+
+
+def _edges(problem: BaseProblem) -> BaseProblem:
+    """The problem with its shortest and longest contexts only, where n varies: models fail there first."""
+    if problem.lengths.fixed or not isinstance(problem, Problem):
+        return problem
+    return problem.replace(context=[problem.lengths.least, problem.lengths.most])
 
 
 def _above(
     model: LinearTransformer,
-    problem: Problem,
+    problem: BaseProblem,
     key: Key,
     sequences: int,
     stretch: float,
@@ -122,29 +220,80 @@ def _above(
     threads: int | None,
 ) -> list[int]:
     """Which of a key's sequences, with stretched contexts, have losses above the limit."""
-    engine = engines.resolve(None)
     first, *others = model.astype(np.float32).family.kernel()
     stretched = (np.float32(stretch) * first, *others)  # the same as stretching the Gram matrix
     found: list[int] = []
-    for start in range(0, sequences, 1 << 16):
-        count = min(1 << 16, sequences - start)
-        choices = problem.choices(count, seed=key.seed, stream=key.stream, step=key.step, first=start, engine=engine)
-        result = engine.step(stretched, problem.law, choices, key, gradient=False, first=start, threads=threads)
-        found += [start + int(i) for i in np.flatnonzero(~(result.losses <= limit))]
+    for start, count in _blocks(problem, sequences):
+        losses = _losses(stretched, model.layout, problem, key, start, count, threads)
+        found += [start + int(i) for i in np.flatnonzero(~(losses <= limit))]
+    return found
+
+
+def _blocks(problem: BaseProblem, sequences: int) -> list[tuple[int, int]]:
+    """The first sequence and the number of sequences of each block."""
+    size = BLOCK if problem.law is not None else OWN_BLOCK
+    return [(start, min(size, sequences - start)) for start in range(0, sequences, size)]
+
+
+def _losses(
+    kernel: tuple[Float, ...],
+    layout: Layout,
+    problem: BaseProblem,
+    key: Key,
+    first: int,
+    count: int,
+    threads: int | None,
+) -> Float:
+    """The losses of a block of sequences, for parameters in float32."""
+    engine = engines.current()
+    name: dict[str, Any] = {"seed": key.seed, "stream": key.stream, "step": key.step, "first": first}
+    if problem.law is None:
+        batch = Batch.of(problem.moments(count, dtype=np.float32, sums=layout.coordinate != "none", **name), layout)
+        counted = batch.target.shape[1]
+        return engine.evaluate(
+            kernel, batch.gram, batch.target, metric=batch.metric, counted=counted, gradient=False, threads=threads
+        ).losses
+    choices = problem.choices(count, engine=engine, **name)  # type: ignore[attr-defined]
+    target: Target = "task" if problem.has_pool else "ridge"
+    return engine.step(
+        kernel, problem.law, choices, key, layout=layout, target=target, gradient=False, first=first, threads=threads
+    ).losses
+
+
+def _drawn(layout: Layout, problem: BaseProblem, key: Key, sequences: int, index: list[int]) -> list[Batch]:
+    """Some of a key's sequences, in batches."""
+    name: dict[str, Any] = {"seed": key.seed, "stream": key.stream, "step": key.step}
+    sums = layout.coordinate != "none"
+    if problem.law is not None:
+        return [Batch.of(problem.moments(1, first=i, sums=sums, **name), layout) for i in index]
+    found = []
+    for start, count in _blocks(problem, sequences):
+        chosen = [i - start for i in index if start <= i < start + count]
+        if chosen:
+            found.append(Batch.of(problem.moments(count, first=start, sums=sums, **name), layout).part(chosen))
     return found
 
 
 @dataclass(eq=False)
 class SampleAverage:
-    """The mean adjusted loss over fixed sequences, and hard ones: a deterministic function to be minimised."""
+    """The mean adjusted loss over fixed sequences, and hard ones: a deterministic function to be minimised.
 
-    problem: Problem
+    Args:
+        problem: What the sequences are drawn from.
+        sequences: How many.
+        key: Their stream.
+        dtype: float32 or float64, of the computation.
+        hard: Hard contexts that count too.
+        threads: Threads of the engine; None for all.
+    """
+
+    problem: BaseProblem
     sequences: int
     key: Key
     dtype: type = np.float64
     hard: Hard | None = None
     threads: int | None = None
-    _draw: Any = field(default=None, init=False, repr=False)
+    _batch: Batch | None = field(default=None, init=False, repr=False)
 
     def __call__(self, model: LinearTransformer) -> Value:
         """Value and gradient with respect to the family's arrays; an infinite value where the model overflows."""
@@ -152,24 +301,31 @@ class SampleAverage:
         model = model.astype(self.dtype)
         if not all(np.isfinite(values).all() for values in model.family.kernel()):  # products of finite parameters
             return np.inf, {name: np.zeros(value.shape) for name, value in model.family.arrays.items()}
-        seed, stream, step = self.key
-        size = np.dtype(self.dtype).itemsize * self.sequences * (self.problem.dim + 1) ** 2
-        if size <= STORED:
-            if self._draw is None:
-                self._draw = self.problem.moments(
-                    self.sequences, seed=seed, stream=stream, step=step, dtype=self.dtype, threads=self.threads
-                )
-            found = model.evaluate(
-                self._draw.moments, self._draw.ridge, gradient=True, ceiling=limit, threads=self.threads
-            )
-        else:
-            found = model.step(
-                self.problem, self.sequences, seed=seed, stream=stream, step=step, ceiling=limit, threads=self.threads
-            )
+        found = self._evaluate(model, limit)
         value = float(damped(found.losses, limit).mean())
         gradient = model.family.pullback(found.gradient)
         if self.hard is not None and len(self.hard):
-            more, slopes = self.hard.value(model.astype(np.float64), self.problem, self.threads)
+            more, slopes = self.hard.value(model.astype(np.float64), limit, self.threads)
             value += more
             gradient = {name: slope + slopes[name] for name, slope in gradient.items()}
         return value, gradient
+
+    def _evaluate(self, model: LinearTransformer, limit: float) -> Evaluation:
+        seed, stream, step = self.key
+        size = np.dtype(self.dtype).itemsize * self.sequences * (model.width + 1) ** 2
+        if size > STORED:
+            return model.step(
+                self.problem, self.sequences, seed=seed, stream=stream, step=step, ceiling=limit, threads=self.threads
+            )
+        if self._batch is None:
+            draw = self.problem.moments(
+                self.sequences,
+                seed=seed,
+                stream=stream,
+                step=step,
+                dtype=self.dtype,
+                sums=model.layout.coordinate != "none",
+                threads=self.threads,
+            )
+            self._batch = Batch.of(draw, model.layout)
+        return self._batch.evaluate(model, limit, threads=self.threads)

@@ -120,7 +120,8 @@ def training_of_record(spec: Spec, model: LinearTransformer, record: dict[str, A
     try:
         found = record["result"]
         kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int}
-        result = Result(**{f: kinds.get(f, float)(found[f]) for f in Result.__dataclass_fields__})
+        numbers = {f: float("nan") if found[f] is None else found[f] for f in Result.__dataclass_fields__}
+        result = Result(**{f: kinds.get(f, float)(value) for f, value in numbers.items()})
         return Training(
             model=model,
             spec=spec,

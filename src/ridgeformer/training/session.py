@@ -17,7 +17,7 @@ from ridgeformer.training.journal import Journal
 from ridgeformer.training.paper import train_as_the_paper
 from ridgeformer.training.protocols import Paper, Search
 from ridgeformer.training.results import Status, Training, training_of_record
-from ridgeformer.training.runs import Runs
+from ridgeformer.training.runs import Folder, Runs
 from ridgeformer.training.search import search
 from ridgeformer.training.spec import Spec, estimate_seconds, parents, with_ancestors
 
@@ -59,6 +59,9 @@ class Session:
         self, runs: Runs, progress: Callable[[TrainingProgress], None], threads: int | None, specs: Sequence[Spec]
     ) -> None:
         self.runs, self.progress, self.threads = runs, progress, threads
+        if isinstance(runs, Folder):
+            for spec in specs:
+                spec.problem.check_named()
         self.began = time.monotonic()
         needed = {other.name: other for spec in specs for other in with_ancestors(spec)}
         self.costs = {name: estimate_seconds(spec) for name, spec in needed.items()}
@@ -132,6 +135,7 @@ class Session:
             simpler=models.get((simpler, spec.layers)) if simpler else None,
             journal=journal,
             threads=self.threads,
+            layout=spec.layout,
         )
 
         def report(step: Step) -> None:
@@ -159,7 +163,7 @@ class Session:
 
 
 def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
-    nothing = spec.problem.dim / 2
+    nothing = spec.problem.signal / 2
     if not result.loss < nothing or not np.isfinite(result.loss):
         return "diverged", f"worse than predicting 0 for everything (a loss of {result.loss:.3g}): {found.message}"
     more = "" if found.converged or isinstance(spec.protocol, Paper) else "; more effort may gain more"

@@ -10,15 +10,15 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
-from ridgeformer.models.families import FAMILIES, Family, check_registered
-from ridgeformer.noise import check_text, parse
-from ridgeformer.predictors.ridge import check_problem
-from ridgeformer.problems import Problem
+from ridgeformer.models.families import FAMILIES, Family, Full, check_registered
+from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
 from ridgeformer.training.protocols import NAMES, Paper, Protocol, as_protocol, describe
 from ridgeformer.validation import integer
 
-__all__ = ["Spec", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
+__all__ = ["Spec", "default_layout", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
 
 
 @dataclass(frozen=True)
@@ -33,26 +33,29 @@ class Spec:
         seed: Seed of the starts and of the sequences.
         protocol: How to train, a `Search` or a `Paper`.
         sequences: How many fresh sequences the reported loss is measured on.
+        layout: What tokens hold beside (x, y), and whether attention is a sum or a mean.
     """
 
-    problem: Problem
+    problem: BaseProblem
     family: type[Family]
     layers: int
     heads: int
     seed: int
     protocol: Protocol
     sequences: int
+    layout: Layout = PLAIN
 
     def as_dict(self) -> dict[str, Any]:
         """Return the spec as values that JSON can hold; `parse_spec` reads them.
 
         Returns:
-            One entry per attribute; the problem gives three: `dim`, `context` and `noise`.
+            One entry per attribute; the problem gives its own, such as `dim`, `context` and `noise`. What has its
+            default is left out.
         """
+        layout = {} if self.layout.is_plain else {"layout": dataclasses.asdict(self.layout)}
         return {
-            "dim": self.problem.dim,
-            "context": self.problem.context,
-            "noise": check_text(self.problem.noise),
+            **self.problem.as_dict(),
+            **layout,
             "family": self.family.name,
             "layers": self.layers,
             "heads": self.heads,
@@ -65,8 +68,9 @@ class Spec:
     def name(self) -> str:
         """The name of the run's folder: readable, with a hash of the whole spec."""
         text = json.dumps(self.as_dict(), sort_keys=True)
-        noise = re.sub(r"[^a-z0-9.]+", "-", str(self.problem.noise).lower()).strip("-")[:40]
-        size = f"d{self.problem.dim}n{self.problem.context}"
+        law = self.problem.noise if isinstance(self.problem, Problem) else self.problem.as_dict()["problem"]
+        noise = re.sub(r"[^a-z0-9.]+", "-", str(law).lower()).strip("-")[:40]
+        size = f"d{self.problem.dim}n{str(self.problem.lengths)[:20]}"
         parts = [self.family.name, f"{self.layers}x{self.heads}", noise, size, f"s{self.seed}"]
         return "-".join(parts) + "-" + hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -81,13 +85,14 @@ class Spec:
 
 
 def make_spec(
-    problem: Problem,
+    problem: BaseProblem,
     family: str | type[Family],
     layers: int,
     heads: int,
     seed: int,
     protocol: str | Protocol,
     sequences: int,
+    layout: Layout | None = None,
 ) -> Spec:
     """Make a spec of checked values.
 
@@ -99,6 +104,9 @@ def make_spec(
         seed: Seed of the run, from 0 to 2^63 - 1.
         protocol: `search`, `paper`, or a `Search` or `Paper`.
         sequences: How many fresh sequences the reported loss is measured on, at least 2.
+        layout: What tokens hold beside (x, y), and whether attention is a sum or a mean. None for `Layout()` where all
+            contexts have the same length; otherwise for attention by mean, and for Full with the coordinate that shows
+            the length.
 
     Returns:
         The spec.
@@ -106,7 +114,7 @@ def make_spec(
     Raises:
         InputError: An argument is not one of these.
     """
-    check_problem(problem)
+    check_any_problem(problem)
     if isinstance(family, str) and family in FAMILIES:
         family = FAMILIES[family]
     if isinstance(family, str) or not (isinstance(family, type) and issubclass(family, Family)):
@@ -114,7 +122,36 @@ def make_spec(
     check_registered(family)
     layers, heads = integer("layers", layers, 1, 1000), integer("heads", heads, 1, 64)
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
-    return Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences)
+    recipe = as_protocol(protocol)
+    if isinstance(recipe, Paper) and not problem.is_isotropic:
+        refuse("the paper's protocol is for the paper's problem", problem, 'Use protocol="search".')
+    return Spec(problem, family, layers, heads, seed, recipe, sequences, _layout(problem, family, layout))
+
+
+def default_layout(problem: BaseProblem, family: str | type[Family]) -> Layout:
+    """Return the layout of tokens that a problem suggests.
+
+    Args:
+        problem: What to train on.
+        family: The name of a family, or its class.
+
+    Returns:
+        `Layout()` where all contexts have the same length; otherwise attention by mean, and for Full the coordinate
+        that shows the length.
+    """
+    if problem.lengths.fixed:
+        return Layout()
+    return Layout("mean", "length" if family in (Full, Full.name) else "none")
+
+
+def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -> Layout:
+    if layout is None:
+        return default_layout(problem, family)
+    if not isinstance(layout, Layout):
+        refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
+    if layout.extra and family is not Full:
+        refuse("further coordinates of tokens need the family full", family.name, "Train a Full model.")
+    return layout
 
 
 def parse_spec(spec: dict[str, Any]) -> Spec:
@@ -133,9 +170,9 @@ def parse_spec(spec: dict[str, Any]) -> Spec:
     """
     protocol = dict(spec["protocol"])
     kind = NAMES[protocol.pop("name")]
-    problem = Problem(spec["dim"], spec["context"], parse(spec["noise"]))
+    problem = problem_from_dict(spec)
     rest = (spec["layers"], spec["heads"], spec["seed"], kind(**protocol), spec["sequences"])
-    return make_spec(problem, spec["family"], *rest)
+    return make_spec(problem, spec["family"], *rest, Layout(**spec.get("layout", {})))
 
 
 def parents(spec: Spec) -> list[Spec]:
@@ -151,7 +188,7 @@ def parents(spec: Spec) -> list[Spec]:
         return []
     found = []
     simpler = spec.family.contains
-    if simpler is not None:
+    if simpler is not None and not spec.layout.extra:
         heads = spec.heads if simpler.useful_heads is None else min(spec.heads, simpler.useful_heads)
         found.append(dataclasses.replace(spec, family=simpler, heads=heads))
     if spec.layers > 1:

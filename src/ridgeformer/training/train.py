@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 
+from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Family
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem
 from ridgeformer.training.protocols import Protocol
 from ridgeformer.training.results import Training
 from ridgeformer.training.runs import Folder, Memory, Runs
@@ -26,7 +27,7 @@ SEQUENCES = 100_000
 
 
 def train(
-    problem: Problem,
+    problem: BaseProblem,
     family: str | type[Family] = "diag",
     layers: int = 4,
     heads: int = 1,
@@ -34,6 +35,7 @@ def train(
     seed: int = 0,
     protocol: str | Protocol = "search",
     sequences: int = SEQUENCES,
+    layout: Layout | None = None,
     out: str | os.PathLike[str] | Runs | None = None,
     progress: Callable[[TrainingProgress], None] = lambda state: None,
     threads: int | None = None,
@@ -52,6 +54,9 @@ def train(
         seed: Seed of the starts and of the sequences. Runs with the same arguments have the same bits.
         protocol: `search` (ours), `paper` (that of the paper), or a `Search` or `Paper` with other settings.
         sequences: How many fresh sequences the reported loss is measured on.
+        layout: What the model's tokens hold beside (x, y), and whether its attention is a sum or a mean. None for sums
+            where all contexts have the same length; where it varies, for means, and for Full with a further coordinate
+            that shows the length.
         out: Folder for runs; every model, also those it is grown from, becomes a run in it. Finished runs are reused;
             interrupted runs resume. None keeps everything in memory.
         progress: Is called with a `TrainingProgress` after every piece of work. If it raises an error, training stops.
@@ -64,12 +69,12 @@ def train(
         InputError: An argument is not allowed.
         StorageError: The folder cannot be written to.
     """
-    spec = make_spec(problem, family, layers, heads, seed, protocol, sequences)
+    spec = make_spec(problem, family, layers, heads, seed, protocol, sequences, layout)
     return Session(_runs(out), progress, threads, [spec]).train(spec)
 
 
 def train_many(
-    problem: Problem,
+    problem: BaseProblem,
     families: Sequence[str | type[Family]] = ("gdpp", "diag", "full"),
     layers: Iterable[int] = range(1, 8),
     heads: int = 1,
@@ -77,6 +82,7 @@ def train_many(
     seeds: Iterable[int] = (0,),
     protocol: str | Protocol = "search",
     sequences: int = SEQUENCES,
+    layout: Layout | None = None,
     out: str | os.PathLike[str] | Runs | None = None,
     progress: Callable[[TrainingProgress], None] = lambda state: None,
     threads: int | None = None,
@@ -94,6 +100,7 @@ def train_many(
         seeds: Seeds; every family and depth is trained with each of them.
         protocol: As for `train`.
         sequences: As for `train`.
+        layout: As for `train`.
         out: As for `train`.
         progress: As for `train`; fractions and seconds are those of the whole call.
         threads: As for `train`.
@@ -109,7 +116,7 @@ def train_many(
         refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
     depths = list(layers)
     specs = [
-        make_spec(problem, family, depth, heads, seed, protocol, sequences)
+        make_spec(problem, family, depth, heads, seed, protocol, sequences, layout)
         for seed in seeds
         for family in families
         for depth in depths

@@ -2,47 +2,97 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.models.families import Family
+from ridgeformer.engine import Layout
+from ridgeformer.models.families import Diag, Family, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import BaseProblem
 
-__all__ = ["Vector"]
+__all__ = ["Units", "Vector"]
 
 Array = NDArray[np.float64]
+AnyFamily = TypeVar("AnyFamily", bound=Family)
+
+
+class Units:
+    """The natural size of a model's parameters on a problem.
+
+    A layer multiplies tokens by P G Q, and G grows as n where attention is a sum: parameters times sqrt(n) are of the
+    order of one whatever n is. Features of size f and labels of size g, relative to N(0, I) and isotropic tasks, change
+    tokens by D = diag(f, g): P becomes D P D^-1 and Q becomes D^-1 Q D^-1.
+
+    Args:
+        problem: What the model is trained on.
+        layout: The layout of its tokens.
+    """
+
+    def __init__(self, problem: BaseProblem, layout: Layout) -> None:
+        self.scale = 1.0 if layout.attention == "mean" else float(np.sqrt(problem.lengths.mean))
+        self.extra = layout.extra
+        self.feature = problem.feature_scale
+        self.label = float(np.sqrt(problem.signal / problem.dim))
+
+    def factors(self, family: Family) -> dict[str, Array]:
+        """Return what each parameter is multiplied by, by name; nothing where all factors are one, or are not known."""
+        f, g = self.feature, self.label
+        if f == g == 1.0 or type(family) not in (Full, Diag, GDpp):
+            return {}
+        if isinstance(family, Full):
+            D = np.array([f] * (family.dim - self.extra) + [1.0] * self.extra + [g])
+            return {"P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
+        column = np.array([1 / f**2, 1 / g**2])
+        if isinstance(family, Diag):
+            return {"q": column, "omega": column}
+        return {"q": column[0], "omega": column[0]}
+
+    def applied(self, family: AnyFamily) -> AnyFamily:
+        """Return the parameters times their factors."""
+        factors = self.factors(family)
+        if not factors:
+            return family
+        arrays = {name: value * factors.get(name, np.ones(())) for name, value in family.arrays.items()}
+        return type(family)(**arrays)
 
 
 class Vector:
-    """Packs and unpacks the parameters of models shaped like `model`.
+    """Packs and unpacks the parameters of models shaped like `model`, in their natural units.
 
-    A layer multiplies by P G Q, and G grows as n: parameters times sqrt(n) are of the order of one whatever n is.
+    Args:
+        model: A model of that shape.
+        units: The units.
     """
 
-    def __init__(self, model: LinearTransformer, context: int) -> None:
-        self._family: type[Family] = type(model.family)
+    def __init__(self, model: LinearTransformer, units: Units) -> None:
+        self._like, self.scale = model, units.scale
         self._shapes = {name: value.shape for name, value in model.family.arrays.items()}
-        self._dim, self.scale = model.dim, float(np.sqrt(context))
+        self._factors = units.factors(model.family)
 
     def pack(self, model: LinearTransformer) -> Array:
-        """The numbers of a model."""
-        return self.scale * self._join({name: value.astype(np.float64) for name, value in model.family.arrays.items()})
+        """Return the numbers of a model."""
+        arrays = {name: value.astype(np.float64) for name, value in model.family.arrays.items()}
+        return self.scale * self._join(
+            {**arrays, **{n: arrays[n] / f for n, f in self._factors.items() if n in arrays}}
+        )
 
     def model(self, vector: Array, dtype: type = np.float64) -> LinearTransformer:
-        """The model with these numbers."""
+        """Return the model with these numbers."""
         arrays: dict[str, NDArray[Any]] = {}
         start = 0
         for name, shape in self._shapes.items():
             end = start + int(np.prod(shape))
-            arrays[name] = (vector[start:end] / self.scale).astype(dtype).reshape(shape)
+            values = (vector[start:end] / self.scale).reshape(shape)
+            arrays[name] = (values * self._factors[name] if name in self._factors else values).astype(dtype)
             start = end
-        return LinearTransformer(self._family(**arrays), self._dim)
+        return LinearTransformer(type(self._like.family)(**arrays), self._like.dim, self._like.layout)
 
     def slope(self, gradient: dict[str, Array]) -> Array:
-        """The gradient with respect to the numbers, from one with respect to the family's arrays."""
-        return self._join(gradient) / self.scale
+        """Return the gradient with respect to the numbers, from one with respect to the family's arrays."""
+        scaled = {n: gradient[n] * f for n, f in self._factors.items() if n in gradient}
+        return self._join({**gradient, **scaled}) / self.scale
 
     def _join(self, arrays: dict[str, Array]) -> Array:
         return np.concatenate([arrays[name].ravel() for name in self._shapes])

@@ -4,7 +4,7 @@
 >>> zoo.load("full", layers=7, noise="categorical(1,3)")
 LinearTransformer(full, dim=10, layers=7, heads=1)
 >>> zoo.record("full", layers=7, noise="categorical(1,3)").status
-'budget reached'
+'converged'
 """
 
 from __future__ import annotations
@@ -135,16 +135,16 @@ class Zoo(Value):
         """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
 
         Args:
-            family: `gdpp`, `diag` or `full`.
-            layers: Layers of the model.
-            noise: The noise distribution it was trained on.
-            seed: The seed of its training; None for the best.
+            family: As for `load`.
+            layers: As for `load`.
+            noise: As for `load`.
+            seed: As for `load`.
 
         Returns:
             How it was made.
 
         Raises:
-            InputError: The zoo has no such model.
+            InputError: The zoo knows no such model.
         """
         cell = self._cell(family, layers, noise)
         runs = self.made[cell]
@@ -166,7 +166,7 @@ class Zoo(Value):
             refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it.")
         return cell
 
-    def write(self, folder: str | os.PathLike[str], every_seed: Iterable[str] = ()) -> None:
+    def write(self, folder: str | os.PathLike[str], *, every_seed: Iterable[str] = ()) -> None:
         """Write the zoo to `zoo.safetensors` and `zoo.json`.
 
         Args:

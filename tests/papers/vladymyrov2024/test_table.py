@@ -21,7 +21,7 @@ from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.papers.vladymyrov2024 import render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS, check_claims
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence
-from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, CellKey, grid, keys, models_of, printed
+from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, ROWS, CellKey, grid, keys, models_of, printed
 from ridgeformer.papers.vladymyrov2024.table import Table, measure
 
 NOISE = "categorical(1,3)"
@@ -453,3 +453,21 @@ def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):
     code, _, error = run(capsys, *arguments)
     assert code == 2
     assert words in error
+
+
+@pytest.mark.parametrize(
+    ("noise", "name", "tex"),
+    [
+        ("uniform(0,5)", "U(0,5)", "U(0,5)"),
+        ("uniform(0.5,2)", "U(0.5,2)", "U(0.5,2)"),
+        ("categorical(1,3,5)", "{1,3,5}", r"\{1,3,5\}"),
+        ("expon(scale=2)", "expon(scale=2)", "expon(scale=2)"),
+    ],
+)
+def test_short_names_of_columns(noise, name, tex):
+    assert (render.column_name(noise), render.column_tex(noise)) == (name, tex)
+
+
+def test_a_group_begins_with_each_family_and_with_the_baselines():
+    assert [row.name for row in ROWS if row.begins_group] == ["GD++ 1", "Diag 1", "Full 1", "ConstRR"]
+    assert len(ROWS) == 24

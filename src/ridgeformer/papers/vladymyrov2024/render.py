@@ -25,7 +25,13 @@ LEGEND = (
 
 
 def short(value: float) -> str:
-    """Three significant digits in at most seven characters.
+    """Write a number with three significant digits in at most seven characters.
+
+    Args:
+        value: The number.
+
+    Returns:
+        The text; `-` if the number is not finite.
 
     >>> short(0.04478), short(1.7729), short(5.2473e-16), short(0)
     ('.0448', '1.77', '5.2e-16', '0')
@@ -86,7 +92,14 @@ def rows(table: Table) -> Iterable[tuple[Row, list[Cell]]]:
 
 
 def terminal(table: Table) -> RenderableType:
-    """All cells beside the paper's, at 100 columns; below, in red, what falls short."""
+    """Show all cells beside the paper's, at 100 columns; below, in red, what falls short.
+
+    Args:
+        table: The table.
+
+    Returns:
+        What rich can print.
+    """
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
@@ -107,7 +120,14 @@ def terminal(table: Table) -> RenderableType:
 
 
 def column_table(table: Table) -> RenderableType:
-    """One column, a line for each cell, with all its numbers."""
+    """Show one column, a line for each cell, with all its numbers.
+
+    Args:
+        table: A table with one column.
+
+    Returns:
+        What rich can print.
+    """
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
@@ -149,7 +169,14 @@ def _percent(value: float, whole: float) -> str:
 
 
 def verdict(table: Table) -> RenderableType:
-    """How many cells satisfy what they must, and those that do not, with the reason."""
+    """Say how many cells satisfy what they must, and which do not, with the reason.
+
+    Args:
+        table: The table.
+
+    Returns:
+        What rich can print.
+    """
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
@@ -170,7 +197,14 @@ def verdict(table: Table) -> RenderableType:
 
 
 def as_csv(table: Table) -> str:
-    """One row a cell."""
+    """Write the table as CSV, one row per cell.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text.
+    """
     out = io.StringIO()
     names = [*(name for name in Cell.__dataclass_fields__ if name not in ("seeds", "faults")), "limit", "over_paper"]
     most = max((len(cell.seeds) for cell in table.cells.values()), default=0)
@@ -187,7 +221,14 @@ def _text(value: object) -> object:
 
 
 def as_markdown(table: Table) -> str:
-    """Ours, and the paper's in brackets; the best model of a column in bold."""
+    """Write the table in Markdown: ours, and the paper's in brackets; the best model of a column in bold.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text.
+    """
     best = _best(table)
     columns = list(dict.fromkeys(key.noise for key in table.cells))
     lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
@@ -204,7 +245,14 @@ def as_markdown(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """A tabular for booktabs: ours, and below it, small, the paper's; the best model of a column in bold."""
+    """Write the table as a tabular for booktabs: ours, and the paper's in small print; the best of a column in bold.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text.
+    """
     best = _best(table)
     columns = list(dict.fromkeys(key.noise for key in table.cells))
     lines = [

@@ -17,7 +17,14 @@ LITTLE = 1.5  # a loss that is lower by less than this factor is a little lower
 
 
 def mirrors_constant(evidence: Evidence) -> Claim:
-    """GD++'s profile is ConstRR's."""
+    """Decide whether GD++'s profile is ConstRR's.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     gaps = []
     for noise in UNIFORM[1:]:
         known, own = curve(evidence, noise, "ConstRR"), curve(evidence, noise, "gdpp", 7)
@@ -32,7 +39,14 @@ def mirrors_constant(evidence: Evidence) -> Claim:
 
 
 def ada_profile(evidence: Evidence) -> Claim:
-    """AdaRR by noise level."""
+    """Decide what the paper says of AdaRR by noise level.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, _ = levels(evidence, SHOWN)
     ada, bayes = curve(evidence, SHOWN, "AdaRR"), curve(evidence, SHOWN, BAYES)
     at = [int(np.argmin(np.abs(sigmas - level))) for level in (0, 1, 2, 3, 4, 5)]
@@ -49,7 +63,14 @@ def ada_profile(evidence: Evidence) -> Claim:
 
 
 def tuned_middle(evidence: Evidence) -> Claim:
-    """TunedRR by noise level."""
+    """Decide what the paper says of TunedRR by noise level.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, _ = levels(evidence, SHOWN)
     tuned, full = curve(evidence, SHOWN, "TunedRR"), curve(evidence, SHOWN, "full", 7)
     bands = sigmas <= 1.5, (sigmas > 1.5) & (sigmas < 4), (sigmas >= 4) & (sigmas <= 5)
@@ -67,7 +88,14 @@ def tuned_middle(evidence: Evidence) -> Claim:
 
 
 def alike_everywhere(evidence: Evidence) -> Claim:
-    """Full and Diag by noise level."""
+    """Decide whether Full and Diag are alike at every noise level.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     texts, holds = [], []
     for noise in UNIFORM[1:]:
         _, inside = levels(evidence, noise)
@@ -86,7 +114,14 @@ def alike_everywhere(evidence: Evidence) -> Claim:
 
 
 def two_layers(evidence: Evidence) -> Claim:
-    """Two layers against three."""
+    """Decide what the paper says of two layers against three.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, inside = levels(evidence, SHOWN)
     lowest = {
         (family, depth): float(sigmas[inside][np.argmin(curve(evidence, SHOWN, family, depth)[inside])])

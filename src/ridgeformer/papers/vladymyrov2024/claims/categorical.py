@@ -14,7 +14,14 @@ TWO, THREE = "categorical(1,3)", "categorical(1,3,5)"
 
 
 def gap_on_two(evidence: Evidence) -> Claim:
-    """Full is better than Diag with two levels."""
+    """Decide whether Full is better than Diag with two noise levels.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     ratios = [loss(evidence, "diag", depth, TWO) / loss(evidence, "full", depth, TWO) for depth in DEPTHS]
     return Claim(
         "Categorical noise, 1st sentence",
@@ -26,7 +33,14 @@ def gap_on_two(evidence: Evidence) -> Claim:
 
 
 def extrapolates(evidence: Evidence) -> Claim:
-    """Diag is better than Full at levels not trained on."""
+    """Decide whether Diag is better than Full at levels that it was not trained on.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, inside = levels(evidence, TWO)
     diag, full = (curve(evidence, TWO, family, 7) for family in ("diag", "full"))
     ranges = {"below 1": sigmas < 1, "between": (sigmas > 1) & (sigmas < 3), "above 3": sigmas > 3}
@@ -48,7 +62,14 @@ def extrapolates(evidence: Evidence) -> Claim:
 
 
 def heavy_diagonal(evidence: Evidence) -> Claim:
-    """Full's weights lie on the diagonal."""
+    """Decide whether Full's weights lie on the diagonal.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     model = evidence.zoo.load("full", 4, TWO)
     shares = {}
     for name, matrices in (("Q", model.Q), ("P", model.P)):
@@ -67,7 +88,14 @@ def heavy_diagonal(evidence: Evidence) -> Claim:
 
 
 def fluctuates(evidence: Evidence) -> Claim:
-    """Full's profile with three levels."""
+    """Decide what the paper says of Full's profile with three noise levels.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, _ = levels(evidence, THREE)
     range_ = sigmas <= 5
 

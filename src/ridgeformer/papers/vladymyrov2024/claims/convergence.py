@@ -14,7 +14,14 @@ NEAR = 0.02  # of AdaRR's loss: settled
 
 
 def iterations(evidence: Evidence) -> Claim:
-    """AdaRR without an inverse."""
+    """Decide what the paper says of AdaRR without a matrix inverse.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     texts, holds = [], []
     for noise, losses in evidence.iterations.items():
         counts = sorted(count for count in losses if count)
@@ -34,7 +41,14 @@ def iterations(evidence: Evidence) -> Claim:
 
 
 def few_layers(evidence: Evidence) -> Claim:
-    """Depth needed."""
+    """Decide what the paper says of the depth that is needed.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     gains = {
         (family, noise): 1 - loss(evidence, family, 7, noise) / loss(evidence, family, 6, noise)
         for family in ("diag", "full")
@@ -55,7 +69,14 @@ def few_layers(evidence: Evidence) -> Claim:
 
 
 def unadjusted(evidence: Evidence) -> Claim:
-    """What the unadjusted loss shows."""
+    """Decide whether the unadjusted loss can tell the methods apart.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     table = evidence.table
     cells = [table[method, 7 if method in FAMILIES else None, SHOWN] for method in ("diag", "full", "AdaRR", "TunedRR")]
     unadjusted, adjusted = [cell.unadjusted for cell in cells], [cell.loss for cell in cells]
@@ -71,7 +92,14 @@ def unadjusted(evidence: Evidence) -> Claim:
 
 
 def falls_by_layer(evidence: Evidence) -> Claim:
-    """The loss falls from layer to layer."""
+    """Decide whether the loss falls from layer to layer.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     holds, texts = [], []
     for family in FAMILIES:
         mean = evidence.layers[Row(family, 7).name].mean(0)
@@ -87,7 +115,14 @@ def falls_by_layer(evidence: Evidence) -> Claim:
 
 
 def early_stopping(evidence: Evidence) -> Claim:
-    """Profiles layer by layer."""
+    """Decide what the paper says of profiles layer by layer.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     found = evidence.layer_profiles
     sigmas, inside = np.array(found["sigmas"]), np.array(found["inside"])
     low, high = sigmas < 1, (sigmas > 4) & (sigmas <= 5)

@@ -24,7 +24,14 @@ NEAR = 1.5  # a loss within this factor of a model's is comparable
 
 
 def alike(evidence: Evidence) -> Claim:
-    """Full and Diag, whatever the depth."""
+    """Decide whether Full and Diag are alike, whatever the depth.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     ratios = {
         (depth, noise): loss(evidence, "diag", depth, noise) / loss(evidence, "full", depth, noise)
         for depth in DEPTHS
@@ -44,7 +51,14 @@ def alike(evidence: Evidence) -> Claim:
 
 
 def gdpp_is_constant(evidence: Evidence) -> Claim:
-    """GD++ is no better than ConstRR."""
+    """Decide whether GD++ is no better than ConstRR.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     ratios = [loss(evidence, "gdpp", 7, noise) / loss(evidence, "ConstRR", None, noise) for noise in NOISY]
     lowest = min(
         loss(evidence, "gdpp", depth, noise) / loss(evidence, "ConstRR", None, noise)
@@ -63,7 +77,14 @@ def gdpp_is_constant(evidence: Evidence) -> Claim:
 
 
 def advantage_grows(evidence: Evidence) -> Claim:
-    """Models over baselines, by sigma_max."""
+    """Decide whether the advantage over the baselines grows with sigma_max.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     gains = [
         min(loss(evidence, name, None, noise) for name in BASELINES) / loss(evidence, "full", 7, noise)
         for noise in UNIFORM[1:]
@@ -78,7 +99,14 @@ def advantage_grows(evidence: Evidence) -> Claim:
 
 
 def beats_ada(evidence: Evidence) -> Claim:
-    """Four layers against AdaRR."""
+    """Decide whether four layers beat AdaRR.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     ratios = {
         (family, depth, most): loss(evidence, family, depth, UNIFORM[most])
         / loss(evidence, "AdaRR", None, UNIFORM[most])
@@ -101,7 +129,14 @@ def beats_ada(evidence: Evidence) -> Claim:
 
 
 def only_tuned_is_near(evidence: Evidence) -> Claim:
-    """Which baseline is comparable with the models."""
+    """Decide whether TunedRR alone is comparable with the models.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     ratios = {
         name: [loss(evidence, name, None, noise) / loss(evidence, "full", 7, noise) for noise in UNIFORM[1:]]
         for name in BASELINES
@@ -120,7 +155,14 @@ def only_tuned_is_near(evidence: Evidence) -> Claim:
 
 
 def matches_tuned(evidence: Evidence) -> Claim:
-    """Five layers against TunedRR."""
+    """Decide whether five layers match TunedRR.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     ratios = {
         (family, depth, noise): loss(evidence, family, depth, noise) / loss(evidence, "TunedRR", None, noise)
         for family in ("diag", "full")
@@ -140,7 +182,14 @@ def matches_tuned(evidence: Evidence) -> Claim:
 
 
 def gdpp_stops(evidence: Evidence) -> Claim:
-    """GD++ gains nothing from depth."""
+    """Decide whether GD++ gains nothing from depth.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     gain = [loss(evidence, "gdpp", 3, noise) / loss(evidence, "gdpp", 7, noise) for noise in UNIFORM[3:]]
     return Claim(
         "Uniform noise, bottom of figure 2, last sentence",

@@ -30,9 +30,12 @@ __all__ = ["FIGURES", "Described", "chosen", "draw"]
 
 @dataclass(frozen=True)
 class Described:
-    """A figure: how it is drawn, the parts of the evidence it needs, and its caption.
+    """A figure and its description.
 
-    In the caption, `{sequences}` stands for the number of sequences at every noise level of a profile.
+    Attributes:
+        draw: Draws the figure.
+        parts: The parts of the evidence that it needs.
+        caption: Its caption; `{sequences}` stands for the number of sequences at every noise level of a profile.
     """
 
     draw: Callable[[Evidence], Figure]
@@ -40,7 +43,14 @@ class Described:
     caption: str
 
     def caption_of(self, evidence: Evidence) -> str:
-        """The caption, with the numbers of this evidence."""
+        """Return the caption with the numbers of some evidence.
+
+        Args:
+            evidence: The measurements.
+
+        Returns:
+            The caption.
+        """
         return self.caption.format(sequences=f"{evidence.fewer:,}")
 
 
@@ -106,7 +116,17 @@ FIGURES = {
 
 
 def chosen(only: Iterable[int] = ()) -> list[int]:
-    """The numbers of figures, checked; all if none is named."""
+    """Check numbers of figures.
+
+    Args:
+        only: The numbers.
+
+    Returns:
+        The numbers, each once; all if none is named.
+
+    Raises:
+        InputError: There is no such figure.
+    """
     for number in only:
         if number not in FIGURES:
             refuse(f"a figure must be one of {', '.join(map(str, FIGURES))}", number, "Choose one of these.")
@@ -117,6 +137,7 @@ def draw(
     evidence: Evidence,
     folder: Path,
     only: Iterable[int] = (),
+    *,
     suffixes: Sequence[str] = SUFFIXES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:

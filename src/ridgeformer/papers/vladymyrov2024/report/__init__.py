@@ -50,7 +50,14 @@ def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -
 
 
 def verdict(cell: Cell) -> str:
-    """In plain words: what a cell falls short of, or how it stands to the paper's number."""
+    """Say what a cell falls short of, or how it compares with the paper's number.
+
+    Args:
+        cell: The cell.
+
+    Returns:
+        A few words.
+    """
     if cell.faults:
         return "fails a check: " + "; ".join(cell.faults)
     slack = 2 * cell.paper_error + cell.rounding

@@ -1,0 +1,38 @@
+"""Problems read back from what they were stored as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ridgeformer.errors import refuse, shown
+from ridgeformer.problems.base import CUSTOM, BaseProblem
+from ridgeformer.problems.problem import Problem
+
+__all__ = ["ARGUMENTS", "problem_from_dict"]
+
+ARGUMENTS = ("dim", "context", "noise", "features", "tasks", "query")
+
+
+def problem_from_dict(stored: Mapping[str, Any]) -> BaseProblem:
+    """Return the problem that `problem.as_dict()` described; other entries are ignored.
+
+    Args:
+        stored: The entries.
+
+    Returns:
+        A `Problem`, or a custom problem whose class is known by its name.
+
+    Raises:
+        InputError: The class of a custom problem is not known, or an argument is not allowed.
+    """
+    if "problem" not in stored:
+        return Problem.from_dict({name: stored[name] for name in ARGUMENTS if name in stored})
+    kind = CUSTOM.get(stored["problem"]) if isinstance(stored["problem"], str) else None
+    if kind is None:
+        refuse(
+            f"a stored problem must be one of {', '.join(['the built-in one', *CUSTOM])}",
+            shown(stored["problem"]),
+            "Import the module that defines its class first.",
+        )
+    return kind(**stored["arguments"])
