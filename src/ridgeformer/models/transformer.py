@@ -296,7 +296,7 @@ class LinearTransformer(Value):
         return States(C[:, :, :d, :d], C[:, :, :d, d], C[:, :, d, d], -C[:, :, d, :d])
 
     def weights_by_layer(self, moments: Moments) -> Float:
-        """w after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""
+        """W after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""
         self._check(moments)
         found = [np.zeros((len(moments), self.dim), moments.dtype)]
         found += [self.first(layers).weights(moments) for layers in range(1, self.layers + 1)]
