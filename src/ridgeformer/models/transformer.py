@@ -436,19 +436,10 @@ class LinearTransformer(Value):
             sums = self.layout.coordinate != "none"
             draw = problem.moments(sequences, dtype=self.family.dtype, sums=sums, engine=engine, threads=threads, **key)
             return self._step_on(draw, goal, ceiling, gradient, unadjusted, engine, threads)
-        return engine.step(
-            self.family.kernel(),
-            problem.law,
-            problem.choices(sequences, engine=engine, **key),  # type: ignore[attr-defined]
-            Key(seed, stream, step),
-            layout=self.layout,
-            target=goal,
-            ceiling=ceiling,
-            gradient=gradient,
-            unadjusted=unadjusted,
-            first=first,
-            threads=threads,
-        )
+        choices = problem.choices(sequences, engine=engine, **key)  # type: ignore[attr-defined]
+        options: dict[str, Any] = {"ceiling": ceiling, "gradient": gradient, "unadjusted": unadjusted}
+        options |= {"layout": self.layout, "target": goal, "first": first, "threads": threads}
+        return engine.step(self.family.kernel(), problem.law, choices, Key(seed, stream, step), **options)
 
     def _step_on(
         self,
