@@ -17,8 +17,8 @@ from ridgeformer.evaluation.sequence_losses import (
     adjusted_losses,
     check_predictor,
     draw_sequences,
-    needs_sums,
     evaluated_by_engine,
+    needs_sums,
 )
 from ridgeformer.evaluation.statistics import Running
 from ridgeformer.evaluation.table import Table, lines, ratio

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer.engine import Engine, Key, Law
 from ridgeformer.errors import refuse, shown
@@ -83,7 +83,7 @@ class BaseProblem(Value, ABC):
     def as_dict(self) -> dict[str, Any]:
         """Return what decides the law, as JSON has it."""
 
-    def check_named(self) -> None:  # noqa: B027
+    def check_named(self) -> None:
         """Refuse a problem that a stored run could not be read back with."""
 
     @property
