@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeformer import Problem
@@ -111,6 +111,7 @@ def test_lengths_are_read_back(n):
     assert_same(Lengths(n.values.tolist()[::-1]), n)  # the order does not matter
 
 
+@settings(max_examples=20)
 @given(problems())
 def test_problems_are_read_back(problem):
     assert_same(Problem.parse(str(problem)), problem)
@@ -122,6 +123,7 @@ def test_problems_are_read_back(problem):
     np.testing.assert_array_equal(drawn, again)
 
 
+@settings(max_examples=20)
 @given(problems(), problems())
 def test_different_problems_are_different(one, other):
     assert (one == other) == (one.as_dict() == other.as_dict()) == (str(one) == str(other))
@@ -230,6 +232,7 @@ def test_specs_and_names_of_isotropic_runs_are_those_of_version_0_1(problem, arg
     assert parse_spec(json.loads(json.dumps(spec.as_dict()))) == spec
 
 
+@settings(max_examples=20)
 @given(problems(), st.sampled_from([None, Layout("mean"), Layout("sum", "constant", 2)]))
 def test_specs_of_general_runs_are_read_back(problem, layout):
     spec = make_spec(problem, "full", 2, 1, 0, "search", 1000, layout)
@@ -250,5 +253,7 @@ def test_names_of_runs_tell_problems_and_layouts_apart():
         plain.replace(context="5..7"),
     ]
     names = {make_spec(one, "full", 1, 1, 0, "search", 1000).name for one in others}
-    names |= {make_spec(plain, "full", 1, 1, 0, "search", 1000, Layout(*more)).name for more in (("mean",), ("sum", "length"))}
+    names |= {
+        make_spec(plain, "full", 1, 1, 0, "search", 1000, Layout(*more)).name for more in (("mean",), ("sum", "length"))
+    }
     assert len(names) == 7
