@@ -1,4 +1,4 @@
-# Every target works in a fresh clone with only Python 3.11+, a C++ compiler and make: it makes its own .venv.
+# Every target works in a fresh clone with only Python 3.11+, a C++ compiler and make; it creates its own .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml src/ridgeformer/__i
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help install reproduce reproduce-from-scratch zoo test test-all test-lowest test-numpy fuzz coverage integration \
-  bench bench-training lint lint-project hooks sanitize wheel clean
+  bench bench-training bench-general lint lint-project hooks sanitize wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -27,46 +27,46 @@ $(VENV)/.bench: $(VENV)/.installed
 	$(PIP) install --no-build-isolation --editable '.[bench]'
 	@touch $@
 
-install: $(VENV)/.installed  ## make .venv and build the native core
+install: $(VENV)/.installed  ## create .venv and build the native core
 
 # What is needed to compute and to draw, without what is needed to test.
 $(VENV)/.plot: $(BIN)/python $(NATIVE)
 	$(PIP) install --no-build-isolation --editable '.[plot]'
 	@touch $@
 
-reproduce: $(VENV)/.plot  ## the main job: Table 1 beside the paper's, the figures, the report; minutes
+reproduce: $(VENV)/.plot  ## reproduce Table 1, the figures and the claims of the paper; takes minutes
 	$(BIN)/ridgeformer info
 	$(BIN)/ridgeformer table1 --out reproduction
 	$(BIN)/ridgeformer figures --out reproduction
 	$(BIN)/ridgeformer report --out reproduction
 	@echo 'The table, the figures and the report are in reproduction/: open reproduction/report.html'
 
-reproduce-from-scratch: $(VENV)/.plot  ## the same with all 210 models trained first, five seeds, into runs/; about an hour
+reproduce-from-scratch: $(VENV)/.plot  ## the same, after training all 210 models with five seeds into runs/; about an hour
 	$(BIN)/ridgeformer table1 --retrain --runs runs --out reproduction
 	$(BIN)/ridgeformer figures --runs runs --out reproduction
 	$(BIN)/ridgeformer report --runs runs --out reproduction
 	@echo 'The table, the figures and the report are in reproduction/: open reproduction/report.html'
 
-zoo: install  ## ship the models of runs/, which reproduce-from-scratch trained
+zoo: install  ## copy the models of runs/, which reproduce-from-scratch trained, into the package
 	$(BIN)/python -m ridgeformer.papers.vladymyrov2024.make_zoo runs
 
-test: install  ## the tests, a few minutes once installed
+test: install  ## run the tests; a few minutes once installed
 	$(BIN)/python -m pytest -q -n auto -m 'not long'
 
-test-all: install  ## all tests, the long ones too
+test-all: install  ## run all tests, including the long ones
 	$(BIN)/python -m pytest -q -n auto
 
-fuzz: install  ## 100,000 damaged files and 100,000 odd calls; at most ten minutes
+fuzz: install  ## try 100,000 damaged files and 100,000 unusual calls; at most ten minutes
 	$(BIN)/python tests/fuzzing/fuzz.py
 
-coverage: install  ## the tests with the share of lines that they run; fails below 95 %
+coverage: install  ## run the tests and print the share of lines that they execute; fails below 95 %
 	$(BIN)/python -m pytest -q -n auto -m 'not long' --cov --cov-report=term:skip-covered
 
 # A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.
 LOWEST := build/lowest
 LOWEST_TESTS := tests/cli tests/engine tests/models tests/noise tests/sweeps/test_connection.py tests/test_moments.py tests/test_values.py
 
-test-lowest: install  ## a fast part of the tests with the lowest allowed versions of the dependencies
+test-lowest: install  ## run a fast part of the tests with the lowest allowed versions of the dependencies
 	rm -rf $(LOWEST)
 	$(BIN)/python -m venv $(LOWEST)
 	$(BIN)/python .ci/lowest.py plot dask onnx > $(LOWEST)/constraints.txt
@@ -79,7 +79,7 @@ test-lowest: install  ## a fast part of the tests with the lowest allowed versio
 NUMPY := build/numpy
 NUMPY_TESTS := tests/engine/test_engine.py tests/models tests/noise tests/test_moments.py tests/test_problem.py tests/test_values.py
 
-test-numpy: $(BIN)/python  ## a fast part of the tests in an installation without the native core
+test-numpy: $(BIN)/python  ## run a fast part of the tests in an installation without the native core
 	rm -rf $(NUMPY)
 	$(BIN)/python -m venv $(NUMPY)
 	CXX=false $(NUMPY)/bin/python -m pip --quiet --disable-pip-version-check install --config-settings=build-dir=$(NUMPY)/cmake . \
@@ -87,13 +87,13 @@ test-numpy: $(BIN)/python  ## a fast part of the tests in an installation withou
 	$(NUMPY)/bin/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("ridgeformer._core") is not None)'
 	RIDGEFORMER_ENGINE=numpy $(NUMPY)/bin/python -m pytest -q -n auto -m 'not long' $(NUMPY_TESTS)
 
-bench: $(VENV)/.bench  ## every measurement of speed, against PyTorch and JAX (installs both)
+bench: $(VENV)/.bench  ## measure the speed, compared with PyTorch and JAX (installs both)
 	$(BIN)/python -m benchmarks --out benchmarks/latest.json
 
-bench-training: install  ## what training reaches in which time, seeds 0 to 4; half an hour
+bench-training: install  ## measure the loss and time of training, seeds 0 to 4; half an hour
 	$(BIN)/python -m benchmarks --only training --only silence --seeds 5 --out benchmarks/training.json
 
-lint: install  ## ruff (lint and format) and mypy
+lint: install  ## run ruff (lint and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -110,7 +110,7 @@ $(VENV)/.project: $(VENV)/.installed
 
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
-lint-project: $(VENV)/.project  ## the files around the package: workflows, Dependabot, issue forms, citation
+lint-project: $(VENV)/.project  ## check the files around the package: workflows, Dependabot, issue forms, citation
 	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
 	$(SCHEMA) custom.github-workflows-require-timeout .github/workflows/*.yml
 	$(SCHEMA) vendor.dependabot .github/dependabot.yml

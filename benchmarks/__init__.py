@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import speed, sweeps, training
+from benchmarks import general, speed, sweeps, training
 from benchmarks.speed import Measurement, Setup
 from ridgeformer.errors import refuse
 
@@ -14,6 +14,9 @@ GROUPS = {
     **speed.GROUPS,
     "training": training.measurements,
     "silence": training.silent_measurements,
+    "general": general.measurements,
+    "lengths": general.length_measurements,
+    "pools": general.pool_measurements,
     "sweeps": sweeps.measurements,
 }
 

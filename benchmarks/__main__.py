@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks import run
+from benchmarks import Measurement, run
 from benchmarks.report import table
 from ridgeformer.cli.machine import facts
 from ridgeformer.cli.options import AS_JSON, FILE
@@ -29,8 +29,17 @@ from ridgeformer.files import write_whole
 @click.option("--only", multiple=True, metavar="GROUP", help="Measure this group only. May be repeated.")
 @click.option("--out", type=FILE, help="Also write the measurements to this file, as JSON.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Number of training seeds.")
-@click.option("--threads", type=click.IntRange(1, 1024), help="Number of threads [default: all cores].")
-def main(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, seeds: int, threads: int | None) -> None:
+@click.option("--threads", type=click.IntRange(1, 1024), help="Number of threads [default: one per core].")
+@click.option("--check", is_flag=True, help="Also report measurements that miss what a release requires; exit code 1.")
+def main(
+    as_json: bool,
+    quick: bool,
+    only: tuple[str, ...],
+    out: Path | None,
+    seeds: int,
+    threads: int | None,
+    check: bool,
+) -> None:
     """Measure how fast ridgeformer is on this machine, and what training reaches in which time.
 
     Speeds are ratios of times taken side by side in one run, because machines are noisy. A complete run also compares
@@ -38,20 +47,30 @@ def main(as_json: bool, quick: bool, only: tuple[str, ...], out: Path | None, se
     """
     if out is not None and not os.access(out.parent, os.W_OK):
         raise StorageError(f"--out must be in a writable folder; {out.parent} is not. Choose another file.")
-    with Console(stderr=True).status("measuring ...") as status:
+    with Console(stderr=True).status("measuring") as status:
         results = run(
             quick=quick,
             only=only,
             seeds=seeds,
             threads=threads,
-            progress=lambda text: status.update(f"measuring {text} ..."),
+            progress=lambda text: status.update(f"measuring {text}"),
         )
     record: dict[str, Any] = {"machine": facts(), "measurements": [result.as_dict() for result in results]}
     if out is not None:
         write_whole(out, (json.dumps(record, indent=2) + "\n").encode())
     if as_json:
         click.echo(json.dumps(record, indent=2))
-        return
+    else:
+        _print(results, quick, only)
+    missed = [result for result in results if not result.passed] if check else []
+    for one in missed:
+        least = "at least" if one.higher else "at most"
+        click.echo(f"missed: {one.name}: {one.value:.3g} {one.unit}, {least} {one.required:g} is required", err=True)
+    if missed:
+        sys.exit(1)
+
+
+def _print(results: list[Measurement], quick: bool, only: tuple[str, ...]) -> None:
     console = Console()
     console.print(table(results, console.width))
     compared = " ".join(result.name for result in results)

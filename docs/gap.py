@@ -1,11 +1,11 @@
-"""Why Full beats Diag on categorical(1,3): the evidence of docs/explain.md, printed.
+"""Why Full is better than Diag on categorical(1,3): the measurements of docs/explain.md.
 
 Usage::
 
-    python docs/gap.py saddle RUN ...         is Diag's optimum one of Full too?
-    python docs/gap.py projected RUN ...      Diag's descents from a Full model's diagonal part
-    python docs/gap.py directions RUN ...     directions of x that a Full model treats as no others
-    python docs/gap.py registers --layers 4   losses when none, one, two ... coordinates may be treated as no others
+    python docs/gap.py saddle RUN ...         is the optimum of Diag also an optimum of Full?
+    python docs/gap.py projected RUN ...      train Diag, starting from the diagonal part of a Full model
+    python docs/gap.py directions RUN ...     directions of x that a Full model treats differently from the others
+    python docs/gap.py registers --layers 4   losses if none, one, two ... coordinates may be treated differently
 """
 
 from __future__ import annotations

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
+from ridgeformer.plotting.style import BLUE, GREY, blank, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
-COLOURS = {"ridgeformer": "#0072B2", "PyTorch": "#999999", "JAX": "#CCCCCC"}  # also apart in grey
+COLOURS = {"ridgeformer": BLUE, "PyTorch": GREY, "JAX": "#CCCCCC"}  # distinct in grey, too
 
 
 def steps(measurements: list[dict], kind: str) -> dict[str, tuple[float, str]]:
-    """Milliseconds and label of a step, ours and the frameworks'."""
+    """Milliseconds and label of a step of ridgeformer and of each framework."""
     found: dict[str, tuple[float, str]] = {}
     for measurement in measurements:
         match = re.match(rf"{kind} step against (\w+)", measurement["name"])
@@ -24,12 +28,11 @@ def steps(measurements: list[dict], kind: str) -> dict[str, tuple[float, str]]:
     return found
 
 
-def main() -> None:
-    """Draw two panels, one for each family."""
+def draw() -> Figure:
+    """Two panels, one per family."""
     measurements = json.loads((ROOT / "benchmarks" / "latest.json").read_text())["measurements"]
-    plt.switch_backend("Agg")
-    plt.rcParams.update({"svg.hashsalt": "ridgeformer", "font.size": 11, "font.family": "DejaVu Sans"})
-    canvas, axes = plt.subplots(1, 2, figsize=(9.6, 2.2), sharex=True, layout="constrained")
+    canvas = blank(8, 1.9)
+    axes = canvas.subplots(1, 2, sharex=True)
     for axis, kind in zip(axes, ("diag", "full"), strict=True):
         measured = steps(measurements, kind)
         for row, (name, (value, label)) in enumerate(measured.items()):
@@ -37,15 +40,12 @@ def main() -> None:
             axis.text(value + 2, row, label, va="center")
         axis.set_yticks(range(len(measured)), list(measured))
         axis.invert_yaxis()
-        axis.set_xlim(0, 230)
-        axis.set_xticks([0, 50, 100])
-        axis.set_title(f"{kind.capitalize()}, 7 layers", loc="left", fontsize=11)
-        axis.set_xlabel("one training step, ms", loc="left")
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(axis="y", length=0)
-    for ending in ("svg", "png"):
-        canvas.savefig(ROOT / "docs" / f"speed.{ending}", dpi=160, metadata={"Date": None} if ending == "svg" else None)
+        axis.set(xlim=(0, 230), xticks=[0, 50, 100])
+        axis.set_title(f"{kind.capitalize()}, seven layers", loc="left")
+        axis.set_xlabel("time of one training step, ms", loc="left")
+        axis.tick_params(axis="y", length=0, labelsize=8)
+    return canvas
 
 
 if __name__ == "__main__":
-    main()
+    save(draw, ROOT / "docs" / "speed.svg", ["svg", "png"])

@@ -19,6 +19,10 @@ settings.load_profile("default")
 # A shell that starts the tests in the background makes them, and the processes that they start, deaf to Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What a machine may set, and what would change the text that commands print: colours, and the width of a terminal.
+for _name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
+
 # With RIDGEFORMER_NO_SKIPS=1, a test that is skipped because something is missing has failed. Root is not missing.
 NO_SKIPS = os.environ.get("RIDGEFORMER_NO_SKIPS") == "1"
 ALLOWED = ("Skipped: root may",)  # write or look anywhere: file permissions cannot be tested by root

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,8 +16,7 @@ from typing import Any
 from ridgeformer import Problem, load, train
 from ridgeformer.training import Paper, Search, Training
 from ridgeformer.training.runs import Folder
-
-LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
+from support import LONGEST, unmeasured
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,28 @@ sys.path.insert(0, sys.argv[2])
 from ridgeformer.training import Paper, Search
 from killing import Kind
 print("started", flush=True)
+{before}
 {kind}.train(Path(sys.argv[1]))
+"""
+# The process kills itself as soon as the journal of the run that was asked for has been written so many times.
+DEATH = """
+import os, signal
+from ridgeformer.training.journal import Journal
+write, left = Journal.write, [{pieces}]
+def write_and_die(journal):
+    write(journal)
+    left[0] -= journal.path.parent.name.startswith("{name}")
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+Journal.write = write_and_die
 """
 
 
-def start(folder: Path, kind: Kind) -> subprocess.Popen[str]:
-    """Train in another process."""
-    command = [sys.executable, "-c", CODE.format(kind=kind), str(folder), str(Path(__file__).parent)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(folder: Path, kind: Kind, before: str = "") -> subprocess.Popen[str]:
+    """Train in another process, which runs some code before."""
+    code = CODE.format(kind=kind, before=before)
+    command = [sys.executable, "-c", code, str(folder), str(Path(__file__).parent)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmeasured())
 
 
 def finish(process: subprocess.Popen[str]) -> None:
@@ -84,7 +98,7 @@ def kill_repeatedly(folder: Path, kind: Kind, kills: int, seconds: float, seed: 
         folder: Where the run is stored.
         kind: What is trained.
         kills: How often. Two of four come at a random moment, one as soon as a journal is written, and one while a file
-            is being written.
+            is being written. Where that moment was missed, the next one is random.
         seconds: What the undisturbed run takes.
         seed: Of the random moments.
 
@@ -92,19 +106,20 @@ def kill_repeatedly(folder: Path, kind: Kind, kills: int, seconds: float, seed: 
         How many of the kills came in the middle of a run, not between two.
     """
     rng = random.Random(seed)
-    killed, middle = 0, 0
+    killed, middle, missed = 0, 0, False
     while killed < kills:
         victim = start(folder, kind)
         victim.stdout.readline()
-        if killed % 4 == 1:
+        if killed % 4 == 1 and not missed:
             _wait_for(folder, "*/journal*", victim)
-        elif killed % 4 == 3:
+        elif killed % 4 == 3 and not missed:
             _wait_for(folder, "*/.*.tmp", victim)
         else:
             _sleep(rng.uniform(0, 0.6) * seconds, victim)
         victim.kill()
         _, errors = victim.communicate(timeout=LONGEST)
         assert errors == ""
+        missed = not victim.returncode
         if victim.returncode:
             killed += 1
             middle += any(folder.glob("*/journal*"))
@@ -115,16 +130,10 @@ def kill_repeatedly(folder: Path, kind: Kind, kills: int, seconds: float, seed: 
 
 def kill_in_the_middle(folder: Path, kind: Kind, pieces: int) -> None:
     """Kill a run with -9 when the journal of its last run, the one that was asked for, was written so many times."""
-    name = f"{kind.family}-{kind.layers}x"
-    while not any(folder.glob(f"{name}*/journal*")):
-        victim = start(folder, kind)
-        for _ in range(pieces):
-            _wait_for(folder, f"{name}*/journal*", victim)
-        victim.kill()
-        _, errors = victim.communicate(timeout=LONGEST)
-        assert errors == ""
-        if not victim.returncode:  # it was too fast
-            shutil.rmtree(next(folder.glob(f"{name}*")))
+    victim = start(folder, kind, DEATH.format(pieces=pieces, name=f"{kind.family}-{kind.layers}x"))
+    _, errors = victim.communicate(timeout=LONGEST)
+    assert errors == ""
+    assert victim.returncode == -signal.SIGKILL
 
 
 def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[str]) -> None:

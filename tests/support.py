@@ -1,13 +1,23 @@
 """Shared by many tests: models that stay of order one, draws, and records of runs."""
 
 import json
+import os
 
 import numpy as np
 
 from ridgeformer import LinearTransformer, Problem, engine, load, save
 from ridgeformer.training import runs
 
+LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
 NATIVE = [name for name in engine.available() if name != "numpy"]
+
+
+def unmeasured():
+    """The environment for a process that a test interrupts: without coverage.
+
+    Coverage holds a lock while it notes a line, and a KeyboardInterrupt at that moment leaves it locked for ever.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 def tame_model(kind, dim, layers, heads, context, seed=0):

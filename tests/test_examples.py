@@ -31,7 +31,7 @@ def test_example(name, tmp_path):
         text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(ridgeformer.__file__).resolve().parents[1])},
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

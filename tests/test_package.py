@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ridgeformer
+from support import unmeasured
 
 SOURCE = Path(ridgeformer.__file__).parent
 # From the bottom to the top. A module may import from its own group and from lower layers, not from its neighbours.
@@ -22,7 +23,7 @@ LAYERS = (
     ("_core", "bfgs", "losses", "noise", "wishart"),
     ("engine",),
     ("moments+spectrum",),  # the spectrum of moments is computed on demand
-    ("problem",),
+    ("problems",),
     ("models", "predictors"),
     ("evaluation", "exact"),
     ("training",),
@@ -34,7 +35,14 @@ LAYERS = (
     ("cli",),
     ("__main__",),
 )
-LONG_FILES = ()
+# Files of more than 350 lines, and why they read better whole.
+LONG_FILES = {
+    "models.families": "the base class and the three families, which are read side by side",
+    "models.transformer": "all that a model is and does",
+    "problems.problem": "all that a problem is and does",
+}
+# To be removed: modules whose docstrings do not name all arguments yet; see also pyproject.toml.
+UNDOCUMENTED = ("problems", "moments", "spectrum", "engine", "models", "predictors", "evaluation", "training.objective")
 PLACE = {name: (level, group) for level, groups in enumerate(LAYERS) for group in groups for name in group.split("+")}
 
 
@@ -42,6 +50,10 @@ def modules():
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def benchmarks():
+    return ((path.stem, path) for path in sorted((SOURCE.parents[1] / "benchmarks").glob("*.py")))
 
 
 def imported(path):
@@ -68,14 +80,19 @@ def test_imports_point_one_way():
 
 
 def test_functions_fit_on_a_screen():
-    """At most 60 lines, and files of more than 350 lines only where they read better so."""
-    for name, path in modules():
-        text = path.read_text()
-        assert text.count("\n") <= 350 or name in LONG_FILES, f"{name} has {text.count(chr(10))} lines"
-        for node in ast.walk(ast.parse(text)):
+    """At most 60 lines with the docstring, in the package and in the benchmarks."""
+    for name, path in [*modules(), *benchmarks()]:
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = node.end_lineno - node.lineno + 1
                 assert lines <= 60, f"{name}.{node.name} has {lines} lines"
+
+
+def test_files_are_short():
+    """At most 350 lines, but for a few files that read better whole."""
+    lengths = {name: path.read_text().count("\n") for name, path in [*modules(), *benchmarks()]}
+    long = {name for name, lines in lengths.items() if lines > 350}
+    assert long == LONG_FILES.keys()
 
 
 def test_the_threshold_of_explosions_is_written_once():
@@ -103,10 +120,11 @@ def test_importing_is_light():
     """None of these is needed to import the package; each would cost a tenth of a second or more."""
     heavy = {"scipy", "safetensors", "rich", "click", "torch", "jax", "matplotlib", "multiprocessing", "pandas"}
     code = "import sys, ridgeformer; print(*{name.split('.')[0] for name in sys.modules})"
-    loaded = set(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    )
-    assert not heavy & loaded
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=unmeasured()
+    )  # coverage imports much
+    assert not heavy & set(done.stdout.split())
 
 
 def test_everything_public_is_documented():
@@ -120,13 +138,59 @@ def test_everything_public_is_documented():
     assert len(set(ridgeformer.__all__)) == len(ridgeformer.__all__)
 
 
+def public_functions(tree):
+    """Public functions, and public methods of public classes, with whether the first argument is the object itself."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node, False
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef):
+                    yield inner, not any(ast.unparse(found) == "staticmethod" for found in inner.decorator_list)
+
+
+def undocumented(tree):
+    """What public functions and classes do not say about their arguments, attributes and results."""
+    for node, bound in public_functions(tree):
+        text = ast.get_docstring(node) or ""
+        if node.name.startswith("_") or "See `" in text:  # a method that is documented in its base class
+            continue
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs][bound:]
+        yield from (f"{node.name}: {a.arg}" for a in arguments if f"    {a.arg}:" not in text)
+        returns = "None" if node.returns is None else ast.unparse(node.returns)
+        if arguments and returns not in ("None", "NoReturn") and not re.search("^(Returns|Yields):", text, re.M):
+            yield f"{node.name}: what it returns"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            text = ast.get_docstring(node) or ""
+            made = next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+            fields = [f for f in node.body if isinstance(f, ast.AnnAssign) and "ClassVar" not in ast.unparse(f)]
+            names = [f.target.id for f in fields] if made is None else [a.arg for a in made.args.args[1:]]
+            yield from (f"{node.name}: {n}" for n in names if n[0] != "_" and f"    {n}:" not in text)
+
+
+def test_all_arguments_attributes_and_results_are_documented():
+    """Ruff's D417 only looks at functions that have a section `Args:`. Docstrings of commands are help texts."""
+    for name, path in modules():
+        if not name.startswith((*UNDOCUMENTED, "cli")):
+            assert list(undocumented(ast.parse(path.read_text()))) == [], name
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "errors",
+        "values",
+        "files",
+        "tensors",
+        "jsonable",
         "noise",
+        "noise.text",
         "moments",
-        "problem",
+        "problems.problem",
+        "problems.base",
+        "problems.lengths",
+        "engine.law",
         "models.transformer",
         "models.file",
         "losses",
@@ -141,6 +205,11 @@ def test_everything_public_is_documented():
         "sweeps.listing",
         "explanation.explanation",
         "export",
+        "zoo",
+        "plotting.style",
+        "papers.vladymyrov2024.paper",
+        "papers.vladymyrov2024.render",
+        "papers.vladymyrov2024.figures",
         "theory.gdpp_solver",
         "theory.layers_needed",
         "theory.rescaling",
@@ -163,7 +232,7 @@ def test_examples_in_docstrings_run(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "README.md",
+        "docs/models.md",
         "docs/second-order.md",
         "docs/rescaling.md",
         pytest.param("docs/training.md", marks=pytest.mark.long),
@@ -171,8 +240,8 @@ def test_examples_in_docstrings_run(name):
         "docs/theory.md",
     ],
 )
-def test_the_readme_runs(name):
-    """Every Python block, in order, in one session."""
+def test_the_pages_run(name):
+    """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""
     text = (SOURCE.parents[1] / name).read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 import ridgeformer
+from support import unmeasured
 
 SOURCE = Path(ridgeformer.__file__).resolve().parents[1]
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,7 +60,8 @@ def test_skips_are_listed_or_are_failures(tmp_path, text, forbidden, code):
     """With RIDGEFORMER_NO_SKIPS=1, as in CI, a missing package fails; otherwise it is listed. Root is an exception."""
     (tmp_path / "test_it.py").write_text(text)
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
-    environment = {**os.environ, "RIDGEFORMER_NO_SKIPS": forbidden, "PYTHONPATH": str(SOURCE)}
+    places = os.pathsep.join(map(str, (SOURCE, ROOT / "tests")))
+    environment = {**unmeasured(), "RIDGEFORMER_NO_SKIPS": forbidden, "PYTHONPATH": places}
     command = [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", "-p", "no:xdist", "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "a_package_that_nobody_has" in done.stdout

@@ -32,7 +32,7 @@ __all__ = ["Excess", "const_loss", "exact_loss", "least_excess", "least_loss"]
 
 Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
-FRESH, GROWN = 10, 2  # starts at least, and starts a position of the new layer
+FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
 
 
 class Excess:
@@ -122,7 +122,7 @@ def const_loss(problem: Problem) -> float:
     return max(0.5 * float(chance @ gaps @ (weights * values)), 0.0)
 
 
-def least_loss(problem: Problem, layers: int, searches: int = 4) -> float:
+def least_loss(problem: Problem, layers: int, *, searches: int = 4) -> float:
     """Find the least expected adjusted loss that a GD++ model can have.
 
     Unlike `exact_loss` it leaves no eigenvalue out, however rare: a model that is better on a sample pays elsewhere.
@@ -191,7 +191,7 @@ def least_excess(
 
 
 def _start(problem: Problem, layers: int, rng: np.random.Generator) -> Array:
-    """n omega of a random model: with equal layers, or ones that grow geometrically, as those of Newton's method do."""
+    """Return n omega of a random model with equal layers, or with layers that grow geometrically as Newton's do."""
     if rng.random() < 0.5:
         return -rng.uniform(0, 1, 2 * layers)
     largest = (1 + np.sqrt(problem.dim / problem.context)) ** 2  # eigenvalue of S / n, nearly

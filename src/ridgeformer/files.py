@@ -178,9 +178,16 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def short(value: object, most: int = 200) -> str:
-    """A path or a reason for a message: one printable line, cut where it would fill the screen.
+    r"""Write a path or a reason in one printable line, cut where it would fill the screen.
 
-    >>> short("no\\nJSON"), short("x" * 1000, 12)
+    Args:
+        value: What to write.
+        most: Characters that the line may have.
+
+    Returns:
+        The line.
+
+    >>> short("no\nJSON"), short("x" * 1000, 12)
     ('no?JSON', 'xxxxxx...xxx')
     """
     text = str(value)

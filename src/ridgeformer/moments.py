@@ -125,7 +125,8 @@ class Moments(Value):
         """Split the contexts by their number of tokens: indices [b], and moments whose `context` is a number."""
         for n in np.unique(self.counts).tolist():
             index = np.flatnonzero(self.counts == n)
-            sigma, sums = (None if x is None else x[index] for x in (self.sigma, self.sums))
+            sigma = None if self.sigma is None else self.sigma[index]
+            sums = None if self.sums is None else self.sums[index]
             yield index, Moments._trusted(np.asarray(self.gram[index]), n, sigma, sums)
 
     @cached_property
@@ -173,8 +174,11 @@ class Moments(Value):
             refuse("slices need whole numbers", index, "Write moments[i:j].")
         if len(chosen) == 0:
             refuse("a selection must keep at least one context", f"{index} of {len(self)}", "Widen the slice.")
-        sigma, sums = (None if x is None else x[index] for x in (self.sigma, self.sums))
-        return Moments._trusted(chosen, self.context if isinstance(self.context, int) else self.counts[index], sigma, sums)
+        sigma = None if self.sigma is None else self.sigma[index]
+        sums = None if self.sums is None else self.sums[index]
+        return Moments._trusted(
+            chosen, self.context if isinstance(self.context, int) else self.counts[index], sigma, sums
+        )
 
     def __repr__(self) -> str:
         n = self.context if isinstance(self.context, int) else f"{self.counts.min()}..{self.counts.max()}"

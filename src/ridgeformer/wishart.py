@@ -26,7 +26,7 @@ from ridgeformer.validation import integer
 __all__ = ["eigenvalues"]
 
 Array = NDArray[np.float64]
-PANEL = 16  # Gauss-Legendre nodes a panel
+PANEL = 16  # Gauss-Legendre nodes per panel
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,20 +1,24 @@
 """`python -m benchmarks`: it measures, prints, stores, and refuses what it cannot do before it measures."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import benchmarks.__main__
 import ridgeformer
+from benchmarks import Measurement
+from support import LONGEST
 
 ROOT = Path(__file__).parents[2]
 
 
 def call(*arguments):
-    command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, env={"COLUMNS": "100"})
+    command, environment = [sys.executable, "-m", "benchmarks", *arguments], {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=LONGEST, env=environment)
 
 
 def test_measurements_are_printed_as_json_and_written(tmp_path):
@@ -32,7 +36,24 @@ def test_the_table_has_measurements_and_no_targets():
     done = call("--quick", "--only", "import")
     assert "import of the package" in done.stdout
     assert "goal" not in done.stdout
+    assert "required" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_what_is_required_is_checked_on_request():
+    good, bad = Measurement("good", 2.0, "x", required=1.5), Measurement("bad", 2.0, "s", required=1.5, higher=False)
+    assert good.passed
+    assert not bad.passed
+    assert Measurement("free", 2.0, "s").passed
+    assert good.as_dict() == {"name": "good", "value": 2.0, "unit": "x", "detail": ""}
+
+
+def test_missed_requirements_are_named(monkeypatch, capsys):
+    monkeypatch.setattr(benchmarks.__main__, "run", lambda **_: [Measurement("slow", 2.0, "s", 1.5, higher=False)])
+    with pytest.raises(SystemExit) as ended:
+        benchmarks.__main__.main(["--check", "--json"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "missed: slow: 2 s, at most 1.5 is required\n"
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,38 @@
 """Threads: how many, and that BLAS does not fight with ours."""
 
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from ridgeformer import Problem, train
 from ridgeformer.engine import one_blas_thread
 from ridgeformer.training import Search, objective
 
 
+def blas_threads_by_library():
+    import scipy.linalg  # noqa: F401  has a BLAS of its own, which counts from the beginning
+
+    return {
+        library["filepath"]: library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    }
+
+
 def blas_threads():
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+    return set(blas_threads_by_library().values())
 
 
 def test_blas_has_one_thread_inside_and_as_many_as_before_outside():
     with threadpool_limits(2, "blas"):
+        before = blas_threads()  # {2} wherever BLAS is built with threads
         with one_blas_thread():
             assert blas_threads() == {1}
             with one_blas_thread():
                 assert blas_threads() == {1}
             assert blas_threads() == {1}
-        assert blas_threads() == {2}
+        assert blas_threads() == before
 
 
 def test_blocks_that_overlap_in_several_threads_leave_nothing_behind():
@@ -29,13 +40,47 @@ def test_blocks_that_overlap_in_several_threads_leave_nothing_behind():
         with one_blas_thread():
             np.linalg.eigh(np.eye(20))
 
-    before = blas_threads()
+    before = blas_threads_by_library()
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(50)))
-        assert blas_threads() == before
+        assert blas_threads_by_library() == before
         with one_blas_thread():
             assert pool.submit(blas_threads).result() == {1}
-    assert blas_threads() == before
+    assert blas_threads_by_library() == before
+
+
+def test_a_block_that_another_thread_leaves_last_leaves_nothing_behind():
+    """This thread enters first and leaves first; the limit is lifted by the thread that leaves last."""
+    before = blas_threads_by_library()
+    entered, leave = threading.Event(), threading.Event()
+
+    def work():
+        with one_blas_thread():
+            entered.set()
+            leave.wait()
+
+    other = threading.Thread(target=work)
+    with one_blas_thread():
+        other.start()
+        entered.wait()
+    assert blas_threads() == {1}
+    leave.set()
+    other.join()
+    assert blas_threads_by_library() == before
+
+
+def test_libraries_that_are_loaded_later_are_limited_too(monkeypatch):
+    """As with PyTorch, which may bring a BLAS of its own: libraries are listed again when modules were added."""
+    listed = []
+    real = ThreadpoolController
+    with one_blas_thread():
+        pass
+    monkeypatch.setattr("threadpoolctl.ThreadpoolController", lambda: listed.append(1) or real())
+    with one_blas_thread():
+        assert listed == []
+    monkeypatch.setitem(sys.modules, "a_module_that_was_imported_later", sys)
+    with one_blas_thread():
+        assert listed == [1]
 
 
 def test_training_limits_blas(monkeypatch):

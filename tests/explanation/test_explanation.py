@@ -29,6 +29,7 @@ from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
 from ridgeformer.explanation.readings import read, run
 from ridgeformer.explanation.symmetry import symmetry, turned
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
 from support import tame_model
 
@@ -137,7 +138,7 @@ def test_readings_of_a_diagonal_model_by_the_lemma_and_the_tokens():
     model = tame_model("diag", 3, 3, 2, 8, seed=4)
     model = LinearTransformer(Diag(omega=2 * model.family.omega), 3)
     s = problem.sequences(12, seed=3)
-    found = read(model, Fake(s), problem.noise, 12, 0)
+    found = read(model, Fake(s), problem.noise, sequences=12, seed=0)
     M, u, a, w, labels = linear_model(model, s.x, s.y)
     S = np.einsum("bni,bnj->bij", s.x, s.x)
     star = np.stack([np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(s.x, s.y, strict=True)])
@@ -169,7 +170,7 @@ def test_readings_of_a_full_model_by_the_tokens():
     model = tame_model("full", 3, 3, 2, 8, seed=5)
     s = problem.sequences(12, seed=3)
     draw = Fake(s).moments(12)
-    found = read(model, Fake(s), problem.noise, 12, 0)
+    found = read(model, Fake(s), problem.noise, sequences=12, seed=0)
     M, _, _, w, labels = linear_model(model, s.x, s.y)
     S = np.einsum("bni,bnj->bij", s.x, s.x)
     np.testing.assert_allclose(found.labels, np.square(labels).sum(-1), rtol=1e-8)
@@ -187,7 +188,7 @@ def test_swapped_noise_is_a_swap_of_residuals_in_the_tokens():
     problem = Problem(3, 8, "uniform(0.5,2)")
     model = tame_model("full", 3, 3, 1, 8, seed=6)
     s = problem.sequences(5, seed=1)
-    found = read(model, Fake(s), problem.noise, 5, 0)
+    found = read(model, Fake(s), problem.noise, sequences=5, seed=0)
     star = np.stack([np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(s.x, s.y, strict=True)])
     fit = np.einsum("bni,bi->bn", s.x, star)
     residual = s.y - fit
@@ -209,7 +210,7 @@ def test_parts_of_the_loss_are_what_the_best_factors_leave():
     problem = Problem(3, 8, "categorical(0.5,3)")
     model = tame_model("diag", 3, 2, 1, 8, seed=2)
     model = LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[-0.01, -0.001], [-0.03, -0.002]]]), 3)
-    found = behaviour(read(model, problem, problem.noise, 3000, 0))
+    found = behaviour(read(model, problem, problem.noise, sequences=3000, seed=0))
     draw = problem.moments(3000, seed=0, stream=1 << 30)
     grid = np.linspace(0.25, 4, 751)
     for state, w in enumerate(model.weights_by_layer(draw.moments)):
@@ -231,15 +232,23 @@ def test_the_loss_and_the_floor_are_those_of_an_evaluation():
     assert found.floor == pytest.approx(result.floor)
 
 
+def test_an_explained_loss_below_the_floor_is_a_warning(monkeypatch):
+    """With a Bayes predictor that is wrong, as if the floor were that of another problem."""
+    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.a.shape))
+    model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 3)
+    with pytest.warns(BelowFloorWarning, match="the model has .* The data or the code is wrong"):
+        explain(model, PROBLEM, sequences=2000)
+
+
 def test_what_labels_know_is_a_rank_correlation():
     model = tame_model("diag", 3, 2, 1, 8, seed=1)
     for noise in ("uniform(0,2)", "categorical(1,2)"):
         problem = Problem(3, 8, noise)
-        readings = read(model, problem, problem.noise, 1000, 0)
+        readings = read(model, problem, problem.noise, sequences=1000, seed=0)
         found = behaviour(readings)
         for state in range(3):
             assert found.known[state] == pytest.approx(spearmanr(readings.labels[state], readings.sigma[0])[0])
-    assert np.isnan(behaviour(read(model, Problem(3, 8, 1.0), as_noise(1.0), 500, 0)).knowable)
+    assert np.isnan(behaviour(read(model, Problem(3, 8, 1.0), as_noise(1.0), sequences=500, seed=0)).knowable)
 
 
 def test_distances_by_noise_level_are_profiles():
@@ -253,7 +262,7 @@ def test_the_filter_of_ridge_regression_is_its_own_ideal():
     """One gradient step has w = eta lambda w* along an eigenvector: the filter is eta times the eigenvalue."""
     step = LinearTransformer(Diag(omega=[[[0, 0], [-0.02, 0]]]), 4)
     problem = Problem(4, 12, 1.5)
-    readings = read(step, problem, problem.noise, 4000, 0)
+    readings = read(step, problem, problem.noise, sequences=4000, seed=0)
     found = by_noise(np.array([1.5]), [readings])
     values, weight = readings.values[0], readings.least[0]
     edges = np.quantile(values, np.linspace(0, 1, len(found.eigenvalues) + 1))
@@ -294,7 +303,7 @@ def test_a_model_that_always_explodes_is_refused():
 def test_few_examples_and_few_dimensions(dim, context, heads):
     found = explain(tame_model("full", dim, 2, heads, context), Problem(dim, context, "uniform(0,1)"), sequences=300)
     json.dumps(found.as_dict(), allow_nan=False)
-    assert ("With n <= d least squares leaves no residual" in str(found)) == (context <= dim)
+    assert ("With n <= d least squares leaves no residuals" in str(found)) == (context <= dim)
 
 
 # ---- words on models whose roles are known ---------------------------------------------------------------------
@@ -312,7 +321,7 @@ def test_a_gradient_step_solves_and_nothing_else():
     assert found.behaviour.moved[-1] == 0
     assert np.isnan(found.behaviour.kept[0])
     assert found.behaviour.momentum[0] == 0
-    assert "The noise acts nowhere" in str(found)
+    assert "The noise level does not influence the prediction" in str(found)
     assert "No layer shrinks" in str(found)
 
 
@@ -471,8 +480,8 @@ def test_turned_contexts_by_their_tokens():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((LeastSquares(), PROBLEM), "only a model can be read as an algorithm; got a LeastSquares"),
-        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), None), "a model is read on a problem; got none"),
+        ((LeastSquares(), PROBLEM), "only a linear transformer can be explained; got a LeastSquares"),
+        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), None), "a model is explained on a problem; got none"),
         ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), "uniform(0,5)"), "this needs a Problem; got a str"),
         ((LinearTransformer(GDpp(omega=[[0, 1]]), 4), PROBLEM), "dimension 4 needs a problem of that dimension; got"),
     ],
@@ -531,10 +540,30 @@ def test_the_command_prints_what_explain_finds(capsys, file):
     assert [entry["what"] for entry in record["ablations"]][:2] == ["nothing", "layer 1"]
     code, text, _ = call(capsys, *arguments)
     assert code == 0
-    for sentence in record["summary"]:
-        assert sentence in text
+    words = " ".join(text.split())
+    for sentence in (*record["summary"], *(role["sentence"] for role in record["roles"])):
+        assert sentence in words
     assert f"{found.behaviour.loss[-1]:.5f}" in text
-    assert max(len(line) for line in text.split("in words")[0].splitlines()) <= 110
+    assert "without" not in record
+    assert "layer 1, all but its diagonal part" in text  # of --ablate
+    assert "omega_xx" not in text
+    assert "Add --numbers" in text
+
+
+def test_numbers_are_printed_on_request_and_after_the_words(capsys, file):
+    arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000"]
+    _, words, _ = call(capsys, *arguments)
+    code, text, _ = call(capsys, *arguments, "--numbers")
+    assert code == 0
+    assert len(words.splitlines()) < 40
+    assert text.startswith(words.rpartition("Add --numbers")[0])
+    numbers = text[len(words.rpartition("Add --numbers")[0]) :]
+    found = explain(tame_model("full", 3, 2, 1, 8, seed=1), PROBLEM, sequences=1000)
+    for value in (found.coefficients[1].omega[0][0], found.behaviour.loss[1], found.noise.step[1][-1]):
+        assert f"{value:.4g}" in numbers
+    for name in ("omega_xx", "known", "momentum", "factor", "step to OLS", "|w - w_Bayes|^2"):
+        assert name in numbers
+    assert max(map(len, numbers.splitlines())) <= 120
 
 
 def test_a_run_knows_its_problem(capsys, tmp_path):
@@ -556,12 +585,15 @@ def test_a_picture(capsys, file, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["MODEL"], "a model is read on a problem, and model.safetensors does not say which; got no --noise. Add"),
+        (
+            ["MODEL"],
+            "a model is evaluated on a problem; model.safetensors does not record one, and --noise is missing. Add",
+        ),
         (["MODEL", "--noise", "fixed(1)", "--dim", "5"], "a model for dimension 3 needs a problem of that dimension"),
         (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
         (["/nonexistent"], "must be a file that exists"),
         ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
-        (["FOLDER"], "MODEL must be a model file or a run's folder"),
+        (["FOLDER"], "MODEL must be a model file or the folder of a run"),
         (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--context", "0"], "context must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--plot", "x.doc"], "must end in .png, .pdf or .svg"),

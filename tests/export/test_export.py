@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, load, save, train
+from ridgeformer import Diag, Full, GDpp, LinearTransformer, Moments, Problem, load, save, train
 from ridgeformer.cli import main
-from ridgeformer.errors import MissingPackageError, StorageError
+from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.models.families import Family
 from ridgeformer.training import Search
@@ -388,18 +388,19 @@ def test_families_of_ones_own_are_exported():
             lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"),
             "in float32; got omega 1 of 1e+39",
         ),
-        (lambda m: write("", "/dev"), "an export must go to a file; got /dev, which is something else"),
+        (lambda m: write("", "/dev"), "an export is written to a file; got /dev, which is not an ordinary file"),
         (lambda m: write("", None), "an export needs the name of a file; got None"),
     ],
 )
 def test_bad_exports_are_refused_in_words(make, words):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(RidgeformerError) as caught:
         make(tame_model("diag", 2, 1, 1, 3))
     assert words in str(caught.value)
 
 
 def test_a_folder_that_does_not_exist_is_named():
-    with pytest.raises(StorageError, match=r"/nonexistent/model.py cannot be written \(No such file or directory\)"):
+    words = r"must go to a writable place; /nonexistent/model.py cannot be written \(No such file or directory\)"
+    with pytest.raises(StorageError, match=words):
         write("", "/nonexistent/model.py")
 
 
@@ -457,7 +458,7 @@ def test_command_prints_or_writes_every_format(command, runs, tmp_path):
             out.write_text("old")
             code, printed, error = command(model, "--to", to, "--out", out)
             assert (code, error) == (0, "")
-            assert printed == f"{load(runs[0] / 'model.safetensors')} as {to} in {out}\n"
+            assert printed == f"Wrote {load(runs[0] / 'model.safetensors')} as {to} to {out}.\n"
             if not kind.binary:
                 assert command(model, "--to", to) == (0, out.read_text(), "")
                 assert "Trained on d=3 n=6 uniform(0,3), seed 0: adjusted loss " in out.read_text()
@@ -476,14 +477,18 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
     (tmp_path / "unfinished" / "spec.json").write_text("{}")
     for arguments, words in {
         (model, "--to", "matlab"): "'matlab' is not one of 'python', 'latex', 'torch', 'onnx'",
-        (model, "--to", "onnx"): "onnx is binary and needs a file; got none. Add --out model.onnx.",
+        (
+            model,
+            "--to",
+            "onnx",
+        ): "the format onnx is binary, so it needs a file; --out is missing. Add --out model.onnx.",
         (model, "--digits", 3): "python takes no options; got digits",
-        (model, "--out", tmp_path): "an export must go to a file",
+        (model, "--out", tmp_path): "an export is written to a file",
         (model, "--out", "/proc/model.py"): "a file must go to a writable place; /proc/model.py cannot",
         (__file__,): "must be one that ridgeformer saved",
         ("/nonexistent",): "must be a file that exists; /nonexistent does not",
-        (tmp_path,): "MODEL must be a model file or a run's folder",
-        (runs[0].parent,): "MODEL must be a model file or a run's folder",
+        (tmp_path,): "MODEL must be a model file or the folder of a run",
+        (runs[0].parent,): "MODEL must be a model file or the folder of a run",
         (tmp_path / "unfinished",): "Train it to its end first",
         (): "Missing argument 'MODEL'",
     }.items():

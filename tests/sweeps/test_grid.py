@@ -12,6 +12,7 @@ from ridgeformer import InputError
 from ridgeformer.errors import shown
 from ridgeformer.sweeps import Grid, read_grid
 from ridgeformer.training import Search
+from support import LONGEST
 
 NOISE = 'noise = ["fixed(1)"]\n'
 
@@ -129,7 +130,7 @@ def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
     elif kind == "loop":
         path.symlink_to(path)
     command = [sys.executable, "-m", "ridgeformer", "sweep", str(path), "--out", str(tmp_path / "runs")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 2
     assert done.stderr.startswith("ridgeformer: error: ")
     assert "a grid must be a readable text file; " in done.stderr or len(kind) == 5000
@@ -163,18 +164,18 @@ def test_a_grid_of_windows(tmp_path):
     ],
 )
 def test_a_grid_from_code_is_checked_without_enumerating_it(axes, message):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(InputError, match=message):
         Grid(**{"noise": ["fixed(1)"], **axes})
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 5  # seconds of computing; a million runs would take minutes
 
 
 def test_a_large_grid_is_lazy():
     grid = Grid(noise=["fixed(1)"], dim=range(1, 101), context=range(1, 101), seed=range(100), protocol=Search())
-    start = time.monotonic()
+    start = time.process_time()
     assert len(grid) == 1_000_000
     assert next(grid.specs()).problem.dim == 1
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 5
 
 
 def test_values_are_shown_in_one_line():

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ridgeformer import InputError, Problem, train
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.sweeps import list_runs
 from support import write_record
 
@@ -140,7 +141,7 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(runs, damage):
 
 def show(*arguments):
     command = [sys.executable, "-m", "ridgeformer", "show", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "deep", "rather deep", "a folder", "a pipe", "loss nan", "no model"])
@@ -166,7 +167,8 @@ def test_show_of_one_damaged_run_is_an_error(runs, damage):
     alone = show(first)
     assert alone.returncode == 2
     assert alone.stdout == ""
-    assert alone.stderr.startswith(f"ridgeformer: error: {first}: ")
+    assert alone.stderr.startswith("ridgeformer: error: ")
+    assert f"{first.name}: " in alone.stderr  # the start of a long path is cut
     assert alone.stderr.count("\n") == 1
 
 
@@ -217,8 +219,27 @@ def test_what_is_infinite_is_null_in_json(runs):
         assert '"largest": null' in text
 
 
+def test_a_listed_loss_below_its_floor_is_a_warning(runs):
+    """In the list, too, where many losses are read at a glance."""
+    folder, first, _ = runs
+    result = json.loads((first / RECORD).read_text())["result"]
+    change(first / RECORD, "result", value={**result, "loss": 0.1, "error": 0.01, "floor": 0.3, "floor_error": 0.02})
+    words = f"below the Bayes floor; {first.name} has 0.1 .*the floor is 0.3"
+    with pytest.warns(BelowFloorWarning, match=words) as seen:
+        assert len(list_runs(folder)) == 2
+    assert len(seen) == 1
+    listed = show(folder)
+    assert listed.returncode == 0
+    assert listed.stderr.startswith(
+        "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor"
+    )
+    assert listed.stderr.count("\n") == 1
+    change(first / RECORD, "result", "error", value=10**400)  # nothing to compare with, and no error
+    assert len(list_runs(folder)) == 2
+
+
 def test_what_is_no_folder_of_runs(tmp_path):
-    with pytest.raises(InputError, match=r"runs are in a folder that can be read; .* is none \(No such file"):
+    with pytest.raises(InputError, match=r"runs are stored in a folder; .* cannot be read as one \(No such file"):
         list_runs(tmp_path / "nothing")
     assert list_runs(tmp_path) == []
     assert "nor runs in it" in show(tmp_path).stderr

@@ -198,10 +198,11 @@ def forgotten_term(patch):
 
 def standard_deviation_for_variance(patch):
     """Noise of level sqrt(sigma), and contexts of 20."""
-    ratio = step_size.measured_dropped_over_kept
+    true = step_size.measured_dropped_over_kept
 
     def other(problem, sequences, seed):
-        return ratio(Problem(10, 20, f"fixed({problem.noise.second_moment**0.25:g})"), sequences, seed)
+        level = problem.noise.second_moment**0.25
+        return true(Problem(10, 20, f"fixed({level:g})"), sequences=sequences, seed=seed)
 
     patch.setattr(step_size, "measured_dropped_over_kept", other)
     return step_size.check()
@@ -246,14 +247,14 @@ BREAKS = {
         "(M",
     ),
     printed_index: (linear_model, "tokens"),
-    squared_labels: (quadratic, "no model's", "models' own"),
+    squared_labels: (quadratic, "no model's", "squared cosine of the models"),
     one_column_more_or_less: (quadratic, "E[R^2]", "the same with noise"),
     cosine_for_its_square: (
         quadratic,
         "E[R^2]",
         "the same with noise",
-        "R^2: power of n",
-        "R^2: power of d",
+        "R^2: falls as n",
+        "R^2: grows as (d",
         "R > 0.1",
     ),
     half_the_context: (quadratic, "R > 0.1"),
@@ -271,10 +272,10 @@ BREAKS = {
     printed_condition: (rescaling, "levels"),
     second_layer_doubled: (rescaling, "w_2", "levels 0.5", "levels 0 and 1, at 1", "levels 1"),
     printed_step: (step_size, "w ="),
-    flow_from_x: (step_size, "w =", "the query", "the approximation's"),
-    exact_approximation: (step_size, "the approximation's"),
-    forgotten_term: (step_size, "dropped over kept, from"),
-    standard_deviation_for_variance: (step_size, "dropped over kept", "its excess"),
+    flow_from_x: (step_size, "w =", "the query", "the error of the paper's"),
+    exact_approximation: (step_size, "the error of the paper's"),
+    forgotten_term: (step_size, "dropped part / kept part agrees"),
+    standard_deviation_for_variance: (step_size, "dropped part", "its excess"),
     squared_mean: (fixed_noise, "average", "risk"),
     constant_off: (fixed_noise, "adjusted loss"),
     loose_bound: (fixed_noise, "no GD++"),

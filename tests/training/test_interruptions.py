@@ -47,7 +47,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path, kind, kills):
     assert not list(tmp_path.glob("*/*/damaged-*"))
 
 
-@pytest.mark.parametrize(("kind", "pieces"), [(DIAG, (1, 3, 6)), (FULL_BY_SOAP, (2, 4, 5)), (PAPER, (1, 2, 3))])
+@pytest.mark.parametrize(("kind", "pieces"), [(DIAG, (1, 3, 6)), (FULL_BY_SOAP, (1, 2, 3)), (PAPER, (1, 2, 3))])
 def test_a_damaged_journal_costs_time_but_no_bits(tmp_path, kind, pieces):
     """Runs are killed with -9 after so many pieces of work; of each, three copies of the journal get flipped bits.
 

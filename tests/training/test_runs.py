@@ -110,14 +110,16 @@ def test_a_run_that_another_process_finished_is_kept(tmp_path):
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path):
-    process = killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(2_000_000, 64)))
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/journal*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) != 0
-    assert "KeyboardInterrupt" in process.stderr.read()
-    process.stdout.close(), process.stderr.close()
+    with killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(2_000_000, 64))) as process:
+        try:
+            while process.poll() is None and not list(tmp_path.glob("*/journal*")):
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=killing.LONGEST)
+        finally:
+            process.kill()
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in errors
     assert list(tmp_path.glob("*/journal*"))
     assert not list(tmp_path.glob("*/.*.tmp"))
 

@@ -28,6 +28,7 @@ from ridgeformer import (
 from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key
 from ridgeformer.exact import Excess, const_loss, exact_loss, least_excess, least_loss
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.journal import Journal
@@ -192,7 +193,7 @@ def test_the_paper_s_objective_has_the_same_expected_gradient():
     problem = Problem(4, 8, "uniform(0,2)")
     theirs, ours = [], []
     for step in range(60):
-        slope = query_gradient(model.astype(np.float32), problem, 2000, 0, step)[1]
+        slope = query_gradient(model.astype(np.float32), problem, batch=2000, seed=0, step=step)[1]
         theirs.append(np.concatenate([value.ravel() for value in slope.values()]))
         found = model.family.pullback(model.step(problem, 2000, stream=9, step=step).gradient)
         ours.append(np.concatenate([value.ravel() for value in found.values()]))
@@ -207,8 +208,10 @@ def test_the_paper_s_objective_has_the_same_expected_gradient():
 def test_the_query_gradient_is_that_of_the_query_loss():
     model = LinearTransformer.random("full", dim=3, layers=2, context=6, scale=0.4, seed=2)
     vector = Vector(model, 6)
-    value, slope = query_gradient(model, SMALL, 50, 1, 2)
-    expected = slopes(lambda p: query_gradient(vector.model(p), SMALL, 50, 1, 2)[0], vector.pack(model), 1e-2)
+    value, slope = query_gradient(model, SMALL, batch=50, seed=1, step=2)
+    expected = slopes(
+        lambda p: query_gradient(vector.model(p), SMALL, batch=50, seed=1, step=2)[0], vector.pack(model), 1e-2
+    )
     np.testing.assert_allclose(vector.slope(slope), expected, atol=0.02 * np.abs(expected).max())  # in float32
     assert value > 0
 
@@ -502,6 +505,14 @@ def test_the_floor_stands(table):
         difference, error = found.difference("it", "bayes")
         assert difference > -4 * error
     assert floor.loss > 0
+
+
+def test_a_trained_loss_below_the_floor_is_a_warning(monkeypatch):
+    """With a Bayes predictor that is wrong, as if the floor were that of another problem."""
+    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.a.shape))
+    with pytest.warns(BelowFloorWarning, match="The data or the code is wrong"):
+        found = train(Problem(3, 7, "uniform(0,1.25)"), "gdpp", 1, protocol=QUICK, sequences=1000)
+    assert found.result.ratio < 1
 
 
 def test_the_journal_survives_damage(tmp_path):

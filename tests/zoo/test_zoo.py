@@ -61,7 +61,7 @@ def test_all_seeds_are_kept_where_figures_show_their_spread():
         (("diag", 8, "uniform(0,5)"), "layers must be one of 1, 2, 3, 4, 5, 6, 7; got 8"),
         (("diag", 7, "uniform(0,9)"), "noise must be one of uniform(0,0)"),
         (("diag", 7, "gauss(0,9)"), "gauss"),
-        (("diag", 7, "uniform(0,5)", 9), "these seeds are kept: 0, 1, 2, 3, 4"),
+        (("diag", 7, "uniform(0,5)", 9), "the zoo has the weights of seed 0, 1, 2, 3, 4"),
     ],
 )
 def test_what_is_not_there_is_refused(arguments, words):
@@ -89,7 +89,7 @@ def test_a_zoo_of_runs_is_written_and_read(tmp_path):
         assert again.made[cell][best].loss == min(loss)
         for name, value in again.load(*cell).family.arrays.items():
             np.testing.assert_array_equal(value, gathered.models[cell, best].family.arrays[name])
-    with pytest.raises(InputError, match="the weights of these seeds are kept: "):
+    with pytest.raises(InputError, match="the zoo has the weights of seed "):
         again.load("diag", 2, "fixed(1)", seed=1 - again.best("diag", 2, "fixed(1)"))
 
 
@@ -99,7 +99,7 @@ def test_noise_may_be_a_distribution():
 
 def test_a_damaged_zoo_is_refused(tmp_path):
     (tmp_path / "zoo.json").write_text("{")
-    with pytest.raises(InputError, match="a zoo must be two files"):
+    with pytest.raises(InputError, match="a zoo is a folder with two files"):
         zoo.read(tmp_path)
 
 

@@ -19,13 +19,14 @@ from ridgeformer.cli import (  # noqa: F401  registers them
     sweep,
     training,
     verify,
+    zoo,
 )
 from ridgeformer.cli.group import cli
 from ridgeformer.errors import RidgeformerError
 
 __all__ = ["main"]
 
-WIDE = 200  # characters of a word in a message
+WIDE = 200  # the most characters of a word in a message
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -44,13 +45,13 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo("ridgeformer: interrupted", err=True)
         sys.exit(130)
     except MemoryError:
-        _fail("not enough memory for this; use fewer sequences or a smaller dimension")
+        _fail("there is not enough memory for this computation. Use fewer sequences or a smaller dimension.")
     except RecursionError:
-        _fail("what was asked for, or a file that was read, is nested too deeply; use fewer layers or another file")
+        _fail("a file or an argument is nested too deeply. Use fewer layers, or another file.")
     except OverflowError as error:
-        _fail(f"a number is too large to compute with ({error}); use smaller numbers")
+        _fail(f"a number is too large to compute with ({error}). Use smaller numbers.")
     except UnicodeError as error:
-        _fail(f"text must be UTF-8, and some is not ({error}); check the files and names that were given")
+        _fail(f"all text must be UTF-8; some is not ({error}). Check the given files and names.")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -1,4 +1,4 @@
-"""How far a computation has come, on stderr."""
+"""Progress displays, on stderr."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Call
         return
     columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(f"{problem}", total=1.0, state="the floor ...")
+        task = bar.add_task(f"{problem}", total=1.0, state="computing the floor")
         least = floor(problem, sequences=min(sequences, 20_000)).loss
 
         def show(now: Any) -> None:
-            ratio = f" ({now.loss / least:.2f} x floor)" if now.loss < 1e6 * least else ""
-            state = f"{now.phase}: loss {now.loss:.4g}{ratio}, {now.seconds:.0f} s, {now.remaining:.0f} s left"
+            ratio = f" ({now.loss / least:.2f} times the floor)" if now.loss < 1e6 * least else ""
+            state = f"{now.phase}: loss {now.loss:.4g}{ratio}, {now.seconds:.0f} s, about {now.remaining:.0f} s left"
             bar.update(task, completed=now.fraction, description=now.spec.describe_model(), state=state)
 
         yield show
@@ -47,7 +47,7 @@ def _lines() -> Callable[[Any], None]:
         nonlocal last
         if now.seconds - last >= 10:
             last = now.seconds
-            text = f"{now.spec.describe_model()}, {now.phase}: loss {now.loss:.4g}, {now.remaining:.0f} s left"
+            text = f"{now.spec.describe_model()}, {now.phase}: loss {now.loss:.4g}, about {now.remaining:.0f} s left"
             click.echo(f"{now.seconds:.0f} s, {100 * now.fraction:.0f} %: {text}", err=True)
 
     return show
@@ -80,8 +80,8 @@ def sweep_display(quiet: bool) -> Iterator[Callable[[Any], None]]:
 
 
 def _sweep_state(state: Any) -> str:
-    left = f", {_duration(state.remaining)} left" if state.remaining < float("inf") else ""
-    best = f"; nearest the floor: {state.best[1]:.3f} x, {state.best[0]}" if state.best else ""
+    left = f", about {_duration(state.remaining)} left" if state.remaining < float("inf") else ""
+    best = f"; closest to its floor: {state.best[0]}, ratio {state.best[1]:.3f}" if state.best else ""
     return f"{state.done} of {state.total} runs done, {state.running} running, {state.failed} failed{left}{best}"
 
 

@@ -1,4 +1,4 @@
-"""`ridgeformer table1`, `figures` and `report`: the paper's evidence, measured again."""
+"""`ridgeformer table1`, `figures` and `report`: reproduce the table, the figures and the claims of the paper."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
     """Which models to measure, how well, and where to keep what was measured."""
     for option in reversed(
         [
-            click.option("--runs", type=PLACE, help="Models of this folder of runs, not the shipped ones."),
             click.option(
-                "--sequences", type=COUNT, default=100_000, show_default=True, help="Fresh sequences to evaluate on."
+                "--runs", type=PLACE, help="Folder of runs whose models are used instead of those of the zoo."
+            ),
+            click.option(
+                "--sequences",
+                type=COUNT,
+                default=100_000,
+                show_default=True,
+                help="Number of fresh sequences to evaluate on.",
             ),
             click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of these sequences."),
             click.option(
@@ -31,7 +37,7 @@ def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
                 type=PLACE,
                 default=Path("reproduction"),
                 show_default=True,
-                help="Folder for measurements and pages; figures and report find there what was measured before.",
+                help="Folder for measurements, figures and pages. Stored measurements are reused if they fit.",
             ),
         ]
     ):
@@ -44,12 +50,24 @@ def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
     "  ridgeformer table1 --column 'uniform(0,5)'\n  ridgeformer table1 --retrain --runs runs/"
 )
 @_evidence_options
-@click.option("--column", metavar="NOISE", help="Only this problem, one line a cell, with all its numbers.")
-@click.option("--stored", is_flag=True, help="Take what was measured before, if it is of the same models and settings.")
-@click.option("--retrain", is_flag=True, help="Train all 210 models with five seeds into --runs first; about an hour.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes for --retrain (default: one a core).")
-@click.option("--dask", metavar="ADDRESS", help="Retrain on this Dask scheduler; needs ridgeformer[dask].")
-@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line a cell.")
+@click.option(
+    "--column", metavar="NOISE", help="Measure only this column and print all its numbers, one line per cell."
+)
+@click.option("--stored", is_flag=True, help="Reuse stored measurements of the same models and settings.")
+@click.option(
+    "--retrain",
+    is_flag=True,
+    help="First train all 210 models with five seeds each, into --runs. Takes about an hour on two cores.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), help="With --retrain: number of processes [default: one per core]."
+)
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="With --retrain: address of a Dask scheduler. Needs pip install 'ridgeformer[dask]'.",
+)
+@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line per cell.")
 @click.option("--latex", "form", flag_value="latex", help="Print a LaTeX tabular.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table.")
 @AS_JSON
@@ -66,10 +84,10 @@ def table1(
     form: str | None,
     as_json: bool,
 ) -> None:
-    """Print the paper's Table 1, measured afresh, beside the printed numbers.
+    """Reproduce Table 1 of the paper and compare every cell with the printed number.
 
-    Evaluates the models that ship with the package, or those of --runs. Cells that are above the paper's number, below
-    the floor or out of order are listed in red.
+    Evaluates the models of the zoo, or those of --runs. Cells that are worse than the paper's number, below the floor,
+    or worse than a model that they contain are listed below the table, in red.
     """
     from rich.console import Console
 
@@ -77,10 +95,10 @@ def table1(
 
     if retrain:
         if runs is None:
-            raise InputError("--retrain needs a folder for the runs; got none. Add --runs runs/.")
+            raise InputError("--retrain needs a folder for the runs; --runs is missing. Add --runs runs/.")
         _retrain(runs, workers, dask)
     elif workers or dask is not None:
-        raise InputError("--workers and --dask are for --retrain; got no --retrain. Add it, or leave them out.")
+        raise InputError("--workers and --dask are for --retrain, which is missing. Add --retrain, or leave them out.")
     with _evidence(runs, sequences, seed, out, again=() if stored else ("tuned", "table")) as evidence:
         table = evidence.table if stored or column is None else evidence.column(column)
     if column is not None:
@@ -96,10 +114,13 @@ def table1(
 
 @cli.command(epilog="Examples:\n\n\b\n  ridgeformer figures\n  ridgeformer figures --only 2 --only 7 --out pictures/")
 @_evidence_options
-@click.option("--only", type=int, multiple=True, metavar="N", help="Only this figure; may be repeated.")
+@click.option("--only", type=int, multiple=True, metavar="N", help="Draw only this figure. May be repeated.")
 @AS_JSON
 def figures(runs: Path | None, sequences: int, seed: int, out: Path, only: tuple[int, ...], as_json: bool) -> None:
-    """Draw the paper's figures, and one more, as PDF, SVG and PNG."""
+    """Draw the figures of the paper as PDF, SVG and PNG.
+
+    Figures 1 to 7 are those of the paper. Figure 8, the ratio of every loss to the floor, is an addition.
+    """
     from ridgeformer.papers.vladymyrov2024.figures import FIGURES, chosen, draw
 
     numbers = chosen(only)
@@ -113,11 +134,14 @@ def figures(runs: Path | None, sequences: int, seed: int, out: Path, only: tuple
         click.echo(path)
 
 
-@cli.command(epilog="Example:\n\n\b\n  ridgeformer report --out reproduction/")
+@cli.command(epilog="Examples:\n\n\b\n  ridgeformer report\n  ridgeformer report --runs runs/ --out reproduction/")
 @_evidence_options
 @AS_JSON
 def report(runs: Path | None, sequences: int, seed: int, out: Path, as_json: bool) -> None:
-    """Write one HTML page with the table, the figures and the paper's claims; it opens without a network."""
+    """Write an HTML page with the table, the figures and a check of the paper's claims.
+
+    The page is one file without external resources. Also prints a verdict for every empirical claim of the paper.
+    """
     from ridgeformer.cli.machine import facts
     from ridgeformer.papers.vladymyrov2024.report import write_report
 
@@ -127,7 +151,7 @@ def report(runs: Path | None, sequences: int, seed: int, out: Path, as_json: boo
         click.echo(json.dumps({"page": str(path), "claims": [claim.as_dict() for claim in claims]}, indent=2))
         return
     for claim in claims:
-        click.echo(f"{claim.verdict:14} {claim.sentence}")
+        click.echo(f"{claim.verdict:16}  {claim.sentence}")
     click.echo(f"\nOpen {path} in a browser.")
 
 
@@ -139,7 +163,7 @@ def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
         for failure in found.failures:
             click.echo(f"failed: {failure.run}: {failure.reason}", err=True)
         raise InputError(
-            f"every run must be finished; {len(found.failures)} failed. Give the same command again to try them again."
+            f"all runs must be finished; {len(found.failures)} failed. Give the same command again to retry these."
         )
 
 

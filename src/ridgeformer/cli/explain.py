@@ -1,8 +1,10 @@
-"""`ridgeformer explain`: a model read as an algorithm."""
+"""`ridgeformer explain`: what each layer of a model does."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,44 +14,61 @@ from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import reads_a_model
 from ridgeformer.cli.options import plot_option
+from ridgeformer.losses import ROUNDING
 
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
     from ridgeformer.models.transformer import LinearTransformer
     from ridgeformer.problems import Problem
 
-LEGEND = """\
-known: rank correlation of the labels' sum of squares with sigma.
-moved: share of w^2 that moves when residuals are swapped between sequences.
-momentum: the part of the update that is due to u, squared, over the whole; above 1 where the rest cancels it.
-1 - beta: what the layer keeps of u.
-best factor before: would bring w, before the layer, nearest to ridge regression.
-All of them: docs/explain.md."""
+PARAMETERS = """\
+Parameters of each layer. omega_ab is the coefficient with which part b of a token enters part a."""
+NEAREST = """\
+The omegas are those of the diagonal layer that is nearest to each layer. diagonal: its share of the squared norm of
+the layer's map. of P, of Q: its share of the two matrices. acting: its share of what the layer does to the tokens of
+these sequences. rank of the rest: effective rank of what is not diagonal."""
+STATES = """\
+State after each layer (0: before the first). The loss of the readout w is the sum of three errors: direction,
+shrinkage and size. known: rank correlation of sigma with the sum of squared labels. moved: how far w moves, squared
+and relative to its mean square, when the residual sum of squares of another sequence is substituted. condition:
+median condition number of M S M', and on the right quantiles of its eigenvalues."""
+UPDATES = """\
+What each layer contributes. momentum: squared part of the update that is due to u, relative to the whole squared
+update; it is above 1 if the other part cancels it. 1 - beta: fraction of u that the layer keeps. noise through it:
+share of `moved` that remains if residuals are exchanged in this layer only."""
+BY_NOISE = """\
+At fixed noise levels, by layer. factor: what the layer multiplies w by. best factor before: factor that would bring w,
+before the layer, closest to the ridge solution. step size: coefficient of the update on the gradient. step to OLS: the
+same on the difference to the least-squares solution (OLS); 1 is a full Newton step. OLS to ridge: factor that would
+bring the least-squares solution closest to the ridge solution. The last three are squared distances of w."""
 
 
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n"
+    "  ridgeformer explain 'zoo:diag/7/uniform(0,5)' --numbers\n"
     "  ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789\n"
     "  ridgeformer explain model.safetensors --noise 'uniform(0,5)' --plot story.png\n"
     "  ridgeformer explain model.safetensors --noise 'categorical(1,3)' --ablate --json"
 )
-@click.option("--ablate", is_flag=True, help="Also print the loss without each layer and each term.")
-@plot_option("it")
+@click.option("--numbers", is_flag=True, help="Also print all measurements behind the sentences.")
+@click.option("--ablate", is_flag=True, help="Also print the loss without each layer and without each term of a layer.")
+@plot_option("the explanation")
 @reads_a_model(sequences=20_000)
 def explain(
     name: str,
     model: LinearTransformer,
     problem: Problem,
+    numbers: bool,
     ablate: bool,
     plot: Path | None,
     sequences: int,
     seed: int,
     as_json: bool,
 ) -> None:
-    """Print what each layer of a model does, in numbers and in words.
+    """Say in words what each layer of a model does.
 
-    MODEL is a model's file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'. The rules behind the
-    words are in docs/explain.md.
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. Every
+    sentence follows from measurements by a fixed rule; the rules are listed in docs/explain.md.
     """
     from ridgeformer.explanation import ablate as take_away
     from ridgeformer.explanation import explain as read
@@ -59,7 +78,7 @@ def explain(
         from ridgeformer.plotting.style import check_plot
 
         check_plot(plot)
-    with progress_bar("reading") as step:
+    with progress_bar("measuring") as step:
         found = read(model, problem, sequences=sequences, seed=seed, progress=step)
         removed = take_away(model, problem, sequences=sequences, seed=seed, progress=step) if ablate else []
     if plot is not None:
@@ -70,31 +89,47 @@ def explain(
         ablations = {"ablations": [jsonable(entry._asdict()) for entry in removed]} if ablate else {}
         click.echo(json.dumps({**found.as_dict(), **ablations}, indent=2))
         return
-    _print(name, found, removed)
+    _print(name, found, removed, numbers)
 
 
-def _print(name: str, found: Explanation, removed: list[Ablation]) -> None:
+def _print(name: str, found: Explanation, removed: list[Ablation], numbers: bool) -> None:
     b = found.behaviour
-    left_out = f", {b.exploded} that explode left out" if b.exploded else ""
-    click.echo(f"{name}, {found.model!r}, on {found.problem}, {b.sequences:,} sequences{left_out}")
-    click.echo(f"loss {b.loss[-1]:.5f}, floor {b.floor:.5f}\n")
-    _print_coefficients(found)
-    _print_layers(found)
-    _print_by_noise(found)
+    left_out = f" ({b.exploded} that explode are left out)" if b.exploded else ""
+    ratio = f", ratio {b.loss[-1] / b.floor:.2f}" if b.floor > ROUNDING else ""
+    click.echo(f"{name}: {found.model!r} on {found.problem}, {b.sequences:,} sequences{left_out}")
+    click.echo(f"loss {b.loss[-1]:.5f}, floor {b.floor:.5f}{ratio}\n")
+    _print_sentences("Summary", found.summary)
+    _print_sentences("Layer by layer", [role.sentence for role in found.roles])
     if removed:
-        click.echo("without                                          loss    x whole")
-        for what, loss, ratio in removed:
-            click.echo(f"{what:40} {_short(loss):>12} {_short(ratio):>10}")
+        click.echo("Loss when a part of the model is removed, and its ratio to the loss of the whole model\n")
+        click.echo(f"{'removed':40} {'loss':>12} {'ratio':>10}")
+        for what, loss, ratio_ in removed:
+            click.echo(f"{what:40} {_short(loss):>12} {_short(ratio_):>10}")
         click.echo()
-    click.echo("in words")
-    for sentence in (*found.summary, *(role.sentence for role in found.roles)):
-        click.echo(f"  {sentence}")
+    if numbers:
+        _print_coefficients(found)
+        _print_layers(found)
+        _print_by_noise(found)
+        click.echo("Definitions: docs/explain.md.")
+    else:
+        click.echo("Add --numbers for all measurements behind these sentences. Definitions: docs/explain.md.")
+
+
+def _print_sentences(title: str, sentences: list[str]) -> None:
+    width = max(40, min(100, shutil.get_terminal_size().columns))
+    click.echo(title)
+    for sentence in sentences:
+        click.echo(
+            textwrap.fill(sentence, width, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
+        )
+    click.echo()
 
 
 def _print_coefficients(found: Explanation) -> None:
     whole = all(layer.share > 1 - 1e-9 for layer in found.coefficients)
+    click.echo(PARAMETERS if whole else f"{PARAMETERS}\n{NEAREST}")
     more = "" if whole else "   diagonal   of P   of Q acting   rank of the rest"
-    click.echo(f"layer   omega_xx   omega_xy   omega_yx   omega_yy{more}")
+    click.echo(f"\nlayer   omega_xx   omega_xy   omega_yx   omega_yy{more}")
     for i, layer in enumerate(found.coefficients):
         line = f"{i + 1:5}" + "".join(f"{value:11.4g}" for row in layer.omega for value in row)
         if not whole:
@@ -106,37 +141,44 @@ def _print_coefficients(found: Explanation) -> None:
     if found.symmetry is not None:
         s = found.symmetry
         click.echo(
-            f"turning x changes w by {100 * s.defect:.3g} % of its mean square; "
-            f"the mean over {s.rotations} turns has a loss of {s.averaged:.5f}, each {s.loss:.5f}"
+            f"\nRotating the inputs x changes w by {100 * s.defect:.3g} % of its mean square. The average of w over "
+            f"{s.rotations} rotations\nhas a loss of {s.averaged:.5f}; a single one has {s.loss:.5f} on the same "
+            "sequences."
         )
     click.echo()
 
 
 def _print_layers(found: Explanation) -> None:
     b = found.behaviour
-    click.echo("after       loss  direction  shrinkage       size  known  moved  condition  MSM': 5 %   50 %    95 %")
+    click.echo(
+        f"{STATES}\n\nlayer       loss  direction  shrinkage       size  known  moved  condition     5 %   50 %    95 %"
+    )
     for i in range(found.model.layers + 1):
         parts = "".join(f"{_short(v):>11}" for v in (b.loss[i], b.direction[i], b.shrinkage[i], b.size[i]))[1:]
-        quantiles = f"{_short(b.spectrum[i, 0]):>12}{_short(b.spectrum[i, 2]):>7}{_short(b.spectrum[i, 4]):>8}"
+        quantiles = f"{_short(b.spectrum[i, 0]):>8}{_short(b.spectrum[i, 2]):>7}{_short(b.spectrum[i, 4]):>8}"
         click.echo(f"{i:5}{parts}{b.known[i]:7.3f}{b.moved[i]:7.3f}{_short(b.condition[i]):>11}{quantiles}")
-    click.echo(f"least squares knows {b.knowable:.3f}; Bayes moves by {b.moved_bayes:.3f}\n")
-    click.echo("layer   momentum   1 - beta   noise through it   loss without it")
+    click.echo(
+        f"\nFor comparison: the residual sum of squares of least squares has a rank correlation of {b.knowable:.3f} "
+        f"with sigma,\nand w of the Bayes predictor moves by {b.moved_bayes:.3f}.\n"
+    )
+    click.echo(f"{UPDATES}\n\nlayer   momentum   1 - beta   noise through it   loss without it / loss")
     for i in range(found.model.layers):
         numbers = f"{_short(b.momentum[i]):>11}{_short(b.kept[i]):>11}{b.through[i]:19.3f}"
-        click.echo(f"{i + 1:5}{numbers}{_short(found.removed[i]):>16} x")
+        click.echo(f"{i + 1:5}{numbers}{_short(found.removed[i]):>25}")
     click.echo()
 
 
 def _print_by_noise(found: Explanation) -> None:
     n = found.noise
     shown = range(len(n.sigma)) if len(n.sigma) <= 6 else [round(i * (len(n.sigma) - 1) / 5) for i in range(6)]
-    click.echo("sigma" + " " * 17 + "".join(f"{n.sigma[k]:11.3g}" for k in shown))
-    click.echo("ridge over least squares" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown)[2:])
+    click.echo(f"{BY_NOISE}\n")
+    click.echo(f"{'':18}layer " + "".join(f"{f'sigma={n.sigma[k]:.3g}':>11}" for k in shown))
+    click.echo(f"{'OLS to ridge':24}" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown))
     tables = (
         ("factor", n.factor, 1),
         ("best factor before", n.best, 1),
         ("step size", n.step, 1),
-        ("way to least squares", n.newton_step, 1),
+        ("step to OLS", n.newton_step, 1),
         ("|w - w_OLS|^2", n.to_ols, 0),
         ("|w - w_ridge|^2", n.to_ridge, 0),
         ("|w - w_Bayes|^2", n.to_bayes, 0),
@@ -144,17 +186,17 @@ def _print_by_noise(found: Explanation) -> None:
     for name, values, first in tables:
         for i, row in enumerate(values):
             label = f"{name:20}" if i == 0 else " " * 20
-            click.echo(f"{label}{i + first:2}" + "".join(f"{_short(row[k]):>11}" for k in shown))
-    click.echo(f"\n{LEGEND}\n")
+            click.echo(f"{label}{i + first:3} " + "".join(f"{_short(row[k]):>11}" for k in shown))
+    click.echo()
 
 
 def _heads(values: list[float], digits: int) -> str:
-    """One number a head."""
+    """One number per head."""
     return "/".join(f"{value:.{digits}f}" for value in values)
 
 
 def _short(value: float) -> str:
-    """Four digits, or - for what does not exist."""
+    """Four significant digits, or - for a number that does not exist."""
     if value != value:
         return "-"
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.1e}"

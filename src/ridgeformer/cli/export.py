@@ -1,18 +1,21 @@
-"""`ridgeformer export`: a model as code, equations or a graph."""
+"""`ridgeformer export`: a model as standalone code, equations or an ONNX graph."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import read_model
 from ridgeformer.cli.options import AS_JSON, PLACE
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, shown
 from ridgeformer.export import FORMATS
+
+if TYPE_CHECKING:
+    from ridgeformer.models.transformer import LinearTransformer
 
 
 @cli.command(
@@ -22,23 +25,38 @@ from ridgeformer.export import FORMATS
     "  ridgeformer export model.safetensors --to onnx --out model.onnx"
 )
 @click.argument("model", type=PLACE)
-@click.option("--to", type=click.Choice(list(FORMATS)), default="python", show_default=True, help="What to write.")
-@click.option("--out", type=PLACE, help="File to write; without it, text is printed.")
-@click.option("--digits", type=int, help="latex: significant digits [default: 3].")
+@click.option("--to", type=click.Choice(list(FORMATS)), default="python", show_default=True, help="Format to write.")
+@click.option("--out", type=PLACE, help="File to write. Without it, the text is printed.")
+@click.option("--digits", type=int, help="Number of significant digits; only for latex [default: 3].")
+@click.option(
+    "--context",
+    type=int,
+    help="Only for models with attention by mean: the number n of examples at which what is written is the same "
+    "function as the model [default: that of the model's training].",
+)
 @AS_JSON
-def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: bool) -> None:
-    """Write a model as code, equations or a graph that do without ridgeformer.
+def export(model: Path, to: str, out: Path | None, digits: int | None, context: int | None, as_json: bool) -> None:
+    """Write a model as standalone code, equations or an ONNX graph.
 
-    MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'. python: a NumPy
-    module; latex: the update equations; torch: a PyTorch module; onnx: a float32 graph, which needs --out and
-    ridgeformer[onnx].
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. What is
+    written does not need ridgeformer.
+
+    \b
+    Formats:
+      python  a NumPy module
+      latex   the update equations of every layer
+      torch   a PyTorch module
+      onnx    a graph in float32; needs --out and pip install 'ridgeformer[onnx]'
     """
     from ridgeformer.export import export as convert
     from ridgeformer.export import write
 
     if FORMATS[to].binary and out is None:
-        raise InputError(f"{to} is binary and needs a file; got none. Add --out model{FORMATS[to].suffix}.")
+        raise InputError(
+            f"the format {to} is binary, so it needs a file; --out is missing. Add --out model{FORMATS[to].suffix}."
+        )
     loaded, record = read_model(model)
+    loaded = _by_sum(loaded, record, context)
     options = {} if digits is None else {"digits": digits}
     content = convert(loaded, to, about=_about(record), **options)
     if out is not None:
@@ -48,16 +66,36 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, as_json: 
         where = {"text": content} if out is None else {"out": str(out), "bytes": out.stat().st_size}
         click.echo(json.dumps({"model": str(model), **facts, "to": to, **where}, indent=2))
     elif out is not None:
-        click.echo(f"{loaded} as {to} in {out}")
+        click.echo(f"Wrote {loaded} as {to} to {out}.")
     else:
         click.echo(content, nl=False)
+
+
+def _by_sum(model: LinearTransformer, record: dict[str, Any], context: int | None) -> LinearTransformer:
+    """A model with attention by mean as one by sum, for one number of examples; what cannot be converted as it is."""
+    if model.layout.attention == "sum" or model.layout.extra:
+        if context is not None and model.layout.attention == "sum":
+            raise InputError(
+                f"--context is for models with attention by mean; got {context} for {model!r}. Leave it out."
+            )
+        return model
+    spec = record.get("spec")
+    known = spec.get("context") if isinstance(spec, dict) else None
+    chosen = known if context is None else context
+    if type(chosen) is not int:
+        raise InputError(
+            "export writes attention by sum, which equals attention by mean for one number of examples only; this "
+            f"model was trained on n = {shown(known) if known else 'an unknown number'}. Add --context 20, for example."
+        )
+    return model.to_attention("sum", chosen)
 
 
 def _about(record: dict[str, Any]) -> str:
     """What a run's record says, as far as it says it: the file may come from anywhere."""
     try:
         spec, result = record["spec"], record["result"]
-        problem = f"d={spec['dim']} n={spec['context']} {spec['noise']}"
+        more = "".join(f" {name}={spec[name]}" for name in ("features", "tasks", "query") if name in spec)
+        problem = f"d={spec['dim']} n={spec['context']} {spec['noise']}{more}"
         return f"Trained on {problem}, seed {spec['seed']}: adjusted loss {float(result['loss']):.4g}."
     except (KeyError, TypeError, ValueError):
         return ""

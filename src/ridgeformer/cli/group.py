@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import click
 
 from ridgeformer import __version__
 
-__all__ = ["cli"]
+__all__ = ["Group", "cli"]
 
 
 ORDER = (
-    *("train", "show", "sweep", "eval", "profile", "baselines", "table1", "figures", "report"),
-    *("explain", "export", "verify", "second-order", "info"),
+    *("train", "show", "sweep", "zoo", "eval", "profile", "baselines", "explain", "export"),
+    *("table1", "figures", "report", "verify", "second-order", "info"),
 )
 
 
-class _Group(click.Group):
-    """Shows commands in an order that makes sense."""
+class Group(click.Group):
+    """A group that lists its commands in the given order, with their whole first sentences.
+
+    Args:
+        order: The names of its commands. Others are listed last.
+    """
+
+    def __init__(self, *arguments: Any, order: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._order = list(order)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        """The names of the commands, in order."""
+        last = len(self._order)
+        return sorted(self.commands, key=lambda name: self._order.index(name) if name in self._order else last)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Whole first sentences, wrapped rather than cut."""
+        """List the commands; long sentences are wrapped, not cut."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, self.commands[name].get_short_help_str(200)) for name in self.list_commands(ctx)]
@@ -30,12 +43,14 @@ class _Group(click.Group):
 
 
 @click.group(
-    cls=_Group,
+    cls=Group,
+    order=ORDER,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
-    "  ridgeformer baselines --noise 'uniform(0,5)'\n  ridgeformer table1\n"
-    "  ridgeformer explain 'zoo:diag/7/uniform(0,5)'",
+    epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 3 --noise 'uniform(0,5)' --out runs/\n"
+    "  ridgeformer baselines --noise 'uniform(0,5)'\n  ridgeformer zoo list --family full\n"
+    "  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n  ridgeformer table1\n\n"
+    "Every command has --help with examples. The words are explained in docs/glossary.md.",
 )
 @click.version_option(__version__, message="ridgeformer %(version)s")
 def cli() -> None:
-    """In-context learning in linear transformers, near the machine's limit."""
+    """Train, evaluate and understand linear transformers that learn linear regression in context."""

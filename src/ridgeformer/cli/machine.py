@@ -14,10 +14,10 @@ from ridgeformer.cli.options import AS_JSON
 __all__ = ["facts"]
 
 
-@cli.command(epilog="Example:\n\n\b\n  ridgeformer info --json")
+@cli.command(epilog="Examples:\n\n\b\n  ridgeformer info\n  RIDGEFORMER_THREADS=1 ridgeformer info --json")
 @AS_JSON
 def info(as_json: bool) -> None:
-    """Show the version, the CPU features in use and the number of threads."""
+    """Print the version, the compute engine (CPU instruction set) in use and the number of threads."""
     found = facts()
     if as_json:
         click.echo(json.dumps(found, indent=2))

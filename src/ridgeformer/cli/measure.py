@@ -4,43 +4,52 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import reads_a_model
-from ridgeformer.cli.options import plot_option, problem_options
+from ridgeformer.cli.options import plot_option, takes_a_problem
 
-
-@cli.command(epilog="Example:\n\n\b\n  ridgeformer baselines --noise 'uniform(0,5)'")
-@problem_options
-def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_json: bool) -> None:
-    """Print every baseline's adjusted loss on a problem, and the Bayes floor."""
-    from ridgeformer import predictors as classical
-    from ridgeformer.evaluation import compare
-    from ridgeformer.predictors.bayes import BayesRR
+if TYPE_CHECKING:
     from ridgeformer.problems import Problem
 
-    problem = Problem(dim, context, noise)
-    chosen: dict[str, classical.Predictor] = {
-        "OracleRR": classical.OracleRR(),
-        "ConstRR": classical.ConstRR.tune(problem),
-        "LeastSquares": classical.LeastSquares(),
-    }
-    if context > dim:
-        chosen |= {
-            "AdaRR": classical.AdaRR(),
-            "TunedRR": classical.TunedRR.tune(problem),
-            "IterativeRR(100)": classical.IterativeRR(100),
-        }
-    chosen["Bayes floor"] = BayesRR(problem.noise)
+__all__ = ["five", "print_results"]
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer baselines --noise 'uniform(0,5)'\n"
+    "  ridgeformer baselines --noise 'categorical(1,3)' --dim 5 --context 12 --json\n"
+    "  ridgeformer baselines --noise 'uniform(0,2)' --features 'powerlaw(1)' --tasks 'pool(64)' --context 10..40"
+)
+@takes_a_problem(sequences=100_000)
+def baselines(problem: Problem, sequences: int, seed: int, as_json: bool) -> None:
+    """Compare the classical baselines on a problem with the best achievable loss.
+
+    \b
+    OracleRR      ridge regression that is told the noise level; its adjusted loss is 0 if tasks are Gaussian
+    ConstRR       ridge regression with one constant penalty, the best one
+    LeastSquares  ordinary least squares
+    AdaRR         ridge regression with the noise level estimated from the residuals
+    TunedRR       AdaRR with the estimate scaled and capped, both tuned on the problem
+    IterativeRR   AdaRR computed by 100 steps of gradient descent, without a matrix inverse
+    Bayes floor   the Bayes predictor: the smallest expected loss that any predictor can have
+    DMMSE         the same for tasks of a pool
+
+    Ridge regression assumes the mean and the covariance of the tasks. It does not know the tasks of a pool.
+    """
+    from ridgeformer.evaluation import compare
+    from ridgeformer.predictors import baselines as choose
+
+    chosen, left_out = choose(problem)
     with progress_bar("baselines") as step:
         found = compare(chosen, problem, sequences=sequences, seed=seed, progress=step)
-    _print_results(problem, [*found.values()], as_json)
-    if context <= dim and not as_json:
-        click.echo("AdaRR, TunedRR and IterativeRR need n > d to estimate the noise, so they are left out.")
+    print_results(problem, [*found.values()], as_json)
+    if not as_json:
+        for sentence in left_out:
+            click.echo(sentence)
 
 
 @cli.command(
@@ -48,38 +57,53 @@ def baselines(noise: str, dim: int, context: int, sequences: int, seed: int, as_
     epilog="Examples:\n\n\b\n  ridgeformer eval model.safetensors --noise 'uniform(0,5)'\n"
     "  ridgeformer eval 'zoo:diag/7/uniform(0,5)'\n  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --noise 'uniform(0,3)'",
 )
-@click.option("--estimator", type=click.Choice(["exact", "query"]), default="exact", show_default=True)
+@click.option(
+    "--estimator",
+    type=click.Choice(["exact", "query"]),
+    default="exact",
+    show_default=True,
+    help="How the loss is estimated. exact: without sampling queries. query: with one sampled query per sequence, as "
+    "in the paper.",
+)
 @reads_a_model(sequences=100_000)
 def evaluate_model(
     name: str, model: Any, problem: Any, estimator: Any, sequences: int, seed: int, as_json: bool
 ) -> None:
-    """Print a model's adjusted loss on a problem, beside the floor.
+    """Measure the adjusted loss of a model and compare it with the best achievable loss.
 
-    MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
     """
     from ridgeformer.evaluation import compare
 
     options: Any = {"sequences": sequences, "seed": seed}
     with progress_bar("evaluating") as step:
         found = compare({name: model}, problem, **options, estimator=estimator, progress=step)[name]
-    _print_results(problem, [found], as_json)
+    print_results(problem, [found], as_json)
     if estimator == "query" and not as_json:
         exact = compare({name: model}, problem, **options)[name]
         ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
-        click.echo(f"exact: {_five(exact.loss)} +- {_five(exact.error)}, a variance {ratio:.0f} times smaller")
+        click.echo(
+            f"\nThe exact estimator gives {five(exact.loss)} +- {five(exact.error)}. Its variance is {ratio:.0f} "
+            "times smaller."
+        )
 
 
-@cli.command(epilog="Example:\n\n\b\n  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png")
-@plot_option("it")
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer profile 'zoo:full/7/uniform(0,5)'\n"
+    "  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png"
+)
+@plot_option("the profile")
 @reads_a_model(sequences=100_000)
 def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: int, seed: int, as_json: bool) -> None:
-    """Print a model's adjusted loss at every noise level, from 0 to one past the range it is for.
+    """Measure the adjusted loss of a model at each noise level.
 
-    MODEL is a .safetensors file, a run's folder, or a shipped model such as 'zoo:diag/7/uniform(0,5)'.
+    The levels go from 0 to 1 above the largest level of the problem, so that the profile also shows how the model
+    extrapolates. MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as
+    'zoo:diag/7/uniform(0,5)'.
     """
     from ridgeformer.evaluation import profile as measure
     from ridgeformer.losses import threshold
-    from ridgeformer.predictors.bayes import BayesRR
+    from ridgeformer.predictors import best_predictor
 
     if plot is not None:
         from ridgeformer.plotting.style import check_plot
@@ -87,50 +111,55 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
         check_plot(plot)
     with progress_bar("profile") as step:
         found = measure(model, problem, sequences=sequences, seed=seed, progress=step)
-        best = measure(BayesRR(problem.noise), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)
+        best = measure(best_predictor(problem), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)
+    label = "DMMSE" if problem.has_pool else "Bayes predictor"
     if plot is not None:
         from ridgeformer.plotting.profiles import draw_profile
 
-        draw_profile(plot, str(problem), {name: found, "Bayes predictor: best on average": best})
+        draw_profile(plot, str(problem), {name: found, f"{label} (best on average)": best})
     if as_json:
         columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, "bayes": best.loss}
         record = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
-        facts = {"problem": str(problem), "sequences": found.sequences}
+        facts = {"problem": str(problem), "sequences": found.sequences, "best": label}
         click.echo(json.dumps({**facts, **record, "in": found.in_distribution.tolist()}, indent=2))
         return
-    click.echo(f"{problem}\n\n sigma       loss       +-      Bayes  exploded")
+    column = label.removesuffix(" predictor")
+    click.echo(f"{problem}: adjusted loss by noise level\n\n sigma       loss       +-{column:>11}  exploded")
     rows = zip(found.sigma, found.loss, found.error, best.loss, found.exploded, found.in_distribution, strict=True)
     for sigma, loss, error, bayes, exploded, inside in rows:
-        numbers = f"{_five(loss):>10} {_five(error):>8} {_five(bayes):>10} {exploded:9}"
-        click.echo(f"{sigma:6.3f} {numbers}{'' if inside else '   outside'}")
+        numbers = f"{five(loss):>10} {five(error):>8} {five(bayes):>10} {exploded:9}"
+        click.echo(f"{sigma:6.3f} {numbers}{'' if inside else '   outside the problem'}")
     click.echo(
-        "\nThe Bayes predictor has the least loss on average over the problem's noise levels, not at each of them."
+        f"\n{'DMMSE' if problem.has_pool else 'The Bayes predictor'} has the smallest loss on average over the noise "
+        "levels of the problem, but not at every single level."
     )
     if wild := int((found.exploded > 0).sum()):
         click.echo(
             f"At {wild} of {len(found.sigma)} noise levels at least one of {found.sequences:,} sequences exploded (a "
-            f"loss above {threshold(problem.dim):g}). Such sequences dominate the mean there, which says little about "
-            "the others."
+            f"loss above {threshold(problem.signal):g}). There the mean is dominated by these sequences and says "
+            "little about the others."
         )
 
 
-def _print_results(problem: object, results: list[Any], as_json: bool) -> None:
+def print_results(problem: object, results: list[Any], as_json: bool) -> None:
+    """Print results as a table with the floor above it, or as JSON."""
     from ridgeformer.losses import ROUNDING
 
     if as_json:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
         return
     wide = max(10, *(len(r.name) for r in results))
-    click.echo(f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {_five(results[0].floor)}\n")
-    click.echo(f"{'':{wide}}      loss        +-  x floor  unadjusted  99.99 %      max  exploded")
+    click.echo(f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {five(results[0].floor)}\n")
+    click.echo(f"{'':{wide}}      loss        +-    ratio  unadjusted  99.99 %      max  exploded")
     for r in results:
         ratio = f"{r.ratio:.2f}" if r.ratio < 1e6 else "-"
-        losses = f"{_five(r.loss):>10}{_five(r.error):>10}{ratio:>9}{_five(r.unadjusted):>12}"
+        losses = f"{five(r.loss):>10}{five(r.error):>10}{ratio:>9}{five(r.unadjusted):>12}"
         click.echo(f"{r.name:{wide}}{losses}{r.tail:9.2g}{r.largest:9.2g}{r.exploded:10}")
-    if not results[0].floor > ROUNDING:
-        click.echo("\nThe noise level is the same everywhere, so ridge regression knows it: the floor is 0.")
+    click.echo("\nratio: loss / floor. 99.99 % (quantile) and max: of the losses of single sequences.")
+    if results[0].floor <= ROUNDING:
+        click.echo("The noise level is always the same, so the best predictor can know it: the floor is 0.")
 
 
-def _five(loss: float) -> str:
-    """With five decimals, or with an exponent where these would show nothing or too much."""
+def five(loss: float) -> str:
+    """Five decimals, or an exponent for numbers that are too small or too large for that."""
     return f"{loss:.5f}" if 1e-4 <= abs(loss) < 1000 or abs(loss) < 1e-25 else f"{loss:.1e}"

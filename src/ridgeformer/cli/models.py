@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import PLACE, Command, model_problem_options
+from ridgeformer.cli.options import PARTS, PLACE, Command, arguments_of, model_problem_options
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
     from ridgeformer.problems import Problem
 
-__all__ = ["model_name", "read_model", "read_model_and_problem", "reads_a_model"]
+__all__ = ["ZOO", "model_name", "read_model", "read_model_and_problem", "reads_a_model", "zoo_place"]
 
 ZOO = "zoo:"
 NUMBER = re.compile("[0-9]{1,9}")
@@ -41,29 +41,39 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
         return _shipped(str(path))
     if path.is_dir():
         if not (path / "record.json").exists() and not (path / "spec.json").exists():
-            raise InputError(f"MODEL must be a model file or a run's folder; {path} is another folder. Name one in it.")
+            raise InputError(
+                f"MODEL must be a model file or the folder of a run; {path} is another folder. "
+                "If it holds runs, list them with `ridgeformer show` and name one of them."
+            )
         return read_run(path)
     return read_file(path)
 
 
-def read_model_and_problem(
-    path: Path, noise: str | None, dim: int | None, context: int | None
-) -> tuple[LinearTransformer, Problem]:
+def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[LinearTransformer, Problem]:
     """The model, and the problem it was trained on; what is named on the command line goes before its record."""
     from ridgeformer.problems import Problem
 
     model, record = read_model(path)
+    return model, Problem(**{"dim": model.dim, **_recorded(path, record, named), **arguments_of(named)})
+
+
+def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the problem that a record names, without the dimension, which the model has."""
+    from ridgeformer.problems.reading import ARGUMENTS
+
     spec = record.get("spec")
     known: dict[str, Any] = spec if isinstance(spec, dict) else {}
-    noise = known.get("noise") if noise is None else noise
-    if noise is None:
+    if named["noise"] is None and "problem" in known:
         raise InputError(
-            f"a model is read on a problem, and {model_name(path)} does not say which; got no --noise. "
-            "Add --noise 'uniform(0,5)', for example."
+            f"commands know built-in problems; {model_name(path)} was trained on {shown(known['problem'])}, a problem "
+            "of your own. Name a built-in one with --noise, or use ridgeformer in Python, where its class is defined."
         )
-    dim = model.dim if dim is None else dim
-    context = known.get("context", 20) if context is None else context
-    return model, Problem(dim, context, noise)
+    if named["noise"] is None and known.get("noise") is None:
+        raise InputError(
+            f"a model is evaluated on a problem; {model_name(path)} does not record one, and --noise is missing. "
+            "Add it, for example --noise 'uniform(0,5)'."
+        )
+    return {name: known[name] for name in ARGUMENTS if name != "dim" and name in known}
 
 
 def reads_a_model(sequences: int) -> Callable[[Command], Command]:
@@ -71,9 +81,9 @@ def reads_a_model(sequences: int) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def read(model: Path, noise: str | None, dim: int | None, context: int | None, **rest: Any) -> None:
-            loaded, problem = read_model_and_problem(model, noise, dim, context)
-            command(name=model_name(model), model=loaded, problem=problem, **rest)
+        def read(model: Path, **given: Any) -> None:
+            loaded, problem = read_model_and_problem(model, {name: given.pop(name) for name in PARTS})
+            command(name=model_name(model), model=loaded, problem=problem, **given)
 
         return click.argument("model", type=PLACE)(model_problem_options(sequences)(read))
 
@@ -83,13 +93,28 @@ def reads_a_model(sequences: int) -> Callable[[Command], Command]:
 def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
     from ridgeformer import zoo
 
+    family, layers, noise, seed = zoo_place(name)
+    made = zoo.record(family, layers, noise, seed)
+    return zoo.load(family, layers, noise, seed), {"spec": made.spec, "result": asdict(made)}
+
+
+def zoo_place(name: str) -> tuple[str, int, str, int | None]:
+    """The family, layers, noise and seed that a name such as `zoo:diag/7/uniform(0,5)` stands for.
+
+    Args:
+        name: The name, with or without the prefix `zoo:`.
+
+    Returns:
+        Family, number of layers, noise as text, and the seed, or None if the name has none.
+
+    Raises:
+        InputError: The name does not have this form. Whether there is such a model is not checked.
+    """
     parts = name.removeprefix(ZOO).split("/")
     if len(parts) not in (3, 4) or not all(NUMBER.fullmatch(part) for part in (parts[1], *parts[3:])):
         raise InputError(
-            f"a shipped model is named by family, layers, noise and perhaps a seed; got {shown(name)}. "
-            "Write zoo:full/7/categorical(1,3) or zoo:diag/7/uniform(0,5)/2."
+            f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
+            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer zoo list`."
         )
     family, layers, noise, *seed = parts
-    place = family, int(layers), noise, int(seed[0]) if seed else None
-    made = zoo.record(*place)
-    return zoo.load(*place), {"spec": made.spec, "result": asdict(made)}
+    return family, int(layers), noise, int(seed[0]) if seed else None

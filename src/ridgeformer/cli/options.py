@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,17 +17,48 @@ __all__ = [
     "AS_JSON",
     "COUNT",
     "FILE",
+    "PARTS",
     "PLACE",
     "SEED",
     "Command",
+    "arguments_of",
     "model_problem_options",
     "plot_option",
-    "problem_options",
+    "takes_a_problem",
 ]
 
 Command = Callable[..., None]
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+PARTS = ("noise", "dim", "context", "features", "tasks", "query")
+HELP = {
+    "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or the name of a "
+    "scipy.stats distribution with its parameters, such as 'expon(scale=2)'.",
+    "dim": "Dimension d of the features x.",
+    "context": "Number n of examples in a context: '20'; or drawn for each sequence, from a range '10..40' or a list "
+    "'10,20,40'.",
+    "features": "Law of the features x: 'isotropic()', 'powerlaw(1)', 'spectrum(1,0.5,0.25)', "
+    "'covariance([[1,0.5],[0.5,1]])', 'rotated(powerlaw(1))', 'factors(2)', 'scales(0.5)' or "
+    "'standardised(factors(2))'.",
+    "tasks": "Law of the tasks w: 'gaussian()', 'gaussian(mean=[1,0])', 'lowrank(3)', 'pool(64)' or "
+    "'mixture(pool(64),0.1)'.",
+    "query": "Covariance of the queries, written like features that are the same for all sequences; 'none' for that of "
+    "the features.",
+}
+FRESH = {
+    "dim": "[default: 10]",
+    "context": "[default: 20]",
+    "features": "[default: isotropic()]",
+    "tasks": "[default: gaussian()]",
+    "query": "[default: none]",
+}
+TRAINED = "[default: that of the model's training, if its file records it]"
+OF_MODEL = {
+    **dict.fromkeys(("noise", "features", "tasks", "query"), TRAINED),
+    "dim": "[default: that of the model]",
+    "context": "[default: that of the model's training, or 20]",
+}
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 class _Place(click.Path):
@@ -36,7 +69,7 @@ class _Place(click.Path):
     ) -> str | bytes | os.PathLike[str]:
         """The path; fails for an empty one, which would name the working folder, and for one that is too long."""
         if not os.fspath(value):
-            self.fail("a path must not be empty. Name a file or a folder.", param, ctx)
+            self.fail("a path must not be empty. Give the name of a file or folder.", param, ctx)
         try:
             os.lstat(value)
         except OSError as error:
@@ -45,40 +78,78 @@ class _Place(click.Path):
         return super().convert(value, param, ctx)
 
 
-class _AtMost(click.IntRange):
-    """A whole number with an upper bound; the commands themselves know the lower one."""
+class _AtMost(click.types.IntParamType):
+    """A whole number with an upper bound that the help text does not show. The commands check the lower bound."""
 
-    name = "integer"
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; fails for one above the bound."""
+        number = int(super().convert(value, param, ctx))
+        if number > self.most:
+            self.fail(f"it must be at most {self.most}; got {number}. Use a smaller number.", param, ctx)
+        return number
 
 
-COUNT = _AtMost(max=1 << 32)  # sequences that one seed has
-SEED = _AtMost(max=(1 << 63) - 1)
+COUNT = _AtMost(1 << 32)  # one seed has this many sequences
+SEED = _AtMost((1 << 63) - 1)
 PLACE = _Place(path_type=Path)
 FILE = _Place(dir_okay=False, path_type=Path)
 
 
 def plot_option(what: str) -> Callable[[Command], Command]:
     """A file to draw to."""
-    return click.option("--plot", type=FILE, help=f"Draw {what} to this file (needs matplotlib).")
+    return click.option("--plot", type=FILE, help=f"Draw {what} to this file: .png, .pdf or .svg. Needs matplotlib.")
 
 
-def problem_options(command: Command) -> Command:
-    """Options that name a problem, and how to evaluate on it."""
-    noise = click.option("--noise", required=True, help="Such as 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)'.")
-    dim = click.option("--dim", default=10, show_default=True, help="Dimension d.")
-    context = click.option("--context", default=20, show_default=True, help="Context length n.")
-    return noise(dim(context(_evaluation(100_000)(command))))
+def takes_a_problem(sequences: int) -> Callable[[Command], Command]:
+    """A command on a problem: it gets `problem` instead of the options that name it, and how to evaluate on it."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def read(**given: Any) -> None:
+            from ridgeformer.problems import Problem
+
+            named = {name: given.pop(name) for name in PARTS}
+            command(problem=Problem(**arguments_of(named)), **given)
+
+        return _parts(FRESH)(_evaluation(sequences)(read))
+
+    return decorate
 
 
 def model_problem_options(sequences: int) -> Callable[[Command], Command]:
-    """The same for a model, which may know the problem it was trained on."""
+    """The same options for a model, which may know the problem it was trained on. None of them has a default."""
+    return lambda command: _parts(OF_MODEL)(_evaluation(sequences)(command))
+
+
+def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `Problem` that options name; those that are not given are left out.
+
+    Args:
+        named: The values of the options by name.
+
+    Returns:
+        The arguments; a query of `none` is None.
+    """
+    given = {name: value for name, value in named.items() if value is not None}
+    return {name: None if (name, value) == ("query", "none") else value for name, value in given.items()}
+
+
+def _parts(defaults: Mapping[str, Any]) -> Callable[[Command], Command]:
+    """One option for each part of a problem; `defaults` has what their help says about their defaults."""
+    options = (
+        click.option(f"--{name}", type=int if name == "dim" else str, help=f"{HELP[name]} {defaults[name]}".strip())
+        if name != "noise" or defaults is OF_MODEL
+        else click.option("--noise", required=True, help=HELP[name])
+        for name in PARTS
+    )
 
     def decorate(command: Command) -> Command:
-        text = "Such as 'uniform(0,5)' [default: what the model was trained on, if its file says so]."
-        noise = click.option("--noise", help=text)
-        dim = click.option("--dim", type=int, help="Dimension d [default: the model's].")
-        context = click.option("--context", type=int, help="Context length n [default: as it was trained, or 20].")
-        return noise(dim(context(_evaluation(sequences)(command))))
+        for option in reversed(list(options)):
+            command = option(command)
+        return command
 
     return decorate
 
@@ -88,9 +159,13 @@ def _evaluation(sequences: int) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         count = click.option(
-            "--sequences", type=COUNT, default=sequences, show_default=True, help="Fresh sequences to evaluate on."
+            "--sequences",
+            type=COUNT,
+            default=sequences,
+            show_default=True,
+            help="Number of fresh sequences to evaluate on.",
         )
-        seed = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of all random numbers.")
+        seed = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random numbers.")
         return count(seed(AS_JSON(command)))
 
     return decorate

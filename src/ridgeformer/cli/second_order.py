@@ -1,4 +1,4 @@
-"""`ridgeformer second-order`: how many layers GD++ needs, beside classical methods."""
+"""`ridgeformer second-order`: how many layers GD++ needs, compared with classical methods."""
 
 from __future__ import annotations
 
@@ -16,15 +16,25 @@ from ridgeformer.cli.options import AS_JSON, plot_option
     epilog="Examples:\n\n\b\n  ridgeformer second-order\n  ridgeformer second-order --kappa 1e12 --epsilon 1e-30\n"
     "  ridgeformer second-order --plot layers.png",
 )
-@click.option("--kappa", type=float, default=1e6, show_default=True, help="Condition number of S, at least 1.")
-@click.option("--epsilon", type=float, default=1e-10, show_default=True, help="Accuracy |w - w*| / |w*|, below 1.")
-@click.option("--eigenvalues", default=50, show_default=True, help="Log-spaced eigenvalues to run on, 2 to 200.")
+@click.option(
+    "--kappa", type=float, default=1e6, show_default=True, help="Condition number of S = sum x x', at least 1."
+)
+@click.option(
+    "--epsilon", type=float, default=1e-10, show_default=True, help="Required accuracy |w - w*| / |w*|, below 1."
+)
+@click.option(
+    "--eigenvalues",
+    default=50,
+    show_default=True,
+    help="Number of log-spaced eigenvalues of the example spectrum, 2 to 200.",
+)
 @plot_option("layers against kappa and epsilon")
 @AS_JSON
 def second_order(kappa: float, epsilon: float, eigenvalues: int, plot: Path | None, as_json: bool) -> None:
-    """Print how many layers GD++ needs for least squares, beside the steps of classical methods.
+    """Count the layers that GD++ needs to solve least squares, and the steps of classical methods.
 
-    For the worst spectrum of condition number kappa, and run on log-spaced eigenvalues; and how the numbers grow.
+    Counts are for the worst spectrum with condition number kappa and for an example spectrum with log-spaced
+    eigenvalues. A fit shows how the counts grow with kappa and with the accuracy.
     """
     from ridgeformer.theory.layers_needed import EPSILONS, KAPPAS, SECOND_ORDER, compare, counts, growth
 
@@ -48,18 +58,18 @@ def second_order(kappa: float, epsilon: float, eigenvalues: int, plot: Path | No
         }
         click.echo(json.dumps(record, indent=2))
         return
-    click.echo(f"Layers or steps until |w - w*| <= {epsilon:g} |w*|, with condition number {kappa:g}\n")
-    click.echo(f"{'':20} {'any spectrum':>19} {f'{eigenvalues} log-spaced':>19}")
+    click.echo(f"Layers (or steps) needed for |w - w*| <= {epsilon:g} |w*| at condition number {kappa:g}\n")
+    click.echo(f"{'':20} {'worst spectrum':>19} {f'{eigenvalues} log-spaced':>19}")
     for row in rows:
         click.echo(f"{row.name:20} {_whole(row.worst):>19} {_whole(row.log_spaced):>19}")
     click.echo(
-        "\nConjugate gradients in exact arithmetic end after as many steps as there are eigenvalues. '-': not run."
+        "\nIn exact arithmetic, conjugate gradients need at most as many steps as there are eigenvalues. '-': not run."
     )
     click.echo(
-        "\nLayers = a log kappa + b log log 1/epsilon + c, fitted to any spectrum, "
+        "\nFit of layers = a log kappa + b log log 1/epsilon + c to the worst spectrum, "
         f"kappa {KAPPAS[0]:g} to {KAPPAS[-1]:g}, epsilon {EPSILONS[0]:g} to {EPSILONS[-1]:g}\n"
     )
-    click.echo(f"{'':20} {'a':>17} {'b':>17} {'c':>8} {'farthest':>9}")
+    click.echo(f"{'':20} {'a':>17} {'b':>17} {'c':>8} {'max error':>9}")
     for name, fit in fits.items():
         slopes = [f"{fit[i]:.3f} +- {fit.errors[i]:.3f}" for i in range(2)]
         click.echo(f"{name:20} {slopes[0]:>17} {slopes[1]:>17} {fit.constant:8.2f} {fit.farthest:9.2f}")

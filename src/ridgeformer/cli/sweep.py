@@ -1,4 +1,4 @@
-"""`ridgeformer sweep`: many models."""
+"""`ridgeformer sweep`: train many models."""
 
 from __future__ import annotations
 
@@ -24,23 +24,30 @@ __all__ = ["run_sweep"]
 
 
 @cli.command(
-    epilog="A grid is a TOML file of lists; every combination is a run:\n\n\b\n"
+    epilog="GRID is a TOML file of lists. Every combination of their values is a run:\n\n\b\n"
     "  noise = ['uniform(0,5)', 'categorical(1,3)']\n  family = ['diag', 'full']\n  layers = [1, 2, 3, 4]\n"
-    "  seed = [0, 1, 2, 3, 4]\n\nIt may also have dim, context, heads, sequences and [protocol].\n\n"
+    "  seed = [0, 1, 2, 3, 4]\n\n"
+    "Further keys are dim, context, heads, sequences and [protocol]; see docs/sweeps.md.\n\n"
     "Examples:\n\n\b\n  ridgeformer sweep grid.toml --out runs/\n"
     "  ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786"
 )
 @click.argument("grid", type=PLACE)
-@click.option("--out", type=PLACE, required=True, help="Folder for the runs.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes (default: one a core).")
-@click.option("--dask", metavar="ADDRESS", help="Run on this Dask scheduler instead; needs ridgeformer[dask].")
-@click.option("--quiet", "-q", is_flag=True, help="No progress display.")
+@click.option(
+    "--out", type=PLACE, required=True, help="Folder for runs. Finished runs are reused; interrupted runs resume."
+)
+@click.option("--workers", type=click.IntRange(1, 1024), help="Number of processes [default: one per core].")
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Address of a Dask scheduler to run on instead. Needs pip install 'ridgeformer[dask]'.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Do not show progress.")
 @AS_JSON
 def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool, as_json: bool) -> None:
-    """Train every run of a grid, several at a time. Finished runs are reused; interrupted runs resume.
+    """Train all runs of a grid in parallel. Finished runs are reused; interrupted runs resume.
 
-    The exit code is 1 if a run fails, and 2 if the grid is wrong or the Dask scheduler can no longer be reached.
-    Finished runs are kept: give the same command again to go on.
+    The exit code is 1 if a run failed, and 2 if the grid is wrong or the connection to the Dask scheduler is lost.
+    Finished runs are stored: to continue, give the same command again.
     """
     from ridgeformer.sweeps import read_grid
 
@@ -53,8 +60,10 @@ def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: b
         click.echo(json.dumps({**record, "seconds": found.seconds}, indent=2))
     else:
         new = len(found.folders) - found.found
-        click.echo(f"{new} trained, {found.found} found, {len(found.failures)} failed, {found.seconds:.1f} s; see")
-        click.echo(f"  ridgeformer show {out}")
+        click.echo(
+            f"{new} runs trained, {found.found} reused, {len(found.failures)} failed, in {found.seconds:.1f} s. "
+            f"To list them: ridgeformer show {out}"
+        )
         for failure in found.failures:
             click.echo(f"failed: {failure.run}: {failure.reason}", err=True)
     if found.failures:
@@ -71,7 +80,10 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
             executor = client.get_executor() if client else None
             return run(specs, out, executor=executor, workers=workers, progress=show)
     except KeyboardInterrupt:
-        click.echo(f"ridgeformer: stopped; give the same command again to go on from what is in {out}", err=True)
+        click.echo(
+            f"ridgeformer: interrupted; the work so far is stored in {out}. Give the same command again to resume.",
+            err=True,
+        )
         sys.exit(130)
     finally:
         if client is not None:
@@ -94,6 +106,6 @@ def _dask_client(address: str) -> Any:
         return Client(address, timeout=10)
     except Exception as error:  # every transport of Dask's has its own
         raise InputError(
-            f"--dask must be the address of a running scheduler; {shown(address)} does not answer "
-            f"({shown(error, 200)}). Start one with `dask scheduler`."
+            f"--dask must be the address of a running Dask scheduler; {shown(address)} does not answer "
+            f"({shown(error, 200)}). Start one with `dask scheduler`, or check the address."
         ) from error

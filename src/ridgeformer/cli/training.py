@@ -1,7 +1,8 @@
-"""`ridgeformer train` and `show`: one model."""
+"""`ridgeformer train` and `ridgeformer show`: train models and look at trained ones."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -11,11 +12,14 @@ import click
 
 from ridgeformer.cli.display import training_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON, PLACE, plot_option, problem_options
+from ridgeformer.cli.options import AS_JSON, PLACE, plot_option, takes_a_problem
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
+    from ridgeformer.engine import Layout
+    from ridgeformer.problems import Problem
     from ridgeformer.sweeps import Entry
+    from ridgeformer.training.protocols import Protocol
 
 _FAMILIES = click.Choice(["gdpp", "diag", "full"])
 _PLOT = plot_option("the learning curve")
@@ -25,43 +29,70 @@ _PLOT = plot_option("the learning curve")
     epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
     "  ridgeformer train --family full --layers 4 --noise 'categorical(1,3)' --seed 3 --json\n"
     "  ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png\n"
-    "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/"
+    "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/\n"
+    "  ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'"
 )
-@click.option("--family", type=_FAMILIES, default="diag", show_default=True, help="Parameters of a layer.")
-@click.option("--layers", default=4, show_default=True, help="Depth.")
-@click.option("--heads", default=1, show_default=True, help="Heads a layer.")
-@problem_options
+@click.option(
+    "--family",
+    type=_FAMILIES,
+    default="diag",
+    show_default=True,
+    help="Parametrisation of a layer, from simple to rich: gdpp (2 coefficients), diag (4 coefficients), full (two "
+    "matrices per head).",
+)
+@click.option("--layers", default=4, show_default=True, help="Number of layers.")
+@click.option("--heads", default=1, show_default=True, help="Number of attention heads per layer.")
+@takes_a_problem(sequences=100_000)
+@click.option(
+    "--attention",
+    type=click.Choice(["sum", "mean"]),
+    help="Whether attention sums over the tokens of a context or takes their mean [default: sum; mean if n varies].",
+)
+@click.option(
+    "--coordinate",
+    type=click.Choice(["none", "constant", "length"]),
+    help="full only: a further coordinate of every token. constant: a 1, which gives an intercept. length: "
+    "sqrt(20 / n), which shows n [default: none; length if n varies].",
+)
+@click.option(
+    "--scratch",
+    type=int,
+    help="full only: number of further coordinates that start at zero, as room for intermediate results [default: 0].",
+)
 @click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume.")
 @click.option(
     "--protocol",
     type=click.Choice(["search", "paper"]),
     default="search",
     show_default=True,
-    help="Ours: many starts, grown models; or the paper's: Adam from one random start.",
+    help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper, Adam from "
+    "one random start.",
 )
-@click.option("--effort", type=float, help="search: starts and steps, relative to the usual [default: 1].")
 @click.option(
-    "--caution", type=float, help="search: weight of exploding sequences, relative to the usual [default: 1]."
+    "--effort", type=float, help="search only: number of starts and steps, relative to the default [default: 1]."
+)
+@click.option(
+    "--caution", type=float, help="search only: weight of exploding sequences, relative to the default [default: 1]."
 )
 @click.option(
     "--precision",
     type=click.Choice(["auto", "float32", "float64"]),
-    help="search: what descents compute in [default: auto].",
+    help="search only: floating-point precision of the optimisation [default: auto].",
 )
-@click.option("--seconds", type=float, help="search: stop after so long, with the best so far [default: no limit].")
-@click.option("--steps", type=int, help="paper: steps of Adam [default: 200000].")
-@click.option("--batch", type=int, help="paper: sequences a step [default: 2048].")
-@click.option("--rate", type=float, help="paper: learning rate [default: 1e-4].")
+@click.option(
+    "--seconds", type=float, help="search only: time limit in seconds; the best model so far is kept [default: none]."
+)
+@click.option("--steps", type=int, help="paper only: number of Adam steps [default: 200000].")
+@click.option("--batch", type=int, help="paper only: sequences per step [default: 2048].")
+@click.option("--rate", type=float, help="paper only: learning rate [default: 1e-4].")
 @_PLOT
-@click.option("--quiet", "-q", is_flag=True, help="No progress display.")
-@click.option("--threads", type=click.IntRange(1, 1024), help="Threads to use (default: all cores).")
+@click.option("--quiet", "-q", is_flag=True, help="Do not show progress.")
+@click.option("--threads", type=click.IntRange(1, 1024), help="Number of threads [default: one per core].")
 def train(
     family: str,
     layers: int,
     heads: int,
-    noise: str,
-    dim: int,
-    context: int,
+    problem: Problem,
     sequences: int,
     seed: int,
     as_json: bool,
@@ -72,25 +103,16 @@ def train(
     threads: int | None,
     **options: Any,
 ) -> None:
-    """Train a linear transformer on a problem, and print how good it is.
+    """Train a linear transformer on a problem and print how good it is.
 
-    The shallower models and those of the poorer families, from which it is grown, are trained first; with --out all of
-    them are kept. A run that was stopped goes on when the same command is given again.
+    The model is grown from models with fewer layers and from models of simpler families (ones that its family
+    contains). These are trained first; with --out all of them are stored. To resume an interrupted run, give the same
+    command again.
     """
-    from ridgeformer.problems import Problem
-    from ridgeformer.training import Paper, Search
     from ridgeformer.training import train as fit
 
-    chosen = {"search": ("effort", "caution", "precision", "seconds"), "paper": ("steps", "batch", "rate")}
-    given = {name: value for name, value in options.items() if value is not None}
-    wrong = sorted(given.keys() - set(chosen[protocol]))
-    if wrong:
-        raise InputError(
-            f"--protocol {protocol} takes --{', --'.join(chosen[protocol])}; got --{wrong[0]}, the other one's. "
-            "Leave it out, or choose that protocol."
-        )
-    recipe = Paper(**given) if protocol == "paper" else Search(**given)
-    problem = Problem(dim, context, noise)
+    tokens = _layout(problem, family, {name: options.pop(name) for name in ("attention", "coordinate", "scratch")})
+    recipe = _protocol(protocol, options)
     if plot is not None:
         from ridgeformer.plotting.style import check_plot
 
@@ -105,28 +127,57 @@ def train(
                 seed=seed,
                 protocol=recipe,
                 sequences=sequences,
+                layout=tokens,
                 out=out,
                 progress=progress,
                 threads=threads,
             )
     except KeyboardInterrupt:
-        again = f"what is done is kept in {out}: give the same command again to go on" if out else "nothing was kept"
-        click.echo(f"ridgeformer: stopped; {again}", err=True)
+        again = (
+            f"the work so far is stored in {out}. Give the same command again to resume."
+            if out
+            else "nothing was stored. Add --out runs/ to be able to resume."
+        )
+        click.echo(f"ridgeformer: interrupted; {again}", err=True)
         sys.exit(130)
     _print_training(found, as_json, plot)
 
 
+def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:
+    """The layout that the problem suggests, with the options that were given."""
+    from ridgeformer.training.spec import default_layout
+
+    given = {name: value for name, value in options.items() if value is not None}
+    return dataclasses.replace(default_layout(problem, family), **given)
+
+
+def _protocol(name: str, options: dict[str, Any]) -> Protocol:
+    """The protocol with the options that were given; those of the other protocol are refused."""
+    from ridgeformer.training import Paper, Search
+
+    chosen = {"search": ("effort", "caution", "precision", "seconds"), "paper": ("steps", "batch", "rate")}
+    given = {option: value for option, value in options.items() if value is not None}
+    wrong = sorted(given.keys() - set(chosen[name]))
+    if wrong:
+        raise InputError(
+            f"--protocol {name} takes --{', --'.join(chosen[name])}; got --{wrong[0]}, an option of the other "
+            "protocol. Leave it out, or choose the other protocol."
+        )
+    return Paper(**given) if name == "paper" else Search(**given)
+
+
 @cli.command(
-    epilog="Example:\n\n\b\n  ridgeformer show runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png"
+    epilog="Examples:\n\n\b\n  ridgeformer show runs/\n"
+    "  ridgeformer show runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png"
 )
 @click.argument("run", type=PLACE)
 @_PLOT
 @AS_JSON
 def show(run: Path, plot: Path | None, as_json: bool) -> None:
-    """Print a finished run; or, for a folder of runs, one line for each: by problem, the best first.
+    """Print a finished run, or list all runs of a folder.
 
-    Damaged runs are named on stderr, each with the reason; with --json they are entries with the key "damaged". The
-    exit code is 1 if a run of the folder is damaged.
+    RUN is the folder of a run, or a folder that holds runs. A list is sorted by problem, best run first. Damaged runs
+    are reported on stderr with the reason, and with --json as entries with the key "damaged"; the exit code is then 1.
     """
     from ridgeformer.sweeps.listing import is_run, list_runs, read_entry
     from ridgeformer.training import load_run
@@ -144,7 +195,7 @@ def show(run: Path, plot: Path | None, as_json: bool) -> None:
         return
     if plot is not None:
         raise InputError(
-            f"--plot must be given one run; {shown(run, 200)} holds {len(entries)}. Name one of its folders."
+            f"--plot needs a single run; {shown(run, 200)} holds {len(entries)} runs. Give the folder of one of them."
         )
     (_print_json if as_json else _print_list)(entries)
     if any(entry.damage for entry in entries):
@@ -158,14 +209,14 @@ def _print_json(entries: list[Entry]) -> None:
 
 
 def _print_list(entries: list[Entry]) -> None:
-    click.echo("      loss x floor  status          run")
+    click.echo("      loss   ratio  status          run")
     for entry in entries:
         if entry.damage is None:
             loss = f"{entry.loss:10.4g}" if entry.record else f"{'-':>10}"
             ratio = "-" if entry.ratio is None else f"{entry.ratio:.2f}"
             click.echo(f"{loss} {ratio:>7}  {entry.status:14}  {entry.folder.name}")
     if any(entry.status == "unfinished" for entry in entries):
-        click.echo("What is unfinished goes on when its command is given again.")
+        click.echo("To resume an unfinished run, give the command that started it again.")
     _name_damaged(entries)
 
 
@@ -187,15 +238,15 @@ def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
         click.echo(json.dumps(jsonable({**training.record(), "folder": folder}), indent=2))
         return
     r = training.result
-    ratio = f", {r.ratio:.3g} x the floor of {r.floor:.4g}" if r.ratio < 1e6 else "; the floor is 0"
+    ratio = f", {r.ratio:.3g} times the floor of {r.floor:.4g}" if r.ratio < 1e6 else "; the floor is 0"
     made = ", ".join(f"{name} {value}" for name, value in training.made_with.items())
     rows = {
         "status": f"{training.status}: {training.message}",
         "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences{ratio}",
-        "tail": f"99.99 %: {r.tail:.3g}, largest: {r.largest:.3g}, exploded: {r.exploded} of {r.sequences:,}",
-        "time": f"{training.seconds:.1f} s; {training.total_seconds:.1f} s with the models it was grown from",
+        "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, exploded: {r.exploded} of {r.sequences:,}",
+        "time": f"{training.seconds:.1f} s; {training.total_seconds:.1f} s with the models that it was grown from",
         "made with": made,
-        "stored in": training.folder or "nowhere: add --out runs/ to keep it",
+        "stored in": training.folder or "nowhere; add --out runs/ to store it",
     }
     click.echo(training.spec.describe() + f", seed {training.spec.seed}")
     for name, text in rows.items():

@@ -1,4 +1,4 @@
-"""`ridgeformer verify`: the paper's statements, checked."""
+"""`ridgeformer verify`: check the theorems and lemmas of the paper."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from ridgeformer.cli.options import AS_JSON
     "Examples:\n\n\b\n  ridgeformer verify\n  ridgeformer verify --only momentum --only step_size\n"
     "  ridgeformer verify --json"
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Only this statement; may be repeated.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all random numbers.")
+@click.option("--only", multiple=True, metavar="NAME", help="Check only this statement. May be repeated.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
 @AS_JSON
 def verify(only: tuple[str, ...], seed: int, as_json: bool) -> None:
-    """Check the paper's theorems and lemmas: measured error, bound and verdict of every claim.
+    """Check the theorems and lemmas of the paper numerically.
 
-    Where the paper prints another formula, its error stands beside, as printed. The exit code is 1 if a claim fails.
+    Prints for every claim the measured error, the largest error that is allowed, and whether the claim holds. Where
+    the paper prints a different formula, the last column has the error of that formula. The exit code is 1 if a claim
+    fails.
     """
     from rich.console import Console
 
@@ -32,7 +34,7 @@ def verify(only: tuple[str, ...], seed: int, as_json: bool) -> None:
     from ridgeformer.theory import verify as run
 
     begin = time.perf_counter()
-    with Console(stderr=True).status("checking ...") as status:
+    with Console(stderr=True).status("checking") as status:
 
         def show(name: str, done: int, total: int) -> None:
             status.update(f"{done + 1} of {total}: {STATEMENTS[name]} ...")
@@ -46,21 +48,21 @@ def verify(only: tuple[str, ...], seed: int, as_json: bool) -> None:
     else:
         console = Console()
         console.print(_table(found, STATEMENTS))
-        verdict = f"[bold red]{failed} of {len(found)} claims fail[/]" if failed else f"all {len(found)} claims hold"
-        console.print(f"{verdict}, {seconds:.1f} s", highlight=False)
+        verdict = f"[bold red]{failed} of {len(found)} claims fail[/]" if failed else f"All {len(found)} claims hold"
+        console.print(f"{verdict} ({seconds:.1f} s).", highlight=False)
     sys.exit(1 if failed else 0)
 
 
 def _table(found: list[Any], titles: dict[str, str]) -> Any:
-    """One row a claim, under the title of its statement."""
+    """One row per claim, under the title of its statement."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.padding import Padding
     from rich.table import Table
 
-    table = Table(title="The paper's statements, checked", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title="Checks of the theorems and lemmas of the paper", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("claim")
-    for heading in ("error", "bound", "verdict", "as printed"):
+    for heading in ("error", "allowed", "verdict", "as printed"):
         table.add_column(heading, justify="left" if heading == "verdict" else "right", no_wrap=True)
     last = ""
     for check in found:

@@ -26,7 +26,7 @@ from ridgeformer.engine.arguments import (
     check_target,
     check_threads,
 )
-from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
+from ridgeformer.engine.law import MOST_DIM, PLAIN, Choices, Law, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.validation import integer, precision
 
@@ -54,8 +54,8 @@ class Evaluation:
     """What a model does on a batch.
 
     Attributes:
-        losses: [B], 1/2 (w_hat - target)' M (w_hat - target) of every sequence, with the metric M (the identity if there
-            is none); infinite where the model overflowed.
+        losses: [B], 1/2 (w_hat - target)' M (w_hat - target) of every sequence, with the metric M (the identity if
+            there is none); infinite where the model overflowed.
         weights: [B, c], the w_hat, if asked for; infinite or NaN where they overflowed.
         gradient: of the mean loss, float64, shaped like the parameters, if asked for. Of a loss above the ceiling it
             is that of ceiling (1 + log(loss / ceiling)): the direction at a bounded size. Sequences whose loss is not
@@ -115,7 +115,7 @@ class Engine(ABC):
         choices: Choices,
         key: Key,
         *,
-        layout: Layout = Layout(),  # noqa: B008  it cannot change
+        layout: Layout = PLAIN,
         first: int = 0,
         dtype: DTypeLike = np.float64,
         threads: int | None = None,
@@ -166,8 +166,8 @@ class Engine(ABC):
             parameters: (omega,) or (P, Q), finite, as `Family.kernel` gives them.
             gram: symmetric Gram matrices, [B, D, D], float32 or float64.
             target: what w_hat is compared with, [B, c], float32 or float64.
-            metric: the symmetric matrix M of the loss 1/2 (w_hat - target)' M (w_hat - target), [c, c] for all sequences
-                or [B, c, c]; None for the identity.
+            metric: the symmetric matrix M of the loss 1/2 (w_hat - target)' M (w_hat - target), [c, c] for all
+                sequences or [B, c, c]; None for the identity.
             counted: c, how many coordinates beside y have a weight in the loss, the first ones; None for all.
             ceiling: losses above it enter the gradient by their logarithm; at least 0, or infinity.
             weights: whether to return w_hat, [B, c].
@@ -195,7 +195,7 @@ class Engine(ABC):
         choices: Choices,
         key: Key,
         *,
-        layout: Layout = Layout(),  # noqa: B008  it cannot change
+        layout: Layout = PLAIN,
         target: Target = "ridge",
         ceiling: float = np.inf,
         gradient: bool = True,
@@ -211,8 +211,8 @@ class Engine(ABC):
             choices: noise level of every sequence, and where the law needs it, number of tokens and task.
             key: the stream of random sequences.
             layout: what the tokens hold beside (x, y), and whether attention is a sum or a mean.
-            target: what w_hat is compared with: `ridge`, the ridge solution, or `task`, the task vector. For laws with a
-                pool it must be `task`.
+            target: what w_hat is compared with: `ridge`, the ridge solution, or `task`, the task vector. For laws with
+                a pool it must be `task`.
             ceiling: losses above it enter the gradient by their logarithm; at least 0, or infinity.
             gradient: whether to return the gradient.
             unadjusted: whether to return the losses against the task vectors as well.

@@ -52,10 +52,9 @@ class NativeEngine(Engine):
         gram, task, ridge = np.empty((D, D, count), dtype), np.empty((d, count), dtype), np.empty((d, count), dtype)
         has_metric = law.own_metric or law.metric is not None
         metric = np.empty((d, d, count), dtype) if has_metric else None
-        arrays = (_ready(choices.sigma), gram, task, ridge, metric)
-        _core.sample(
-            self.name, _described(law, choices, layout, dtype), *key, first, *arrays, threads or default_threads()
-        )
+        described, threads = _described(law, choices, layout, dtype), threads or default_threads()
+        sigma = _ready(choices.sigma)
+        _core.sample(self.name, described, *key, first, sigma, gram, task, ridge, metric, threads)
         shown = metric.transpose(2, 0, 1) if metric is not None and law.own_metric else None
         return Sample(gram.transpose(2, 0, 1), task.T, ridge.T, shown)
 
@@ -109,7 +108,8 @@ def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any])
     """The law, the choices and the layout as the core reads them: numbers, and arrays in its dtype."""
 
     def ready(value: NDArray[np.float64] | None) -> NDArray[Any] | None:
-        return None if value is None else _ready(np.asarray(value, dtype))
+        with np.errstate(all="ignore"):  # numbers too large for float32 become infinite
+            return None if value is None else _ready(np.asarray(value, dtype))
 
     return {
         "dim": law.dim,

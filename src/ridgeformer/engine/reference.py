@@ -116,7 +116,7 @@ class NumpyEngine(Engine):
 # ---- sampling ---------------------------------------------------------------------------------------------
 
 
-def _draw(law: Law, choices: Choices, key: Key, sequence: Any, layout: Layout) -> tuple[Array, Array, Array, Any]:
+def _draw(law: Law, choices: Choices, key: Key, sequence: Any, layout: Layout) -> tuple[Float, Array, Array, Any]:
     """Gram matrices, tasks, ridge solutions and own metrics (see native/sampler.hpp for the mathematics)."""
     d, count, sigma = law.dim, len(choices), choices.sigma
     n = np.full(count, law.context) if choices.counts is None else np.asarray(choices.counts)
@@ -212,7 +212,7 @@ def _sums(
     u = u / length[:, None]
     sign = draws[:, 0] / np.sqrt(draws[:, 0] ** 2 + _chi2(key, sequence, law.dim + 2, rest - 1))
     along = (u * t).sum(1) + sigma * np.sqrt(outside) / length * np.sqrt(beyond) * sign
-    return np.sqrt(n)[:, None] * np.column_stack([np.einsum("bij,bj->bi", A, u), along])
+    return np.asarray(np.sqrt(n)[:, None] * np.column_stack([np.einsum("bij,bj->bi", A, u), along]))
 
 
 def _posterior_mean(law: Law, A: Array, g: Array, z: Array, t: Array, sigma: Array, there: Any) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def one_blas_thread() -> Iterator[None]:
     with _lock:
         _inside += 1
         if _inside == 1:
-            _limit = _controller().limit(limits=1, user_api="blas")
+            _limit = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
             _leave_control()
     try:
         yield
@@ -58,9 +59,12 @@ def one_blas_thread() -> Iterator[None]:
                 _leave_control()
 
 
-@functools.cache
-def _controller() -> ThreadpoolController:
-    """The BLAS libraries of this process; NumPy's and SciPy's are both loaded by then."""
+@functools.lru_cache(maxsize=1)
+def _controller(modules: int) -> ThreadpoolController:
+    """The BLAS libraries of this process, listed again when the number of loaded modules has changed.
+
+    NumPy's and SciPy's are both loaded by then; PyTorch or another package may bring one more later.
+    """
     import scipy.linalg  # noqa: F401  has a BLAS of its own
     from threadpoolctl import ThreadpoolController
 

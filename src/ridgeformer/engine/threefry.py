@@ -11,7 +11,8 @@ __all__ = ["CHI", "FEATURES", "NOISE", "NORMALS", "ONES", "normals", "random_wor
 
 Words = NDArray[np.uint32]
 ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
-NORMALS, CHI, NOISE, FEATURES, ONES = 0, 1, 1 << 31, (1 << 31) + 1, (1 << 31) + 2  # the counter's last word: what the numbers are for
+# The last word of the counter says what the random numbers are for.
+NORMALS, CHI, NOISE, FEATURES, ONES = 0, 1, 1 << 31, (1 << 31) + 1, (1 << 31) + 2
 
 
 def _rotate(x: Words, by: int) -> Words:

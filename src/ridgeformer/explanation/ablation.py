@@ -13,7 +13,7 @@ from ridgeformer.evaluation import compare
 from ridgeformer.explanation.coefficients import check, diagonal_part
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem
 
 __all__ = ["Ablation", "ablate", "without", "without_layer"]
 
@@ -37,16 +37,29 @@ class Ablation(NamedTuple):
 
 def ablate(
     model: LinearTransformer,
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sequences: int = 20_000,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ablation]:
-    """The loss without each layer, without each flow of each layer, and with the layers of a Full model made diagonal.
+    """Measure the loss without each layer, and without each flow of each layer, on the same sequences.
 
-    All on the same sequences. A flow such as xy, from y to x, is omega_xy = 0 in a diagonal layer, and that block of
-    T - I in a Full one. A term that is 0 already is left out. The first entry is the whole model.
+    To take away a flow such as xy, from y to x, omega_xy = 0 is set in a diagonal layer, and that block of T - I in a
+    Full one. A term that is 0 already is left out. Layers of a Full model are also replaced by their diagonal parts.
+
+    Args:
+        model: The model.
+        problem: The problem.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+        progress: Is called with the number of sequences done and of all.
+
+    Returns:
+        One entry per part that was taken away; the first entry is the whole model.
+
+    Raises:
+        InputError: The model and the problem do not fit, or an argument is not allowed.
     """
     check(model, problem)
     variants = {"nothing": model}
@@ -65,32 +78,52 @@ def ablate(
 
 
 def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:
-    """The model with layer `layer`, from 0, made the identity."""
+    """Return the model with one layer made the identity.
+
+    Args:
+        model: The model.
+        layer: The layer, from 0.
+
+    Returns:
+        The new model; a Diag model if the old one is Diag or GD++.
+    """
     if isinstance(model.family, Diag | GDpp):
         omega = np.array(model.family.omega)
         omega[layer] = 0
-        return LinearTransformer(Diag(omega=omega), model.dim)
+        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     P = np.array(model.P)
     P[layer] = 0
-    return LinearTransformer(Full(P, model.Q))
+    return LinearTransformer(Full(P, model.Q), layout=model.layout)
 
 
 def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer:
-    """The model without one flow of one layer, from 0: `xx`, `xy` (from y to x), `yx` or `yy`."""
+    """Return the model without one flow of one layer.
+
+    Args:
+        model: The model.
+        layer: The layer, from 0.
+        flow: `xx`, `xy` (from y to x), `yx` or `yy`.
+
+    Returns:
+        The new model.
+
+    Raises:
+        InputError: There is no such flow.
+    """
     if flow not in FLOWS:
         refuse("a flow must be one of xx, xy, yx, yy", repr(flow), "Choose one of these.")
     to, origin = FLOWS[flow]
     if isinstance(model.family, Diag | GDpp):
         omega = np.array(model.family.omega)
         omega[layer, to, origin] = 0
-        return LinearTransformer(Diag(omega=omega), model.dim)
+        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     # Rows of P are where a flow goes, columns of Q where it comes from: two heads for each hold all blocks but one.
     rows, columns = _block(to, model.dim), _block(origin, model.dim)
     P, Q = np.concatenate([model.P, np.zeros_like(model.P)], 1), np.concatenate([model.Q, model.Q], 1)
     heads = model.heads
     P[layer, :heads, rows], P[layer, heads:, rows] = 0, model.P[layer][:, rows]
     Q[layer, heads:, :, columns] = 0
-    return LinearTransformer(Full(P, Q))
+    return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
 def _block(index: int, dim: int) -> slice:

@@ -31,25 +31,29 @@ ROUNDING = 1e-10  # of a loss
 
 @dataclass(frozen=True, eq=False)
 class Behaviour:
-    """Over the problem's noise. States are L+1, the input first; layers are L.
+    """What the layers do on average over the problem's noise. States are L+1, the input first; layers are L.
 
     Attributes:
-        loss, direction, shrinkage, size: [L+1], adjusted loss and its three parts.
-        floor: adjusted loss of the Bayes predictor.
-        known: [L+1], rank correlation of sigma with the sum of squared labels; of the residual of least squares it is
-            `knowable`. NaN where sigma does not vary.
-        moved: [L+1], how far w moves, relative to its mean square, when sequences swap their residual sums of squares;
-            the Bayes predictor moves by `moved_bayes`.
-        through: [L], how far the last w moves when they are swapped in one layer's attention for the query, relative to
-            swapping them in all layers.
-        spectrum: [L+1, 5], quantiles (5, 25, 50, 75, 95 %) of the eigenvalues of M S M', over sequences and directions.
-        condition: [L+1], median of the largest over the smallest.
-        momentum: [L], squared part of the update of w that is due to u, over the whole of it squared; more than 1 where
-            the gradient's part cancels it. kept: [L], the coefficient 1 - beta with which u is carried on. NaN where
-            there is no update, or no u.
-        diagonal: [L], share of the squared T - I on these sequences that the best diagonal layer would do.
-        sequences: how many were read; exploded: how many were left out, because the model exploded on
-            them; see `ridgeformer.losses`.
+        loss: Adjusted loss of every state, [L+1].
+        direction: The part of the loss that is an error of direction, [L+1].
+        shrinkage: The part that is an error of shrinkage, [L+1].
+        size: The part that is an error of size, [L+1].
+        floor: Adjusted loss of the Bayes predictor.
+        known: Rank correlation of sigma with the sum of squared labels, [L+1]. NaN where sigma does not vary.
+        knowable: Rank correlation of sigma with the residual sum of squares of least squares.
+        moved: How far w moves (squared, relative to its mean square) when sequences swap their residual sums of
+            squares, [L+1].
+        moved_bayes: How far the weights of the Bayes predictor move then.
+        through: How far the last w moves when the residual sums of squares are swapped in one layer's attention for the
+            query alone, relative to swapping them in all layers, [L].
+        spectrum: Quantiles (5, 25, 50, 75, 95 %) of the eigenvalues of M S M', over sequences and directions, [L+1, 5].
+        condition: Median of the largest eigenvalue over the smallest, [L+1].
+        momentum: The part of the update of w that is due to u, squared, over the whole update squared, [L]. It is more
+            than 1 where the gradient's part cancels it. NaN where there is no update.
+        kept: The coefficient 1 - beta with which u is carried on, [L]. NaN where there is no u.
+        diagonal: Share of the squared T - I on these sequences that the best diagonal layer would do, [L].
+        sequences: How many sequences were used.
+        exploded: How many were left out, because the model exploded on them; see `ridgeformer.losses`.
     """
 
     loss: Array
@@ -73,18 +77,22 @@ class Behaviour:
 
 @dataclass(frozen=True, eq=False)
 class ByNoise:
-    """At fixed noise levels, K of them.
+    """What the layers do at fixed noise levels, K of them.
 
     Attributes:
-        sigma: [K].
-        factor: [L, K], mean of T_yy (of a diagonal layer 1 + omega_yy lambda), by which the layer multiplies w.
-        best: [L, K], the factor that would bring the layer's w nearest to the ridge solution.
-        shrinkage: [K], the factor that brings least squares nearest to it: about n / (n + sigma^2).
-        step: [L, K], effective step size: the coefficient of the layer's update on the gradient g = a_l a - S w_l.
-        newton_step: [L, K], the coefficient on a_l w* - w_l: 1 is Newton's step, all of the way to least squares.
-        to_ols, to_ridge, to_bayes: [L+1, K], mean squared distances of w.
-        eigenvalues: [J], middles of J bins of eigenvalues of S; filter: [L+1, K, J], w over least squares along
-            eigenvectors with such eigenvalues; ideal: [K, J], the same of the ridge solution.
+        sigma: The noise levels, [K].
+        factor: Mean of T_yy (of a diagonal layer 1 + omega_yy lambda), by which the layer multiplies w, [L, K].
+        best: The factor that would bring the layer's w nearest to the ridge solution, [L, K].
+        shrinkage: The factor that brings least squares nearest to it, about n / (n + sigma^2), [K].
+        step: Effective step size: the coefficient of the layer's update on the gradient g = a_l a - S w_l, [L, K].
+        newton_step: The coefficient of the layer's update on a_l w* - w_l, [L, K]: 1 is Newton's step, all of the way
+            to least squares.
+        to_ols: Mean squared distance of w to least squares, [L+1, K].
+        to_ridge: Mean squared distance of w to the ridge solution, [L+1, K].
+        to_bayes: Mean squared distance of w to the weights of the Bayes predictor, [L+1, K].
+        eigenvalues: Middles of J bins of eigenvalues of S, [J].
+        filter: w over least squares along eigenvectors with such eigenvalues, [L+1, K, J].
+        ideal: The same for the ridge solution, [K, J].
     """
 
     sigma: Array
@@ -102,7 +110,15 @@ class ByNoise:
 
 
 def levels(noise: Noise) -> Array:
-    """Levels to look at: all of a discrete distribution, or six over the range (of others, 98 % of it)."""
+    """Return the noise levels to look at by default.
+
+    Args:
+        noise: The noise distribution.
+
+    Returns:
+        All levels of a discrete distribution; six over the range of a uniform one; of others six from the 1 % to the
+        99 % quantile.
+    """
     if isinstance(noise, Fixed | Categorical):
         return np.unique(noise.quadrature()[0])
     ends = [0.0, 1.0] if isinstance(noise, Uniform) else [0.01, 0.99]
@@ -110,9 +126,20 @@ def levels(noise: Noise) -> Array:
     return np.unique(np.linspace(low, high, 6))
 
 
-def behaviour(found: Readings) -> Behaviour:
-    """From readings over the problem's own noise."""
-    kept = survivors(found)
+def behaviour(found: Readings, signal: float | None = None) -> Behaviour:
+    """Average readings over the problem's own noise.
+
+    Args:
+        found: The readings.
+        signal: The mean square of what is to be predicted, `problem.signal`; None for d, as on isotropic problems.
+
+    Returns:
+        The averages.
+
+    Raises:
+        InputError: The model explodes on every sequence.
+    """
+    kept = survivors(found, signal)
     exploded, found = int((~kept).sum()), found.select(kept)
     loss = 0.5 * found.to_ridge.mean(1)
     direction, shrinkage, size = _parts(found)
@@ -141,9 +168,21 @@ def behaviour(found: Readings) -> Behaviour:
         )
 
 
-def by_noise(sigma: Array, found: list[Readings]) -> ByNoise:
-    """From readings at each level."""
-    found = [readings.select(survivors(readings)) for readings in found]
+def by_noise(sigma: Array, found: list[Readings], signal: float | None = None) -> ByNoise:
+    """Average readings at every noise level.
+
+    Args:
+        sigma: The noise levels, [K].
+        found: The readings at each of them.
+        signal: As for `behaviour`.
+
+    Returns:
+        The averages.
+
+    Raises:
+        InputError: The model explodes on every sequence of a level.
+    """
+    found = [readings.select(survivors(readings, signal)) for readings in found]
     edges = np.quantile(np.concatenate([r.values[0].ravel() for r in found]), np.linspace(0, 1, BINS + 1))
     every = np.concatenate([r.values[0].ravel() for r in found])
     middles = np.array([np.median(every[_bin(every, edges) == j]) for j in range(BINS)])
@@ -174,9 +213,20 @@ def by_noise(sigma: Array, found: list[Readings]) -> ByNoise:
     )
 
 
-def survivors(found: Readings) -> NDArray[np.bool_]:
-    """Sequences on which the model does not explode, [B]."""
-    good = ~has_exploded(0.5 * found.to_ridge[-1], found.spectrum.shape[-1])
+def survivors(found: Readings, signal: float | None = None) -> NDArray[np.bool_]:
+    """Find the sequences on which the model does not explode.
+
+    Args:
+        found: The readings.
+        signal: As for `behaviour`.
+
+    Returns:
+        A mask, [B].
+
+    Raises:
+        InputError: There are none.
+    """
+    good = ~has_exploded(0.5 * found.to_ridge[-1], found.spectrum.shape[-1] if signal is None else signal)
     for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
         good &= (np.abs(getattr(found, name)) < 1e100).all(0)
     good &= np.isfinite(found.spectrum).all((0, 2))
@@ -243,7 +293,7 @@ def _bin(values: Array, edges: Array) -> NDArray[np.intp]:
 
 
 def _quotient(top: Array, bottom: Array | float, otherwise: float = float("nan")) -> Array:
-    """top / bottom, or `otherwise` where bottom is 0."""
+    """Return top / bottom, or `otherwise` where bottom is 0."""
     top, bottom = np.broadcast_arrays(np.asarray(top, float), np.asarray(bottom, float))
     return np.asarray(np.divide(top, bottom, out=np.full(top.shape, otherwise), where=bottom != 0))
 

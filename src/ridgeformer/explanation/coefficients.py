@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.ridge import check_problem
+from ridgeformer.predictors.ridge import check_any_problem
 
 __all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
 
@@ -36,8 +36,8 @@ class Rest:
     """One matrix, P or Q of a head, beside its diagonal part diag(p_x I, p_y).
 
     Attributes:
-        share: of the squared Frobenius norm, carried by the diagonal part; 1 for a matrix of zeros.
-        rank: singular values of the rest above 1 % of the matrix's largest.
+        share: Share of the squared Frobenius norm that the diagonal part carries; 1 for a matrix of zeros.
+        rank: How many singular values of the rest are above 1 % of the matrix's largest.
         effective: (sum s^2)^2 / sum s^4 of the rest's singular values s: how many carry it; 0 without a rest.
     """
 
@@ -52,8 +52,9 @@ class Coefficients:
 
     Attributes:
         omega: ((xx, xy), (yx, yy)) of the nearest diagonal layer, row to, column from.
-        share: of the squared norm of the map G -> sum P G Q, carried by that layer.
-        P, Q: each head's matrices, beside their own diagonal parts.
+        share: Share of the squared norm of the map G -> sum P G Q that this diagonal layer carries.
+        P: For every head, P beside its own diagonal part.
+        Q: For every head, Q beside its own diagonal part.
     """
 
     omega: tuple[tuple[float, float], tuple[float, float]]
@@ -63,7 +64,14 @@ class Coefficients:
 
 
 def coefficients(model: LinearTransformer) -> list[Coefficients]:
-    """Of every layer."""
+    """Describe the parameters of every layer.
+
+    Args:
+        model: The model.
+
+    Returns:
+        One entry per layer.
+    """
     found = []
     for P, Q in zip(model.P.astype(np.float64), model.Q.astype(np.float64), strict=True):
         omega = nearest_omega(P, Q)
@@ -77,7 +85,15 @@ def coefficients(model: LinearTransformer) -> list[Coefficients]:
 
 
 def nearest_omega(P: Array, Q: Array) -> Array:
-    """[2, 2]: of the diagonal layer nearest to that of P and Q, [H, D, D] each."""
+    """Find the diagonal layer that is nearest to a layer.
+
+    Args:
+        P: Matrices of the layer, [H, D, D].
+        Q: Matrices of the layer, [H, D, D].
+
+    Returns:
+        Its omega, [2, 2].
+    """
     d = P.shape[-1] - 1
     x, y = slice(0, d), d
     trace_p, trace_q = np.trace(P[:, x, x], axis1=1, axis2=2), np.trace(Q[:, x, x], axis1=1, axis2=2)
@@ -89,32 +105,54 @@ def nearest_omega(P: Array, Q: Array) -> Array:
 
 
 def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> LinearTransformer:
-    """The model with every layer, or those of these indices, replaced by the nearest diagonal one."""
+    """Replace layers by the nearest diagonal ones.
+
+    Args:
+        model: The model.
+        layers: Which layers, from 0; None for all.
+
+    Returns:
+        The new model; a Diag model if all layers are replaced.
+    """
     chosen = set(range(model.layers)) if layers is None else layers
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
     if len(chosen) == model.layers:
-        return LinearTransformer(
-            Diag(omega=np.stack([nearest_omega(*pair) for pair in zip(P, Q, strict=True)])), model.dim
-        )
+        omega = np.stack([nearest_omega(*pair) for pair in zip(P, Q, strict=True)])
+        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     heads = max(model.heads, 2)
     P, Q = _padded(P, heads), _padded(Q, heads)
     for layer in chosen:
         flat = LinearTransformer(Diag(omega=nearest_omega(P[layer], Q[layer])[None]), model.dim)
         P[layer], Q[layer] = _padded(flat.P, heads)[0], _padded(flat.Q, heads)[0]
-    return LinearTransformer(Full(P, Q))
+    return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
 def check(model: object, problem: Any) -> None:
-    """A model, a problem, and both of one dimension."""
+    """Check that a model can be explained on a problem.
+
+    Args:
+        model: The model.
+        problem: The problem.
+
+    Raises:
+        InputError: It is not a `LinearTransformer`, there is no problem, their dimensions differ, or the tokens of the
+            model have further coordinates.
+    """
     if type(model) is not LinearTransformer:
-        refuse("only a model can be read as an algorithm", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+        refuse("only a linear transformer can be explained", f"a {type(model).__name__}", "Pass a LinearTransformer.")
     if problem is None:
-        refuse("a model is read on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
-    if model.dim != check_problem(problem).dim:
+        refuse("a model is explained on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
+    if model.dim != check_any_problem(problem).dim:
         refuse(
             f"a model for dimension {model.dim} needs a problem of that dimension",
             f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
+        )
+    if model.layout.extra:
+        refuse(
+            "an explanation or ablation is of models whose tokens are (x, y)",
+            f"a model with {model.layout}",
+            "Measure this model with evaluate, profile or by_layer instead.",
         )
 
 

@@ -48,19 +48,44 @@ def run(model: LinearTransformer, gram: NDArray[Any]) -> Trace:
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """One number for every sequence, B of them, and state (L+1), layer (L) or neither.
+    """One number for every sequence, B of them, and every state (L+1), layer (L), or neither (1).
+
+    w* is the least-squares solution of a context, rho its residual sum of squares. How far something moved is the
+    squared distance by which it moves when a sequence gets the rho of another one, while S and w* stay as they are.
+    Lengths, products and distances of weights are those in the covariance of the queries, so that halves of squared
+    distances are losses.
 
     Attributes:
-        sigma, residual: [1, B]; values, least: eigenvalues of S and w*^2 along its eigenvectors, [1, B, m].
-        ridge: |w_ridge|^2; floor: |w_bayes - w_ridge|^2; bayes: |w_bayes|^2; bayes_moved: its move when rho is swapped.
-        own: |w_l|^2; with_ridge: <w_l, w_ridge>; to_ols, to_ridge, to_bayes: squared distances of w_l.
-        labels: sum of the squared labels of layer l; spectrum: eigenvalues of M S M', [L+1, B, d], ascending.
-        along: (w_l times w*) along the eigenvectors of S, [L+1, B, m]; moved: of w_l, squared, when rho is swapped.
-        factor: T_yy, by which the layer multiplies w; the rest of its update is `delta`, squared.
-        by_gradient, gradient: <delta, g> and |g|^2 with g = a_l a - S w_l; by_newton, newton: with a_l w* - w_l for g.
-        momentum: squared, of the part of delta that is due to rho; kept, u: <what is left of u, u> and |u|^2.
-        through: of w_L, squared, when rho is swapped in this layer's attention for the query alone.
-        act: |T - I|^2; by_gram, gram: <T - I, G> and |G|^2 of the four blocks xx, xy, yx, yy, [L, B, 4].
+        sigma: The noise level, [1, B].
+        residual: rho, [1, B].
+        values: Eigenvalues of S, [1, B, m].
+        least: Squares of w* along the eigenvectors of S, [1, B, m].
+        ridge: |w_ridge|^2, [1, B].
+        floor: |w_bayes - w_ridge|^2, [1, B].
+        bayes: |w_bayes|^2, [1, B].
+        bayes_moved: How far w_bayes moved, [1, B].
+        own: |w_l|^2, [L+1, B].
+        with_ridge: <w_l, w_ridge>, [L+1, B].
+        to_ols: |w_l - w*|^2, [L+1, B].
+        to_ridge: |w_l - w_ridge|^2, [L+1, B].
+        to_bayes: |w_l - w_bayes|^2, [L+1, B].
+        labels: Sum of the squared labels of layer l, [L+1, B].
+        spectrum: Eigenvalues of M S M', ascending, [L+1, B, d].
+        along: w_l times w* along the eigenvectors of S, [L+1, B, m].
+        moved: How far w_l moved, [L+1, B].
+        factor: T_yy, by which the layer multiplies w, [L, B]. The rest of its update of w is called delta.
+        delta: |delta|^2, [L, B].
+        by_gradient: <delta, g> with the gradient g = a_l a - S w_l, [L, B].
+        gradient: |g|^2, [L, B].
+        by_newton: <delta, a_l w* - w_l>, [L, B].
+        newton: |a_l w* - w_l|^2, [L, B].
+        momentum: The squared part of delta that is due to rho, [L, B].
+        kept: <what the layer leaves of u, u>, [L, B].
+        u: |u|^2, [L, B].
+        through: How far w_L moved when rho is swapped in this layer's attention for the query alone, [L, B].
+        act: |T - I|^2, [L, B].
+        by_gram: <T - I, G> for the four blocks xx, xy, yx, yy, [L, B, 4].
+        gram: |G|^2 for these blocks, [L, B, 4].
     """
 
     sigma: Array
@@ -95,7 +120,14 @@ class Readings:
     gram: Array
 
     def select(self, chosen: NDArray[np.bool_]) -> Readings:
-        """Of some of the sequences."""
+        """Return the readings of some of the sequences.
+
+        Args:
+            chosen: A mask, [B].
+
+        Returns:
+            The readings.
+        """
         return Readings(**{f.name: getattr(self, f.name)[:, chosen] for f in fields(self)})
 
     def __len__(self) -> int:
@@ -106,11 +138,24 @@ def read(
     model: LinearTransformer,
     problem: Problem,
     noise: Noise,
+    *,
     sequences: int,
     seed: int,
     progress: Callable[[int], None] = lambda count: None,
 ) -> Readings:
-    """Of fresh sequences of a problem; `noise` is what the Bayes predictor believes, which may be another one."""
+    """Read what a model does on fresh sequences of a problem.
+
+    Args:
+        model: The model.
+        problem: The problem.
+        noise: The noise distribution that the Bayes predictor assumes; it may differ from the problem's.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+        progress: Is called with the number of sequences that were just done.
+
+    Returns:
+        The readings.
+    """
     pieces = []
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
@@ -129,26 +174,30 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
     mean, moved = bayes.weights(moments), bayes.weights(Moments._trusted(swapped, moments.context))
     here, there = run(model, moments.gram), run(model, swapped)
     w, coordinates = here.w, np.einsum("bim,bi->bm", found.vectors, ols)
+
+    def size(weights: Array) -> Array:
+        return _inner(weights, weights, draw.metric)
+
     M = here.C[:, :, :-1, :-1]
     return Readings(
-        sigma=draw.sigma[None],
+        sigma=np.asarray(draw.sigma)[None],
         residual=rho[None],
         values=found.values[None],
         least=coordinates[None] ** 2,
-        ridge=_squared(ridge)[None],
-        floor=_squared(mean - ridge)[None],
-        bayes=_squared(mean)[None],
-        bayes_moved=_squared(moved - mean)[None],
-        own=_squared(w),
-        with_ridge=(w * ridge).sum(-1),
-        to_ols=_squared(w - ols),
-        to_ridge=_squared(w - ridge),
-        to_bayes=_squared(w - mean),
+        ridge=size(ridge)[None],
+        floor=size(mean - ridge)[None],
+        bayes=size(mean)[None],
+        bayes_moved=size(moved - mean)[None],
+        own=size(w),
+        with_ridge=_inner(w, ridge, draw.metric),
+        to_ols=size(w - ols),
+        to_ridge=size(w - ridge),
+        to_bayes=size(w - mean),
         labels=here.G[:, :, -1, -1],
         spectrum=_eigenvalues(M @ moments.S.astype(np.float64) @ np.swapaxes(M, 2, 3)),
         along=np.einsum("bim,lbi->lbm", found.vectors, w) * coordinates,
-        moved=_squared(there.w - w),
-        through=_squared(_patched(here, there.T) - w[-1]),
+        moved=size(there.w - w),
+        through=size(_patched(here, there.T) - w[-1]),
         **_updates(model, here, draw, ols, rho),
     )
 
@@ -206,6 +255,15 @@ def _eigenvalues(matrices: Array) -> Array:
     good = np.asarray(np.isfinite(matrices).all((-1, -2)))
     values = np.linalg.eigvalsh(np.where(good[..., None, None], matrices, 0.0))
     return np.where(good[..., None], np.maximum(values, 0.0), np.nan)
+
+
+def _inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
+    """Products of weights [..., B, d] in the covariance of the queries, [..., B]; None stands for the identity."""
+    if metric is None:
+        return np.asarray((first * second).sum(-1))
+    weigh = np.asarray(metric, np.float64)
+    weighed = second @ weigh if weigh.ndim == 2 else np.einsum("bij,...bj->...bi", weigh, second)
+    return np.asarray((first * weighed).sum(-1))
 
 
 def _squared(values: Array) -> Array:

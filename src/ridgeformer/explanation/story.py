@@ -38,17 +38,26 @@ SINGULAR = 1e12  # with n < d, S has eigenvalues that are 0 but for rounding
 BY_FACTOR, BY_STEP, STEP_NOTABLE = 0.1, 0.2, 0.05
 USES = 0.05  # of what swapping the noise in all layers moves
 NEEDED = 1.05  # the loss without a layer over that with it
-NAMES = {"estimates": "estimates the noise", "solves": "solves", "shrinks": "shrinks", "sizes": "sets the size"}
-NAMES |= {
-    "conditions": "conditions x",
+NAMES = {
+    "conditions": "improves the conditioning of x",
+    "estimates": "estimates the noise level",
+    "solves": "solves the regression",
+    "shrinks": "shrinks the solution",
     "loads": "loads the momentum",
-    "prepares": "prepares",
-    "idle": "does nothing that shows",
+    "sizes": "corrects the size of w",
+    "prepares": "prepares later layers",
+    "idle": "has no visible effect",
 }
 
 
 class Role(NamedTuple):
-    """One thing that a layer, from 1, does: `kind` is a key of `NAMES`, `sentence` says it with its numbers."""
+    """One thing that a layer does.
+
+    Attributes:
+        layer: The layer, from 1.
+        kind: What it does, a key of `NAMES`.
+        sentence: What it does, in words with its numbers.
+    """
 
     layer: int
     kind: str
@@ -56,7 +65,16 @@ class Role(NamedTuple):
 
 
 def roles(found: Behaviour, noise: ByNoise, removed: Array) -> list[Role]:
-    """Of all layers in order; `removed` [L] is the loss without each layer over the loss with it."""
+    """Say what each layer does.
+
+    Args:
+        found: Averages over the problem's noise.
+        noise: Averages at fixed noise levels.
+        removed: The loss without each layer over the loss of the whole model, [L].
+
+    Returns:
+        One role or more per layer, in order.
+    """
     told = []
     for layer in range(len(removed)):
         here = [
@@ -76,38 +94,50 @@ def roles(found: Behaviour, noise: ByNoise, removed: Array) -> list[Role]:
 
 
 def summary(found: Behaviour, told: list[Role]) -> list[str]:
-    """Which layer estimates the noise, which ones solve, which ones shrink, and where the noise acts."""
+    """Say which layers estimate the noise, which ones solve, which ones shrink, and where the noise acts.
+
+    Args:
+        found: Averages over the problem's noise.
+        told: The roles of the layers.
+
+    Returns:
+        Sentences.
+    """
     by_kind = {kind: [role.layer for role in told if role.kind == kind] for kind in NAMES}
     lines = []
     if np.isnan(found.known[0]):
-        lines.append("The noise level is always the same: there is nothing to estimate.")
+        lines.append("The noise level is always the same, so there is nothing to estimate.")
     elif np.isnan(found.knowable):
-        lines.append("With n <= d least squares leaves no residual that would tell the noise.")
+        lines.append("With n <= d least squares leaves no residuals, so nothing shows the noise level.")
     elif by_kind["estimates"]:
-        lines.append(f"The noise is estimated by {_layers(by_kind['estimates'])}.")
+        lines.append(f"The noise level is estimated by {_layers(by_kind['estimates'])}.")
     else:
         best = int(np.nanargmax(found.known))
         lines.append(
-            f"No layer estimates the noise: the labels' rank correlation with sigma is at most {found.known[best]:.3f} "
-            f"(after layer {best}), that of the residual of least squares {found.knowable:.3f}."
+            "No layer estimates the noise level: the rank correlation of sigma with the sum of squared labels is at "
+            f"most {found.known[best]:.3f} (after layer {best}). With the residuals of least squares it is "
+            f"{found.knowable:.3f}."
         )
-    lines.append(
-        _most(by_kind["solves"], found.direction, "The regression is solved by", "No layer solves", "direction")
-    )
-    lines.append(_most(by_kind["shrinks"], found.shrinkage, "It is shrunk by", "No layer shrinks", "shrinkage"))
+    solved, shrunk = "The regression is solved by", "The solution is shrunk towards zero by"
+    lines.append(_most(by_kind["solves"], found.direction, solved, "No layer solves the regression", "direction"))
+    lines.append(_most(by_kind["shrinks"], found.shrinkage, shrunk, "No layer shrinks the solution", "shrinkage"))
     lines.append(_acts(found))
     return lines
 
 
 def _acts(found: Behaviour) -> str:
     if found.moved[-1] < 1e-12:
-        return "The noise acts nowhere: residual sums of squares swapped between sequences leave w as it is."
+        return (
+            "The noise level does not influence the prediction: w stays the same when sequences exchange their "
+            "residual sums of squares."
+        )
     ordered = [int(i) for i in np.argsort(-found.through) if found.through[i] >= USES]
-    parts = [f"{100 * found.through[i]:.0f} % of that in layer {i + 1}" for i in ordered]
+    parts = [f"{100 * found.through[i]:.0f} % in layer {i + 1}" for i in ordered]
+    alone = f"causes this share of the change: {', '.join(parts)}" if parts else f"causes less than {USES:.0%} of it"
     return (
-        f"Residual sums of squares swapped between sequences move w by {100 * found.moved[-1]:.2g} % of its mean "
-        f"square (Bayes: {100 * found.moved_bayes:.2g} %); swapped in the attention of one layer alone: "
-        f"{', '.join(parts) or f'in none {100 * USES:.0f} % of that'}."
+        "The noise level influences the prediction: when sequences exchange their residual sums of squares, w changes "
+        f"by {100 * found.moved[-1]:.2g} % of its mean square (that of the Bayes predictor by "
+        f"{100 * found.moved_bayes:.2g} %). Exchanging them in the attention of one layer only {alone}."
     )
 
 
@@ -125,8 +155,8 @@ def _estimates(found: Behaviour, layer: int) -> str:
     if not good[layer + 1] or good[: layer + 1].any():
         return ""
     return (
-        f"the sum of squares of the labels that it puts out has a rank correlation of {found.known[layer + 1]:.3f} "
-        f"with sigma (raw labels {found.known[0]:.3f}, residual of least squares {found.knowable:.3f})"
+        f"the sum of squares of its output labels has a rank correlation of {found.known[layer + 1]:.3f} with sigma "
+        f"(raw labels: {found.known[0]:.3f}, residuals of least squares: {found.knowable:.3f})"
     )
 
 
@@ -135,7 +165,8 @@ def _solves(found: Behaviour, noise: ByNoise, layer: int) -> str:
     if after > (1 - SOLVES) * before:
         return ""
     way = _ends(noise, 100 * noise.newton_step[layer], ".0f", " %")
-    return f"the error of direction falls from {before:.3g} to {after:.3g}; of the way to least squares it goes {way}"
+    falls = f"the error of direction falls from {before:.3g} to {after:.3g}"
+    return f"{falls}; w covers this share of its distance to the least-squares solution: {way}"
 
 
 def _shrinks(found: Behaviour, noise: ByNoise, layer: int) -> str:
@@ -147,18 +178,22 @@ def _shrinks(found: Behaviour, noise: ByNoise, layer: int) -> str:
     if abs(factor[-1] - factor[0]) >= BY_FACTOR * abs(factor[0]):
         how.append(f"by its factor ({_ends(noise, factor, '.2f')})")
     if abs(step[-1] - step[0]) >= max(BY_STEP * np.abs(step[[0, -1]]).max(), STEP_NOTABLE):
-        how.append(f"by its step ({_ends(noise, 100 * step, '.0f', ' %')} of the way to least squares)")
-    ridge = f"ridge over least squares is {_ends(noise, noise.shrinkage, '.2f')}"
+        how.append(
+            f"by its step ({_ends(noise, 100 * step, '.0f', ' %')} of the distance to the least-squares solution)"
+        )
+    ridge = (
+        f"the factor that brings the least-squares solution closest to ridge is {_ends(noise, noise.shrinkage, '.2f')}"
+    )
     means = " and ".join(how) or "by neither its factor nor its step alone"
-    return f"the error of shrinkage falls from {before:.3g} to {after:.3g}, {means}; {ridge}"
+    return f"the error of shrinkage falls from {before:.3g} to {after:.3g}, {means}; for comparison, {ridge}"
 
 
 def _loads(found: Behaviour, layer: int) -> str:
     following = found.momentum[layer + 1 : layer + 2]
     if not abs(found.kept[layer]) < KEPT or not (following >= LOADED).any():
         return ""
-    share = f"the part of the next layer's update that is due to u is, squared, {following[0]:.3g} of the whole"
-    return f"it keeps {found.kept[layer]:.2g} of u, and {share}"
+    share = f"in the next layer, the squared part of the update that is due to u is {following[0]:.3g} of the whole"
+    return f"it keeps {found.kept[layer]:.2g} of the old u and writes a new one; {share}"
 
 
 def _sizes(found: Behaviour, layer: int) -> str:
@@ -169,26 +204,27 @@ def _sizes(found: Behaviour, layer: int) -> str:
 
 def _otherwise(found: Behaviour, layer: int, removed: float) -> Role:
     kind = "prepares" if removed > NEEDED else "idle"
-    losses = f"the readout's loss goes from {found.loss[layer]:.3g} to {found.loss[layer + 1]:.3g}"
+    losses = f"the loss of the readout goes from {found.loss[layer]:.3g} to {found.loss[layer + 1]:.3g}"
     times = f"{removed:.3g} times" if removed < 1e6 else "more than a million times"
-    text = f"{losses}; without the layer the model's loss is {times} what it is"
+    text = f"{losses}; without this layer, the model would have {times} its loss"
     return Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.")
 
 
 def _ends(noise: ByNoise, values: Array, form: str, unit: str = "") -> str:
     """The value at the least and at the largest noise level."""
     first = f"{values[0]:{form}}{unit} at sigma = {noise.sigma[0]:g}"
-    return first if len(noise.sigma) == 1 else f"{first}, {values[-1]:{form}}{unit} at sigma = {noise.sigma[-1]:g}"
+    last = f"{values[-1]:{form}}{unit} at sigma = {noise.sigma[-1]:g}"
+    return first if len(noise.sigma) == 1 else f"{first} and {last}"
 
 
 def _most(layers: list[int], error: Array, opening: str, none: str, name: str) -> str:
     if not layers:
-        return f"{none}: the error of {name} is {error[0]:.3g} at first and {error[-1]:.3g} at the end."
+        return f"{none}: the error of {name} is {error[0]:.3g} before the first layer and {error[-1]:.3g} at the end."
     falls = {layer: float(error[layer - 1] - error[layer]) for layer in layers}
     best = max(falls, key=lambda layer: falls[layer])
-    most = f", most by layer {best}" if len(layers) > 1 else ""
-    numbers = f"the error of {name} is {error[best - 1]:.3g} before layer {best} and {error[best]:.3g} after"
-    return f"{opening} {_layers(layers)}{most}: {numbers}."
+    most = f"Layer {best} contributes most: it" if len(layers) > 1 else "It"
+    numbers = f"reduces the error of {name} from {error[best - 1]:.3g} to {error[best]:.3g}"
+    return f"{opening} {_layers(layers)}. {most} {numbers}."
 
 
 def _layers(layers: list[int]) -> str:

@@ -31,9 +31,11 @@ class Symmetry:
     """How a model's weights depend on the directions of x.
 
     Attributes:
-        defect: mean square of R' w(R context) - w(context) over that of w: 0 if all directions are treated alike.
-        loss: mean adjusted loss of R' w(R context) over `rotations` turns, in expectation the model's own.
-        averaged: adjusted loss of the mean of R' w(R context): never larger, and the less, the more it depends on R.
+        defect: Mean square of R' w(R context) - w(context) over that of w: 0 if all directions are treated alike.
+        loss: Mean adjusted loss of R' w(R context) over random rotations R; in expectation the model's own loss.
+        averaged: Adjusted loss of the mean of R' w(R context) over the rotations. It is never larger than `loss`, and
+            the smaller, the more the weights depend on R.
+        rotations: How many rotations were used.
     """
 
     defect: float
@@ -45,8 +47,29 @@ class Symmetry:
 def symmetry(
     model: LinearTransformer, problem: Problem, *, sequences: int = 5000, rotations: int = 16, seed: int = 0
 ) -> Symmetry:
-    """Turn the contexts at random and compare."""
+    """Rotate the contexts at random and compare the weights.
+
+    Args:
+        model: The model.
+        problem: The problem.
+        sequences: How many sequences.
+        rotations: How many rotations, at least 2.
+        seed: Seed of the sequences and of the rotations.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        InputError: The model and the problem do not fit, the problem is not isotropic, or the model explodes on every
+            sequence.
+    """
     check(model, problem)
+    if not problem.is_isotropic:
+        refuse(
+            "directions are compared on problems that treat all of them alike",
+            problem,
+            "Use a problem with isotropic features and tasks and one context length.",
+        )
     sequences, rotations = integer("sequences", sequences), integer("rotations", rotations, 2)
     draw = problem.moments(sequences, seed=seed, stream=EVALUATION)
     rng = np.random.default_rng((seed, EVALUATION))
@@ -56,7 +79,7 @@ def symmetry(
         losses = 0.5 * np.square(there - draw.ridge).sum(2)
         averaged = 0.5 * np.square(there.mean(0) - draw.ridge).sum(1)
         size = 0.5 * np.square(here).sum(1)  # w as a loss against 0: it explodes where w does
-        good = ~exploded(losses, model.dim).any(0) & ~exploded(size, model.dim)
+        good = ~exploded(losses, problem.signal).any(0) & ~exploded(size, problem.signal)
     if not good.any():
         refuse("a model must not explode on every sequence", repr(model), "Train it first.")
     mean = np.square(here[good]).sum(1).mean()
@@ -65,7 +88,16 @@ def symmetry(
 
 
 def turned(model: LinearTransformer, moments: Moments, rotation: Array) -> Array:
-    """R' w(R context) of every context, [B, d], with R [d, d]."""
+    """Compute R' w(R context) for every context.
+
+    Args:
+        model: The model.
+        moments: The contexts, B of them.
+        rotation: The orthogonal matrix R, [d, d].
+
+    Returns:
+        The weights, [B, d].
+    """
     R = np.eye(model.dim + 1)
     R[:-1, :-1] = rotation
     gram: NDArray[Any] = R @ moments.gram.astype(np.float64) @ R.T

@@ -29,7 +29,11 @@ __all__ = ["FORMATS", "Format", "export", "write"]
 class Format(NamedTuple):
     """A way to write models.
 
-    `make(model, about, **options)` gives text, or bytes where it is `binary`; `options` names what else it takes.
+    Attributes:
+        make: Called as `make(model, about=about, **options)`, it returns text, or bytes.
+        suffix: The ending of a file's name, with the dot.
+        binary: Whether `make` returns bytes.
+        options: Names of the options that `make` takes.
     """
 
     make: Callable[..., str | bytes]
@@ -47,12 +51,30 @@ FORMATS: dict[str, Format] = {
 
 
 def export(model: LinearTransformer, to: str = "python", *, about: str = "", **options: object) -> str | bytes:
-    """A model as a `python` module, `latex` equations or a `torch` module, all text; or an `onnx` graph, bytes.
+    """Turn a model into standalone code, equations or an ONNX graph.
 
-    `about` is a remark that goes with it, such as what the model was trained on. LaTeX takes `digits`, by default 3.
+    Args:
+        model: The model.
+        to: `python` (a NumPy module), `latex` (equations), `torch` (a PyTorch module) or `onnx` (a graph).
+        about: A remark that goes with it, such as what the model was trained on.
+        **options: `digits` for LaTeX: significant digits, 3 by default.
+
+    Returns:
+        The text; bytes for `onnx`.
+
+    Raises:
+        InputError: There is no such format or option, or the model cannot be exported.
+        MissingPackageError: onnx is not installed.
     """
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", f"a {type(model).__name__}", "Write export(model, to='python').")
+    if not model.layout.is_plain:
+        remedy = "Convert it first: model.to_attention('sum', context=20) is the same function at n = 20."
+        refuse(
+            "export writes models with attention by sum and tokens (x, y)",
+            f"one with {model.layout}",
+            "Train one without further coordinates." if model.layout.extra else remedy,
+        )
     if not isinstance(to, str) or to not in FORMATS:
         refuse(f"a format must be one of {', '.join(FORMATS)}", repr(to), "Choose one of these.")
     chosen = FORMATS[to]
@@ -61,14 +83,23 @@ def export(model: LinearTransformer, to: str = "python", *, about: str = "", **o
         takers = [name for name, other in FORMATS.items() if unknown[0] in other.options]
         remedy = f"Leave it out, or export to {takers[0]}." if takers else "Leave it out."
         refuse(f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], remedy)
-    return chosen.make(model, about, **options)
+    return chosen.make(model, about=about, **options)
 
 
 def write(content: str | bytes, path: str | os.PathLike[str]) -> None:
-    """Write what `export` gave. The file appears when it is complete; an older one is replaced at that moment."""
+    """Write what `export` returned. The file appears when it is complete; an older one is replaced at that moment.
+
+    Args:
+        content: What `export` returned.
+        path: The file.
+
+    Raises:
+        InputError: The path is not that of a file.
+        StorageError: The file cannot be written.
+    """
     if not isinstance(path, str | os.PathLike) or not Path(path).name:
         refuse("an export needs the name of a file", repr(path), "Pass a path such as model.py.")
     target = Path(path)
     if target.exists() and not target.is_file():
-        refuse("an export must go to a file", f"{target}, which is something else", "Choose another name.")
+        refuse("an export is written to a file", f"{target}, which is not an ordinary file", "Choose another name.")
     write_whole(target, content.encode() if isinstance(content, str) else content)

@@ -19,10 +19,16 @@ NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, r
 
 
 def omegas(model: LinearTransformer) -> Float | None:
-    """omega of every layer and head, [L, H, 2, 2], in float64; None where P and Q are dense.
+    """Return omega of every layer and head.
 
     A layer's heads add up. A model stored as `omega` has one of them. A Full model whose matrices are all of Diag's
-    form has them too: training grows such models from Diag ones, and keeps what it cannot better.
+    form has them too: training grows such models from Diag ones, and keeps them where it finds nothing better.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The omegas in float64, [L, H, 2, 2]; None where P and Q are dense.
     """
     family: Family | None = model.family.astype(np.float64)
     if isinstance(family, Full):
@@ -49,12 +55,26 @@ def _as_diag(full: Full) -> Diag | None:
 
 
 def exact(value: float) -> str:
-    """The shortest text that reads back as this float64; zero without a sign."""
+    """Write a number as the shortest text that reads back as this float64; zero without a sign.
+
+    Args:
+        value: The number.
+
+    Returns:
+        The text.
+    """
     return repr(float(value) + 0.0)
 
 
 def title(model: LinearTransformer) -> str:
-    """Such as `Diag, 2 layers, 1 head, for d = 10`."""
+    """Describe a model, as in `Diag, 2 layers, 1 head, for d = 10`.
+
+    Args:
+        model: The model.
+
+    Returns:
+        One line of text.
+    """
     name = {"full": "Full", "diag": "Diag", "gdpp": "GD++"}.get(model.family.name, model.family.name)
     found = omegas(model)
     heads = model.heads if found is None else found.shape[1]
@@ -63,24 +83,55 @@ def title(model: LinearTransformer) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Such as `1 layer` and `2 layers`."""
+    """Write a number with its noun, as in `1 layer` and `2 layers`.
+
+    Args:
+        number: The number.
+        noun: The noun in its singular.
+
+    Returns:
+        The text.
+    """
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def harmless_lines(text: str, width: int = 110) -> list[str]:
-    """Lines that may stand in a docstring or a comment of any format, whatever was in `text`."""
+    """Break a text into lines that may stand in a docstring or a comment of any format, whatever was in it.
+
+    Args:
+        text: The text.
+        width: Characters per line, at most.
+
+    Returns:
+        The lines.
+    """
     harmless = "".join(letter if letter.isprintable() and letter not in '\\"' else " " for letter in text)
     return textwrap.wrap(harmless, width)
 
 
 def paragraph(about: str) -> str:
-    """`about` as a paragraph of a docstring, with an empty line before and after; or nothing."""
+    """Make a paragraph of a docstring.
+
+    Args:
+        about: The text.
+
+    Returns:
+        The paragraph, with an empty line before and after; nothing for an empty text.
+    """
     lines = harmless_lines(about)
     return "\n".join(["", *lines, ""]) if lines else ""
 
 
 def flat(matrices: Float, width: int = 116) -> str:
-    """Matrices [L, H, D, D] as lines of one flat list of numbers that read back exactly, a new line for every row."""
+    """Write matrices as lines of one flat list of numbers that read back exactly, a new line for every row.
+
+    Args:
+        matrices: The matrices, [L, H, D, D].
+        width: Characters per line, at most.
+
+    Returns:
+        The lines, with a comment before every matrix.
+    """
     lines = []
     for layer, heads in enumerate(matrices):
         for head, matrix in enumerate(heads):
@@ -92,7 +143,15 @@ def flat(matrices: Float, width: int = 116) -> str:
 
 
 def wrapped(numbers: str, width: int) -> list[str]:
-    """Lines of numbers separated by spaces, none of them broken."""
+    """Break numbers separated by spaces into lines, without breaking a number.
+
+    Args:
+        numbers: The numbers.
+        width: Characters per line, at most.
+
+    Returns:
+        The lines, indented.
+    """
     return textwrap.wrap(
         numbers,
         width,

@@ -26,12 +26,22 @@ LAYER = r"""  e_i^{0} &= \begin{pmatrix} x_i \\ y_i \end{pmatrix}, \qquad
   \hat{y} &= -(e_{n+1}^{LAYERS})_{SIZE}"""
 
 
-def to_latex(model: LinearTransformer, about: str = "", digits: int = 3) -> str:
-    """The model's update equations as align environments, for a document that loads amsmath.
+def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> str:
+    """Write the update equations of a model as align environments, for a document that loads amsmath.
 
-    Diag and GD++: two equations a layer, for x and y, with the sums over heads rounded to `digits` significant digits;
-    terms that are zero are left out. Full: the matrices of every layer and head, each rounded to `digits` significant
-    digits of its largest entry.
+    Diag and GD++: two equations per layer, for x and y, with the sums over heads rounded; terms that are zero are left
+    out. Full: the matrices of every layer and head, each rounded relative to its largest entry.
+
+    Args:
+        model: The model.
+        about: A remark for a comment at the beginning.
+        digits: Significant digits.
+
+    Returns:
+        LaTeX source.
+
+    Raises:
+        InputError: `digits` is not a whole number from 1 to 17, or a number of the model is not finite.
     """
     digits = integer("digits", digits, 1, 17)
     comments = [f"{title(model)}; numbers rounded to {digits} digits. Needs amsmath.", *harmless_lines(about)]

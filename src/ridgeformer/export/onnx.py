@@ -45,13 +45,24 @@ class _Graph:
         return output
 
 
-def to_onnx(model: LinearTransformer, about: str = "") -> bytes:
-    """A graph in float32, serialised. Needs onnx: pip install 'ridgeformer[onnx]'.
+def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
+    """Make an ONNX graph in float32. Needs onnx: pip install 'ridgeformer[onnx]'.
 
     Inputs: X [batch, context, d], y [batch, context], x_query [batch, queries, d]. Outputs: prediction [batch, queries]
     and weights [batch, d], the w with which it predicts <w, x>. Batch, context and queries may have any length.
 
     The context's tokens go through the layers, and the readout back through them, r_l = r_{l+1} T_l, as in training.
+
+    Args:
+        model: The model.
+        about: A remark for the graph's description.
+
+    Returns:
+        The graph, serialised.
+
+    Raises:
+        InputError: A number of the model does not fit in float32.
+        MissingPackageError: onnx is not installed.
     """
     try:
         from onnx import TensorProto, checker, helper

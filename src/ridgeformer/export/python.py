@@ -69,11 +69,18 @@ $Q
 """)
 
 
-def to_python(model: LinearTransformer, about: str = "") -> str:
-    """The source of a module with `predict(X, y, x_query)` and `weights(X, y)` that imports NumPy alone.
+def to_python(model: LinearTransformer, *, about: str = "") -> str:
+    """Write the source of a module with `predict(X, y, x_query)` and `weights(X, y)` that imports NumPy alone.
 
-    Diag and GD++ keep their few numbers a layer in a table, and every update is one line; terms that are zero in all
+    Diag and GD++ keep their few numbers per layer in a table, and every update is one line; terms that are zero in all
     layers are left out. The numbers read back exactly.
+
+    Args:
+        model: The model.
+        about: A remark for the module's docstring.
+
+    Returns:
+        Python source.
     """
     header = HEADER.substitute(title=title(model), about=paragraph(about))
     found = omegas(model)

@@ -119,11 +119,18 @@ DIAGONAL_BUILD = """\
         self.layers = nn.ModuleList(Layer(p.clone(), q.clone()) for p, q in zip(*layers, strict=True))"""
 
 
-def to_torch(model: LinearTransformer, about: str = "") -> str:
-    """The source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
+def to_torch(model: LinearTransformer, *, about: str = "") -> str:
+    """Write the source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
 
     What the family trains are its parameters: P and Q, or p and q, or omega. The numbers are written to read back
     exactly in float64.
+
+    Args:
+        model: The model.
+        about: A remark for the module's docstring.
+
+    Returns:
+        Python source.
     """
     numbers, layer, build = _diagonal(model) if len(model.family.kernel()) == 1 else _dense(model)
     return SOURCE.substitute(title=title(model), about=paragraph(about), numbers=numbers, layer=layer, build=build)

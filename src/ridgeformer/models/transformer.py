@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Engine, Evaluation, Key, Layout, Target
+from ridgeformer.engine import PLAIN, Engine, Evaluation, Key, Layout, Target
 from ridgeformer.errors import ExplosionWarning, refuse
 from ridgeformer.models.check import check_family
 from ridgeformer.models.families import EDIT, FAMILIES, Diag, Family, Full, GDpp
@@ -63,7 +63,7 @@ class LinearTransformer(Value):
 
     _remedy = EDIT
 
-    def __init__(self, family: Family, dim: int | None = None, layout: Layout = Layout()) -> None:  # noqa: B008
+    def __init__(self, family: Family, dim: int | None = None, layout: Layout = PLAIN) -> None:
         if not isinstance(layout, Layout):
             refuse("the layout of tokens must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean").')
         if not isinstance(family, Family):
@@ -95,7 +95,7 @@ class LinearTransformer(Value):
         scale: float = 0.05,
         context: int = 1,
         seed: int = 0,
-        layout: Layout = Layout(),  # noqa: B008
+        layout: Layout = PLAIN,
     ) -> LinearTransformer:
         """Make a model with random parameters.
 
@@ -184,8 +184,8 @@ class LinearTransformer(Value):
     def in_basis(self, C: ArrayLike) -> LinearTransformer:
         """Make the Full model that does on features z what this one does on x = C z.
 
-        P becomes D^-1 P D and Q becomes D'Q D, with D = diag(C, 1). Predictions for a query z are those of this model for
-        the query C z.
+        P becomes D^-1 P D and Q becomes D'Q D, with D = diag(C, 1). Predictions for a query z are those of this model
+        for the query C z.
 
         Args:
             C: An invertible matrix, [d, d].
@@ -240,7 +240,9 @@ class LinearTransformer(Value):
         y_ = array("y", y, (batch, n))
         asked = array("queries", queries, (batch, "m", self.dim))
         context = self._tokens(x_, y_, self.layout.value(n))
-        e = np.concatenate([context, self._tokens(asked, np.zeros(asked.shape[:2]), float(self.layout.counted))], axis=1)
+        e = np.concatenate(
+            [context, self._tokens(asked, np.zeros(asked.shape[:2]), float(self.layout.counted))], axis=1
+        )
         trace = [e]
         share = 1 / n if self.layout.attention == "mean" else 1.0
         with np.errstate(all="ignore"):  # a model that explodes gives infinity; `predict` says so
@@ -310,9 +312,7 @@ class LinearTransformer(Value):
         """
         return self._weights(moments, engine, threads)[:, : self.dim]
 
-    def intercepts(
-        self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None
-    ) -> Float:
+    def intercepts(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
         """Return what predictions contain beside <w_hat, x>, [B]: 0 unless the tokens have a constant coordinate."""
         if not self.layout.counted:
             self._check(moments)
@@ -416,9 +416,9 @@ class LinearTransformer(Value):
             stream: A number that tells independent streams of one seed apart.
             step: A further such number.
             first: The number of the first sequence in its stream.
-            target: What w_hat is compared with: `ridge`, the oracle's weights (adjusted loss), or `task`, the task vectors.
-                None for `ridge`, or `task` where the engine cannot compute the oracle: for tasks of a pool, whose losses
-                then contain the oracle's.
+            target: What w_hat is compared with: `ridge`, the oracle's weights (adjusted loss), or `task`, the task
+                vectors. None for `ridge`, or `task` where the engine cannot compute the oracle: for tasks of a pool,
+                whose losses then contain the oracle's.
             ceiling: Losses above it enter the gradient by their logarithm.
             gradient: Whether to compute the gradient.
             unadjusted: Whether to return the losses against the tasks as well.

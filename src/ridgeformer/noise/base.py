@@ -80,7 +80,7 @@ class Noise(Value, ABC):
     def upper(self) -> float:
         """The largest level, or the one that only 0.1 % of the mass exceeds: where plots may end."""
 
-    def draw(self, count: int, seed: int = 0) -> Array:
+    def draw(self, count: int, *, seed: int = 0) -> Array:
         """Draw independent noise levels.
 
         Args:

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -198,16 +198,22 @@ def _describe(distribution: Any) -> str:
         refuse("a distribution must have single numbers as parameters", "arrays", "Freeze one distribution.")
     if not all(isinstance(value, Real) for value in values):
         refuse("a distribution must have numbers as parameters", ", ".join(map(repr, values))[:80], EXAMPLES)
-    odd = [value for value in values if value and not EXTREMES[0] <= abs(value) <= EXTREMES[1]]
-    if odd:  # some of scipy's functions never return for such parameters
+    _check_sizes(values)
+    parts = [number_text(value) for value in distribution.args]
+    parts += [f"{name}={number_text(value)}" for name, value in distribution.kwds.items()]
+    return f"{_name(distribution)}({','.join(parts)})"
+
+
+def _check_sizes(values: Iterable[Any]) -> None:
+    """Refuse extreme parameters: some of scipy's functions never return for them, or fail on their many digits."""
+    numbers: list[Any] = [value for value in values if isinstance(value, Real)]
+    odd = [value for value in numbers if value and not EXTREMES[0] <= abs(value) <= EXTREMES[1]]
+    if odd:
         refuse(
             f"a distribution's parameters must be 0 or have a size from {EXTREMES[0]:g} to {EXTREMES[1]:g}",
             shown(odd[0]),
             "Pass a less extreme one.",
         )
-    parts = [number_text(value) for value in distribution.args]
-    parts += [f"{name}={number_text(value)}" for name, value in distribution.kwds.items()]
-    return f"{_name(distribution)}({','.join(parts)})"
 
 
 def _rebuilt(distribution: Any, text: str) -> Any:
@@ -295,5 +301,6 @@ def parse_scipy(text: str) -> Any:
     family = getattr(stats, name, None)
     if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
         refuse("noise must name a known distribution", repr(name[:80]), EXAMPLES)
+    _check_sizes((*positional, *named.values()))  # before scipy sees them: what it raises differs between versions
     with _quietly():
         return family(*positional, **named)

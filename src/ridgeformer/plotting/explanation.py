@@ -16,12 +16,22 @@ if TYPE_CHECKING:
 __all__ = ["draw_explanation"]
 
 COLUMNS = 4
-SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "sizes": "sets size"}
-SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "idle"}
+SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "sizes": "resizes"}
+SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}
 
 
 def draw_explanation(path: Path, found: Explanation) -> None:
-    """Five panels over all layers, then one a layer: w over least squares along eigenvectors of S."""
+    """Draw five panels over all layers, and one per layer with w over least squares along eigenvectors of S.
+
+    Args:
+        path: The file, which ends in .png, .pdf or .svg.
+        found: The explanation.
+
+    Raises:
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
+    """
     check_plot(path)
     from matplotlib.figure import Figure
 
@@ -62,7 +72,7 @@ def _losses(axis: Axes, found: Explanation) -> None:
         axis.plot(states, shown, style, color=colour, markersize=4, linewidth=1.2, label=name)
     if behaviour.floor > 0:
         axis.axhline(behaviour.floor, color="black", linestyle="--", linewidth=1, label="floor")
-    axis.set(title="loss of the readout, and its parts", xlabel="after layer", yscale="log", xticks=states)
+    axis.set(title="loss of the readout and its three parts", xlabel="after layer", yscale="log", xticks=states)
     axis.set_ylim(bottom=0.8 * least if np.isfinite(least) and least > 0 else None)
     _finish(axis)
 
@@ -70,11 +80,19 @@ def _losses(axis: Axes, found: Explanation) -> None:
 def _noise(axis: Axes, found: Explanation) -> None:
     """How well the labels know sigma, and where sigma acts."""
     behaviour, states = found.behaviour, np.arange(found.model.layers + 1)
-    axis.bar(states[1:], behaviour.through, color=SKY, width=0.6, label="acts through this layer")
+    axis.bar(states[1:], behaviour.through, color=SKY, width=0.6, label="influence of the noise through this layer")
     if np.isfinite(behaviour.knowable):
-        axis.plot(states, behaviour.known, "o-", color=VERMILION, markersize=4, label="labels know sigma")
-        axis.axhline(behaviour.knowable, color=VERMILION, linestyle="--", linewidth=1, label="least squares knows")
-    axis.set(title="the noise", xlabel="layer", xticks=states)
+        axis.plot(
+            states, behaviour.known, "o-", color=VERMILION, markersize=4, label="rank correlation of labels and sigma"
+        )
+        axis.axhline(
+            behaviour.knowable,
+            color=VERMILION,
+            linestyle="--",
+            linewidth=1,
+            label="... of least-squares residuals",
+        )
+    axis.set(title="use of the noise level", xlabel="layer", xticks=states)
     axis.set_ylim(0, max(1.0, 1.05 * float(np.nanmax(behaviour.through))))
     axis.legend(frameon=False, fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.52))
 
@@ -82,7 +100,7 @@ def _noise(axis: Axes, found: Explanation) -> None:
 def _factors(axis: Axes, found: Explanation) -> None:
     """Each layer's factor against sigma, beside the shrinkage that ridge regression means."""
     noise = found.noise
-    axis.plot(noise.sigma, noise.shrinkage, "k--", linewidth=1.2, label="ridge over least squares")
+    axis.plot(noise.sigma, noise.shrinkage, "k--", linewidth=1.2, label="best factor from least squares to ridge")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
     _numbered(axis, noise.sigma, noise.factor)
     axis.set(title="factor T_yy of layers (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
@@ -95,7 +113,7 @@ def _ways(axis: Axes, found: Explanation) -> None:
     axis.axhline(0, color=GREY, linewidth=0.8, zorder=0)
     axis.set_ylim(*_room(noise.newton_step))
     _numbered(axis, noise.sigma, noise.newton_step)
-    axis.set(title="share of the way to least squares, by layer", xlabel="noise level sigma")
+    axis.set(title="share of the distance to least squares, by layer", xlabel="noise level sigma")
 
 
 def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
@@ -140,7 +158,7 @@ def _spectrum(axis: Axes, found: Explanation) -> None:
 
 
 def _filter(axis: Axes, found: Explanation, layer: int) -> None:
-    """w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
+    """Draw w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
     noise = found.noise
     chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
     for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):
@@ -153,7 +171,7 @@ def _filter(axis: Axes, found: Explanation, layer: int) -> None:
     axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S")
     place = axis.get_subplotspec()
     if layer == 1 or (place is not None and place.is_first_col()):
-        axis.set_ylabel("w over least squares")
+        axis.set_ylabel("w / least squares")
     axis.plot([], [], "--", color="black", linewidth=1, label="ridge regression")
 
 

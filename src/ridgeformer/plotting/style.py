@@ -65,14 +65,29 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def blank(width: float, height: float) -> Figure:
-    """An empty figure, in inches."""
+    """Make an empty figure.
+
+    Args:
+        width: Width in inches.
+        height: Height in inches.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def panel(axis: Axes, title: str, x: str = "", y: str = "") -> None:
-    """Title and labels, and a light grid."""
+    """Give a panel its title and labels, and a light grid.
+
+    Args:
+        axis: The panel.
+        title: Its title.
+        x: The label of the horizontal axis.
+        y: The label of the vertical axis.
+    """
     axis.set(title=title, xlabel=x, ylabel=y)
     axis.grid(True, which="major", linewidth=0.3, color="#DDDDDD")
     axis.set_axisbelow(True)
@@ -97,10 +112,15 @@ def power_of_ten(value: float) -> str:
 
 
 def logarithmic(axis: Axes, low: float | None = None, high: float | None = None) -> None:
-    """A logarithmic axis of losses, between limits if they are given.
+    """Make the vertical axis logarithmic, for losses.
 
     Powers of ten are written with the superscripts of the font. That looks like matplotlib's mathematical text, which
     takes most of the time of drawing a figure with many panels.
+
+    Args:
+        axis: The panel.
+        low: The lower limit; None to leave it to matplotlib.
+        high: The upper limit; None to leave it to matplotlib.
     """
     from matplotlib.ticker import LogFormatterSciNotation
 
@@ -114,7 +134,11 @@ def logarithmic(axis: Axes, low: float | None = None, high: float | None = None)
 
 
 def decimals(axis: Axes) -> None:
-    """A logarithmic axis with numbers such as 0.03, where matplotlib would write powers of ten."""
+    """Label a logarithmic axis with numbers such as 0.03, where matplotlib would write powers of ten.
+
+    Args:
+        axis: The panel.
+    """
     from matplotlib.ticker import LogFormatterSciNotation
 
     class Decimals(LogFormatterSciNotation):
@@ -171,9 +195,9 @@ def check_plot(path: Path) -> None:
         MissingPackageError: matplotlib is not installed.
     """
     if path.suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(f"a plot must end in .png, .pdf or .svg; got {path.name!r}. Rename it.")
+        raise InputError(f"the name of a plot must end in .png, .pdf or .svg; got {path.name!r}. Choose another name.")
     if not os.access(path.parent, os.W_OK):
-        raise StorageError(f"a plot must go to a writable folder; {path.parent} is not. Choose another.")
+        raise StorageError(f"a plot needs a writable folder; {path.parent} is not writable. Choose another folder.")
     _matplotlib()
 
 
@@ -231,7 +255,15 @@ def save(draw: Callable[[], Figure], stem: Path, suffixes: Sequence[str] = SUFFI
 
 
 def write(canvas: Figure, path: Path) -> None:
-    """Write a figure to one file, in the format of its ending."""
+    """Write a figure to a file.
+
+    Args:
+        canvas: The figure.
+        path: The file, whose ending says the format.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
     write_whole(path, _content(canvas, path.suffix[1:], 160))
 
 

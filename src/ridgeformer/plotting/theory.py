@@ -20,15 +20,25 @@ LINES = {
     "Newton (Schulz)": (PINK, "-"),
     "GD++, paper": (BLUE, "-"),
     "GD++, balanced": (VERMILION, "-"),
-    "no GD++ below": ("black", ":"),
+    "GD++, lower bound": ("black", ":"),
 }
 
 
 def draw_layers_needed(path: Path, kappa: float = 1e6, epsilon: float = 1e-10) -> None:
-    """Layers or steps for the worst spectrum: all methods against kappa, then the second-order ones alone.
+    """Draw how many layers or steps each method needs for the worst spectrum.
 
-    These against kappa once more, and against epsilon on an axis that is linear in log log 1/epsilon. Panels against
-    kappa keep `epsilon`, the last one keeps `kappa`.
+    The panels show all methods against kappa, the second-order ones alone against kappa, and these against epsilon, on
+    an axis that is linear in log log 1/epsilon.
+
+    Args:
+        path: The file, which ends in .png, .pdf or .svg.
+        kappa: The condition number in the panel against epsilon.
+        epsilon: The accuracy in the panels against kappa.
+
+    Raises:
+        InputError: The name has another ending, or kappa or epsilon is not allowed.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     check_plot(path)
     kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)

@@ -67,7 +67,7 @@ def training_figure(training: Training) -> Figure:
     )
     canvas = Figure(figsize=(7.5, 3.6), layout="constrained")
     axis = canvas.subplots()
-    highest = training.spec.problem.dim  # twice the loss of predicting nothing
+    highest = training.spec.problem.signal  # twice the loss of predicting nothing
     phases = list(dict.fromkeys(phase for phase, _, _ in training.history))
     # A descent's loss is that of its own sequences, few in a race, and of those on which it fails.
     when = "while training" if paper else "at the end of each descent"
@@ -86,7 +86,7 @@ def training_figure(training: Training) -> Figure:
         label = f"{kind} loss of the Bayes predictor: {best:.4g}" if paper else f"floor of the {kind} loss: {best:.4g}"
         axis.axhline(best, color="black", linewidth=1.2, linestyle="--", label=label)
     if left_out := sum(not loss <= highest for _, _, loss in training.history):
-        axis.plot([], [], " ", label=f"{left_out} above {highest} not shown")
+        axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
     axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", title=training.spec.describe(), yscale="log")
     decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)

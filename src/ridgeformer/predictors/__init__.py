@@ -1,6 +1,7 @@
 """Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
 
 from ridgeformer.predictors.bayes import DMMSE, BayesRR, best_predictor
+from ridgeformer.predictors.choice import baselines, best_label
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "OracleRR",
     "Predictor",
     "TunedRR",
+    "baselines",
+    "best_label",
     "best_predictor",
 ]

@@ -102,20 +102,22 @@ class BaseProblem(Value, ABC):
         return False
 
     def best_predictor(self) -> Any:
-        """Return the predictor of least expected loss, where it is known and not that of a Gaussian problem; else None."""
+        """Return the predictor of least expected loss; None for Gaussian problems, and where it is not known."""
         return None
 
 
 class CustomProblem(BaseProblem):
     """The base class of problems of your own: features, noise and labels of any kind.
 
-    A subclass sets `dim` and `context` in its `__init__` and has one method, `draw(rng, count)`, which returns `Sequences`
-    (tokens, queries and answers, with the task vectors where labels are linear in the features) or a `Draw` (moments).
-    The same random numbers must give the same sequences. Without task vectors, the loss is that of the queries.
+    A subclass sets `dim` and `context` in its `__init__` and has one method, `draw(rng, count)`, which returns
+    `Sequences` (tokens, queries and answers, with the task vectors where labels are linear in the features) or a `Draw`
+    (moments). The same random numbers must give the same sequences. Without task vectors, the loss is that of the
+    queries.
 
-    With a class attribute `name`, its arguments as attributes of the same names, and the class imported, runs on it can be
-    stored, found again and swept over. `best_predictor` may return a predictor whose loss is the floor; without one
-    the floor is unknown. `at_noise(sigma)` may return the same problem at one noise level, for profiles.
+    Runs on a problem can be stored, found again and swept over if its class has an attribute `name`, keeps its
+    arguments as attributes of the same names, and is imported. `best_predictor` may return a predictor whose loss is
+    the floor; without one the floor is unknown. `at_noise(sigma)` may return the same problem at one noise level, for
+    profiles.
 
     >>> class Cubic(CustomProblem):
     ...     def __init__(self, dim=3, context=12):
@@ -147,7 +149,9 @@ class CustomProblem(BaseProblem):
             )
         known = CUSTOM.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            refuse("the name of a problem must be its own", f"{name!r}, which is {known.__qualname__}", "Choose another.")
+            refuse(
+                "the name of a problem must be its own", f"{name!r}, which is {known.__qualname__}", "Choose another."
+            )
         CUSTOM[name] = cls
 
     @abstractmethod
@@ -229,7 +233,7 @@ class CustomProblem(BaseProblem):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the name of the class and its arguments, as JSON has them; without a name, what tells it from others."""
+        """Return the name of the class and its arguments, as JSON has them; without a name, its class and identity."""
         if self.name is None:
             return {"problem": f"{type(self).__name__} at {id(self):#x}"}
         shown_state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
@@ -293,6 +297,7 @@ class Dataset(CustomProblem):
 
 def _select(drawn: Draw, index: NDArray[np.integer[Any]]) -> Draw:
     """The chosen sequences of a draw."""
+
     def pick(value: Any) -> Any:
         return None if value is None else np.asarray(value[index])
 

@@ -31,6 +31,8 @@ class Sequences(Value):
         task: The w of each sequence, [B, d]; None where labels are not linear in the features.
         sigma: The noise level of each sequence, [B]; None where there is none.
         context: How many of the n tokens each context has, [B], where that varies; the tokens beyond are 0.
+        metric: The covariance of the queries, [d, d] for all sequences or [B, d, d], where it is known and not the
+            identity. Losses then need no sampled queries.
     """
 
     x: Array
@@ -40,6 +42,7 @@ class Sequences(Value):
     task: Array | None = None
     sigma: Array | None = None
     context: NDArray[np.int64] | None = None
+    metric: Array | None = None
 
     def __repr__(self) -> str:
         count, n, d = self.x.shape
@@ -89,7 +92,9 @@ class Draw(Value):
             sequences: Sequences whose labels need not be linear in the features.
         """
         moments, queries = sequences.moments, np.asarray(sequences.queries, np.float64)
-        metric = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1]
+        metric = sequences.metric
+        if metric is None:
+            metric = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1]
         if sequences.task is not None:
             return cls(moments, sequences.task, sequences.task, sequences.sigma, metric, oracle=False)
         answers = np.asarray(sequences.answers, np.float64)
@@ -113,7 +118,7 @@ class Draw(Value):
         return np.asarray(0.5 * (error * weighed).sum(1))
 
     def both_losses(self, weights: Float) -> tuple[Array, Array]:
-        """Return the adjusted losses and the unadjusted ones of weights [B, d], each [B]; both are equal without oracle."""
+        """Return the adjusted and the unadjusted losses of weights [B, d], each [B]; equal if there is no oracle."""
         unadjusted = self.losses(weights, self.task)
         if self.offset is not None:
             unadjusted = unadjusted + self.offset

@@ -211,7 +211,7 @@ class Rotated(_Drawn):
 
     def mean_covariance(self, dim: int) -> Array:
         """See `Features.mean_covariance`."""
-        return np.eye(dim) * np.trace(self.spectrum.mean_covariance(dim)) / dim
+        return np.asarray(np.eye(dim) * np.trace(self.spectrum.mean_covariance(dim)) / dim)
 
     def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
         """See `Features.covariances`."""

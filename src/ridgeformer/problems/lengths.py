@@ -42,10 +42,10 @@ class Lengths(Value):
             self.values: NDArray[np.int64] = context.values
             return
         found = _parsed(context) if isinstance(context, str) else context
-        if isinstance(found, Integral) and not isinstance(found, bool):
-            found = [int(found)]
-        if isinstance(found, bool) or not isinstance(found, Iterable):
+        if isinstance(found, bool) or not isinstance(found, Integral | Iterable):
             refuse(RULE, shown(context), EXAMPLES)
+        if isinstance(found, Integral):
+            found = [int(found)]
         if isinstance(found, range) and len(found) > MOST_VALUES:
             refuse(f"there may be at most {MOST_VALUES:,} context lengths", f"{len(found):,}", "Pass fewer.")
         numbers = [integer("context", n, 1, MOST) for n in found]

@@ -1,6 +1,7 @@
 """The problem: noisy linear regression in context, y_i = <w, x_i> + sigma xi_i.
 
-By default x_i and w are N(0, I), as in the seed paper; features, tasks, context lengths and queries can have other laws.
+By default x_i and w are N(0, I), as in the seed paper. Features, tasks, context lengths and queries can follow other
+laws.
 
 >>> problem = Problem(dim=10, context=20, noise="uniform(0,5)")
 >>> draw = problem.moments(1000, seed=1)
@@ -54,12 +55,15 @@ class Problem(BaseProblem):
         features: The law of the features: `Features`, their text such as `"powerlaw(1)"`, a covariance matrix [d, d] or
             variances [d]; None for N(0, I).
         tasks: The law of the tasks w: `Tasks` or their text such as `"lowrank(3)"` or `"pool(64)"`; None for N(0, I).
-        query: The covariance of the queries, given like features that are the same for all sequences; None for that of the
-            features.
+        query: The covariance of the queries, given like features that are the same for all sequences; None for that of
+            the features.
 
     Raises:
         InputError: An argument is of the wrong type or out of range, or they do not fit together.
     """
+
+    law: Law
+    noise: Noise
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class Problem(BaseProblem):
             refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
         self.dim = integer("dim", dim, 1, 4096)
         self.lengths = Lengths(context)
-        self.noise: Noise = as_noise(noise)
+        self.noise = as_noise(noise)
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
         self.query: Features | None = None if query is None else as_features(query)
@@ -116,7 +120,8 @@ class Problem(BaseProblem):
             InputError: It varies; see `lengths`.
         """
         if not self.lengths.fixed:
-            refuse("this needs a fixed number of examples", f"n = {self.lengths}", "Use a problem with one context length.")
+            rule = "this needs a fixed number of examples"
+            refuse(rule, f"n = {self.lengths}", "Use a problem with one context length.")
         return self.lengths.most
 
     @property
@@ -140,7 +145,7 @@ class Problem(BaseProblem):
         return (self.query or self.features).mean_covariance(self.dim)
 
     @cached_property
-    def signal(self) -> float:
+    def signal(self) -> float:  # type: ignore[override]
         """E[<w, x>^2] over tasks and queries: twice the loss of predicting 0. It is d for isotropic problems."""
         if self.is_isotropic:
             return float(self.dim)
@@ -338,9 +343,8 @@ class Problem(BaseProblem):
         if self.has_pool:
             ridge = self._oracle(moments, choices.sigma).astype(dtype)
         metric = self.law.metric if drawn.metric is None else drawn.metric
-        if metric is not None:
-            metric = read_only(np.asarray(metric, dtype))
-        return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, metric)
+        shown: Any = None if metric is None else read_only(np.asarray(metric, dtype))
+        return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, shown)
 
     def _oracle(self, moments: Moments, sigma: Array) -> Array:
         """E[w | context, sigma] for tasks of a pool, [B, d]."""
@@ -374,31 +378,35 @@ class Problem(BaseProblem):
         x = rng.standard_normal((count, n, self.dim))
         noise = sigma[:, None] * rng.standard_normal((count, n))
         asked = rng.standard_normal((count, queries, self.dim))
-        counts = None
+        counts = metric = None
         if not self.is_isotropic:
             counts = None if self.lengths.fixed else self.lengths.quantile(rng.random(count))
             there = np.arange(n) < (n if counts is None else counts[:, None])
             covariances = self.features.covariances(self.dim, count, rng)
-            x, asked = self._shaped(x, asked, covariances, np.broadcast_to(there, (count, n)))
+            x, asked, metric = self._shaped(x, asked, covariances, np.broadcast_to(there, (count, n)))
             noise, task = noise * there, self._task(task, rng.random(count))
         y = np.einsum("bnd,bd->bn", x, task) + noise
         answers = np.einsum("bnd,bd->bn", asked, task)
-        return Sequences(*map(read_only, (x, y, asked, answers, task, sigma)), context=counts)
+        x, y, asked, answers, task, sigma = map(read_only, (x, y, asked, answers, task, sigma))
+        return Sequences(x, y, asked, answers, task, sigma, counts, metric)
 
-    def _shaped(self, x: Array, asked: Array, covariances: Array, there: Any) -> tuple[Array, Array]:
-        """Features and queries with their covariances, [B, n, d] and [B, m, d]; tokens that are not there become 0."""
+    def _shaped(self, x: Array, asked: Array, covariances: Array, there: Any) -> tuple[Array, Array, Array | None]:
+        """Features and queries with their covariances, [B, n, d] and [B, m, d], and the queries' one as a metric.
+
+        Tokens that are not there become 0.
+        """
         roots = np.linalg.cholesky(covariances)
         x = np.einsum("bij,bnj->bni", roots, x) * there[:, :, None]
         if self.query is not None:
             roots = np.broadcast_to(np.linalg.cholesky(self.query.mean_covariance(self.dim)), roots.shape)
         asked = np.einsum("bij,bnj->bni", roots, asked)
         if not self.features.standardised:
-            return x, asked
+            return x, asked, np.array(covariances) if self.law.own_metric else self.law.metric
         n = there.sum(1)[:, None, None]
         mean = x.sum(1, keepdims=True) / n
         x = (x - mean) * there[:, :, None]
         scale = np.sqrt(np.square(x).sum(1, keepdims=True) / n)
-        return x / scale, (asked - mean) / scale
+        return x / scale, (asked - mean) / scale, covariances / np.swapaxes(scale, 1, 2) / scale * (1 + 1 / n)
 
     def _task(self, g: Array, u: Array) -> Array:
         prior, pool = self.prior, self.law.pool

@@ -51,7 +51,7 @@ class Prior(NamedTuple):
         """Return the moments of the same contexts in the coordinates g, in which tasks are N(0, I), of dimension r."""
         if self.is_standard:
             return moments
-        S, a, l = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))
+        S, a, l = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))  # noqa: E741
         if self.mean is not None:
             Sm = S @ self.mean
             l = np.maximum(l - 2 * (a @ self.mean) + Sm @ self.mean, 0.0)  # noqa: E741
@@ -102,7 +102,7 @@ class Tasks(Described):
         return {"mean": prior.mean, "task_factor": prior.factor, "pool": self.pool(dim)}
 
     def choose(self, u: Array, dim: int) -> NDArray[np.int64] | None:
-        """Return the number of each sequence's task in the pool for uniforms `u`, -1 for a new task; None without pool."""
+        """Return which task of the pool each sequence has, for uniforms `u`: -1 for a new task; None without pool."""
         pool = self.pool(dim)
         if pool is None:
             return None

@@ -66,7 +66,7 @@ class Connection:
             self.close()
             raise Unreachable(
                 f"The Dask scheduler at {self._address} can no longer be reached. Finished runs are kept: start the "
-                "scheduler and its workers again, then give the same command to go on."
+                "scheduler and its workers again, then give the same command again to continue."
             )
         return connected
 

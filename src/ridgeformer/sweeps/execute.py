@@ -40,7 +40,12 @@ DIED = (
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that could not be trained, and why."""
+    """A run that could not be trained.
+
+    Attributes:
+        run: The name of the run.
+        reason: Why it could not be trained.
+    """
 
     run: str
     reason: str
@@ -51,9 +56,14 @@ class State:
     """How far a sweep has come.
 
     Attributes:
-        total, done, running, failed: runs; of those that run, one a worker is counted.
-        seconds: since it began; remaining: to go, estimated.
-        best: name and loss over floor of the finished run that is nearest to its problem's floor.
+        total: All runs of the sweep.
+        done: Finished runs, with those that were finished before.
+        running: Runs that are being trained now, one per worker.
+        failed: Runs that failed.
+        seconds: Time since the sweep began.
+        remaining: Seconds until it ends, an estimate; infinite as long as nothing is known.
+        best: The name and the ratio (loss over floor) of the finished run that is nearest to its floor; None as long as
+            there is none.
     """
 
     total: int
@@ -67,7 +77,14 @@ class State:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep left behind: the folders of all finished runs, what failed, how many were there before."""
+    """What a sweep left behind.
+
+    Attributes:
+        folders: The folders of all finished runs.
+        failures: The runs that failed, with their reasons.
+        found: How many runs were finished before the sweep began.
+        seconds: How long the sweep took.
+    """
 
     folders: list[Path]
     failures: list[Failure]
@@ -158,7 +175,16 @@ def _units(specs: Sequence[Spec]) -> list[Unit]:
 
 
 def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
-    """Train the runs of a unit; returns the names and reasons of those that failed. Runs in a worker."""
+    """Train the runs of a unit; this function runs in a worker.
+
+    Args:
+        folder: The folder for runs.
+        specs: The specs of the runs, as JSON.
+        threads: Threads of the engine; None for all.
+
+    Returns:
+        The names of the runs that failed, each with its reason.
+    """
     parsed = [parse_spec(spec) for spec in specs]
     session = Session(Folder(folder), lambda state: None, threads, parsed)
     failed = []
@@ -176,7 +202,8 @@ def _reason(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError):
         what = f"{error.filename or 'its folder'}: {error.strerror or error}"
-        return f"a run must be able to write its files; {what}. Make room or choose another folder, then go on."
+        remedy = "Free some space or choose another folder, then give the command again."
+        return f"a run must be able to write its files; {what}. {remedy}"
     return "".join(traceback.format_exception(error, limit=-3))
 
 
@@ -243,7 +270,9 @@ class _Driver:
                 found[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
             except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice
                 self.connection.is_open()
-                self._fail(units[i], f"the executor takes no more work ({error}). Start it again and go on.")
+                self._fail(
+                    units[i], f"the executor accepts no more work ({error}). Restart it, then give the command again."
+                )
         return found
 
     def _collect(self, units: list[Unit], running: Running) -> list[int]:

@@ -15,8 +15,8 @@ from typing import Any
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.models.families import FAMILIES
 from ridgeformer.noise import Fixed, Noise, as_noise
-from ridgeformer.problems import MOST as MOST_SEQUENCES
 from ridgeformer.problems import Problem
+from ridgeformer.problems.base import MOST as MOST_SEQUENCES
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.protocols import Protocol, as_protocol
 from ridgeformer.training.spec import make_spec
@@ -30,11 +30,18 @@ MOST_RUNS = 1_000_000
 
 @dataclass(frozen=True)
 class Grid:
-    """Every combination of the values of these axes is a run; there may be a million of them.
+    """Every combination of the values of seven axes is a run; there may be a million of them.
 
     Attributes:
-        noise, dim, context: of the problems; family, layers, heads: of the models; seed: of training.
-        protocol: how to train; sequences: how many fresh ones the losses are measured on.
+        noise: Noise distributions, as text or as `Noise`.
+        dim: Dimensions d.
+        context: Context lengths n.
+        family: Names of families.
+        layers: Depths.
+        heads: Heads per layer.
+        seed: Seeds of training.
+        protocol: How to train, a `Search` or `Paper`.
+        sequences: How many fresh sequences the losses are measured on.
 
     Raises:
         InputError: An axis is not a list of different values that a run can have, or there are too many runs.
@@ -61,17 +68,17 @@ class Grid:
             for value in values:
                 _check(axis, value)
             if len({repr(value) for value in values}) < len(values):
-                refuse(f"{axis} must list every value once", shown(list(values)), "Drop the repetition.")
+                refuse(f"{axis} must list every value once", shown(list(values)), "Remove the repeated value.")
         as_protocol(self.protocol)
         integer("sequences", self.sequences, 2, MOST_SEQUENCES)
 
     def problems(self) -> Iterator[Problem]:
-        """Every problem, once."""
+        """Yield every problem once."""
         noises = [_noise(noise) for noise in self.noise]
         return (Problem(d, n, noise) for d in self.dim for n in self.context for noise in noises)
 
     def specs(self) -> Iterator[Spec]:
-        """Every run, problem by problem and seed by seed, shallow before deep."""
+        """Yield every run, problem by problem and seed by seed, shallow before deep."""
         for problem in self.problems():
             for seed in self.seed:
                 for heads in self.heads:
@@ -104,7 +111,7 @@ def _check(axis: str, value: Any) -> None:
         Problem(**{"noise": PLAIN.noise, axis: value})
     elif axis == "family":
         if not (isinstance(value, str) and value in FAMILIES):
-            refuse(f"family must be one of {', '.join(FAMILIES)}", shown(value), "Choose among these.")
+            refuse(f"family must be one of {', '.join(FAMILIES)}", shown(value), "Choose one of these.")
     else:
         chosen = {"layers": 1, "heads": 1, "seed": 0, axis: value}
         make_spec(PLAIN, "gdpp", **chosen, protocol=SEARCH, sequences=2)

@@ -1,8 +1,8 @@
-"""Grids from TOML files: what is wrong with a file is said in one line, with the line of the file.
+r"""Grids from TOML files; an error names the line of the file and the key.
 
 >>> import pathlib, tempfile
 >>> path = pathlib.Path(tempfile.mkdtemp(), "grid.toml")
->>> _ = path.write_text('noise = ["fixed(1)"]\\nlayers = [1, 2]\\n')
+>>> _ = path.write_text('noise = ["fixed(1)"]\nlayers = [1, 2]\n')
 >>> len(read_grid(path))
 2
 """

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -20,6 +21,7 @@ from typing import Any
 
 from ridgeformer.errors import InputError, shown
 from ridgeformer.jsonable import jsonable
+from ridgeformer.losses import warn_below_floor
 from ridgeformer.training.runs import AGAIN, read_record
 
 __all__ = ["Entry", "is_run", "list_runs", "read_entry"]
@@ -33,10 +35,10 @@ class Entry:
     """A run as its folder shows it, without its model.
 
     Attributes:
-        folder: where it is.
-        spec: what was asked for, as JSON; None if the run is damaged.
-        record: all that is stored about a finished run; None if the run is unfinished or damaged.
-        damage: what is wrong with a damaged run, and what to do; None if nothing is.
+        folder: Where it is.
+        spec: What was asked for, as JSON; None if the run is damaged.
+        record: All that is stored about a finished run; None if the run is unfinished or damaged.
+        damage: What is wrong with a damaged run, and what to do; None if nothing is.
     """
 
     folder: Path
@@ -64,7 +66,7 @@ class Entry:
 
 
 def list_runs(folder: str | os.PathLike[str]) -> list[Entry]:
-    """List the runs in the sub-folders of a folder.
+    """List the runs in the sub-folders of a folder. A loss that is below its floor is a `BelowFloorWarning`.
 
     Args:
         folder: A folder of runs. Sub-folders that are no runs are left out.
@@ -79,14 +81,23 @@ def list_runs(folder: str | os.PathLike[str]) -> list[Entry]:
         entries = [read_entry(place) for place in sorted(Path(folder).iterdir()) if is_run(place)]
     except OSError as error:
         raise InputError(
-            f"runs are in a folder that can be read; {shown(Path(folder), 200)} is none ({error.strerror}). "
+            f"runs are stored in a folder; {shown(Path(folder), 200)} cannot be read as one ({error.strerror}). "
             "Check the path."
         ) from error
+    for entry in entries:
+        _check_floor(entry)
     return sorted(entries, key=_order)
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a run, of whatever state; one that may not be looked into counts as one."""
+    """Tell whether a folder is that of a run, finished or not.
+
+    Args:
+        folder: The folder. One that may not be looked into counts as a run.
+
+    Returns:
+        True if it is.
+    """
     hidden = folder.is_dir() and not os.access(folder, os.X_OK)
     return hidden or any(os.path.lexists(folder / name) for name in ("spec.json", "record.json"))
 
@@ -117,7 +128,9 @@ def read_entry(folder: Path) -> Entry:
         return Entry(folder, damage=f"the files of a run must be readable; {what}. {remedy}")
     except Exception as error:  # whatever a file of any content makes its readers raise
         why = f"{type(error).__name__}: {shown(error, 120)}"
-        return Entry(folder, damage=f"the files of a run must be whole; here some are damaged ({why}). {AGAIN}")
+        return Entry(
+            folder, damage=f"the files of a run must be complete; some files of this run are damaged ({why}). {AGAIN}"
+        )
 
 
 def _check_file(path: Path, most: float = math.inf) -> None:
@@ -148,6 +161,15 @@ def _check_numbers(record: dict[str, Any]) -> None:
             continue
         if type(value) not in (int, float) or not math.isfinite(value):
             raise InputError(f"the {name} of a run must be a finite number; it is {shown(value)}. {AGAIN}")
+
+
+def _check_floor(entry: Entry) -> None:
+    """Warn if the loss of a finished run is below its floor."""
+    result = {} if entry.record is None else entry.record["result"]
+    numbers: list[Any] = [result.get(name) for name in ("loss", "error", "floor", "floor_error")]
+    if all(type(number) in (int, float) for number in numbers):
+        with contextlib.suppress(OverflowError):  # a whole number of a damaged record that no float can hold
+            warn_below_floor(entry.folder.name, *map(float, numbers))
 
 
 def _order(entry: Entry) -> tuple[Any, ...]:

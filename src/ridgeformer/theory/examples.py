@@ -13,10 +13,21 @@ __all__ = ["random_model"]
 def random_model(
     family: str, *, dim: int, context: int, layers: int, heads: int = 1, seed: int = 0
 ) -> LinearTransformer:
-    """A random model of `family` whose layers move tokens by up to some tenths of their size, on contexts of n tokens.
+    """Make a random model whose layers move tokens by up to some tenths of their size.
 
     The Gram matrix has a norm of about n d or more, and Full matrices one of 2 sqrt(D) times their entries' spread.
     Flows out of y feed on themselves, so Diag takes smaller parameters than GD++.
+
+    Args:
+        family: The name of a family.
+        dim: The dimension d.
+        context: The number n of context tokens that it will see.
+        layers: Layers of the model.
+        heads: Heads per layer.
+        seed: Seed of the parameters.
+
+    Returns:
+        The model.
 
     >>> random_model("diag", dim=3, context=9, layers=2)
     LinearTransformer(diag, dim=3, layers=2, heads=1)

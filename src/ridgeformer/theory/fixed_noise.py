@@ -38,53 +38,108 @@ SEQUENCES = 100_000
 
 
 def filtered(model: LinearTransformer, values: Float) -> Float:
-    """lambda f(lambda), [K]: the share of w_task that a GD++ model recovers along an eigenvector of eigenvalue lambda.
+    """Compute the share of the task w that a GD++ model recovers along eigenvectors of S: lambda f(lambda).
 
     Along each eigenvector GD++ is a model of dimension one; this runs it there, with S = a = lambda.
+
+    Args:
+        model: A GD++ model.
+        values: Eigenvalues lambda, [K].
+
+    Returns:
+        The shares, [K].
+
+    Raises:
+        InputError: The model is not a GD++ model.
     """
     if not isinstance(model.family, GDpp):
-        refuse("only GD++ filters eigenvalues", model, "Use evaluate for the others.")
+        refuse("the filter of eigenvalues is defined for GD++ models only", model, "Use evaluate for other models.")
     gram = np.broadcast_to(np.asarray(values, np.float64)[:, None, None], (len(values), 2, 2))
     return np.asarray(LinearTransformer(model.family, 1).weights(Moments(gram, 1))[:, 0], np.float64)
 
 
 def risk(model: LinearTransformer, problem: Problem, variances: ArrayLike) -> Float:
-    """1/2 E |w - w_task|^2 of a GD++ model at every noise variance, by quadrature over the eigenvalues of S; n >= d."""
+    """Compute the risk 1/2 E |w_hat - w|^2 of a GD++ model by quadrature over the eigenvalues of S.
+
+    Args:
+        model: A GD++ model.
+        problem: The problem, with n >= d.
+        variances: Noise variances, of any shape.
+
+    Returns:
+        The risk at every variance, of the same shape.
+
+    Raises:
+        InputError: The context is shorter than d, or the model is not a GD++ model.
+    """
     if problem.context < problem.dim:
-        refuse("the risk by quadrature is for n >= d", problem, "Use evaluate for shorter contexts.")
+        refuse("the risk by quadrature needs n >= d", problem, "Use evaluate for shorter contexts.")
     values, weights = _nodes(problem)
     found = filtered(model, values)
     return np.asarray(0.5 * ((1 - found) ** 2 + real("variances", variances)[..., None] * found**2 / values) @ weights)
 
 
 def ridge_risk(problem: Problem) -> float:
-    """The risk of ridge regression with the variance E[sigma^2], ConstRR: 1/2 E sum v / (lambda + v)."""
+    """Compute the risk of ridge regression with the variance E[sigma^2], ConstRR: 1/2 E sum v / (lambda + v).
+
+    Args:
+        problem: The problem.
+
+    Returns:
+        The risk.
+    """
     values, weights = _nodes(problem)
     level = problem.noise.second_moment
     return 0.5 * float(weights @ (level / (values + level)))
 
 
 def variance(noise: Noise) -> float:
-    """E[sigma^2], all that GD++ sees of a noise distribution."""
+    """Return E[sigma^2], all that GD++ sees of a noise distribution.
+
+    Args:
+        noise: The noise distribution.
+
+    Returns:
+        The mean variance.
+    """
     return noise.second_moment
 
 
 def risk_of_noise(model: LinearTransformer, problem: Problem, variance: Variance = variance) -> float:
-    """The same, over the problem's distribution of sigma."""
+    """Compute the risk of a GD++ model over the problem's distribution of sigma.
+
+    Args:
+        model: A GD++ model.
+        problem: The problem.
+        variance: Maps the noise distribution to the variance at which the risk is taken.
+
+    Returns:
+        The risk.
+    """
     return float(risk(model, problem, variance(problem.noise)))
 
 
 def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
-    """Quadrature against random sequences; the average over sigma against E[sigma^2]; ConstRR against GD++ models."""
+    """Check that GD++ only sees E[sigma^2].
+
+    Quadrature is compared with random sequences, the average over sigma with E[sigma^2], and ConstRR with GD++ models.
+
+    Args:
+        seed: Seed of the sequences.
+        variance: As for `risk_of_noise`; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     problems = [Problem(noise=noise) for noise in NOISES]
     models = [_trained(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
     pairs = list(zip(models, problems, strict=True))
     wrong = max(abs(_averaged(m, p) / risk_of_noise(m, p, variance) - 1) for m, p in pairs)
     most, facts = _below(problems[0], seed)
     return [
-        Check("fixed_noise", "average over sigma = risk at E[sigma^2], three noises", wrong, 1e-7),
+        Check("fixed_noise", "average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
         *_sampled(pairs, variance, seed),
-        Check("fixed_noise", "no GD++ model, random or of the zoo, is below ConstRR", most, 1e-12, facts),
+        Check("fixed_noise", "no GD++ model, random or of the zoo, has a lower loss than ConstRR", most, 1e-12, facts),
     ]
 
 
@@ -109,7 +164,7 @@ def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance,
     return [
         Check(
             "fixed_noise",
-            f"{names[key]} from that of {SEQUENCES:,} sequences, in s.e.",
+            f"{names[key]} agrees with {SEQUENCES:,} sequences: difference in standard errors",
             float(np.abs(values).max()),
             5.0,
             {"by noise": dict(zip(NOISES, values, strict=True))},
@@ -144,6 +199,8 @@ def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
 
 def _nodes(problem: Problem) -> tuple[Float, Float]:
     """Eigenvalues of S and their weights; where the density has vanished, a polynomial has not, so these are left."""
+    if not problem.is_isotropic:
+        refuse("the eigenvalues of S are known for isotropic problems", problem, "Use evaluate for others.")
     values, weights = eigenvalues(problem.dim, problem.context)
     kept = weights > 1e-12
     return values[kept], weights[kept]

@@ -55,38 +55,67 @@ FINEST = 1e-14  # accuracy that parameters in float64 can still express
 
 
 class Interval(NamedTuple):
-    """Where the eigenvalues lie."""
+    """Where the eigenvalues lie.
+
+    Attributes:
+        least: The least eigenvalue.
+        largest: The largest eigenvalue.
+    """
 
     least: Decimal
     largest: Decimal
 
     @property
     def excess(self) -> Decimal:
-        """kappa - 1."""
+        """The condition number kappa minus 1."""
         return (self.largest - self.least) / self.least
 
 
 class Layer(NamedTuple):
-    """The two numbers of a GD++ layer."""
+    """The two numbers of a GD++ layer.
+
+    Attributes:
+        xx: From x to x.
+        yx: From x to y.
+    """
 
     xx: Decimal
     yx: Decimal
 
 
 class Plan(NamedTuple):
-    """How layers are chosen: gamma of an interval, and whether all layers take a gradient step or the last alone."""
+    """How layers are chosen.
+
+    Attributes:
+        gamma: Maps the interval of eigenvalues to gamma, minus xx of the layer.
+        every: Whether all layers take a gradient step, or the last alone.
+    """
 
     gamma: Callable[[Interval], Decimal]
     every: bool
 
 
 def third(interval: Interval) -> Decimal:
-    """The paper's gamma: the largest eigenvalue comes to rest at the top of s (1 - gamma s)^2."""
+    """Return the paper's gamma: the largest eigenvalue comes to rest at the top of s (1 - gamma s)^2.
+
+    Args:
+        interval: Where the eigenvalues lie.
+
+    Returns:
+        gamma.
+    """
     return 1 / (3 * interval.largest)
 
 
 def balanced(interval: Interval) -> Decimal:
-    """The gamma that maps both ends of the interval to one value."""
+    """Return the gamma that maps both ends of the interval to one value.
+
+    Args:
+        interval: Where the eigenvalues lie.
+
+    Returns:
+        gamma.
+    """
     least, largest = interval
     return 1 / (largest + (largest * least).sqrt() + least)
 
@@ -96,7 +125,15 @@ PLANS = {"paper": PAPER, "balanced": BALANCED}
 
 
 def image(interval: Interval, gamma: Decimal) -> Interval:
-    """Where s (1 - gamma s)^2 lies for s in an interval, whatever gamma."""
+    """Compute where s (1 - gamma s)^2 lies for s in an interval.
+
+    Args:
+        interval: Where the eigenvalues s lie.
+        gamma: Any number.
+
+    Returns:
+        Where the eigenvalues lie after the layer.
+    """
     ends = [s * (1 - gamma * s) ** 2 for s in interval]
     if gamma > 0:
         if interval.least < 1 / (3 * gamma) < interval.largest:
@@ -107,16 +144,33 @@ def image(interval: Interval, gamma: Decimal) -> Interval:
 
 
 def digits(kappa: float, epsilon: float) -> Context:
-    """Decimals with room for eigenvalues kappa apart, differences of epsilon, and thirty digits more."""
+    """Make decimals with room for eigenvalues kappa apart, differences of epsilon, and thirty digits more.
+
+    Args:
+        kappa: The condition number.
+        epsilon: The accuracy.
+
+    Returns:
+        The context for decimals.
+    """
     return Context(prec=30 + 3 * math.ceil(math.log10(kappa)) + 2 * math.ceil(-math.log10(epsilon)))
 
 
 def layers_of(
     kappa: Decimal, plan: Plan = PAPER, largest: Decimal = Decimal(1)
 ) -> Iterator[tuple[Layer, Layer, Decimal]]:
-    """For every depth: its layer if more follow, its layer if it is the last, and then the bound on the error.
+    """Yield, for every depth, its layer and what it guarantees.
 
-    The error is |w - w*| / |w*|, for eigenvalues anywhere in [largest / kappa, largest]. Ends if one may vanish.
+    The error is |w - w*| / |w*|, for eigenvalues anywhere in [largest / kappa, largest].
+
+    Args:
+        kappa: The condition number.
+        plan: How layers are chosen.
+        largest: The largest eigenvalue.
+
+    Yields:
+        The layer of this depth if more follow, its layer if it is the last, and then the bound on the error. It ends if
+        an eigenvalue may vanish.
     """
     interval, left = Interval(largest / kappa, largest), Decimal(1)
     while interval.least > 0:
@@ -132,7 +186,17 @@ def layers_of(
 
 
 def schedule(kappa: Decimal, epsilon: Decimal, plan: Plan = PAPER, largest: Decimal = Decimal(1)) -> list[Layer]:
-    """The fewest layers of a plan that guarantee |w - w*| <= epsilon |w*|; none if MOST do not."""
+    """Find the fewest layers of a plan that guarantee |w - w*| <= epsilon |w*|.
+
+    Args:
+        kappa: The condition number.
+        epsilon: The accuracy.
+        plan: How layers are chosen.
+        largest: The largest eigenvalue.
+
+    Returns:
+        The layers; none if 1000 layers do not suffice.
+    """
     layers: list[Layer] = []
     for depth, (more, last, error) in enumerate(layers_of(kappa, plan, largest), 1):
         if error <= epsilon:
@@ -144,7 +208,15 @@ def schedule(kappa: Decimal, epsilon: Decimal, plan: Plan = PAPER, largest: Deci
 
 
 def missing(layers: Sequence[Layer], eigenvalues: Sequence[Decimal]) -> list[Decimal]:
-    """e of every eigenvalue: (w* - w) / w* along its eigenvector."""
+    """Compute what layers leave of every eigenvalue's direction: e = (w* - w) / w* along its eigenvector.
+
+    Args:
+        layers: The layers.
+        eigenvalues: Eigenvalues of S.
+
+    Returns:
+        e of every eigenvalue.
+    """
     found = []
     for s in eigenvalues:
         e = Decimal(1)
@@ -157,10 +229,23 @@ def missing(layers: Sequence[Layer], eigenvalues: Sequence[Decimal]) -> list[Dec
 def second_order_solver(
     kappa: float, epsilon: float, dim: int, *, largest: float = 1.0, plan: str = "paper"
 ) -> LinearTransformer:
-    """A GD++ model with |prediction - <x, w*>| <= epsilon |x| |w*|, w* the least-squares solution.
+    """Make a GD++ model with |prediction - <x, w*>| <= epsilon |x| |w*|, where w* is the least-squares solution.
 
     It holds wherever S has eigenvalues in [largest / kappa, largest], in exact arithmetic; float64 adds about 1e-16
-    kappa. `plan` is the paper's, or `balanced`, which needs about half as many layers.
+    kappa.
+
+    Args:
+        kappa: The condition number, from 1 to 1e100.
+        epsilon: The accuracy, from 1e-14 to 1.
+        dim: The dimension d.
+        largest: The largest eigenvalue of S.
+        plan: `paper`, or `balanced`, which needs about half as many layers.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: An argument is not allowed.
 
     >>> second_order_solver(1e6, 1e-10, dim=10)
     LinearTransformer(gdpp, dim=10, layers=23, heads=2)
@@ -185,13 +270,31 @@ def second_order_solver(
 
 
 def as_model(layers: Sequence[Layer], dim: int) -> LinearTransformer:
-    """Layers as a model, in float64; without any, one that predicts zero."""
+    """Make a model of layers, in float64.
+
+    Args:
+        layers: The layers; without any, the model predicts zero.
+        dim: The dimension d.
+
+    Returns:
+        The model.
+    """
     omega = [[float(xx), float(yx)] for xx, yx in layers]
     return LinearTransformer(GDpp(omega=omega or [[0.0, 0.0]]), dim)
 
 
 def check_kappa(kappa: float) -> float:
-    """A condition number."""
+    """Check a condition number.
+
+    Args:
+        kappa: The number.
+
+    Returns:
+        It, as a float.
+
+    Raises:
+        InputError: It is not a number from 1 to 1e100.
+    """
     kappa = number("the condition number kappa", kappa, 1.0)
     if kappa > 1e100:
         refuse("the condition number kappa must be at most 1e100", kappa, "Drop the directions without data.")
@@ -199,7 +302,17 @@ def check_kappa(kappa: float) -> float:
 
 
 def check_epsilon(epsilon: float) -> float:
-    """An accuracy."""
+    """Check an accuracy.
+
+    Args:
+        epsilon: The number.
+
+    Returns:
+        It, as a float.
+
+    Raises:
+        InputError: It is not a number from 1e-100 to 1.
+    """
     epsilon = number("the accuracy epsilon", epsilon)
     if not 1e-100 <= epsilon < 1:
         refuse("the accuracy epsilon must lie in [1e-100, 1)", epsilon, "Pass a small number such as 1e-10.")

@@ -36,14 +36,30 @@ LAYERS, EFFORT = 3, 0.3  # of the models that `second_head` trains
 
 
 def departure(family: Diag) -> Float:
-    """|xx yy - xy yx| of every layer, [L], relative to the larger product: 0 for one head."""
+    """Measure how far each layer is from one that a single head can have.
+
+    Args:
+        family: Parameters of a Diag model.
+
+    Returns:
+        |xx yy - xy yx| of every layer, relative to the larger product, [L]: 0 for one head.
+    """
     (xx, xy), (yx, yy) = np.moveaxis(family.omega.astype(np.float64), 0, -1)
     size = np.maximum(np.abs(xx * yy), np.abs(xy * yx))
     return np.asarray(np.abs(xx * yy - xy * yx) / np.where(size > 0, size, 1.0))
 
 
 def merge(family: Diag) -> Diag:
-    """The same model with two heads, from any number of them: the singular vectors of every omega.
+    """Return the same model with two heads, from any number of them: the singular vectors of every omega.
+
+    Args:
+        family: Parameters of a Diag model.
+
+    Returns:
+        Parameters with the same omegas and two heads.
+
+    Raises:
+        InputError: It is not a Diag model.
 
     >>> merge(Diag(np.ones((1, 5, 2)), np.ones((1, 5, 2))))
     Diag(p (1, 2, 2), q (1, 2, 2))
@@ -56,14 +72,32 @@ def merge(family: Diag) -> Diag:
 
 
 def one_head_last(family: Diag) -> Diag:
-    """The same predictions with a last layer that one head has: without xx and xy, which nothing reads."""
+    """Return a model with the same predictions, whose last layer has one head: without xx and xy, which nothing reads.
+
+    Args:
+        family: Parameters of a Diag model.
+
+    Returns:
+        The new parameters.
+    """
     omega = family.omega.copy()
     omega[-1, 0] = 0
     return Diag(omega=omega)
 
 
-def second_head(problem: Problem, layers: int = LAYERS, effort: float = EFFORT, seed: int = 0) -> dict[str, float]:
-    """What a second head buys: the losses of trained models with one and two, on the same fresh sequences."""
+def second_head(problem: Problem, *, layers: int = LAYERS, effort: float = EFFORT, seed: int = 0) -> dict[str, float]:
+    """Measure what a second head gains: train models with one and two heads, and compare their losses.
+
+    Args:
+        problem: The problem.
+        layers: Layers of the models.
+        effort: The effort of training.
+        seed: Seed of training and of the sequences.
+
+    Returns:
+        The losses, the gain with its standard error, the floor, and how far the models' layers depart from what one
+        head can have, by name.
+    """
     from ridgeformer.evaluation import compare
     from ridgeformer.training import Search, train
 
@@ -87,23 +121,40 @@ def second_head(problem: Problem, layers: int = LAYERS, effort: float = EFFORT, 
 
 
 def random_head(seed: int = 0) -> Diag:
-    """Seven random layers of one head."""
+    """Make seven random layers of one head.
+
+    Args:
+        seed: Seed of the parameters.
+
+    Returns:
+        The parameters.
+    """
     return _diag(random_model("diag", dim=4, context=9, layers=7, seed=seed))
 
 
 def check(
     seed: int = 0, one_head: Make = random_head, merge: Merge = merge, second_head: Measure = second_head
 ) -> list[Check]:
-    """The constraint; two heads for five; the last layer; and what training makes of a second head."""
+    """Check the constraint of one head, two heads for five, the last layer, and what training makes of a second head.
+
+    Args:
+        seed: Seed of the models and sequences.
+        one_head: Makes parameters with one head from a seed; tests replace it by a wrong one.
+        merge: As the function `merge`; tests replace it by a wrong one.
+        second_head: As the function `second_head`; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     trained = second_head(Problem(noise="categorical(1,3)"), seed=seed)
     return [
         Check("heads", "one head: xx yy = xy yx in 7 random layers", float(departure(one_head(seed)).max()), ROUNDING),
-        Check("heads", "five heads predict what two do, 4 layers", _merged(seed, merge), ROUNDING),
-        Check("heads", "the last layer needs one head only, 4 layers", _last(seed), ROUNDING),
+        Check("heads", "five heads are equivalent to two, 4 layers", _merged(seed, merge), ROUNDING),
+        Check("heads", "the last layer needs only one head, 4 layers", _last(seed), ROUNDING),
         Check("heads", "one head, trained: xx yy = xy yx in the zoo's 70 Diag models", _zoo(), ROUNDING),
         Check(
             "heads",
-            "3 layers on categorical(1,3): a second head gains 1 % and more; loss over one's",
+            "3 layers on categorical(1,3): loss with two heads / loss with one head",
             trained["two heads"] / trained["one head"],
             0.99 - 2 * trained["standard error"] / trained["one head"],
             trained,

@@ -10,7 +10,7 @@ with g = 1 - 2 lambda / (nu + mu),
 
 Steps are counted until |w - w*| <= epsilon |w*|: in closed form for the worst spectrum and w*, or by running on one
 spectrum, with w* = (1, ..., 1) in its eigenbasis. Everything starts at w = 0. For conjugate gradients,
-which minimise another norm, it is a lower bound, Chebyshev's: no method that multiplies by S once a step needs fewer.
+which minimise another norm, it is a lower bound, Chebyshev's: no method that multiplies by S once per step needs fewer.
 """
 
 from __future__ import annotations
@@ -30,19 +30,42 @@ LONGEST = 1_000_000  # steps of heavy ball that are run one by one
 
 
 class Method(NamedTuple):
-    """Steps in the worst case, of (kappa, epsilon); and on a spectrum, of (eigenvalues, epsilon), None if too many."""
+    """How many steps a method takes.
+
+    Attributes:
+        worst: Maps (kappa, epsilon) to the steps in the worst case.
+        on: Maps (eigenvalues, epsilon) to the steps on that spectrum; None if there are too many to run.
+    """
 
     worst: Callable[[float, float], int]
     on: Callable[[Array, float], int | None]
 
 
 def log_spaced(kappa: float, count: int = 50) -> Array:
-    """Eigenvalues from 1 / kappa to 1, ascending."""
+    """Return eigenvalues from 1 / kappa to 1, ascending and evenly spaced in their logarithms.
+
+    Args:
+        kappa: The condition number.
+        count: How many.
+
+    Returns:
+        The eigenvalues, [count].
+    """
     return np.geomspace(1 / kappa, 1.0, count)
 
 
 def chebyshev_degree(kappa: float, epsilon: float) -> int:
-    """The least degree of a polynomial with e(0) = 1 and |e| <= epsilon on [1, kappa]: 1 / T_k((kappa+1)/(kappa-1))."""
+    """Compute the least degree of a polynomial with e(0) = 1 and |e| <= epsilon on [1, kappa].
+
+    No polynomial is smaller there than Chebyshev's, of which the largest value is 1 / T_k((kappa + 1) / (kappa - 1)).
+
+    Args:
+        kappa: The condition number.
+        epsilon: The accuracy.
+
+    Returns:
+        The degree.
+    """
     return _whole(math.acosh(1 / epsilon) / _contraction(_root_excess(kappa)))
 
 
@@ -52,7 +75,7 @@ def _whole(steps: float) -> int:
 
 
 def _contraction(excess: float) -> float:
-    """log (ratio + 1) / (ratio - 1) from ratio - 1: of kappa, or of its root."""
+    """Return log((r + 1) / (r - 1)) from r - 1, where r is kappa or its root."""
     return math.log1p(2 / excess) if excess > 0 else math.inf
 
 
@@ -78,7 +101,7 @@ def _rms_of_power(logs: Array, power: float) -> float:
 
 
 def _logs(values: Array) -> Array:
-    """log |1 - 2 lambda / (nu + mu)|, which is the same from either end of the spectrum."""
+    """Return log |1 - 2 lambda / (nu + mu)|, which is the same from either end of the spectrum."""
     least, largest = values[0], values[-1]
     nearer = np.minimum(values, (largest - values) + least)
     with np.errstate(divide="ignore"):
@@ -120,7 +143,7 @@ def _heavy_ball_on(values: Array, epsilon: float) -> int | None:
 
 
 def _conjugate_gradients_on(values: Array, epsilon: float) -> int:
-    """Run in 50 digits and 4 more an eigenvalue: enough to keep the directions conjugate to the end."""
+    """Run in 50 digits and 4 more per eigenvalue: enough to keep the directions conjugate to the end."""
     with localcontext(prec=50 + 4 * len(values)):
         spectrum = [Decimal(value) for value in values.tolist()]
         w, goal = [Decimal(0)] * len(spectrum), Decimal(epsilon) ** 2 * len(spectrum)

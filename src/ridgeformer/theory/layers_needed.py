@@ -4,7 +4,7 @@
 ...     print(f"{row.name:20} {row.worst:9}")
 GD++, paper                 23
 GD++, balanced              12
-no GD++ below               10
+GD++, lower bound           10
 Newton (Schulz)             25
 conjugate gradients      11860
 heavy ball               16722
@@ -43,7 +43,13 @@ EPSILONS = (1e-1, 1e-2, 1e-3, 1e-5, 1e-8, 1e-12, 1e-18, 1e-30)
 
 
 class Row(NamedTuple):
-    """A method's layers or steps: on the worst spectrum, and on log-spaced eigenvalues (None where it was not run)."""
+    """The layers or steps that a method needs.
+
+    Attributes:
+        name: The method.
+        worst: Layers or steps on the worst spectrum.
+        log_spaced: Layers or steps on log-spaced eigenvalues; None where it was not run.
+    """
 
     name: str
     worst: int
@@ -51,9 +57,16 @@ class Row(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """layers = kappa log kappa + epsilon log log 1/epsilon + constant, by least squares, natural logarithms.
+    """The fit layers = kappa log(K) + epsilon log log(1/E) + constant, for condition number K and accuracy E.
 
-    `errors` are the standard errors of the three; `farthest` is the largest distance of a count from the fit.
+    It is by least squares, with natural logarithms.
+
+    Attributes:
+        kappa: The coefficient of log(K).
+        epsilon: The coefficient of log log(1/E).
+        constant: The constant.
+        errors: Standard errors of the three.
+        farthest: The largest distance of a count from the fit.
     """
 
     kappa: float
@@ -64,7 +77,18 @@ class Growth(NamedTuple):
 
 
 def layers_needed(kappa: float, epsilon: float, plan: Plan = PAPER) -> float:
-    """Layers with which a plan guarantees epsilon for every spectrum of condition number kappa; inf if it cannot.
+    """Count the layers with which a plan guarantees an accuracy for every spectrum of a condition number.
+
+    Args:
+        kappa: The condition number, from 1 to 1e100.
+        epsilon: The accuracy, from 1e-100 to 1.
+        plan: How layers are chosen.
+
+    Returns:
+        The number of layers; infinite if the plan cannot guarantee it.
+
+    Raises:
+        InputError: kappa or epsilon is not allowed.
 
     >>> layers_needed(1e12, 1e-30)
     41
@@ -75,9 +99,16 @@ def layers_needed(kappa: float, epsilon: float, plan: Plan = PAPER) -> float:
 
 
 def least_layers(kappa: float, epsilon: float) -> int:
-    """Layers below which no GD++ model whatsoever reaches epsilon on every spectrum of condition number kappa.
+    """Count the layers below which no GD++ model reaches an accuracy on every spectrum of a condition number.
 
     What L layers leave, e, is a polynomial of degree 1 + 3 + ... + 3^(L-1), and none is smaller than Chebyshev's.
+
+    Args:
+        kappa: The condition number.
+        epsilon: The accuracy.
+
+    Returns:
+        The number of layers.
     """
     degree, layers = chebyshev_degree(kappa, epsilon), 1
     while (3**layers - 1) // 2 < degree:
@@ -86,10 +117,22 @@ def least_layers(kappa: float, epsilon: float) -> int:
 
 
 def compare(kappa: float, epsilon: float, eigenvalues: int = 50) -> list[Row]:
-    """All methods side by side, each until |w - w*| <= epsilon |w*|.
+    """Compare all methods, each until |w - w*| <= epsilon |w*|.
 
-    Once for the worst spectrum, and once on log-spaced eigenvalues with w* = (1, ..., 1) in their eigenbasis, where
-    exact conjugate gradients (in many digits) end after at most as many steps as there are eigenvalues.
+    Each is counted once for the worst spectrum, and once on log-spaced eigenvalues with w* = (1, ..., 1) in their
+    eigenbasis. There, exact conjugate gradients (in many digits) end after at most as many steps as there are
+    eigenvalues.
+
+    Args:
+        kappa: The condition number, from 1 to 1e100.
+        epsilon: The accuracy, from 1e-100 to 1.
+        eigenvalues: How many log-spaced eigenvalues, from 2 to 200.
+
+    Returns:
+        One row per method.
+
+    Raises:
+        InputError: An argument is not allowed.
     """
     kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
     spectrum = log_spaced(kappa, integer("the number of eigenvalues", eigenvalues, 2, 200))
@@ -97,7 +140,7 @@ def compare(kappa: float, epsilon: float, eigenvalues: int = 50) -> list[Row]:
         Row(name, int(layers_needed(kappa, epsilon, plan)), _layers_on(spectrum, epsilon, plan))
         for name, plan in (("GD++, paper", PAPER), ("GD++, balanced", BALANCED))
     ]
-    rows.append(Row("no GD++ below", least_layers(kappa, epsilon), None))
+    rows.append(Row("GD++, lower bound", least_layers(kappa, epsilon), None))
     rows += [Row(name, method.worst(kappa, epsilon), method.on(spectrum, epsilon)) for name, method in METHODS.items()]
     return rows
 
@@ -124,7 +167,7 @@ SECOND_ORDER: dict[str, Callable[[float, float], float]] = {
     "GD++, paper": layers_needed,
     "GD++, balanced": lambda kappa, epsilon: layers_needed(kappa, epsilon, BALANCED),
     "Newton (Schulz)": METHODS["Newton (Schulz)"].worst,
-    "no GD++ below": least_layers,
+    "GD++, lower bound": least_layers,
 }
 
 
@@ -133,14 +176,35 @@ def counts(
     kappas: Sequence[float] = KAPPAS,
     epsilons: Sequence[float] = EPSILONS,
 ) -> NDArray[np.float64]:
-    """Layers on a grid, [kappas, epsilons]."""
+    """Count layers on a grid.
+
+    Args:
+        count: Maps (kappa, epsilon) to a number of layers.
+        kappas: Condition numbers.
+        epsilons: Accuracies.
+
+    Returns:
+        The numbers, [kappas, epsilons].
+    """
     return np.array([[count(kappa, epsilon) for epsilon in epsilons] for kappa in kappas], np.float64)
 
 
 def growth(
     layers: NDArray[np.float64], kappas: Sequence[float] = KAPPAS, epsilons: Sequence[float] = EPSILONS
 ) -> Growth:
-    """Fit the growth of layers on a grid."""
+    """Fit the growth of layers on a grid.
+
+    Args:
+        layers: Numbers of layers, [kappas, epsilons].
+        kappas: Condition numbers.
+        epsilons: Accuracies.
+
+    Returns:
+        The fit.
+
+    Raises:
+        InputError: The grid is too small for a fit.
+    """
     if min(len(kappas), len(epsilons)) < 2 or len(kappas) * len(epsilons) < 4:
         refuse("a fit needs two values of each and four counts", layers.shape, "Give a larger grid.")
     log_kappa, log_log = np.log(kappas), np.log(-np.log(epsilons))

@@ -31,7 +31,14 @@ CASES = [("full", 1), ("full", 3), ("diag", 1), ("diag", 2), ("gdpp", 1)]
 
 
 class Blocks(NamedTuple):
-    """sum_k P_k G Q_k of one layer, by blocks: A [B, d, d], b [B, d], c [B, d], d [B]."""
+    """The matrix sum_k P_k G Q_k of one layer, by blocks.
+
+    Attributes:
+        A: From x to x, [B, d, d].
+        b: From y to x, [B, d].
+        c: From x to y, [B, d].
+        d: From y to y, [B].
+    """
 
     A: Float
     b: Float
@@ -43,7 +50,16 @@ Update = Callable[[Blocks, States], States]
 
 
 def attention(model: LinearTransformer, layer: int, context: Float) -> Blocks:
-    """The blocks of a layer from the context tokens that enter it, [B, n, D]: a plain sum over tokens."""
+    """Compute the blocks of a layer by a sum over the context tokens that enter it.
+
+    Args:
+        model: The model.
+        layer: The layer, from 0.
+        context: Context tokens, [B, n, D].
+
+    Returns:
+        The blocks.
+    """
     gram = np.einsum("bjc,bjd->bcd", context, context)
     whole = np.einsum("kce,bef,kfd->bcd", model.P[layer], gram, model.Q[layer], optimize=True)
     d = model.dim
@@ -51,7 +67,15 @@ def attention(model: LinearTransformer, layer: int, context: Float) -> Blocks:
 
 
 def update(blocks: Blocks, state: States) -> States:
-    """The lemma, corrected: the linear model after a layer from the one before, both without the layer axis."""
+    """Compute the linear model after a layer from the one before: the lemma, corrected.
+
+    Args:
+        blocks: The blocks of the layer.
+        state: The linear model before, without the layer axis.
+
+    Returns:
+        The linear model after, without the layer axis.
+    """
     A, b, c, d = blocks
     M, u, a, w = state
     return States(
@@ -63,13 +87,31 @@ def update(blocks: Blocks, state: States) -> States:
 
 
 def printed_update(blocks: Blocks, state: States) -> States:
-    """The lemma as the paper prints it: + b w' in M."""
+    """Compute the same by the lemma as the paper prints it: + b w' in M.
+
+    Args:
+        blocks: The blocks of the layer.
+        state: The linear model before, without the layer axis.
+
+    Returns:
+        The linear model after, without the layer axis.
+    """
     M = state.M + blocks.A @ state.M + blocks.b[:, :, None] * state.w[:, None, :]
     return update(blocks, state)._replace(M=M)
 
 
 def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update = update) -> States:
-    """The linear model of every layer by the recursion, fed with the true tokens' sums; x [B, n, d], y [B, n]."""
+    """Compute the linear model of every layer by the recursion, fed with the sums over the true tokens.
+
+    Args:
+        model: The model.
+        x: Features of the contexts, [B, n, d].
+        y: Labels, [B, n].
+        update: The recursion.
+
+    Returns:
+        The linear models.
+    """
     x_, y_ = array("x", x, ("B", "n", model.dim)), array("y", y, ("B", "n"))
     trace = model.tokens(x_, y_, x_[:, :1])[:, :, : x_.shape[1]]
     state = _initial(len(x_), model.dim)
@@ -81,9 +123,17 @@ def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update 
 
 
 def read_off(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> States:
-    """The linear model of every layer from tokens alone, no recursion.
+    """Read the linear model of every layer off the tokens alone, without a recursion.
 
     Queries along the axes show M and w; what the context tokens have beyond these, u and a.
+
+    Args:
+        model: The model.
+        x: Features of the contexts, [B, n, d].
+        y: Labels, [B, n].
+
+    Returns:
+        The linear models.
     """
     x_, y_ = array("x", x, ("B", "n", model.dim)), array("y", y, ("B", "n"))
     n, d = x_.shape[1:]
@@ -95,14 +145,32 @@ def read_off(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> States:
 
 
 def reconstruct(states: States, x: Float, y: Float) -> Float:
-    """Tokens of every layer from its linear model, [L+1, B, n, D]; queries are tokens with y = 0."""
+    """Compute the tokens of every layer from its linear model.
+
+    Args:
+        states: The linear models.
+        x: Features, [B, n, d].
+        y: Labels, [B, n]; 0 for queries.
+
+    Returns:
+        Tokens, [L+1, B, n, D].
+    """
     features = np.einsum("lbij,bnj->lbni", states.M, x) + y[None, :, :, None] * states.u[:, :, None, :]
     labels = states.a[:, :, None] * y - np.einsum("lbi,bni->lbn", states.w, x)
     return np.concatenate([features, labels[..., None]], axis=-1)
 
 
 def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Check]:
-    """Tokens of every layer against the linear model, for every family; `late` plants the printed index."""
+    """Compare the tokens of every layer with the linear model, for every family.
+
+    Args:
+        seed: Seed of the models and sequences.
+        update: The recursion; tests replace it by a wrong one.
+        late: Compares layer l with the linear model of layer l - late; the paper's index is 1 late.
+
+    Returns:
+        The checks.
+    """
     from ridgeformer import zoo
 
     small, usual = Problem(4, 9, "uniform(0,1)"), Problem(noise="uniform(0,5)")
@@ -120,10 +188,10 @@ def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Check]:
         wrong = None if model.family.name == "gdpp" else printed  # b = 0 in GD++
         found.append(Check("linear_model", what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
     model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
-    what = "tokens of layer l go with the model of layer l"
+    what = "tokens of layer l belong to the linear model of layer l"
     error, printed = (_error(model, small, seed, update, shift) for shift in (late, 1))
     found.append(Check("linear_model", what, error, ROUNDING, as_printed=printed))
-    what = "(M, u, a, w) are the tokens' own, full, 2 heads"
+    what = "(M, u, a, w) agree with those read from the tokens, full, 2 heads"
     error, printed = (_error_of_states(model, small, seed, rule) for rule in (update, printed_update))
     found.append(Check("linear_model", what, error, ROUNDING, as_printed=printed))
     return found

@@ -42,7 +42,14 @@ CASES = [("diag", 1, 5, 20), ("diag", 2, 5, 20), ("diag", 2, 6, 4)]  # family, h
 class Terms(NamedTuple):
     """The momentum form of a model on B contexts: what each layer does to u and w, and what it finds.
 
-    Matrices [L, B, d, d], s [L, B], g [L, B, d]; the states, [L+1, ...], are those before and after.
+    Attributes:
+        Lambda: What the layer takes from u, [L, B, d, d].
+        Gamma: What it adds to u along the gradient, [L, B, d, d].
+        s: How it rescales w, [L, B].
+        Pi: The preconditioner: the layer subtracts Pi g from w, [L, B, d, d].
+        Phi: The momentum: the layer subtracts Phi u from w, [L, B, d, d].
+        g: The gradient, [L, B, d].
+        states: The linear models before and after, [L+1, ...].
     """
 
     Lambda: Float
@@ -54,7 +61,7 @@ class Terms(NamedTuple):
     states: States
 
     def parts(self) -> dict[str, Float]:
-        """What each term adds to w, [L, B, d] each: they sum to the change of w, layer by layer."""
+        """Return what each term adds to w, [L, B, d] each: they sum to the change of w, layer by layer."""
         return {
             "rescaling": self.s[..., None] * self.states.w[:-1],
             "gradient": -_times(self.Pi, self.g),
@@ -63,17 +70,49 @@ class Terms(NamedTuple):
 
 
 def factor(M: Float, u: Float, a: Float, w_star: Float) -> Float:
-    """F = M + u w*', [B, d, d]: what a layer makes of the part of y that x explains."""
+    """Compute F = M + u w*': what a layer makes of the part of y that x explains.
+
+    Args:
+        M: Of the linear model, [B, d, d].
+        u: Of the linear model, [B, d].
+        a: Of the linear model, [B].
+        w_star: The least-squares solution, [B, d].
+
+    Returns:
+        F, [B, d, d].
+    """
     return np.asarray(M + u[:, :, None] * w_star[:, None, :])
 
 
 def printed_factor(M: Float, u: Float, a: Float, w_star: Float) -> Float:
-    """M + a u w*', as the appendix prints it."""
+    """Compute M + a u w*', as the appendix prints it.
+
+    Args:
+        M: As for `factor`.
+        u: As for `factor`.
+        a: As for `factor`.
+        w_star: As for `factor`.
+
+    Returns:
+        The matrix, [B, d, d].
+    """
     return factor(M, a[:, None] * u, a, w_star)
 
 
 def terms(model: LinearTransformer, moments: Moments, factor: Factor = factor) -> Terms:
-    """The momentum form of a Diag or GD++ model, from S, w* and rho alone."""
+    """Compute the momentum form of a Diag or GD++ model, from S, w* and rho alone.
+
+    Args:
+        model: A Diag or GD++ model.
+        moments: The contexts.
+        factor: Computes F; `printed_factor` for the paper's formula.
+
+    Returns:
+        The terms of every layer.
+
+    Raises:
+        InputError: The model is a Full one, or the dimensions differ.
+    """
     if not isinstance(model.family, Diag | GDpp):
         refuse("the momentum form is for Diag and GD++ models", model, "Use linear_model for Full ones.")
     model._check(moments)
@@ -114,7 +153,15 @@ def _layer(
 
 
 def check(seed: int = 0, factor: Factor = factor) -> list[Check]:
-    """u and w of every layer in momentum form against those that the tokens themselves show."""
+    """Compare u and w of every layer in momentum form with those that the tokens themselves show.
+
+    Args:
+        seed: Seed of the models and sequences.
+        factor: Computes F; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     from ridgeformer import zoo
 
     cases = {
@@ -143,7 +190,7 @@ def _error(model: LinearTransformer, problem: Problem, seed: int, factor: Factor
 
 
 def _slope(seed: int) -> float:
-    """g of every layer against the sum over context tokens of y_l x: no S, no w*."""
+    """Compare g of every layer with the sum over context tokens of y_l x: no S, no w*."""
     model = random_model("diag", dim=5, context=20, layers=7, heads=2, seed=seed)
     s = Problem(5, 20, "uniform(0,1)").sequences(8, seed=seed)
     labels = model.tokens(s.x, s.y, s.queries)[:-1, :, :20, 5]
@@ -158,7 +205,7 @@ def _momentum_of_gdpp(seed: int) -> float:
 
 
 def _sigma(F: Float, u: Float, S: Float, rho: Float) -> Float:
-    """sum x x' of a layer's tokens, [B, d, d]."""
+    """Return sum x x' of a layer's tokens, [B, d, d]."""
     return np.asarray(F @ S @ np.swapaxes(F, 1, 2) + rho[:, None, None] * u[:, :, None] * u[:, None, :])
 
 

@@ -38,9 +38,17 @@ GRID = [(2, 20), (10, 20), (10, 100), (5, 400), (20, 400)]  # d, n
 
 
 def labels(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> Float:
-    """The context's labels at every layer, [L+1, B, n]; x [B, n, d], y [B, n].
+    """Compute the context's labels at every layer.
 
     Token by token; where attention among so many would not fit in memory, as a y - <w, x>.
+
+    Args:
+        model: The model.
+        x: Features, [B, n, d].
+        y: Labels, [B, n].
+
+    Returns:
+        The labels, [L+1, B, n].
     """
     x_, n = np.asarray(x), np.shape(x)[1]
     if n <= TOKENS:
@@ -51,14 +59,33 @@ def labels(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> Float:
 
 
 def square_of_cosine(labels: Float, x: Float) -> Float:
-    """Squared cosine similarity of labels [..., B, n] with x(1)^2, [..., B]; 0 where all labels are 0."""
+    """Compute the squared cosine similarity of labels with x(1)^2, the square of the first feature.
+
+    Args:
+        labels: Labels, [..., B, n].
+        x: Features, [B, n, d].
+
+    Returns:
+        The squared cosines, [..., B]; 0 where all labels are 0.
+    """
     goal = x[:, :, 0] ** 2
     size = np.square(labels).sum(-1) * np.square(goal).sum(-1)
     return np.asarray(np.square((labels * goal).sum(-1)) / np.where(size > 0, size, 1.0))
 
 
 def largest_square(x: ArrayLike, y: ArrayLike | None = None) -> Float:
-    """R^2, [B]: the largest squared cosine with x(1)^2 that labels in the span of X, or of X and y, can have."""
+    """Compute R^2, the largest squared cosine with x(1)^2 that labels in a span can have.
+
+    Args:
+        x: Features, [B, n, d]; their columns span the labels.
+        y: Labels, [B, n], which are added to the span; None for features alone.
+
+    Returns:
+        R^2, [B].
+
+    Raises:
+        InputError: The span has as many dimensions as there are tokens.
+    """
     columns = array("x", x, ("B", "n", "d"))
     goal = columns[:, :, 0] ** 2
     if y is not None:
@@ -70,16 +97,35 @@ def largest_square(x: ArrayLike, y: ArrayLike | None = None) -> Float:
     return np.asarray((inside * solved).sum(1) / np.square(goal).sum(1))
 
 
-def expected_square(x: ArrayLike, noisy: bool = False) -> Float:
-    """E[R^2 given every x(1)], [B]; with noise in y, of the span of X and y."""
+def expected_square(x: ArrayLike, *, noisy: bool = False) -> Float:
+    """Compute the expectation of R^2 given every x(1).
+
+    Args:
+        x: Features, [B, n, d].
+        noisy: Whether y has noise and is in the span.
+
+    Returns:
+        The expectations, [B].
+    """
     x_ = array("x", x, ("B", "n", "d"))
     first, (n, d) = x_[:, :, 0], x_.shape[1:]
     share = (first**3).sum(1) ** 2 / ((first**2).sum(1) * (first**4).sum(1))
     return np.asarray(share + (1 - share) * (d - 1 + noisy) / (n - 1))
 
 
-def context_for(dim: int, cosine: float = 0.1, chance: float = 0.99) -> int:
-    """The context length n from which on R <= cosine with this chance, by the limit law of n R^2.
+def context_for(dim: int, *, cosine: float = 0.1, chance: float = 0.99) -> int:
+    """Find the context length from which on R is at most `cosine` with a given chance, by the limit law of n R^2.
+
+    Args:
+        dim: The dimension d.
+        cosine: The largest cosine, between 0 and 1.
+        chance: The probability, between 0 and 1.
+
+    Returns:
+        The context length n.
+
+    Raises:
+        InputError: An argument is not allowed.
 
     >>> context_for(1), context_for(10), context_for(100)
     (3318, 4343, 14608)
@@ -103,16 +149,39 @@ def context_for(dim: int, cosine: float = 0.1, chance: float = 0.99) -> int:
 
 
 def check(seed: int = 0, labels: Labels = labels) -> list[Check]:
-    """The bound for any model, its law, its rate in n and d, and the paper's 0.1."""
+    """Check the bound for any model, its law, its rate in n and d, and the paper's 0.1.
+
+    Args:
+        seed: Seed of the models and sequences.
+        labels: Computes labels; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     by_n = {n: _mean_largest(5, n, seed) for n in (100, 200, 400, 800, 1600)}
     by_d = {d + 4: _mean_largest(d, 1600, seed) for d in (1, 4, 12, 28)}
     n_order, d_order = _order(by_n), _order(by_d)
     return [
         *_models(seed, labels),
-        Check("quadratic", "E[R^2] from q + (1 - q)(d - 1)/(n - 1), in s.e.", _law(seed, False), 5.0),
-        Check("quadratic", "the same with noise in y: d for d - 1, in s.e.", _law(seed, True), 5.0),
-        Check("quadratic", "R^2: power of n, from -1", abs(n_order + 1), 0.15, {"order": n_order}),
-        Check("quadratic", "R^2: power of d + 4, from 1", abs(d_order - 1), 0.2, {"order": d_order}),
+        Check(
+            "quadratic", "E[R^2] = q + (1 - q)(d - 1)/(n - 1): difference in standard errors", _law(seed, False), 5.0
+        ),
+        Check(
+            "quadratic",
+            "the same with noise in y (d replaces d - 1): difference in standard errors",
+            _law(seed, True),
+            5.0,
+        ),
+        Check(
+            "quadratic", "R^2: falls as n^-1, difference of the exponent", abs(n_order + 1), 0.15, {"order": n_order}
+        ),
+        Check(
+            "quadratic",
+            "R^2: grows as (d + 4)^1, difference of the exponent",
+            abs(d_order - 1),
+            0.2,
+            {"order": d_order},
+        ),
         _tenth(seed),
     ]
 
@@ -131,7 +200,7 @@ def _models(seed: int, labels: Labels) -> list[Check]:
         Check("quadratic", "no model's squared cosine is above R^2", max(worst, 0.0), ROUNDING),
         Check(
             "quadratic",
-            "models' own squared cosine: power of n, from -1",
+            "squared cosine of the models: falls as n^-1, difference of the exponent",
             abs(order + 1),
             0.2,
             {"order": order, "n cos^2": {str(n): n * mean for n, mean in means.items()}, "1 + 4/d": 1 + 4 / 5},
@@ -155,7 +224,7 @@ def _tenth(seed: int) -> Check:
     above = float((largest_square(_noiseless(2, n, count, seed).x) > 0.01).mean())
     paper = np.sqrt(largest_square(_noiseless(10, 20, count, seed).x))
     facts = {"share": above, "n": n, "n for d = 10": context_for(10), "R at n = 20, d = 10": float(paper.mean())}
-    what = f"R > 0.1 for 1 % of contexts, d = 2, n = {n}, in s.e."
+    what = f"R > 0.1 for 1 % of contexts, d = 2, n = {n}: difference in standard errors"
     return Check("quadratic", what, abs(above - 0.01) / np.sqrt(0.01 * 0.99 / count), 4.0, facts)
 
 
@@ -178,7 +247,7 @@ def _law(seed: int, noisy: bool) -> float:
     deviations = []
     for d, n in GRID:
         s = Problem(d, n, "fixed(1)").sequences(1000, seed=seed)
-        gap = largest_square(s.x, s.y if noisy else None) - expected_square(s.x, noisy)
+        gap = largest_square(s.x, s.y if noisy else None) - expected_square(s.x, noisy=noisy)
         deviations.append(abs(gap.mean()) / (gap.std() / np.sqrt(len(gap))))
     return float(max(deviations))
 

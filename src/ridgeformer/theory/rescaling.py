@@ -58,7 +58,17 @@ PAIRS = ((0.5, 2.0), (0.0, 1.0), (1.0, 3.0))
 
 
 def solve(sigma_1: float, sigma_2: float) -> tuple[float, float]:
-    """yx and n yy: -(1 + sigma^2 n yy) yx = 1 / (1 + sigma^2) at both levels.
+    """Solve -(1 + sigma^2 n yy) yx = 1 / (1 + sigma^2) at two noise levels.
+
+    Args:
+        sigma_1: A noise level.
+        sigma_2: Another noise level.
+
+    Returns:
+        yx and n yy.
+
+    Raises:
+        InputError: The levels are equal or negative.
 
     >>> solve(0, 1)
     (-1.0, -0.5)
@@ -68,7 +78,15 @@ def solve(sigma_1: float, sigma_2: float) -> tuple[float, float]:
 
 
 def printed_solve(sigma_1: float, sigma_2: float) -> tuple[float, float]:
-    """yx and n yy by the paper's condition, (1 + sigma^2 n yy) yx = 1 / (1 + sigma^2)."""
+    """Solve the paper's condition, (1 + sigma^2 n yy) yx = 1 / (1 + sigma^2), at two noise levels.
+
+    Args:
+        sigma_1: A noise level.
+        sigma_2: Another noise level.
+
+    Returns:
+        yx and n yy.
+    """
     yx, yy = solve(sigma_1, sigma_2)
     return -yx, yy
 
@@ -76,7 +94,17 @@ def printed_solve(sigma_1: float, sigma_2: float) -> tuple[float, float]:
 def rescaling_model(
     sigma_1: float, sigma_2: float, context: int, dim: int, *, solve: Solve = solve
 ) -> LinearTransformer:
-    """The theorem's two layers, for n tokens with x ~ N(0, I/n).
+    """Make the theorem's two layers, for n tokens with x ~ N(0, I/n).
+
+    Args:
+        sigma_1: A noise level.
+        sigma_2: Another noise level.
+        context: The number n of context tokens.
+        dim: The dimension d.
+        solve: Computes yx and n yy.
+
+    Returns:
+        The model.
 
     >>> rescaling_model(1, 3, context=1000, dim=5)
     LinearTransformer(diag, dim=5, layers=2, heads=2)
@@ -87,7 +115,18 @@ def rescaling_model(
 
 
 def theorem_moments(sigma: float, context: int, dim: int, count: int, *, seed: int = 0) -> Draw:
-    """Moments with x ~ N(0, I/n) and noise of level sigma, with task and ridge solution; at one cost whatever n is."""
+    """Draw moments with x ~ N(0, I/n) and one noise level; the cost does not depend on n.
+
+    Args:
+        sigma: The noise level.
+        context: The number n of context tokens.
+        dim: The dimension d.
+        count: How many sequences.
+        seed: Seed of the sequences.
+
+    Returns:
+        The moments, with the tasks and the ridge solutions.
+    """
     n, level = integer("the context n", context), number("sigma", sigma)
     draw = Problem(dim, n, Fixed(level * math.sqrt(n))).moments(count, seed=seed)
     moments = Moments(draw.moments.gram / n, n, np.full(count, level))
@@ -95,7 +134,17 @@ def theorem_moments(sigma: float, context: int, dim: int, count: int, *, seed: i
 
 
 def limit_error(sigma: float, sigma_1: float, sigma_2: float, dim: int) -> float:
-    """The limit of n E|w_2 - ridge|^2 at sigma = sigma_1 or sigma_2."""
+    """Compute the limit of n E|w_2 - ridge|^2 for n to infinity, at one of the two noise levels.
+
+    Args:
+        sigma: `sigma_1` or `sigma_2`.
+        sigma_1: A noise level of the model.
+        sigma_2: The other noise level of the model.
+        dim: The dimension d.
+
+    Returns:
+        The limit.
+    """
     (s, t), v = _levels(sigma_1, sigma_2), sigma * sigma
     from_S = dim * (dim + 1) / (1 + v) ** 3
     from_l = 2 * dim * v * v * (1 + v) / ((1 + s) * (1 + t)) ** 2
@@ -103,7 +152,14 @@ def limit_error(sigma: float, sigma_1: float, sigma_2: float, dim: int) -> float
 
 
 class Decay(NamedTuple):
-    """Root mean square of |w_2 - ridge| at every n, and its fit constant * n^power with the power's standard error."""
+    """How the error of the theorem's model falls with n.
+
+    Attributes:
+        contexts: Context lengths n.
+        errors: Root mean square of |w_2 - ridge| at every n.
+        power: The power of n in the fit constant * n^power.
+        power_error: Its standard error.
+    """
 
     contexts: tuple[int, ...]
     errors: Array
@@ -111,8 +167,19 @@ class Decay(NamedTuple):
     power_error: float
 
 
-def measure(model: LinearTransformer, sigma: float, context: int, sequences: int = 10_000, seed: int = 0) -> float:
-    """Root mean square of |w_2 - ridge| on fresh sequences."""
+def measure(model: LinearTransformer, sigma: float, context: int, *, sequences: int = 10_000, seed: int = 0) -> float:
+    """Measure the root mean square of |w_2 - ridge| on fresh sequences.
+
+    Args:
+        model: The theorem's model.
+        sigma: The noise level.
+        context: The number n of context tokens.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+
+    Returns:
+        The error.
+    """
     draw = theorem_moments(sigma, context, model.dim, sequences, seed=seed)
     return float(np.sqrt(np.mean(np.square(model.weights(draw.moments) - draw.ridge).sum(1))))
 
@@ -128,7 +195,20 @@ def decay(
     seed: int = 0,
     solve: Solve = solve,
 ) -> Decay:
-    """The error at noise level sigma of the model made for sigma_1 and sigma_2, against n.
+    """Measure how the error of the model made for two noise levels falls with n.
+
+    Args:
+        sigma: The noise level of the sequences.
+        sigma_1: A noise level of the model.
+        sigma_2: The other noise level of the model.
+        dim: The dimension d.
+        contexts: Context lengths n.
+        sequences: How many sequences at each.
+        seed: Seed of the sequences.
+        solve: Computes yx and n yy.
+
+    Returns:
+        The errors and their fit.
 
     >>> found = decay(2, 0.5, 2)
     >>> abs(found.power + 0.5) < 0.02
@@ -138,7 +218,9 @@ def decay(
         refuse("a power of n needs three contexts at least", len(contexts), "Pass 100, 10_000 and 1_000_000, say.")
     errors = np.array(
         [
-            measure(rescaling_model(sigma_1, sigma_2, n, dim, solve=solve), sigma, n, sequences, seed + i)
+            measure(
+                rescaling_model(sigma_1, sigma_2, n, dim, solve=solve), sigma, n, sequences=sequences, seed=seed + i
+            )
             for i, n in enumerate(contexts)
         ]
     )
@@ -150,7 +232,15 @@ def decay(
 
 
 def check(seed: int = 0, solve: Solve = solve) -> list[Check]:
-    """The error at both levels of three pairs for n from 100 to 10^7; `solve` is there to be broken on purpose."""
+    """Measure the error at both levels of three pairs, for n from 100 to 10^7.
+
+    Args:
+        seed: Seed of the sequences.
+        solve: Computes yx and n yy; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     found = [_tokens(seed, solve)]
     for pair in PAIRS:
         for sigma in pair:
@@ -160,11 +250,17 @@ def check(seed: int = 0, solve: Solve = solve) -> list[Check]:
             n, limit = fit.contexts[-1], math.sqrt(limit_error(sigma, *pair, 5))
             facts = {"n": fit.contexts, "error": fit.errors.tolist(), "power": fit.power, "+-": fit.power_error}
             error, printed = abs(fit.power + 0.5), abs(wrong.power + 0.5)
-            found.append(Check(NAME, f"{what}: power of n, from -1/2", error, 0.05, facts, printed))
+            found.append(
+                Check(NAME, f"{what}: error falls as n^-1/2, difference of the exponent", error, 0.05, facts, printed)
+            )
             # 10,000 sequences know the root mean square to about 1 %, and a term in 1 / n is left.
             ratio, printed = (abs(math.sqrt(n) * value / limit - 1) for value in (fit.errors[-1], wrong.errors[-1]))
             facts = {"n": n, "sqrt(n) error": math.sqrt(n) * float(fit.errors[-1]), "limit": limit}
-            found.append(Check(NAME, f"{what}: sqrt(n) error at n = 10^7, from its limit", ratio, 0.05, facts, printed))
+            found.append(
+                Check(
+                    NAME, f"{what}: sqrt(n) x error at n = 10^7, difference from the limit", ratio, 0.05, facts, printed
+                )
+            )
     return found
 
 

@@ -49,7 +49,16 @@ ROTATION = np.array([[2, -1, 2], [2, 2, -1], [-1, 2, 2]], object)  # orthogonal,
 
 
 def check(seed: int = 0, plan: Plan = PAPER, step: float = 1.0) -> list[Check]:
-    """Every claim; `plan` and `step` (of the last lemma's gradient step) are there to be broken on purpose."""
+    """Check every claim about GD++ as a second-order solver.
+
+    Args:
+        seed: Seed of the sequences.
+        plan: How layers are chosen; tests replace it by a wrong one.
+        step: Scales the gradient step of the last lemma; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     return [
         _final_step(seed, step),
         _large_kappa(plan),
@@ -65,7 +74,18 @@ def check(seed: int = 0, plan: Plan = PAPER, step: float = 1.0) -> list[Check]:
 def sequences_with(
     eigenvalues: Sequence[float] | Array, count: int, context: int, *, noise: float = 1.0, seed: int = 0
 ) -> tuple[Array, Array, Array]:
-    """x [B, n, d], y [B, n] and w* [B, d]: S has these eigenvalues, and residuals of norm `noise` leave w* as it is."""
+    """Draw sequences whose S has given eigenvalues, and whose residuals leave w* as it is.
+
+    Args:
+        eigenvalues: Eigenvalues of S, [d].
+        count: How many sequences.
+        context: The number n of context tokens.
+        noise: The norm of the residuals.
+        seed: Seed of the sequences.
+
+    Returns:
+        x [B, n, d], y [B, n] and w* [B, d].
+    """
     values = array("eigenvalues", eigenvalues, ("d",)).astype(np.float64)
     rng, d = np.random.default_rng(seed), len(values)
     frame = np.linalg.qr(rng.standard_normal((count, context, d + 1)))[0]
@@ -92,7 +112,7 @@ def _final_step(seed: int, step: float) -> Check:
 
 
 def _large_kappa(plan: Plan) -> Check:
-    """max / min of s (1 - gamma s)^2 over 2001 points, over c kappa."""
+    """Return max / min of s (1 - gamma s)^2 over 2001 points, over c kappa."""
     kappas = (1.1, 1.5, 2.0, 3.5, 10.0, 1e3, 1e6, 1e12)
     factors = [_ratio(Decimal(kappa), plan) / kappa for kappa in kappas]
     printed = _ratio(Decimal(2), PRINTED) / 2  # from 3 on an eigenvalue vanishes
@@ -118,7 +138,7 @@ def _exactly(plan: Plan) -> Check:
         for kappa in [1 + Decimal(10) ** power for power in range(-32, 13)]:
             claimed = (kappa - 1) ** 2 * (4 * kappa - 1) / (3 * kappa - 1) ** 2
             worst = max(worst, abs((_exact_ratio(kappa, plan, 11) - 1) / claimed - 1))
-    return Check(NAME, "kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2, relative", float(worst), 1e-40)
+    return Check(NAME, "kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2: relative error", float(worst), 1e-40)
 
 
 def _theorem(plan: Plan) -> Check:
@@ -159,15 +179,24 @@ def _growth(plan: Plan) -> list[Check]:
     checks = []
     for (name, (slope, limit)), error, room in zip(slopes.items(), found.errors[:2], (0.02, 0.1), strict=True):
         facts = {"slope": slope, "standard error": error, "limit": limit}
-        checks.append(Check(NAME, f"layers per {name}, from its limit", abs(slope - limit), room, facts))
-    checks.append(Check(NAME, "layers from a log kappa + b log log 1/epsilon + c", found.farthest, 1.0))
+        checks.append(Check(NAME, f"layers per {name}: difference from the limit", abs(slope - limit), room, facts))
+    checks.append(
+        Check(NAME, "layers = a log kappa + b log log 1/epsilon + c: largest difference", found.farthest, 1.0)
+    )
     return checks
 
 
 def token_error(layers: Sequence[Layer], roots: Sequence[Decimal]) -> Decimal:
-    """The largest |prediction - <x, w*>| / (|x| |w*|) of three queries, by the paper's equation in decimals.
+    """Compute the largest |prediction - <x, w*>| / (|x| |w*|) of three queries, by the paper's equation in decimals.
 
-    Four tokens with residuals, in three dimensions; S has the squares of `roots` as eigenvalues, none along a query.
+    There are four tokens with residuals, in three dimensions; no query lies along an eigenvector.
+
+    Args:
+        layers: The layers.
+        roots: Roots of the eigenvalues of S.
+
+    Returns:
+        The error.
     """
     solution = np.array([Decimal(2), Decimal(-1), Decimal("0.5")])
     x = HADAMARD[:, :3] * np.array(roots) @ ROTATION.T / Decimal(6)
@@ -182,7 +211,7 @@ def token_error(layers: Sequence[Layer], roots: Sequence[Decimal]) -> Decimal:
 
 
 def _exact_ratio(kappa: Decimal, plan: Plan, points: int) -> Decimal:
-    """max / min of s (1 - gamma s)^2 over s from 1 to kappa, both included."""
+    """Return max / min of s (1 - gamma s)^2 over s from 1 to kappa, both included."""
     gamma = plan.gamma(Interval(Decimal(1), kappa))
     values = [1 + (kappa - 1) * i / (points - 1) for i in range(points)]
     after = [s * (1 - gamma * s) ** 2 for s in values]

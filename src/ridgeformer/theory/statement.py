@@ -20,12 +20,12 @@ class Check:
     """One measured claim of a statement.
 
     Attributes:
-        statement: the module's name, `momentum` for example: what `ridgeformer verify --only` takes.
-        what: the claim, in a few words.
-        error: what was measured, at least 0: the smaller, the better the claim holds.
-        bound: the largest error with which the claim stands.
-        facts: further measured numbers, by name, for the record.
-        as_printed: the error of the formula that the paper prints, where it is another one.
+        statement: The module's name, `momentum` for example: what `ridgeformer verify --only` takes.
+        what: The claim, in a few words.
+        error: What was measured, at least 0: the smaller, the better the claim holds.
+        bound: The largest error with which the claim stands.
+        facts: Further measured numbers, by name, for the record.
+        as_printed: The error of the formula that the paper prints, where it is another one.
 
     >>> Check("momentum", "w, exactly", error=3e-15, bound=1e-10).passed
     True
@@ -50,10 +50,16 @@ class Check:
 
 
 def relative_error(found: ArrayLike, truth: ArrayLike, apart: int = 0) -> float:
-    """The largest difference of two arrays of one shape, divided by the largest entry of `truth`, or by 1 if all are 0.
+    """Compute the largest difference of two arrays, relative to the largest entry of the second.
 
-    Along the first `apart` axes every slice is measured by its own largest entry: no large one hides a small one's
-    error. Infinite where either array is not finite.
+    Args:
+        found: An array.
+        truth: An array of the same shape. If all its entries are 0, the difference is divided by 1.
+        apart: Along this many first axes every slice is measured by its own largest entry: no large one hides a small
+            one's error.
+
+    Returns:
+        The error; infinite where either array is not finite.
     """
     found, truth = np.asarray(found, np.float64), np.asarray(truth, np.float64)
     if found.shape != truth.shape or not (np.isfinite(found).all() and np.isfinite(truth).all()):

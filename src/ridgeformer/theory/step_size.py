@@ -38,22 +38,59 @@ NOISE = [1.0, 2.0, 5.0, 10.0, 20.0]
 
 
 def two_layers(xy: float, yx: float, dim: int) -> LinearTransformer:
-    """A layer with omega_xy alone, then one with omega_yx alone."""
+    """Make a layer with omega_xy alone, then one with omega_yx alone.
+
+    Args:
+        xy: omega_xy of the first layer.
+        yx: omega_yx of the second layer.
+        dim: The dimension d.
+
+    Returns:
+        The model.
+    """
     return LinearTransformer(Diag(omega=[[[0.0, xy], [0.0, 0.0]], [[0.0, 0.0], [yx, 0.0]]]), dim)
 
 
 def step(moments: Moments, xy: float, yx: float) -> Array:
-    """The step size of the two layers, [B], exactly: w is this times a."""
+    """Compute the step size of the two layers exactly: w is this times a.
+
+    Args:
+        moments: The contexts, B of them.
+        xy: omega_xy of the first layer.
+        yx: omega_yx of the second layer.
+
+    Returns:
+        The step sizes, [B].
+    """
     return np.asarray(-yx * (1 + xy * moments.l), np.float64)
 
 
 def printed_step(moments: Moments, xy: float, yx: float) -> Array:
-    """The step size by the paper's approximation, [B]: residuals in place of labels."""
+    """Compute the step size by the paper's approximation: residuals in place of labels.
+
+    Args:
+        moments: As for `step`.
+        xy: As for `step`.
+        yx: As for `step`.
+
+    Returns:
+        The step sizes, [B].
+    """
     return np.asarray(-yx * (1 + xy * moments.spectrum.residual))
 
 
 def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
-    """E[w*'S w*] / E[sum r^2]: the part of the effect that the approximation drops over the one that it keeps.
+    """Compute the part of the effect that the approximation drops over the part that it keeps.
+
+    It is E[w*'S w*] / E[sum r^2].
+
+    Args:
+        dim: The dimension d.
+        context: The number n of context tokens.
+        sigma: The noise level.
+
+    Returns:
+        The quotient.
 
     >>> round(dropped_over_kept(10, 20, 5.0), 2), round(dropped_over_kept(10, 2000, 50.0), 3)
     (1.8, 0.009)
@@ -64,8 +101,17 @@ def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
     return (context * dim + dim * variance) / ((context - dim) * variance)
 
 
-def measured_dropped_over_kept(problem: Problem, sequences: int, seed: int = 0) -> tuple[float, float]:
-    """The same ratio from random sequences, and its standard error."""
+def measured_dropped_over_kept(problem: Problem, *, sequences: int, seed: int = 0) -> tuple[float, float]:
+    """Measure the same quotient on random sequences.
+
+    Args:
+        problem: The problem.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+
+    Returns:
+        The quotient and its standard error.
+    """
     draw = problem.moments(sequences, seed=seed)
     kept = draw.moments.spectrum.residual
     dropped = draw.moments.l - kept
@@ -74,7 +120,15 @@ def measured_dropped_over_kept(problem: Problem, sequences: int, seed: int = 0) 
 
 
 def check(seed: int = 0, step: Step = step) -> list[Check]:
-    """The exact step against tokens; how far the approximation is from it, by omega_xy and by noise."""
+    """Compare the exact step with tokens, and the approximation with the exact step, by omega_xy and by noise.
+
+    Args:
+        seed: Seed of the sequences.
+        step: Computes the step size; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
     problem = Problem(10, 20, "uniform(0,5)")
     s = problem.sequences(50, seed=seed, queries=2)
     moments = Moments.from_tokens(s.x, s.y)
@@ -88,10 +142,10 @@ def check(seed: int = 0, step: Step = step) -> list[Check]:
     order = _order_in_omega(moments, s.x, s.y)
     return [
         Check("step_size", "w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
-        Check("step_size", "the query is left alone by omega_xy, exactly", moved, 0.0),
+        Check("step_size", "the query is not changed by omega_xy", moved, 0.0),
         Check(
             "step_size",
-            "the approximation's error: power of omega_xy, from 1",
+            "the error of the paper's approximation grows as omega_xy^1, difference of the exponent",
             abs(order - 1),
             1e-3,
             {"order": order},
@@ -112,22 +166,29 @@ def _order_in_omega(moments: Moments, x: Array, y: Array) -> float:
 
 def _by_noise(seed: int) -> list[Check]:
     """Dropped over kept at several noise levels, and the power of sigma with which it falls to its limit d/(n-d)."""
-    found = [measured_dropped_over_kept(Problem(10, 20, f"fixed({sigma:g})"), 20_000, seed) for sigma in NOISE]
+    problems = [Problem(10, 20, f"fixed({sigma:g})") for sigma in NOISE]
+    found = [measured_dropped_over_kept(problem, sequences=20_000, seed=seed) for problem in problems]
     exact = [dropped_over_kept(10, 20, sigma) for sigma in NOISE]
     deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(found, exact, strict=True)]
     ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, found, strict=True)}
     excess = np.array([ratio for ratio, _ in found[:4]]) - 10 / (20 - 10)
     order = float(np.polyfit(np.log(NOISE[:4]), np.log(excess), 1)[0])
     least = min(ratio for ratio, _ in found)
-    far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), 20_000, seed)
+    far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), sequences=20_000, seed=seed)
     return [
-        Check("step_size", "dropped over kept, from the formula, in s.e.", max(deviations), 5.0, ratios),
         Check(
             "step_size",
-            "its excess over d/(n - d): power of sigma, from -2",
+            "dropped part / kept part agrees with the formula: difference in standard errors",
+            max(deviations),
+            5.0,
+            ratios,
+        ),
+        Check(
+            "step_size",
+            "its excess over d/(n - d) falls as sigma^-2, difference of the exponent",
             abs(order + 2),
             0.05,
             {"order": order, "least ratio": least},
         ),
-        Check("step_size", "dropped over kept at n = 2000, sigma = 50: small", far, 0.02),
+        Check("step_size", "dropped part / kept part is small at n = 2000, sigma = 50", far, 0.02),
     ]

@@ -12,23 +12,32 @@ from ridgeformer.validation import integer
 __all__ = ["STATEMENTS", "verify"]
 
 STATEMENTS = {
-    "linear_model": "Every layer keeps a linear model",
-    "quadratic": "It cannot represent a quadratic",
+    "linear_model": "Every layer maintains an implicit linear model",
+    "quadratic": "Linear transformers cannot represent a quadratic function",
     "momentum": "Diagonal layers are gradient descent with momentum",
-    "heads": "One head obeys a constraint, two reach everything",
+    "heads": "One head constrains the coefficients of a diagonal layer; two heads reach all of them",
     "second_order": "GD++ is a second-order method",
-    "rescaling": "omega_yy adapts the scale",
-    "step_size": "omega_xy adapts the step size",
-    "fixed_noise": "GD++ sees only E[sigma^2]",
+    "rescaling": "omega_yy adapts the scale of the prediction to the noise",
+    "step_size": "omega_xy adapts the step size to the noise",
+    "fixed_noise": "GD++ depends on the noise only through E[sigma^2]",
 }
 
 
 def verify(
     only: Iterable[str] = (), *, seed: int = 0, progress: Callable[[str, int, int], None] | None = None
 ) -> list[Check]:
-    """Run every statement's checks, or those of the statements named, in the paper's order.
+    """Run the checks of the paper's statements, in the paper's order.
 
-    `progress` is called before each statement with its name, how many are done and how many there are.
+    Args:
+        only: Names of statements; all if none is named.
+        seed: Seed of the models and sequences.
+        progress: Is called before each statement with its name, the number of statements done and that of all.
+
+    Returns:
+        The checks.
+
+    Raises:
+        InputError: There is no such statement.
 
     >>> all(found.passed for found in verify(["momentum"]))
     True

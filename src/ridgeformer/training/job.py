@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.models.families import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
@@ -116,7 +116,7 @@ class Job:
     simpler: LinearTransformer | None
     journal: Journal
     threads: int | None = None
-    layout: Layout = Layout()
+    layout: Layout = PLAIN
 
     @property
     def units(self) -> Units:
@@ -124,7 +124,14 @@ class Job:
         return Units(self.problem, self.layout)
 
     def scaled(self, count: int) -> int:
-        """Return a number of starts or rounds, times the effort; at least 1."""
+        """Return a number of starts or rounds, times the effort; at least 1.
+
+        Args:
+            count: The number for an effort of 1.
+
+        Returns:
+            The number.
+        """
         return max(1, round(count * self.effort))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:

@@ -67,23 +67,45 @@ class Journal:
         return self.history[-1][1] if self.history else 0
 
     def recall(self, name: str) -> Arrays | None:
-        """What was kept under this name."""
+        """Return what was kept under a name.
+
+        Args:
+            name: The name of a piece of work.
+
+        Returns:
+            Its arrays; None if that piece of work was not done yet.
+        """
         return self._kept.get(name)
 
     def keep(self, name: str, arrays: Arrays) -> None:
-        """Keep a finished piece of work, and from time to time write everything down."""
+        """Keep a finished piece of work, and from time to time write everything down.
+
+        Args:
+            name: The name of the piece of work.
+            arrays: Its results.
+        """
         self._kept[name] = arrays
         self._marks[name] = len(self.history)
         if time.monotonic() - self._written >= self.interval:
             self.write()
 
     def forget(self, name: str) -> None:
-        """Drop what is no longer needed."""
+        """Drop what is no longer needed.
+
+        Args:
+            name: The name of a piece of work; it need not be there.
+        """
         self._kept.pop(name, None)
         self._marks.pop(name, None)
 
     def note(self, phase: str, work: int, loss: float) -> None:
-        """Add to the history: so many further sequences were used, and the loss is now this."""
+        """Add a point to the history.
+
+        Args:
+            phase: The part of the search.
+            work: How many further sequences were used.
+            loss: The training loss now.
+        """
         self.history.append((phase, self.work + work, float(loss)))
 
     def write(self) -> None:

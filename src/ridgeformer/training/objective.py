@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Evaluation, Key, Layout
+from ridgeformer.engine import Evaluation, Key, Layout, Target
 from ridgeformer.losses import threshold
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.problems import BaseProblem, Draw, Problem
 
 __all__ = ["STRETCH", "Batch", "Hard", "SampleAverage", "ceiling", "damped", "fewer", "mine"]
 
@@ -192,6 +192,7 @@ def mine(
     """
     if not caution:
         return known
+    problem = _edges(problem)
     exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads))
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
     batch = known.batch
@@ -200,6 +201,13 @@ def mine(
     strength = known.strength * (STRONGER if exploded and len(known) else 1.0)
     share = caution * WEIGHT * strength * max(len(found), len(batch)) / sequences
     return Hard(batch, share, strength, exploded)
+
+
+def _edges(problem: BaseProblem) -> BaseProblem:
+    """The problem with its shortest and longest contexts only, where n varies: models fail there first."""
+    if problem.lengths.fixed or not isinstance(problem, Problem):
+        return problem
+    return problem.replace(context=[problem.lengths.least, problem.lengths.most])
 
 
 def _above(
@@ -237,7 +245,8 @@ def _losses(
     threads: int | None,
 ) -> Float:
     """The losses of a block of sequences, for parameters in float32."""
-    engine, name = engines.current(), {"seed": key.seed, "stream": key.stream, "step": key.step, "first": first}
+    engine = engines.current()
+    name: dict[str, Any] = {"seed": key.seed, "stream": key.stream, "step": key.step, "first": first}
     if problem.law is None:
         batch = Batch.of(problem.moments(count, dtype=np.float32, sums=layout.coordinate != "none", **name), layout)
         counted = batch.target.shape[1]
@@ -245,7 +254,7 @@ def _losses(
             kernel, batch.gram, batch.target, metric=batch.metric, counted=counted, gradient=False, threads=threads
         ).losses
     choices = problem.choices(count, engine=engine, **name)  # type: ignore[attr-defined]
-    target = "task" if problem.has_pool else "ridge"
+    target: Target = "task" if problem.has_pool else "ridge"
     return engine.step(
         kernel, problem.law, choices, key, layout=layout, target=target, gradient=False, first=first, threads=threads
     ).losses

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem
 from ridgeformer.training.job import RACE, Found, Job, Report, Step, Steps, follow
 from ridgeformer.training.protocols import Paper
 
@@ -48,7 +48,9 @@ def _adam(job: Job, protocol: Paper) -> Steps:
     losses: list[float] = []
     while taken < protocol.steps:
         model = LinearTransformer(job.family(**point), job.problem.dim)
-        loss, slope = query_gradient(model, job.problem, protocol.batch, job.seed, taken, job.threads)
+        loss, slope = query_gradient(
+            model, job.problem, batch=protocol.batch, seed=job.seed, step=taken, threads=job.threads
+        )
         losses.append(loss)
         taken += 1
         for name in names:
@@ -88,9 +90,22 @@ def _checkpoints(steps: int) -> list[int]:
 
 
 def query_gradient(
-    model: LinearTransformer, problem: Problem, batch: int, seed: int, step: int, threads: int | None = None
+    model: LinearTransformer, problem: BaseProblem, *, batch: int, seed: int, step: int, threads: int | None = None
 ) -> tuple[float, dict[str, Array]]:
-    """The query loss of a batch of fresh sequences with one query each, and its gradient."""
+    """Compute the query loss of a batch of fresh sequences with one query each, and its gradient.
+
+    Args:
+        model: The model.
+        problem: The problem.
+        batch: How many sequences.
+        seed: Seed of the run.
+        step: The number of the step; every step has other sequences.
+        threads: Threads of the engine; None for all.
+
+    Returns:
+        The mean loss, and the gradient with respect to the arrays of the family, by name. Where a prediction is not
+        finite the loss is infinite and the gradient zero.
+    """
     draw = problem.moments(batch, seed=seed, stream=RACE, step=step, dtype=np.float32, threads=threads)
     query = np.random.default_rng([seed, step, RACE]).standard_normal(draw.task.shape, np.float32)
     with np.errstate(all="ignore"):

@@ -16,13 +16,19 @@ class Search:
     """Our protocol; nothing in it needs tuning.
 
     Attributes:
-        effort: how many starts and steps, relative to the default.
-        caution: what contexts on which a model explodes count in the objective, relative to the default. 0 ignores all
-            but the bulk: losses are then a few percent lower on nearly every sequence, and huge on one in a million.
-        precision: what descents compute in: `float32`, `float64`, or `auto`: float64 for BFGS (few parameters), and
-            where losses come near float32's rounding. Selection and the reported loss are float64 always.
-        seconds: stop after so long, with the best model so far; such a run cannot be repeated bit for bit. Every model
-            it is grown from gets its part of the time; what was found last may still explode, and is then not chosen.
+        effort: How many starts and steps, relative to the default.
+        caution: How much contexts on which a model explodes count in the objective, relative to the default. With 0
+            they are ignored: losses are then a few percent lower on nearly every sequence, and huge on one in a
+            million.
+        precision: What descents compute in: `float32`, `float64` or `auto`. With `auto` BFGS (few parameters) uses
+            float64, and other descents use it where losses come near float32's rounding. Selection and the reported
+            loss are always float64.
+        seconds: Stop after this time, with the best model so far; None for no limit. Such a run cannot be repeated bit
+            for bit. Every model it is grown from gets a part of the time. What was found last may still explode, and is
+            then not chosen.
+
+    Raises:
+        InputError: A value is outside its range.
     """
 
     effort: float = 1.0
@@ -43,7 +49,16 @@ class Search:
 
 @dataclass(frozen=True)
 class Paper:
-    """What the paper did: the query loss, Adam, a constant rate, one small random start."""
+    """What the paper did: the query loss, Adam, a constant rate, one small random start.
+
+    Attributes:
+        steps: Steps of Adam.
+        batch: Sequences per step.
+        rate: The learning rate.
+
+    Raises:
+        InputError: A value is outside its range.
+    """
 
     steps: int = 200_000
     batch: int = 2048
@@ -61,7 +76,17 @@ NAMES: dict[str, type[Protocol]] = {"search": Search, "paper": Paper}
 
 
 def as_protocol(value: object) -> Protocol:
-    """A protocol from one or from its name."""
+    """Return a protocol from one or from its name.
+
+    Args:
+        value: A `Search` or `Paper`, or `search` or `paper` for one with default settings.
+
+    Returns:
+        The protocol.
+
+    Raises:
+        InputError: It is none of these.
+    """
     if isinstance(value, Search | Paper):
         return value
     if isinstance(value, str) and value in NAMES:
@@ -70,5 +95,12 @@ def as_protocol(value: object) -> Protocol:
 
 
 def describe(protocol: Protocol) -> dict[str, Any]:
-    """The protocol as JSON: its name and its parameters."""
+    """Return a protocol as values that JSON can hold.
+
+    Args:
+        protocol: The protocol.
+
+    Returns:
+        Its name, and its parameters by name.
+    """
     return {"name": next(name for name, kind in NAMES.items() if kind is type(protocol)), **asdict(protocol)}

@@ -1,4 +1,6 @@
-"""Runs on disk. A run is a folder named after its spec: `record.json`, `model.safetensors`, and, until it is finished,
+"""Runs on disk.
+
+A run is a folder named after its spec: `record.json`, `model.safetensors`, and, until it is finished,
 `journal.safetensors`. The record is written last: a folder with one holds a finished run.
 
 The record carries a checksum of itself and of the model. A damaged run is reported, set aside and trained again.
@@ -30,30 +32,39 @@ AGAIN = "Move its folder away and train it again."
 
 
 class Memory:
-    """Runs of this process only."""
+    """A store for runs of this process only; it has the methods of `Folder`."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[LinearTransformer, Record]] = {}
 
     def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
-        """A finished run."""
+        """Return a finished run. See `Folder.find`."""
         return self._found.get(name)
 
     def journal(self, name: str, spec: Record, writer: Mapping[str, Any]) -> Journal:
-        """What an unfinished run has done so far: nothing."""
+        """Return an empty journal. See `Folder.journal`."""
         return Journal()
 
     def store(self, name: str, model: LinearTransformer, record: Record, journal: Journal) -> None:
-        """Keep a finished run."""
+        """Keep a finished run. See `Folder.store`."""
         self._found[name] = model, record
 
     def where(self, name: str) -> Path | None:
-        """The folder of a run: none."""
+        """Return None: there is no folder. See `Folder.where`."""
         return None
 
 
 class Folder:
-    """Runs in the sub-folders of one folder. Several processes may share it: files are replaced whole."""
+    """A store for runs in the sub-folders of one folder. Several processes may share it: files are replaced whole.
+
+    Args:
+        path: The folder; it is made if it does not exist.
+        interval: Seconds between two writings of a journal, at least.
+
+    Raises:
+        InputError: The path is that of a file, or no path.
+        StorageError: The folder cannot be made.
+    """
 
     def __init__(self, path: str | os.PathLike[str], interval: float = 1.0) -> None:
         if not isinstance(path, str | os.PathLike):
@@ -64,7 +75,15 @@ class Folder:
         make_folder(self.path, "runs")
 
     def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
-        """A finished run, if this folder has it; one that is damaged is set aside, with a warning, and not found."""
+        """Return a finished run; one that is damaged is set aside, with a warning, and not found.
+
+        Args:
+            name: The name of the run.
+            spec: Its spec, as JSON.
+
+        Returns:
+            The model and its record; None if this folder has no such finished run.
+        """
         folder = self.path / name
         if folder.exists() and not folder.is_dir():
             raise InputError(f"a run needs a folder; {folder} is a file. Move it away.")
@@ -84,14 +103,30 @@ class Folder:
         return model, record
 
     def journal(self, name: str, spec: Record, writer: Mapping[str, Any]) -> Journal:
-        """What an unfinished run has done so far."""
+        """Return what an unfinished run has done so far.
+
+        Args:
+            name: The name of the run.
+            spec: Its spec, as JSON.
+            writer: What decides the bits besides the spec: the version and the engine.
+
+        Returns:
+            The journal, which is empty for a new run.
+        """
         folder = self.path / name
         make_folder(folder, "runs")
         self._check_spec(folder, spec)
         return Journal(folder / JOURNAL, self.interval, {"run": name, **writer})
 
     def store(self, name: str, model: LinearTransformer, record: Record, journal: Journal) -> None:
-        """Keep a finished run, unless another process has finished it meanwhile."""
+        """Keep a finished run, unless another process has finished it meanwhile.
+
+        Args:
+            name: The name of the run.
+            model: Its model.
+            record: What `Training.record` returned.
+            journal: Its journal, which is removed.
+        """
         folder = self.path / name
         if is_finished(folder):
             return journal.remove()
@@ -102,7 +137,14 @@ class Folder:
         journal.remove()
 
     def where(self, name: str) -> Path | None:
-        """The folder of a run."""
+        """Return the folder of a run, whether it exists or not.
+
+        Args:
+            name: The name of the run.
+
+        Returns:
+            The folder.
+        """
         return self.path / name
 
     @staticmethod
@@ -120,7 +162,13 @@ Runs = Memory | Folder
 
 
 def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
-    """The model and the record of a finished run.
+    """Read the model and the record of a finished run.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The model and the record.
 
     Raises:
         InputError: There is no finished run.
@@ -150,7 +198,13 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
 
 
 def read_record(folder: str | os.PathLike[str]) -> Record:
-    """The record of a finished run.
+    """Read the record of a finished run.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The record.
 
     Raises:
         InputError: The folder has no record, or one that a newer version wrote.
@@ -181,7 +235,14 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a folder holds a finished run that is whole."""
+    """Tell whether a folder holds a finished run that is whole.
+
+    Args:
+        folder: The folder of a run; it need not exist.
+
+    Returns:
+        True if it does.
+    """
     try:
         return "status" in read_run(folder)[1]
     except InputError:

@@ -15,6 +15,7 @@ from ridgeformer.exact import exact_loss, least_excess
 from ridgeformer.losses import CAP, exploded
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import Problem
 from ridgeformer.training.few_starts import descend_few_starts
 from ridgeformer.training.job import SELECT, Found, Job, Report, Step, follow
 from ridgeformer.training.many_starts import descend_many_starts
@@ -38,8 +39,8 @@ def search(job: Job, report: Report, deadline: float | None = None) -> Found:
     Returns:
         The chosen model, and how it was found.
     """
-    if job.family is GDpp and job.problem.is_isotropic and job.layout.is_plain:
-        return _by_quadrature(job, report)
+    if job.family is GDpp and isinstance(job.problem, Problem) and job.problem.is_isotropic and job.layout.is_plain:
+        return _by_quadrature(job, job.problem, report)
     parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
     descend = descend_many_starts if parameters <= FEW else descend_few_starts
     found = follow(descend(job), report, deadline)
@@ -47,13 +48,13 @@ def search(job: Job, report: Report, deadline: float | None = None) -> Found:
     return Found(chosen, found.converged, found.message + why)
 
 
-def _by_quadrature(job: Job, report: Report) -> Found:
+def _by_quadrature(job: Job, problem: Problem, report: Report) -> Found:
     kept = job.journal.recall("quadrature")
     if kept is None:
-        best = least_excess(job.problem, job.layers, job.heads, job.seed, job.shallower)
+        best = least_excess(problem, job.layers, job.heads, job.seed, job.shallower)
         kept = {name: value.astype(np.float64) for name, value in best.arrays.items()}
         model = LinearTransformer(best, job.problem.dim)
-        loss = exact_loss(model, job.problem)
+        loss = exact_loss(model, problem)
         job.journal.note("quadrature", 0, loss)
         job.journal.keep("quadrature", kept)
         report(Step(model, "quadrature", 1.0, loss))

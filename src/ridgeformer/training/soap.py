@@ -24,10 +24,19 @@ CLIP = 3.0  # a gradient may be so many times longer than usual
 
 @dataclass(eq=False)
 class Soap:
-    """An optimiser and its whole state. Parameters are a stack of matrices, [K, m, n].
+    """An optimiser and its whole state.
 
     `arrays()` and `Soap(**arrays)` store and restore it: a descent that was interrupted between two calls of `run` goes
     on as if it had not been.
+
+    Attributes:
+        point: The parameters, a stack of matrices, [K, m, n].
+        momentum: The mean of past gradients g, [K, m, n].
+        second: The mean of past squared gradients in the eigenbasis, [K, m, n].
+        rows: The mean of g g', [K, m, m].
+        columns: The mean of g' g, [K, n, n].
+        usual: The usual length of a gradient, [1].
+        taken: Steps taken so far, [1].
     """
 
     point: Array
@@ -40,18 +49,30 @@ class Soap:
 
     @classmethod
     def start(cls, point: Array) -> Soap:
-        """At a point, with no memory."""
+        """Make an optimiser without memory.
+
+        Args:
+            point: Where to start, [K, m, n].
+
+        Returns:
+            The optimiser.
+        """
         count, m, n = point.shape
         zero = np.zeros_like(point)
         squares = np.zeros((count, m, m)), np.zeros((count, n, n))
         return cls(point.copy(), zero, zero.copy(), *squares, np.zeros(1), np.zeros(1))
 
     def arrays(self) -> dict[str, Array]:
-        """The state, by name."""
+        """Return the state, by name."""
         return dict(vars(self))
 
     def run(self, gradient: Callable[[int, Array], Array], rates: Array) -> None:
-        """One step for each learning rate; `gradient(step, point)` is asked for once a step."""
+        """Take one step for each learning rate.
+
+        Args:
+            gradient: Is called once per step with the number of the step and the point, and returns the gradient.
+            rates: Learning rates, [steps].
+        """
         left = right = np.empty(0)
         for k, rate in enumerate(rates):
             taken = int(self.taken[0])

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import FAMILIES, Family, Full, check_registered
 from ridgeformer.predictors.ridge import check_any_problem
@@ -18,7 +18,7 @@ from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
 from ridgeformer.training.protocols import NAMES, Paper, Protocol, as_protocol, describe
 from ridgeformer.validation import integer
 
-__all__ = ["Spec", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
+__all__ = ["Spec", "default_layout", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Spec:
     seed: int
     protocol: Protocol
     sequences: int
-    layout: Layout = Layout()
+    layout: Layout = PLAIN
 
     def as_dict(self) -> dict[str, Any]:
         """Return the spec as values that JSON can hold; `parse_spec` reads them.
@@ -128,9 +128,25 @@ def make_spec(
     return Spec(problem, family, layers, heads, seed, recipe, sequences, _layout(problem, family, layout))
 
 
+def default_layout(problem: BaseProblem, family: str | type[Family]) -> Layout:
+    """Return the layout of tokens that a problem suggests.
+
+    Args:
+        problem: What to train on.
+        family: The name of a family, or its class.
+
+    Returns:
+        `Layout()` where all contexts have the same length; otherwise attention by mean, and for Full the coordinate
+        that shows the length.
+    """
+    if problem.lengths.fixed:
+        return Layout()
+    return Layout("mean", "length" if family in (Full, Full.name) else "none")
+
+
 def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -> Layout:
     if layout is None:
-        return Layout() if problem.lengths.fixed else Layout("mean", "length" if family is Full else "none")
+        return default_layout(problem, family)
     if not isinstance(layout, Layout):
         refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
     if layout.extra and family is not Full:

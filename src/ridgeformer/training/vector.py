@@ -74,7 +74,9 @@ class Vector:
     def pack(self, model: LinearTransformer) -> Array:
         """Return the numbers of a model."""
         arrays = {name: value.astype(np.float64) for name, value in model.family.arrays.items()}
-        return self.scale * self._join({n: v / self._factors[n] if n in self._factors else v for n, v in arrays.items()})
+        return self.scale * self._join(
+            {**arrays, **{n: arrays[n] / f for n, f in self._factors.items() if n in arrays}}
+        )
 
     def model(self, vector: Array, dtype: type = np.float64) -> LinearTransformer:
         """Return the model with these numbers."""
@@ -89,7 +91,8 @@ class Vector:
 
     def slope(self, gradient: dict[str, Array]) -> Array:
         """Return the gradient with respect to the numbers, from one with respect to the family's arrays."""
-        return self._join({n: v * self._factors[n] if n in self._factors else v for n, v in gradient.items()}) / self.scale
+        scaled = {n: gradient[n] * f for n, f in self._factors.items() if n in gradient}
+        return self._join({**gradient, **scaled}) / self.scale
 
     def _join(self, arrays: dict[str, Array]) -> Array:
         return np.concatenate([arrays[name].ravel() for name in self._shapes])

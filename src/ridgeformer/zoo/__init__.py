@@ -4,7 +4,7 @@
 >>> zoo.load("full", layers=7, noise="categorical(1,3)")
 LinearTransformer(full, dim=10, layers=7, heads=1)
 >>> zoo.record("full", layers=7, noise="categorical(1,3)").status
-'budget reached'
+'converged'
 """
 
 from __future__ import annotations
@@ -128,23 +128,23 @@ class Zoo(Value):
         if (cell, chosen) not in self.models:
             kept = sorted(other for known, other in self.models if known == cell)
             known = ", ".join(map(str, kept))
-            refuse(f"of this cell the weights of these seeds are kept: {known}", f"seed {seed!r}", "Leave it out.")
+            refuse(f"the zoo has the weights of seed {known} of this model", f"seed {seed!r}", "Leave out the seed.")
         return self.models[cell, chosen]
 
     def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
         """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
 
         Args:
-            family: `gdpp`, `diag` or `full`.
-            layers: Layers of the model.
-            noise: The noise distribution it was trained on.
-            seed: The seed of its training; None for the best.
+            family: As for `load`.
+            layers: As for `load`.
+            noise: As for `load`.
+            seed: As for `load`.
 
         Returns:
             How it was made.
 
         Raises:
-            InputError: The zoo has no such model.
+            InputError: The zoo knows no such model.
         """
         cell = self._cell(family, layers, noise)
         runs = self.made[cell]
@@ -160,11 +160,13 @@ class Zoo(Value):
                 known = list(dict.fromkeys(other[place] for other in self.made))
                 if cell[place] not in known:
                     names = ", ".join(map(str, known))
-                    refuse(f"{name} must be one of {names}", repr(cell[place]), "Choose one of these, or train it.")
-            refuse("the zoo must have the model", f"{family}, {layers}, {noise}, which is not in it", "Train it.")
+                    refuse(
+                        f"{name} must be one of {names}", repr(cell[place]), "Choose one of these, or train the model."
+                    )
+            refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it.")
         return cell
 
-    def write(self, folder: str | os.PathLike[str], every_seed: Iterable[str] = ()) -> None:
+    def write(self, folder: str | os.PathLike[str], *, every_seed: Iterable[str] = ()) -> None:
         """Write the zoo to `zoo.safetensors` and `zoo.json`.
 
         Args:
@@ -247,7 +249,7 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
     except (DamagedFile, LookupError, TypeError, ValueError, AttributeError) as error:
         reason = short(error, 300)
         raise DamageError(
-            f"a zoo must be two files that Zoo.write wrote; {short(place)} has not: {reason}. Write it again."
+            f"a zoo is a folder with two files that Zoo.write wrote; {short(place)} is not: {reason}. Write it again."
         ) from error
 
 

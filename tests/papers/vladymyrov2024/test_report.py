@@ -1,6 +1,7 @@
 """The figures and the report: drawn from stored evidence, self-contained, and alive in a real browser."""
 
 import json
+import os
 import re
 import shutil
 import struct
@@ -13,6 +14,7 @@ from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES, draw
 from ridgeformer.papers.vladymyrov2024.report import write_report
+from support import LONGEST
 
 pytest.importorskip("matplotlib")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -127,8 +129,12 @@ def browser():
         pytest.skip("needs Chromium (Debian: apt-get install chromium)")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=quiet)
+        # Root has no sandbox, and the shared memory of a container is too small for a page.
+        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
+        options += ["--disable-component-update", "--force-color-profile=srgb", "--lang=en-US"]
+        # It makes a socket in its temporary folder, and the path of a socket has at most 108 characters.
+        place = {**os.environ, "TMPDIR": "/tmp"} if os.access("/tmp", os.W_OK) else dict(os.environ)
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=place, timeout=1000 * LONGEST)
         yield found
         found.close()
 
@@ -149,7 +155,8 @@ CONTRAST = """(() => {
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_works_in_a_browser(page, browser, width):
-    tab = browser.new_page(viewport={"width": width, "height": 800})
+    tab = browser.new_page(viewport={"width": width, "height": 800}, locale="en-US", color_scheme="light")
+    tab.set_default_timeout(1000 * LONGEST)
     problems = []
     tab.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
     tab.on("pageerror", lambda error: problems.append(str(error)))
@@ -217,5 +224,8 @@ def test_the_page_works_in_a_browser(page, browser, width):
     # A problem whose profiles exist for seven layers only.
     tab.select_option("#column", "uniform(0,2)")
     assert tab.locator("#depth").input_value() == "7"
+    # It fits with the fonts of any machine; those of fixed width are the widest.
+    tab.add_style_tag(content="* { font-family: monospace !important }")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert problems == []
     tab.close()

@@ -21,7 +21,7 @@ from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.papers.vladymyrov2024 import render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS, check_claims
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence
-from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, CellKey, grid, keys, models_of, printed
+from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, ROWS, CellKey, grid, keys, models_of, printed
 from ridgeformer.papers.vladymyrov2024.table import Table, measure
 
 NOISE = "categorical(1,3)"
@@ -105,7 +105,10 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
 
 @pytest.mark.parametrize(
     ("noise", "layers", "words"),
-    [("uniform(0,5)", 4, "is below ConstRR's"), ("uniform(0,6)", 2, "expectation found for GD++ 2 is")],
+    [
+        ("uniform(0,5)", 4, "is at least that of ConstRR, "),
+        ("uniform(0,6)", 2, "lowest expected loss found for GD++ 2 is"),
+    ],
 )
 def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
     cell = measure(zoo.shipped(), columns=(noise,), sequences=20_000)["gdpp", layers, noise]
@@ -232,7 +235,7 @@ def test_every_claim_has_numbers_and_a_verdict(evidence):
     claims = check_claims(evidence)
     assert len(claims) == len(CLAIMS) == 21
     for claim in claims:
-        assert claim.verdict in ("borne out", "in part", "contradicted")
+        assert claim.verdict in ("supported", "partly supported", "contradicted")
         assert re.search(r"\d", claim.numbers)
         assert "nan" not in claim.numbers
         assert claim.rule
@@ -312,7 +315,7 @@ def against_the_paper(family, layer, sigmas):
 
 NEVER, LATE = ({noise: {0: 1.0, 10: value, 100: 1.0, 500: 1.0} for noise in "ab"} for value in (1.0, 2.0))
 
-# Numbers with which a claim is borne out, and numbers that contradict it.
+# Numbers that support a claim, and numbers that contradict it.
 DECIDED = {
     "iterations": ({"iterations": LATE}, {"iterations": NEVER}),
     "few_layers": ({"cell": by_method()}, {"cell": lambda key: {"loss": 0.5 ** (key.layers or 0)}}),
@@ -371,7 +374,7 @@ DECIDED = {
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
 def test_claims_follow_the_numbers(evidence, claim):
     holds, fails = DECIDED[claim.__name__]
-    assert claim(Altered(evidence, **holds)).verdict == "borne out"
+    assert claim(Altered(evidence, **holds)).verdict == "supported"
     assert claim(Altered(evidence, **fails)).verdict == "contradicted"
 
 
@@ -439,7 +442,7 @@ def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(evidence
         (["table1", "--workers", "2"], "are for --retrain"),
         (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),
         (["table1", "--sequences", "1"], "sequences must be at least 20"),
-        (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running scheduler"),
+        (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running Dask scheduler"),
         (["figures", "--only", "9"], "a figure must be one of 1, 2, 3, 4, 5, 6, 7, 8; got 9"),
         (["figures", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
         (["report", "--out", "/proc/nothing"], "measurements need a folder"),
@@ -450,3 +453,21 @@ def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):
     code, _, error = run(capsys, *arguments)
     assert code == 2
     assert words in error
+
+
+@pytest.mark.parametrize(
+    ("noise", "name", "tex"),
+    [
+        ("uniform(0,5)", "U(0,5)", "U(0,5)"),
+        ("uniform(0.5,2)", "U(0.5,2)", "U(0.5,2)"),
+        ("categorical(1,3,5)", "{1,3,5}", r"\{1,3,5\}"),
+        ("expon(scale=2)", "expon(scale=2)", "expon(scale=2)"),
+    ],
+)
+def test_short_names_of_columns(noise, name, tex):
+    assert (render.column_name(noise), render.column_tex(noise)) == (name, tex)
+
+
+def test_a_group_begins_with_each_family_and_with_the_baselines():
+    assert [row.name for row in ROWS if row.begins_group] == ["GD++ 1", "Diag 1", "Full 1", "ConstRR"]
+    assert len(ROWS) == 24

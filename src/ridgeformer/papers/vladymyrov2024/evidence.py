@@ -46,7 +46,14 @@ Part = dict[str, Any]
 
 @dataclass(frozen=True)
 class Curve:
-    """A profile, [K] each: noise levels, mean losses, which levels can occur, and how many sequences exploded."""
+    """A profile: mean losses by noise level.
+
+    Attributes:
+        sigmas: Noise levels, [K].
+        losses: Mean losses, [K].
+        inside: Whether each level can occur in training, [K].
+        exploded: How many sequences exploded, [K].
+    """
 
     sigmas: list[float]
     losses: list[float]
@@ -56,13 +63,15 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Parts that are measured when they are first asked for, and kept in `folder` if there is one.
+    """Parts that are measured when they are first asked for, and kept in a folder if there is one.
 
     Attributes:
-        zoo: the models.
-        sequences: for the table; `fewer`, a fifth of it, for losses by layer and for every level of a profile.
-        seed: of the sequences; other than that of the evaluation by which the models were chosen.
-        again: parts to be measured even if they are stored.
+        zoo: The models.
+        folder: Where measurements are kept; None to keep none.
+        sequences: How many sequences for the table. Losses by layer and every level of a profile use a fifth of them.
+        seed: Seed of the sequences; other than that of the evaluation by which the models were chosen.
+        progress: Is called with the name of a part, the number of pieces of work done and that of all.
+        again: Parts to be measured even if they are stored.
     """
 
     zoo: Zoo
@@ -119,12 +128,26 @@ class Evidence:
         return {noise: {int(k): v for k, v in part.items()} for noise, part in self._part("iterations").items()}
 
     def column(self, noise: str) -> Table:
-        """One column of the table, measured by itself and not stored."""
+        """Measure one column of the table by itself, without storing it.
+
+        Args:
+            noise: The noise of the column, in any spelling.
+
+        Returns:
+            The column, as a table.
+
+        Raises:
+            InputError: The table has no such column.
+        """
         columns, show = (column(noise),), partial(self.progress, "column")
         return measure(self.zoo, columns=columns, sequences=self.sequences, seed=self.seed, progress=show)
 
     def measure(self, parts: tuple[str, ...] | None = None) -> None:
-        """Measure parts, by default all, or find them stored."""
+        """Measure parts, or find them stored.
+
+        Args:
+            parts: Names of parts; None for all.
+        """
         for part in tuple(PARTS) if parts is None else parts:
             getattr(self, part)
 

@@ -17,7 +17,14 @@ __all__ = ["ship"]
 
 
 def ship(runs: Path) -> Path:
-    """Write the best models of all cells, and all seeds where figures show their spread, into the package."""
+    """Write the best models of all cells, and all seeds where figures show their spread, into the package.
+
+    Args:
+        runs: The folder with all runs of the table.
+
+    Returns:
+        The folder that was written to.
+    """
     make_folder(MODELS, "models")
     models_of(runs).write(MODELS, every_seed=[SHOWN])
     return MODELS

@@ -100,7 +100,12 @@ class CellKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as printed, and half a unit of its last digit."""
+    """A number of the paper's table.
+
+    Attributes:
+        value: The number as printed.
+        rounding: Half a unit of its last digit.
+    """
 
     value: float
     rounding: float
@@ -114,7 +119,7 @@ def keys() -> Iterator[CellKey]:
 
 @cache
 def printed() -> dict[CellKey, Printed]:
-    """The paper's Table 1."""
+    """Return the paper's Table 1, by cell."""
     names = {label: family for family, label in LABELS.items()}
     found = {}
     with Path(__file__).with_name("table1.csv").open() as file:
@@ -139,26 +144,54 @@ def _rounding(text: str) -> float:
 
 
 def grid(seeds: tuple[int, ...] = SEEDS) -> Grid:
-    """Every run behind the table: ten problems, three families, seven depths, five seeds."""
+    """Return every run behind the table: ten problems, three families, seven depths, and seeds.
+
+    Args:
+        seeds: The seeds; five by default.
+
+    Returns:
+        The grid.
+    """
     return Grid(noise=COLUMNS, family=FAMILIES, layers=DEPTHS, seed=seeds)
 
 
 def models_of(runs: Path | None) -> Zoo:
-    """The shipped models; or those of a folder of runs, which must hold all of the table's."""
+    """Return the models of the table.
+
+    Args:
+        runs: A folder of runs, which must hold all of the table's; None for the shipped models.
+
+    Returns:
+        The models.
+
+    Raises:
+        InputError: A run is missing.
+    """
     if runs is None:
         return shipped()
     folders = [runs / spec.name for spec in grid().specs()]
     missing = [folder for folder in folders if not (folder / "record.json").exists()]
     if missing:
         raise InputError(
-            f"the runs of the table must be finished; {runs} lacks {len(missing)} of {len(folders)}, the first "
+            f"all runs of the table must be finished; {runs} lacks {len(missing)} of {len(folders)}, for example "
             f"{missing[0].name}. Train them with `ridgeformer table1 --retrain --runs {runs}`."
         )
     return gather(folders)
 
 
 def column(noise: str, known: Iterable[str] = COLUMNS) -> str:
-    """The name of a column, however it is spelled."""
+    """Return the name of a column, however it is spelled.
+
+    Args:
+        noise: The noise distribution as text.
+        known: Names of columns.
+
+    Returns:
+        The name.
+
+    Raises:
+        InputError: There is no such column.
+    """
     names, name = list(known), str(parse(noise))
     if name not in names:
         refuse(f"the column must be one of {', '.join(names)}", repr(noise), "Choose one of these.")
@@ -166,5 +199,12 @@ def column(noise: str, known: Iterable[str] = COLUMNS) -> str:
 
 
 def problem_of(noise: str) -> Problem:
-    """d = 10 and n = 20, as everywhere in the paper's experiments."""
+    """Return the problem of a column: d = 10 and n = 20, as everywhere in the paper's experiments.
+
+    Args:
+        noise: The noise distribution as text.
+
+    Returns:
+        The problem.
+    """
     return Problem(10, 20, noise)

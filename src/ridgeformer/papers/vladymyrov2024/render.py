@@ -18,13 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "column_name", "column_table", "column_tex", "short", "terminal"]
 
 LEGEND = (
-    "Each cell: adjusted loss; the paper's; ours over the paper's; in percent, ± the standard error and, after +, what "
-    "the worst seed is above the best. Green: below the paper's by more than its error. Red: falls short."
+    "Each cell has four lines: our adjusted loss; the paper's; the ratio of the two; and, in percent of our loss, ± "
+    "its standard error and after + how far the worst of five seeds is above the best. Green: better than the paper's "
+    "by more than its standard error. Red: fails a check."
 )
 
 
 def short(value: float) -> str:
-    """Three significant digits in at most seven characters.
+    """Write a number with three significant digits in at most seven characters.
+
+    Args:
+        value: The number.
+
+    Returns:
+        The text; `-` if the number is not finite.
 
     >>> short(0.04478), short(1.7729), short(5.2473e-16), short(0)
     ('.0448', '1.77', '5.2e-16', '0')
@@ -85,7 +92,14 @@ def rows(table: Table) -> Iterable[tuple[Row, list[Cell]]]:
 
 
 def terminal(table: Table) -> RenderableType:
-    """All cells beside the paper's, at 100 columns; below, in red, what falls short."""
+    """Show all cells beside the paper's, at 100 columns; below, in red, what falls short.
+
+    Args:
+        table: The table.
+
+    Returns:
+        What rich can print.
+    """
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
@@ -106,12 +120,19 @@ def terminal(table: Table) -> RenderableType:
 
 
 def column_table(table: Table) -> RenderableType:
-    """One column, a line for each cell, with all its numbers."""
+    """Show one column, a line for each cell, with all its numbers.
+
+    Args:
+        table: A table with one column.
+
+    Returns:
+        What rich can print.
+    """
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
 
-    names = ("", "loss", "±", "x floor", "paper", "allowed", "x paper", "seeds: best", "worst", "largest")
+    names = ("", "loss", "±", "/ floor", "paper", "allowed", "/ paper", "best seed", "worst", "largest")
     grid = Grid(box=None, padding=(0, 0, 0, 2), pad_edge=False)
     for name in names:
         grid.add_column(name, justify="right" if name else "left", no_wrap=True)
@@ -148,17 +169,26 @@ def _percent(value: float, whole: float) -> str:
 
 
 def verdict(table: Table) -> RenderableType:
-    """How many cells satisfy what they must, and those that do not, with the reason."""
+    """Say how many cells satisfy what they must, and which do not, with the reason.
+
+    Args:
+        table: The table.
+
+    Returns:
+        What rich can print.
+    """
     from rich.console import Group
     from rich.table import Table as Grid
     from rich.text import Text
 
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
-    text = Text(f"\n{len(table.cells)} cells, {below} of the {len(models)} models below the paper's number; ")
+    text = Text(
+        f"\n{len(table.cells)} cells. {below} of the {len(models)} models have a lower loss than in the paper. "
+    )
     if not table.faulty:
-        return text.append("none falls short.", style="green")
-    text.append(f"{len(table.faulty)} fall short:", style="red")
+        return text.append("No cell fails a check.", style="green")
+    text.append(f"{len(table.faulty)} {'cells fail' if len(table.faulty) > 1 else 'cell fails'} a check:", style="red")
     faults = Grid.grid(padding=(0, 1))
     faults.add_column(no_wrap=True)
     for cell in table.faulty:
@@ -167,7 +197,14 @@ def verdict(table: Table) -> RenderableType:
 
 
 def as_csv(table: Table) -> str:
-    """One row a cell."""
+    """Write the table as CSV, one row per cell.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text.
+    """
     out = io.StringIO()
     names = [*(name for name in Cell.__dataclass_fields__ if name not in ("seeds", "faults")), "limit", "over_paper"]
     most = max((len(cell.seeds) for cell in table.cells.values()), default=0)
@@ -184,7 +221,14 @@ def _text(value: object) -> object:
 
 
 def as_markdown(table: Table) -> str:
-    """Ours, and the paper's in brackets; the best model of a column in bold."""
+    """Write the table in Markdown: ours, and the paper's in brackets; the best model of a column in bold.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text.
+    """
     best = _best(table)
     columns = list(dict.fromkeys(key.noise for key in table.cells))
     lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
@@ -201,7 +245,14 @@ def as_markdown(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """A tabular for booktabs: ours, and below it, small, the paper's; the best model of a column in bold."""
+    """Write the table as a tabular for booktabs: ours, and the paper's in small print; the best of a column in bold.
+
+    Args:
+        table: The table.
+
+    Returns:
+        The text.
+    """
     best = _best(table)
     columns = list(dict.fromkeys(key.noise for key in table.cells))
     lines = [

@@ -37,16 +37,24 @@ SAME = 1e-3  # relative differences below this are none: where a model is grown 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of the table and all that stands beside it. Losses are adjusted, unless they say otherwise.
+    """One number of the table and all that belongs to it. Losses are adjusted, unless they say otherwise.
 
     Attributes:
-        loss: on fresh sequences that took no part in training or in the choice of the seed; error: its standard error.
-        floor: of this problem, on the same sequences; floor_error: its standard error.
-        unadjusted: against the true w; largest: of a sequence; exploded: how many sequences exploded.
-        paper: as printed; rounding: half a unit of its last digit; paper_error: the standard error of the paper's
-            estimator at its 100,000 sequences, estimated with our model.
-        seeds: the losses that training reported, by seed; none for a baseline.
-        faults: what the cell should satisfy and does not, in words.
+        method: A family or a baseline.
+        layers: The depth; None for a baseline.
+        noise: The noise of the column, as text.
+        loss: The loss on fresh sequences that took no part in training or in the choice of the seed.
+        error: The standard error of the loss.
+        floor: The floor of this problem, on the same sequences.
+        floor_error: The standard error of the floor.
+        unadjusted: The loss against the true w.
+        largest: The largest loss of a sequence.
+        exploded: How many sequences exploded.
+        paper: The paper's number, as printed.
+        rounding: Half a unit of its last digit.
+        paper_error: The standard error of the paper's estimator at its 100,000 sequences, estimated with our model.
+        seeds: The losses that training reported, by seed; none for a baseline.
+        faults: What the cell should satisfy and does not, in words.
     """
 
     method: str
@@ -93,9 +101,15 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """All cells, the unadjusted loss of the oracle in every column, and how they were measured.
+    """Table 1, and how it was measured.
 
     A cell more than 4 standard errors below its floor raises a `BelowFloorWarning`, in a stored table too.
+
+    Attributes:
+        cells: All cells, by their place.
+        oracle: The unadjusted loss of the oracle in every column.
+        sequences: How many sequences every loss was measured on.
+        seed: Seed of the sequences.
     """
 
     cells: dict[CellKey, Cell]
@@ -111,7 +125,17 @@ class Table:
         return self.cells[CellKey(*key)]
 
     def only(self, noise: str) -> Table:
-        """One column."""
+        """Return one column.
+
+        Args:
+            noise: The noise of the column.
+
+        Returns:
+            A table with this column alone.
+
+        Raises:
+            InputError: There is no such column.
+        """
         name = column(noise, self.oracle)
         cells = {key: cell for key, cell in self.cells.items() if key.noise == name}
         return Table(cells, {name: self.oracle[name]}, self.sequences, self.seed)
@@ -122,7 +146,7 @@ class Table:
         return [cell for cell in self.cells.values() if cell.faults]
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the table as values that JSON can hold."""
         cells = [
             {**asdict(cell), "ratio": _finite(cell.ratio), "over_paper": _finite(cell.over_paper)}
             for cell in self.cells.values()
@@ -131,7 +155,14 @@ class Table:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Table:
-        """From what `as_dict` gave."""
+        """Make a table of what `as_dict` returned.
+
+        Args:
+            record: What `as_dict` returned.
+
+        Returns:
+            The table.
+        """
         found = {}
         for values in record["cells"]:
             kept = {name: values[name] for name in Cell.__dataclass_fields__}
@@ -141,7 +172,15 @@ class Table:
 
 
 def baselines(problem: Problem, tuned: TunedRR | None = None) -> dict[str, Predictor]:
-    """Those of the paper's table; TunedRR, which takes seconds to tune, may be given."""
+    """Return the baselines of the paper's table for a problem.
+
+    Args:
+        problem: The problem.
+        tuned: TunedRR, which takes seconds to tune; None to tune it.
+
+    Returns:
+        Predictors by name.
+    """
     return {"ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR(), "TunedRR": tuned or TunedRR.tune(problem)}
 
 
@@ -154,10 +193,21 @@ def measure(
     tuned: Mapping[str, TunedRR] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Table:
-    """Evaluate all models and baselines, column by column; `tuned` may hold TunedRR by column.
+    """Evaluate all models and baselines, column by column.
 
-    Seeds are chosen by what training reported, on the sequences of seed 0: with another seed no number here is the
-    best of several measurements.
+    Seeds are chosen by what training reported, on the sequences of seed 0: with another seed no number here is the best
+    of several measurements.
+
+    Args:
+        zoo: The models.
+        columns: Which columns, by their noise.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+        tuned: TunedRR by column; None to tune it.
+        progress: Is called with the number of columns done and of all.
+
+    Returns:
+        The table.
     """
     cells: dict[CellKey, Cell] = {}
     oracle = {}
@@ -206,7 +256,7 @@ def _faults(cell: Cell, found: Comparison) -> list[str]:
     """What the cell should satisfy and does not."""
     faults = []
     if not cell.loss <= cell.limit + ROUNDING:
-        faults.append(f"above the paper: {cell.loss:.4g}, allowed {cell.limit:.4g}{_unreachable(cell)}")
+        faults.append(f"above the paper's number: {cell.loss:.4g}, allowed {cell.limit:.4g}{_unreachable(cell)}")
     gap, error = found.difference(cell.key.row, FLOOR)
     if gap < -4 * error - ROUNDING:
         faults.append(f"below the floor: {cell.loss:.4g}, floor {cell.floor:.4g}")
@@ -225,9 +275,9 @@ def _unreachable(cell: Cell) -> str:
         return ""
     problem = problem_of(cell.noise)
     if cell.limit < (bound := const_loss(problem)):
-        return f"; in expectation no GD++ model is below ConstRR's {bound:.4g}"
+        return f"; the expected loss of every GD++ model is at least that of ConstRR, {bound:.4g}"
     least = least_loss(problem, cell.layers)
-    return f"; the best expectation found for GD++ {cell.layers} is {least:.3g}" if cell.limit < least else ""
+    return f"; the lowest expected loss found for GD++ {cell.layers} is {least:.3g}" if cell.limit < least else ""
 
 
 def _simpler(key: CellKey) -> list[CellKey]:

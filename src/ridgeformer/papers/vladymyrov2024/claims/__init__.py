@@ -40,5 +40,12 @@ CLAIMS: tuple[Callable[[Evidence], Claim], ...] = (
 
 
 def check_claims(evidence: Evidence) -> list[Claim]:
-    """All of them, in the order of the paper's text."""
+    """Decide all claims, in the order of the paper's text.
+
+    Args:
+        evidence: The measurements; what is not measured yet is measured.
+
+    Returns:
+        The claims with their verdicts.
+    """
     return [claim(evidence) for claim in CLAIMS]

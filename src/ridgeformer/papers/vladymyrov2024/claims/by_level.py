@@ -17,29 +17,43 @@ LITTLE = 1.5  # a loss that is lower by less than this factor is a little lower
 
 
 def mirrors_constant(evidence: Evidence) -> Claim:
-    """GD++'s profile is ConstRR's."""
+    """Decide whether GD++'s profile is ConstRR's.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     gaps = []
     for noise in UNIFORM[1:]:
         known, own = curve(evidence, noise, "ConstRR"), curve(evidence, noise, "gdpp", 7)
         gaps.append(float(np.abs(own / known - 1).max()))
     return Claim(
         "Uniform noise, per-variance profiles, 3rd and 4th sentence",
-        "At every noise level GD++ does what ConstRR does: it works with one constant variance.",
-        "profiles of seven layers within 5 % of ConstRR's at every level",
+        "At every noise level GD++ behaves like ConstRR: it assumes one constant noise variance.",
+        "at every level, the profile of seven layers is within 5 % of that of ConstRR",
         f"largest difference of the profiles, sigma_max 1 to 7: {', '.join(f'{100 * gap:.2g} %' for gap in gaps)}",
         decide(gap < 0.05 for gap in gaps),
     )
 
 
 def ada_profile(evidence: Evidence) -> Claim:
-    """AdaRR by noise level."""
+    """Decide what the paper says of AdaRR by noise level.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, _ = levels(evidence, SHOWN)
     ada, bayes = curve(evidence, SHOWN, "AdaRR"), curve(evidence, SHOWN, BAYES)
     at = [int(np.argmin(np.abs(sigmas - level))) for level in (0, 1, 2, 3, 4, 5)]
     return Claim(
         "Uniform noise, per-variance profiles, 5th sentence",
-        "AdaRR is perfect without noise and struggles more as noise grows.",
-        "loss 0 to rounding at sigma = 0, and rising over 0, 1, 2, 3 and beyond",
+        "AdaRR is perfect without noise and gets worse as the noise grows.",
+        "the loss is 0, up to rounding, at sigma = 0, and rises over sigma = 0, 1, 2, 3, 4 and 5",
         "AdaRR on uniform(0,5) at sigma 0 to 5: "
         + ", ".join(f"{ada[i]:.3g}" for i in at)
         + "; the Bayes predictor there: "
@@ -49,7 +63,14 @@ def ada_profile(evidence: Evidence) -> Claim:
 
 
 def tuned_middle(evidence: Evidence) -> Claim:
-    """TunedRR by noise level."""
+    """Decide what the paper says of TunedRR by noise level.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, _ = levels(evidence, SHOWN)
     tuned, full = curve(evidence, SHOWN, "TunedRR"), curve(evidence, SHOWN, "full", 7)
     bands = sigmas <= 1.5, (sigmas > 1.5) & (sigmas < 4), (sigmas >= 4) & (sigmas <= 5)
@@ -57,17 +78,24 @@ def tuned_middle(evidence: Evidence) -> Claim:
     gain = loss(evidence, "AdaRR", None, SHOWN) / loss(evidence, "TunedRR", None, SHOWN)
     return Claim(
         "Uniform noise, per-variance profiles, 6th sentence",
-        "TunedRR improves a little on AdaRR, and suffers in the middle of the range.",
-        f"AdaRR's loss is 1 to {LITTLE} times TunedRR's; TunedRR's over Full's (7 layers) is larger for sigma from 1.5 "
-        "to 4 than below and above",
-        f"uniform(0,5): AdaRR over TunedRR {gain:.2f}; TunedRR over Full, of mean losses: {low:.2f} below 1.5, "
+        "TunedRR is a little better than AdaRR, and weak in the middle of the range.",
+        f"the loss of AdaRR is 1 to {LITTLE} times that of TunedRR; the loss of TunedRR / that of Full (7 layers) is "
+        "larger for sigma from 1.5 to 4 than below and above",
+        f"uniform(0,5): AdaRR / TunedRR {gain:.2f}; TunedRR / Full, of mean losses: {low:.2f} below 1.5, "
         f"{middle:.2f} from 1.5 to 4, {high:.2f} from 4 to 5",
         decide([1 < gain < LITTLE, middle > max(low, high)]),
     )
 
 
 def alike_everywhere(evidence: Evidence) -> Claim:
-    """Full and Diag by noise level."""
+    """Decide whether Full and Diag are alike at every noise level.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     texts, holds = [], []
     for noise in UNIFORM[1:]:
         _, inside = levels(evidence, noise)
@@ -77,8 +105,8 @@ def alike_everywhere(evidence: Evidence) -> Claim:
     return Claim(
         "Uniform noise, per-variance profiles, 7th sentence",
         "Full and Diag perform alike at every noise level.",
-        "profiles of seven layers within a factor of 1.5 at every level in distribution",
-        "Diag over Full: "
+        "the profiles of seven layers are within a factor of 1.5 at every level of training",
+        "Diag / Full: "
         + "; ".join(texts)
         + ". The largest differences are near sigma = 0, where both losses are small.",
         decide(holds),
@@ -86,7 +114,14 @@ def alike_everywhere(evidence: Evidence) -> Claim:
 
 
 def two_layers(evidence: Evidence) -> Claim:
-    """Two layers against three."""
+    """Decide what the paper says of two layers against three.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     sigmas, inside = levels(evidence, SHOWN)
     lowest = {
         (family, depth): float(sigmas[inside][np.argmin(curve(evidence, SHOWN, family, depth)[inside])])
@@ -99,17 +134,17 @@ def two_layers(evidence: Evidence) -> Claim:
         for depth in DEPTHS[2:]
     }
     worse = sorted({float(sigma) for found in better.values() for sigma in sigmas[inside][~found]})
-    where = f"the others lie from {worse[0]:.2f} to {worse[-1]:.2f}" if worse else "all"
+    where = f"the exceptions lie from sigma = {worse[0]:.2f} to {worse[-1]:.2f}" if worse else "without exception"
     ratio = {f: loss(evidence, "gdpp", 2, SHOWN) / loss(evidence, f, 2, SHOWN) for f in ("diag", "full")}
     places = {f: lowest[f, 2] for f in FAMILIES}
     return Claim(
         "Uniform noise, bottom of figure 2, 2nd and 3rd sentence",
-        "With two layers Full and Diag behave like GD++ and fit one noise level in the middle; with three or more they "
-        "improve over the whole range.",
-        "with two layers the least loss lies between sigma 0.3 and 4.7; with 3 to 7 layers the loss is lower at every "
-        "level in distribution",
-        f"least loss at sigma = {places['gdpp']:.2f} (GD++), {places['diag']:.2f} (Diag), {places['full']:.2f} "
-        f"(Full); GD++ over Diag {ratio['diag']:.2f}, over Full {ratio['full']:.2f} at two layers; more "
+        "With two layers Full and Diag behave like GD++ and fit one noise level in the middle of the range; with three "
+        "or more layers they improve over the whole range.",
+        "with two layers the smallest loss lies between sigma = 0.3 and 4.7; with 3 to 7 layers the loss is lower at "
+        "every level of training",
+        f"smallest loss at sigma = {places['gdpp']:.2f} (GD++), {places['diag']:.2f} (Diag), {places['full']:.2f} "
+        f"(Full); with two layers GD++ / Diag {ratio['diag']:.2f}, GD++ / Full {ratio['full']:.2f}; more "
         f"layers are better at {np.mean([*better.values()]):.0%} of levels and depths, {where}",
         decide([0.3 < places[f] < 4.7 for f in ("diag", "full")] + [bool(found.all()) for found in better.values()]),
     )

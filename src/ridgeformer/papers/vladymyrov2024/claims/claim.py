@@ -14,7 +14,7 @@ from ridgeformer.papers.vladymyrov2024.paper import Row
 
 __all__ = ["ALIKE", "SLACK", "Array", "Claim", "curve", "decide", "exploded", "levels", "loss"]
 
-Verdict = Literal["borne out", "contradicted", "in part"]
+Verdict = Literal["supported", "contradicted", "partly supported"]
 Array = NDArray[np.float64]
 ALIKE = 1.25  # losses within this factor are called alike
 SLACK = 1.01  # 'at least as good' allows a percent: the size of a standard error
@@ -22,7 +22,15 @@ SLACK = 1.01  # 'at least as good' allows a percent: the size of a standard erro
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim in our words, which of the paper's sentences it stands for, the rule, the numbers, and the verdict."""
+    """A claim of the paper, and whether the measurements support it.
+
+    Attributes:
+        where: Which of the paper's sentences it stands for.
+        sentence: The claim in our words.
+        rule: What the numbers must satisfy.
+        numbers: The numbers, in words.
+        verdict: Whether all of the rule holds, some of it, or none.
+    """
 
     where: str
     sentence: str
@@ -31,32 +39,77 @@ class Claim:
     verdict: Verdict
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the claim as values that JSON can hold."""
         return asdict(self)
 
 
 def decide(holds: Iterable[bool]) -> Verdict:
-    """All of the rule's parts, some, or none."""
+    """Decide a claim by the parts of its rule.
+
+    Args:
+        holds: Whether each part holds.
+
+    Returns:
+        The verdict: all parts hold, some do, or none does.
+    """
     found = list(holds)
-    return "borne out" if all(found) else "in part" if any(found) else "contradicted"
+    return "supported" if all(found) else "partly supported" if any(found) else "contradicted"
 
 
 def loss(evidence: Evidence, method: str, layers: int | None, noise: str) -> float:
-    """A number of the table."""
+    """Return a number of the table.
+
+    Args:
+        evidence: The measurements.
+        method: A family or a baseline.
+        layers: The depth; None for a baseline.
+        noise: The noise of the column.
+
+    Returns:
+        The adjusted loss.
+    """
     return evidence.table[method, layers, noise].loss
 
 
 def curve(evidence: Evidence, noise: str, method: str, layers: int | None = None) -> Array:
-    """A profile, [K]."""
+    """Return a profile.
+
+    Args:
+        evidence: The measurements.
+        noise: The noise of the problem.
+        method: A family or a baseline.
+        layers: The depth; None for a baseline.
+
+    Returns:
+        The mean loss at every noise level, [K].
+    """
     return np.array(evidence.profiles[noise][Row(method, layers).name].losses)
 
 
 def exploded(evidence: Evidence, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
-    """How many sequences exploded at every level of a profile, [K]; their losses rule the mean there."""
+    """Return how many sequences exploded at every level of a profile; their losses dominate the mean there.
+
+    Args:
+        evidence: As for `curve`.
+        noise: As for `curve`.
+        method: As for `curve`.
+        layers: As for `curve`.
+
+    Returns:
+        The numbers, [K].
+    """
     return np.array(evidence.profiles[noise][Row(method, layers).name].exploded)
 
 
 def levels(evidence: Evidence, noise: str) -> tuple[Array, NDArray[np.bool_]]:
-    """The noise levels of a problem's profiles, and which can occur; [K] each."""
+    """Return the noise levels of a problem's profiles.
+
+    Args:
+        evidence: The measurements.
+        noise: The noise of the problem.
+
+    Returns:
+        The levels, and whether each can occur; [K] each.
+    """
     known = evidence.profiles[noise][BAYES]
     return np.array(known.sigmas), np.array(known.inside)

@@ -14,26 +14,41 @@ NEAR = 0.02  # of AdaRR's loss: settled
 
 
 def iterations(evidence: Evidence) -> Claim:
-    """AdaRR without an inverse."""
+    """Decide what the paper says of AdaRR without a matrix inverse.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     texts, holds = [], []
     for noise, losses in evidence.iterations.items():
         counts = sorted(count for count in losses if count)
         away = [count for count in counts if abs(losses[count] / losses[0] - 1) > NEAR]
         settled = next((count for count in counts if count > max(away, default=0)), None)
         shown = ", ".join(f"{count} {losses[count]:.3g}" for count in counts)
-        texts.append(f"{noise}: {shown} (AdaRR {losses[0]:.3g}), settled at {settled or 'none of these'}")
+        texts.append(f"{noise}: {shown} (AdaRR {losses[0]:.3g}), converged at {settled or 'none of these'}")
         holds.append(settled is not None and 50 <= settled <= 200)
     return Claim(
         "Baseline estimates, last paragraph",
-        "AdaRR by gradient descent, without an inverse, takes about 100 iterations to converge.",
-        "50 to 200 iterations, of those tried, until the loss stays within 2 % of AdaRR's",
-        "loss after so many iterations, " + "; ".join(texts),
+        "AdaRR computed by gradient descent, without a matrix inverse, takes about 100 iterations to converge.",
+        "of the numbers of iterations that were tried, the first from which on the loss stays within 2 % of AdaRR's "
+        "lies between 50 and 200",
+        "number of iterations and loss: " + "; ".join(texts),
         decide(holds),
     )
 
 
 def few_layers(evidence: Evidence) -> Claim:
-    """Depth needed."""
+    """Decide what the paper says of the depth that is needed.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     gains = {
         (family, noise): 1 - loss(evidence, family, 7, noise) / loss(evidence, family, 6, noise)
         for family in ("diag", "full")
@@ -46,22 +61,30 @@ def few_layers(evidence: Evidence) -> Claim:
     return Claim(
         "Baseline estimates, last sentence",
         "Linear transformers converge in fewer than 10 layers.",
-        "the seventh layer gains less than 5 %, for Diag and Full on every problem with noise",
-        f"gain of the seventh layer on sigma_max 1 to 7, {{1,3}} and {{1,3,5}}: {'; '.join(texts)}; "
-        f"{sum(gain < 0.05 for gain in gains.values())} of {len(gains)} within the rule",
+        "the seventh layer lowers the loss by less than 5 %, for Diag and Full on every problem with noise",
+        f"reduction of the loss by the seventh layer on sigma_max 1 to 7, {{1,3}} and {{1,3,5}}: {'; '.join(texts)}; "
+        f"{sum(gain < 0.05 for gain in gains.values())} of {len(gains)} satisfy the rule",
         decide(gain < 0.05 for gain in gains.values()),
     )
 
 
 def unadjusted(evidence: Evidence) -> Claim:
-    """What the unadjusted loss shows."""
+    """Decide whether the unadjusted loss can tell the methods apart.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     table = evidence.table
     cells = [table[method, 7 if method in FAMILIES else None, SHOWN] for method in ("diag", "full", "AdaRR", "TunedRR")]
     unadjusted, adjusted = [cell.unadjusted for cell in cells], [cell.loss for cell in cells]
     return Claim(
         "More experiments, 1st paragraph",
-        "By the unadjusted loss the methods can hardly be told apart.",
-        "Diag, Full, AdaRR and TunedRR within 5 % by the unadjusted loss and more than 20 % apart by the adjusted one",
+        "In terms of the unadjusted loss the methods can hardly be distinguished.",
+        "the unadjusted losses of Diag, Full, AdaRR and TunedRR lie within 5 %, and their adjusted losses differ by "
+        "more than 20 %",
         f"uniform(0,5), seven layers: unadjusted {min(unadjusted):.3f} to {max(unadjusted):.3f}, "
         f"adjusted {min(adjusted):.4f} to {max(adjusted):.4f}",
         decide([max(unadjusted) / min(unadjusted) < 1.05, max(adjusted) / min(adjusted) > 1.2]),
@@ -69,7 +92,14 @@ def unadjusted(evidence: Evidence) -> Claim:
 
 
 def falls_by_layer(evidence: Evidence) -> Claim:
-    """The loss falls from layer to layer."""
+    """Decide whether the loss falls from layer to layer.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     holds, texts = [], []
     for family in FAMILIES:
         mean = evidence.layers[Row(family, 7).name].mean(0)
@@ -78,14 +108,21 @@ def falls_by_layer(evidence: Evidence) -> Claim:
     return Claim(
         "Caption of the figure of losses by layer (our figure 5)",
         "The loss of the readout falls consistently from layer to layer.",
-        "falling at every layer of seven-layer models on uniform(0,5), averaged over seeds, for each family",
+        "for each family, the loss of seven-layer models on uniform(0,5), averaged over seeds, falls at every layer",
         "after layer 0 to 7: " + "; ".join(texts),
         decide(holds),
     )
 
 
 def early_stopping(evidence: Evidence) -> Claim:
-    """Profiles layer by layer."""
+    """Decide what the paper says of profiles layer by layer.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The claim with its verdict.
+    """
     found = evidence.layer_profiles
     sigmas, inside = np.array(found["sigmas"]), np.array(found["inside"])
     low, high = sigmas < 1, (sigmas > 4) & (sigmas <= 5)
@@ -108,11 +145,12 @@ def early_stopping(evidence: Evidence) -> Claim:
     diag_low, (full_low, full_high) = parts["diag"][0], parts["full"]
     return Claim(
         "More experiments, 2nd paragraph",
-        "GD++'s early layers suit high noise and later ones lower noise; Diag does so first and then improves much at "
-        "low noise; Full improves at low noise first, and loses accuracy at high noise in its last layer.",
-        "the best level in distribution moves down from layer 1 to 7 (GD++) and from 1 to 4 (Diag); Diag's loss below "
-        "sigma = 1 halves at some later layer; Full's falls by a larger factor below 1 than above 4 in its first three "
-        "layers, and rises above 4 in the last one",
+        "The early layers of GD++ are best at high noise and the later ones at lower noise; Diag starts in the same "
+        "way and then improves strongly at low noise; Full improves at low noise first, and becomes less accurate at "
+        "high noise in its last layer.",
+        "the noise level with the smallest loss moves down from layer 1 to 7 (GD++) and from layer 1 to 4 (Diag); the "
+        "loss of Diag below sigma = 1 halves at some later layer; that of Full falls by a larger factor below 1 than "
+        "above 4 in its first three layers, and rises above 4 in the last one",
         f"best level of GD++ {levels['gdpp', 1]:.2f} after layer 1, {levels['gdpp', 7]:.2f} after layer 7; of Diag "
         f"{levels['diag', 1]:.2f} after layer 1, {levels['diag', 4]:.2f} after layer 4. Mean losses after layers 1 to "
         f"7: {text}. Sequences that exploded in the last layer, above 4: {wild}",

@@ -30,9 +30,12 @@ __all__ = ["FIGURES", "Described", "chosen", "draw"]
 
 @dataclass(frozen=True)
 class Described:
-    """A figure: how it is drawn, the parts of the evidence it needs, and its caption.
+    """A figure and its description.
 
-    In the caption, `{sequences}` stands for the number of sequences at every noise level of a profile.
+    Attributes:
+        draw: Draws the figure.
+        parts: The parts of the evidence that it needs.
+        caption: Its caption; `{sequences}` stands for the number of sequences at every noise level of a profile.
     """
 
     draw: Callable[[Evidence], Figure]
@@ -40,37 +43,44 @@ class Described:
     caption: str
 
     def caption_of(self, evidence: Evidence) -> str:
-        """The caption, with the numbers of this evidence."""
+        """Return the caption with the numbers of some evidence.
+
+        Args:
+            evidence: The measurements.
+
+        Returns:
+            The caption.
+        """
         return self.caption.format(sequences=f"{evidence.fewer:,}")
 
 
 CROSS = (
     "A cross marks a noise level at which at least one of the {sequences} sequences exploded: its loss is above "
-    f"{EXPLODES} d, where predicting zero has about d / 2. Such sequences dominate the mean at that level, which says "
-    "little about the others."
+    f"{EXPLODES} d, while always predicting zero has a loss of about d / 2. At such a level the mean is dominated by "
+    "these sequences and says little about the others."
 )
-BLACK = "Black: the Bayes predictor, the best on average over the levels of training, not at each of them."
+BLACK = "Black: the Bayes predictor, which is the best on average over the levels of training, not at every level."
 
 FIGURES = {
     1: Described(
         loss_by_depth,
         ("table",),
         "Adjusted loss against the number of layers, for noise levels uniform on [0, sigma_max]. Each marker is a "
-        "model trained for itself; bars are two standard errors. Lines: the baselines, and in black the Bayes "
+        "separately trained model; bars are two standard errors. Lines: the baselines, and in black the Bayes "
         "floor.",
     ),
     2: Described(
         uniform_profiles,
         ("profiles",),
-        "Adjusted loss at each noise level. Above: seven-layer models for each sigma_max (the scale of the first "
-        "panel, without noise, is its own). Below: models of two to seven layers at sigma_max = 5. Grey: levels "
-        f"met in training. {BLACK} {CROSS}",
+        "Adjusted loss at each noise level. Top: seven-layer models for each sigma_max (the first panel, without "
+        "noise, has its own scale). Bottom: models of two to seven layers at sigma_max = 5. Grey: noise levels of "
+        f"training. {BLACK} {CROSS}",
     ),
     3: Described(
         categorical_problems,
         ("table", "profiles"),
-        "Two or three noise levels. Above: adjusted loss against depth, and profiles of seven layers. Below: "
-        "profiles of two to seven layers. Grey: the levels met in training. Black in the panels of loss against "
+        "Two or three noise levels. Top: adjusted loss against depth, and profiles of seven layers. Bottom: "
+        "profiles of two to seven layers. Grey: noise levels of training. Black in the panels of loss against "
         f"depth: the Bayes floor. {BLACK.replace('Black', 'Black in the profiles')} {CROSS}",
     ),
     4: Described(
@@ -88,25 +98,35 @@ FIGURES = {
     6: Described(
         unadjusted,
         ("table",),
-        "The seven-layer models and the baselines by both losses. The unadjusted one is nearly all noise that "
-        "nobody can predict; it hides what the adjusted one shows.",
+        "Unadjusted and adjusted losses of the seven-layer models and the baselines. Most of the unadjusted loss "
+        "cannot be avoided by any predictor, which hides the differences that the adjusted loss shows.",
     ),
     7: Described(
         profiles_by_layer,
         ("layer_profiles",),
         "Adjusted loss at each noise level after every layer of seven-layer models, uniform(0,5), mean over five "
-        f"seeds. Bands: standard deviation over the seeds. Grey: levels met in training. {CROSS}",
+        f"seeds. Bands: standard deviation over the seeds. Grey: noise levels of training. {CROSS}",
     ),
     8: Described(
         ratio_to_floor,
         ("table",),
-        "Every model's loss over the Bayes floor, the least that any predictor can have.",
+        "Ratio of the loss of every model to the Bayes floor, the smallest expected loss of any predictor.",
     ),
 }
 
 
 def chosen(only: Iterable[int] = ()) -> list[int]:
-    """The numbers of figures, checked; all if none is named."""
+    """Check numbers of figures.
+
+    Args:
+        only: The numbers.
+
+    Returns:
+        The numbers, each once; all if none is named.
+
+    Raises:
+        InputError: There is no such figure.
+    """
     for number in only:
         if number not in FIGURES:
             refuse(f"a figure must be one of {', '.join(map(str, FIGURES))}", number, "Choose one of these.")
@@ -117,6 +137,7 @@ def draw(
     evidence: Evidence,
     folder: Path,
     only: Iterable[int] = (),
+    *,
     suffixes: Sequence[str] = SUFFIXES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:

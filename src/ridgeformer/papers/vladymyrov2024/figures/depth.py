@@ -32,7 +32,13 @@ __all__ = ["draw_depths", "loss_by_depth", "ratio_to_floor", "unadjusted"]
 
 
 def draw_depths(axis: Axes, table: Table, noise: str) -> None:
-    """Loss against depth for every family, with the baselines and the floor."""
+    """Draw loss against depth for every family, with the baselines and the floor.
+
+    Args:
+        axis: Where to draw.
+        table: The losses.
+        noise: The noise of the column.
+    """
     draw_baselines(axis, {name: table[name, None, noise].loss for name in BASELINES})
     draw_baselines(axis, {FLOOR: table["full", 1, noise].floor})
     for family in FAMILIES:
@@ -53,7 +59,14 @@ def draw_depths(axis: Axes, table: Table, noise: str) -> None:
 
 
 def loss_by_depth(evidence: Evidence) -> Figure:
-    """Figure 1: loss against depth for each sigma_max, with the baselines and the floor."""
+    """Draw figure 1: loss against depth for each sigma_max, with the baselines and the floor.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
+    """
     canvas = blank(7.2, 3.9)
     axes = canvas.subplots(2, 4)
     for axis, noise, most in zip(axes.flat, UNIFORM, SIGMA_MAX, strict=True):
@@ -68,7 +81,14 @@ def loss_by_depth(evidence: Evidence) -> Figure:
 
 
 def unadjusted(evidence: Evidence) -> Figure:
-    """Figure 6: the same seven-layer models by both losses; the unadjusted one hides what separates them."""
+    """Draw figure 6: the same seven-layer models by both losses; the unadjusted one hides what separates them.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
+    """
     canvas = blank(7.2, 2.9)
     left, right = canvas.subplots(1, 2)
     table, most = evidence.table, SIGMA_MAX
@@ -89,7 +109,14 @@ def unadjusted(evidence: Evidence) -> Figure:
 
 
 def ratio_to_floor(evidence: Evidence) -> Figure:
-    """Figure 8: every model's loss over the least that any predictor can have."""
+    """Draw figure 8: every model's loss over the least that any predictor can have.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.colors import LogNorm
 
     table, columns = evidence.table, COLUMNS[1:]

@@ -19,9 +19,15 @@ __all__ = ["loss_by_layer", "weights"]
 
 
 def weights(evidence: Evidence) -> Figure:
-    """Figure 4: Q and P of every layer of a four-layer Full model on categorical(1,3).
+    """Draw figure 4: Q and P of every layer of a four-layer Full model on categorical(1,3).
 
     Only products of P and Q matter: both are shown with the same norm, and with a sign that makes Q's trace positive.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
     """
     model = evidence.zoo.load("full", 4, "categorical(1,3)")
     canvas = blank(7.2, 3.9)
@@ -41,7 +47,14 @@ def weights(evidence: Evidence) -> Figure:
 
 
 def loss_by_layer(evidence: Evidence) -> Figure:
-    """Figure 5: loss after every layer, for models of every depth; bars: standard deviation over five seeds."""
+    """Draw figure 5: loss after every layer, for models of every depth; bars: standard deviation over five seeds.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
+    """
     from matplotlib import colormaps
 
     canvas = blank(7.2, 2.8)

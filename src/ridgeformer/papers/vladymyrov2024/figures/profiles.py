@@ -33,7 +33,14 @@ LOWEST, HIGHEST = 1e-4, 5.0
 
 
 def uniform_profiles(evidence: Evidence) -> Figure:
-    """Figure 2: profiles of seven-layer models for each sigma_max, and of each depth at sigma_max = 5."""
+    """Draw figure 2: profiles of seven-layer models for each sigma_max, and of each depth at sigma_max = 5.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
+    """
     canvas = blank(7.2, 5.6)
     upper, lower = canvas.subfigures(2, 1, squeeze=False, height_ratios=(2, 1.05))[:, 0]
     axes = upper.subplots(2, 4)
@@ -48,7 +55,14 @@ def uniform_profiles(evidence: Evidence) -> Figure:
 
 
 def categorical_problems(evidence: Evidence) -> Figure:
-    """Figure 3: the categorical problems; loss against depth, and profiles of every depth."""
+    """Draw figure 3: the categorical problems; loss against depth, and profiles of every depth.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
+    """
     canvas = blank(7.2, 5.8)
     upper, middle, lower = canvas.subfigures(3, 1, squeeze=False, height_ratios=(1.25, 1, 1))[:, 0]
     axes = upper.subplots(1, 4)
@@ -66,7 +80,14 @@ def categorical_problems(evidence: Evidence) -> Figure:
 
 
 def profiles_by_layer(evidence: Evidence) -> Figure:
-    """Figure 7: the profile after every layer of seven-layer models; bands: standard deviation over five seeds."""
+    """Draw figure 7: the profile after every layer of seven-layer models, with the spread over five seeds.
+
+    Args:
+        evidence: The measurements.
+
+    Returns:
+        The figure.
+    """
     from matplotlib import colormaps
 
     found = evidence.layer_profiles

@@ -47,14 +47,25 @@ DASHES: dict[str, Any] = {
 
 
 def draw_baselines(axis: Axes, losses: dict[str, float]) -> None:
-    """Horizontal lines: the baselines and the floor."""
+    """Draw horizontal lines: the baselines and the floor.
+
+    Args:
+        axis: Where to draw.
+        losses: Losses by name.
+    """
     for name, loss in losses.items():
         if loss > ROUNDING:
             axis.axhline(loss, color=COLOURS[name], linestyle=DASHES[name], linewidth=1.1, zorder=1.5)
 
 
 def draw_curve(axis: Axes, method: str, curve: Curve) -> None:
-    """A profile, with a cross at every noise level at which a sequence exploded. The axis must have its limits."""
+    """Draw a profile, with a cross at every noise level at which a sequence exploded.
+
+    Args:
+        axis: Where to draw. Its limits must be set.
+        method: The family or baseline, which decides the colour.
+        curve: The profile.
+    """
     style = DASHES.get(method, "solid")
     width = 1.0 if method in DASHES else 1.6
     axis.plot(curve.sigmas, curve.losses, color=COLOURS[method], linestyle=style, linewidth=width)
@@ -62,7 +73,12 @@ def draw_curve(axis: Axes, method: str, curve: Curve) -> None:
 
 
 def shade(axis: Axes, curve: Curve) -> None:
-    """Grey where the noise level can occur: a range, or single levels."""
+    """Draw a grey background where the noise level can occur: a range, or single levels.
+
+    Args:
+        axis: Where to draw.
+        curve: A profile.
+    """
     inside = [sigma for sigma, within in zip(curve.sigmas, curve.inside, strict=True) if within]
     if len(inside) > 8:
         axis.axvspan(inside[0], inside[-1], color="#EFEFEF", linewidth=0, zorder=0)
@@ -70,8 +86,8 @@ def shade(axis: Axes, curve: Curve) -> None:
         axis.axvline(sigma, color="#D8D8D8", linewidth=4, zorder=0)
 
 
-def legend(canvas: Figure, markers: bool = True, black: str = FLOOR, exploded: bool = False) -> None:
-    """One for all panels, below them.
+def legend(canvas: Figure, *, markers: bool = True, black: str = FLOOR, exploded: bool = False) -> None:
+    """Draw one legend for all panels, below them.
 
     Args:
         canvas: The figure.

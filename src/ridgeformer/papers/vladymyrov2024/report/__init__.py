@@ -50,9 +50,16 @@ def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -
 
 
 def verdict(cell: Cell) -> str:
-    """In plain words: what a cell falls short of, or how it stands to the paper's number."""
+    """Say what a cell falls short of, or how it compares with the paper's number.
+
+    Args:
+        cell: The cell.
+
+    Returns:
+        A few words.
+    """
     if cell.faults:
-        return "falls short: " + "; ".join(cell.faults)
+        return "fails a check: " + "; ".join(cell.faults)
     slack = 2 * cell.paper_error + cell.rounding
     if cell.loss < cell.paper - slack:
         return "clearly below the paper's number"
@@ -105,14 +112,16 @@ def _data(evidence: Evidence, claims: list[Claim], machine: Mapping[str, Any]) -
 def _summary(table: Table, claims: list[Claim]) -> str:
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
-    counts = {name: sum(claim.verdict == name for claim in claims) for name in ("borne out", "in part", "contradicted")}
+    names = "supported", "partly supported", "contradicted"
+    counts = {name: sum(claim.verdict == name for claim in claims) for name in names}
     nearest = min((cell for cell in models if cell.ratio < float("inf")), key=lambda cell: cell.ratio)
     return (
         f"{len(models)} trained models and {len(table.cells) - len(models)} baselines, evaluated on "
-        f"{table.sequences:,} fresh sequences each. {below} of the models are below the paper's number, "
-        f"{len(table.faulty)} cells fall short. The model nearest to the floor, {nearest.key}, has "
-        f"{nearest.ratio:.2f} times its loss. Of the paper's {len(claims)} claims {counts['borne out']} are borne "
-        f"out, {counts['in part']} in part, {counts['contradicted']} contradicted."
+        f"{table.sequences:,} fresh sequences each. {below} of the models have a lower loss than in the paper; "
+        f"{len(table.faulty)} cells fail a check. The model closest to its floor is {nearest.key}, with "
+        f"{nearest.ratio:.2f} times the floor. Of the {len(claims)} claims of the paper, {counts['supported']} "
+        f"are supported by the measurements, {counts['partly supported']} partly supported and "
+        f"{counts['contradicted']} contradicted."
     )
 
 
@@ -138,16 +147,18 @@ def _made(evidence: Evidence, machine: Mapping[str, Any]) -> list[tuple[str, str
     seconds = sum(run.seconds for run in runs)
     made = runs[0].made_with
     spec = runs[0].spec
-    cells = f"{len(evidence.zoo.made)} cells, seeds {SEEDS[0]} to {SEEDS[-1]}: the best, by what training reported"
+    cells = (
+        f"{len(evidence.zoo.made)} cells, each the best of seeds {SEEDS[0]} to {SEEDS[-1]} by the loss after training"
+    )
     return [
         ("models", cells),
-        ("training", f"{len(runs):,} runs, {seconds / 60:.0f} minutes of single processes in all"),
+        ("training", f"{len(runs):,} runs, {seconds / 60:.0f} minutes in total, each in one process"),
         ("protocol", ", ".join(f"{name} {value}" for name, value in spec["protocol"].items())),
         ("trained with", ", ".join(f"{name} {value}" for name, value in made.items())),
         ("evaluation", _evaluated(evidence)),
-        ("problems", "d = 10, n = 20, w and x standard normal"),
+        ("problems", "d = 10, n = 20, x and w standard normal"),
         ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in machine.items())),
-        ("again", "make reproduce; from scratch: make reproduce-from-scratch"),
+        ("to repeat", "make reproduce; with training: make reproduce-from-scratch"),
     ]
 
 

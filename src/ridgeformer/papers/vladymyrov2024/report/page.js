@@ -49,11 +49,11 @@ function describe(cell) {
   const lines = [
     `${cell.row}, ${cell.noise}`,
     `loss ${cell.loss.toPrecision(4)} ± ${cell.error.toPrecision(2)}`,
-    `paper ${cell.paper}, allowed ${cell.limit.toPrecision(4)}${cell.over_paper === null ? "" : `; ours is ${cell.over_paper.toFixed(3)} of it`}`,
+    `paper ${cell.paper}, allowed ${cell.limit.toPrecision(4)}${cell.over_paper === null ? "" : `; our loss / paper ${cell.over_paper.toFixed(3)}`}`,
   ];
   if (cell.ratio !== null) lines.push(`${cell.ratio.toFixed(2)} times the floor of ${short(cell.floor)}`);
   if (cell.seeds.length) lines.push(`seeds: ${cell.seeds.map(short).join(", ")}`);
-  lines.push(`largest loss of a sequence ${cell.largest.toPrecision(2)}, ${cell.exploded} explode`);
+  lines.push(`largest loss of a sequence ${cell.largest.toPrecision(2)}, ${cell.exploded} exploded`);
   lines.push(`Verdict: ${cell.verdict}`);
   return lines.join("\n");
 }
@@ -109,7 +109,7 @@ function drawTable() {
   }
   const box = make(legend, "span", "", { class: "key" });
   box.style.boxShadow = "inset 0 0 0 2px var(--bad)";
-  make(legend, "span", "falls short");
+  make(legend, "span", "fails a check");
 }
 
 // One tab stop for the whole table; arrow keys go from cell to cell.
@@ -129,10 +129,10 @@ byId("table").addEventListener("keydown", (event) => {
 function drawFaults() {
   const short_ = data.cells.filter((cell) => cell.faults.length), place = byId("faults");
   if (!short_.length) {
-    make(place, "p", "No cell falls short of what it should satisfy.");
+    make(place, "p", "No cell fails a check.");
     return;
   }
-  make(place, "p", `${short_.length} cells fall short of what they should satisfy:`);
+  make(place, "p", `${short_.length} cells fail a check:`);
   const list = make(place, "ul", null, { class: "bad" });
   for (const cell of short_) make(list, "li", `${cell.row}, ${cell.noise}: ${cell.faults.join("; ")}`);
 }
@@ -185,13 +185,13 @@ function lines() {
 
 // What the lines and crosses of a chart mean, in full sentences.
 function note(view, shown) {
-  if (view === "depth") return "The Bayes floor is the least expected loss that any predictor can have on this problem.";
-  const bayes = "The Bayes predictor has the least loss on average over the problem's noise levels, which are shaded. At a single level another predictor can have a smaller loss.";
+  if (view === "depth") return "The Bayes floor is the smallest expected loss that any predictor can have on this problem.";
+  const bayes = "The Bayes predictor has the smallest loss on average over the noise levels of the problem (shaded). At a single level another predictor can have a smaller loss.";
   const each = data.sequences.level.toLocaleString("en");
   const wild = shown.some((line) => line.exploded.some((count) => count > 0));
   const found = wild
-    ? `A cross marks a noise level at which at least one of ${each} sequences exploded; such sequences dominate the mean there, which says little about the others.`
-    : `On the lines shown here no sequence exploded, of ${each} at every noise level.`;
+    ? `A cross marks a noise level at which at least one of ${each} sequences exploded; there the mean is dominated by such sequences and says little about the others.`
+    : `No sequence exploded on the curves shown here, which use ${each} sequences at every noise level.`;
   return `${bayes} ${found} A sequence has exploded if its loss is above ${data.explodes} d; predicting zero has a loss of about d / 2.`;
 }
 
@@ -301,7 +301,7 @@ function fillControls() {
 function drawRest() {
   byId("summary").textContent = data.summary;
   for (const claim of data.claims) {
-    const kind = { "borne out": "borne", contradicted: "contradicted", "in part": "part" }[claim.verdict];
+    const kind = { supported: "borne", contradicted: "contradicted", "partly supported": "part" }[claim.verdict];
     const box = make(byId("claims"), "div", null, { class: `claim ${kind}` });
     const first = make(box, "p", null);
     make(first, "span", claim.verdict, { class: "badge" });
@@ -315,7 +315,7 @@ function drawRest() {
     make(box, "figcaption", `Figure ${figure.number}. ${figure.caption}`);
   }
   const table = byId("baselines"), head = make(table, "tr", null);
-  for (const name of ["", "floor", "±", ...data.baselines.flatMap((b) => [b, "paper"]), "best model", "x floor"]) make(head, "th", name);
+  for (const name of ["", "floor", "±", ...data.baselines.flatMap((b) => [b, "paper"]), "best model", "ratio"]) make(head, "th", name);
   for (const noise of data.columns) {
     const line = make(table, "tr", null), first = find("full", 1, noise);
     make(line, "th", noise);

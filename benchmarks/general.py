@@ -1,0 +1,92 @@
+"""What training reaches on problems that nothing was tuned for, with default settings: losses over floors.
+
+Models are kept in `runs/general`, so that an interrupted measurement resumes. Remove that folder to measure afresh.
+"""
+
+from __future__ import annotations
+
+from benchmarks.speed import Measurement, Setup
+from ridgeformer.engine import Layout
+from ridgeformer.evaluation import evaluate
+from ridgeformer.predictors import ConstRR
+from ridgeformer.problems import Problem
+from ridgeformer.training import train
+
+__all__ = ["LENGTHS", "POOLS", "UNTUNED", "length_measurements", "measurements", "pool_measurements"]
+
+RUNS = "runs/general"
+FRESH, SEED = 100_000, 77  # sequences of the reported losses, and which
+UNTUNED = {
+    "power-law spectrum": Problem(noise="uniform(0,5)", features="powerlaw(1)"),
+    "random rotation": Problem(noise="uniform(0,5)", features="rotated(powerlaw(1))"),
+    "random correlations": Problem(noise="uniform(0,5)", features="factors(2)"),
+    "low-rank tasks": Problem(noise="uniform(0,5)", tasks="lowrank(3)"),
+    "n from 10 to 40": Problem(noise="uniform(0,5)", context="10..40"),
+    "standardised features": Problem(noise="uniform(0,5)", features="standardised(factors(2))"),
+}
+LENGTHS = (10, 14, 20, 28, 40)
+POOLS = (4, 64, 1024)
+
+
+def measurements(setup: Setup) -> list[Measurement]:
+    """Seven layers of Full on each problem; two layers of Diag on the first one where it must be quick."""
+    found = []
+    for name, problem in list(UNTUNED.items())[:1] if setup.quick else UNTUNED.items():
+        family, layers = ("diag", 2) if setup.quick else ("full", 7)
+        setup.progress(f"training: {family}, {layers} layers, {name}")
+        model = train(problem, family, layers, threads=setup.threads, out=None if setup.quick else RUNS).model
+        result = evaluate(model, problem, sequences=FRESH, seed=SEED)
+        simple = evaluate(ConstRR.tune(problem), problem, sequences=FRESH, seed=SEED)
+        parts = f"loss {result.loss:.4g}", f"floor {result.floor:.4g}", f"{result.exploded} exploded"
+        detail = f"{', '.join(parts)}; ConstRR {simple.ratio:.3g} x"
+        found.append(Measurement(f"{family} {layers}, {name}: over the floor", result.ratio, "x", detail=detail))
+    return found
+
+
+def length_measurements(setup: Setup) -> list[Measurement]:
+    """One model for n from 10 to 40, by depth and layout, at single n; nothing where it must be quick."""
+    if setup.quick:
+        return []
+    problem = UNTUNED["n from 10 to 40"]
+    layouts = {
+        "mean and length": (Layout("mean", "length"), (7, 9, 10)),
+        "mean": (Layout("mean"), (7,)),
+        "sum": (Layout("sum"), (7,)),
+    }
+    found = []
+    for name, (layout, depths) in layouts.items():
+        for layers in depths:
+            setup.progress(f"training: full, {layers} layers, attention by {name}")
+            model = train(problem, "full", layers, layout=layout, threads=setup.threads, out=RUNS).model
+            results = [evaluate(model, problem.replace(context=n), sequences=FRESH, seed=SEED) for n in LENGTHS]
+            ratios = ", ".join(f"{r.ratio:.3g} ({r.exploded} exploded)" for r in results)
+            worst = max(r.ratio for r in results)
+            label = f"full {layers}, attention by {name}: worst ratio for n from 10 to 40"
+            found.append(Measurement(label, worst, "x", detail=f"n = {LENGTHS}: {ratios}"))
+    return found
+
+
+def pool_measurements(setup: Setup) -> list[Measurement]:
+    """How near Full comes to DMMSE on pools of tasks, d = 8, n = 16, sigma = 0.5; nothing where it must be quick."""
+    if setup.quick:
+        return []
+    found = []
+    for size in POOLS:
+        problem = Problem(8, 16, 0.5, tasks=f"pool({size})")
+        fresh = Problem(8, 16, 0.5)
+        for layers in (1, 3, 7):
+            setup.progress(f"training: full, {layers} layers, pool of {size}")
+            model = train(problem, "full", layers, threads=setup.threads, out=RUNS).model
+            result, simple, new = (
+                evaluate(model, problem, sequences=FRESH, seed=SEED),
+                evaluate(ConstRR(0.25), problem, sequences=FRESH, seed=SEED),
+                evaluate(model, fresh, sequences=FRESH, seed=SEED),
+            )
+            optimum = result.unadjusted - result.loss
+            detail = (
+                f"unadjusted loss {result.unadjusted:.4g}; DMMSE {optimum:.4g}, ridge {simple.unadjusted:.4g}; "
+                f"on new tasks {new.unadjusted:.4g}, ridge there {new.unadjusted - new.loss:.4g}"
+            )
+            name = f"full {layers}, pool of {size}: loss beyond DMMSE"
+            found.append(Measurement(name, result.loss, "", detail=detail))
+    return found

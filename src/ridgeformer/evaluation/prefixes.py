@@ -1,0 +1,139 @@
+"""Losses after each number of examples: all prefixes of the same sequences, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation.sequence_losses import Progress, adjusted_losses, check_predictors
+from ridgeformer.evaluation.statistics import Running
+from ridgeformer.evaluation.table import Table, lines, ratio
+from ridgeformer.moments import Moments
+from ridgeformer.predictors.bayes import best_predictor
+from ridgeformer.predictors.ridge import OracleRR, Predictor, check_problem
+from ridgeformer.problems import Draw, Lengths, Problem
+from ridgeformer.problems.posterior import Posterior
+from ridgeformer.validation import integer
+
+__all__ = ["PrefixLosses", "by_prefix"]
+
+Array = NDArray[np.float64]
+BLOCK = 2048  # sequences at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrefixLosses(Table):
+    """Losses of predictors after each number of examples.
+
+    Attributes:
+        name: The names of the predictors, [M].
+        context: The numbers of examples, [K].
+        loss: The mean adjusted losses, [M, K].
+        error: The standard errors of `loss`, [M, K].
+        exploded: How many sequences exploded, [M, K].
+        floor: The loss of the best predictor at each number of examples, [K].
+        sequences: How many sequences were used.
+    """
+
+    name: tuple[str, ...]
+    context: NDArray[np.int64]
+    loss: Array
+    error: Array
+    exploded: NDArray[np.int64]
+    floor: Array
+    sequences: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per predictor and number of examples."""
+        return [
+            {"name": name, **row, "ratio": ratio(row["loss"], row["floor"]), "sequences": self.sequences}
+            for i, name in enumerate(self.name)
+            for row in lines(
+                {
+                    "context": self.context,
+                    "loss": self.loss[i],
+                    "error": self.error[i],
+                    "floor": self.floor,
+                    "exploded": self.exploded[i],
+                }
+            )
+        ]
+
+    def _title(self) -> str:
+        return f"Adjusted loss after each number of examples on {self.sequences:,} sequences"
+
+    def _printed(self) -> list[dict[str, Any]]:
+        losses = dict(zip(self.name, self.loss, strict=True))
+        return lines({"context": self.context, **losses, "floor": self.floor})
+
+    def __repr__(self) -> str:
+        return f"PrefixLosses({', '.join(self.name)}, n = {Lengths(self.context.tolist())})"
+
+
+def by_prefix(
+    predictors: Predictor | Mapping[str, Predictor],
+    problem: Problem,
+    *,
+    context: Iterable[int] | str | None = None,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+) -> PrefixLosses:
+    """Measure losses after each number of examples, on all prefixes of the same sequences.
+
+    Args:
+        predictors: A model or another predictor, or several by name.
+        problem: The distribution of sequences; its own context length does not matter.
+        context: The numbers of examples, such as `range(1, 41)` or `"10..40"`; None for 1 to the problem's largest.
+        sequences: How many fresh sequences to use, at least 2.
+        seed: Seed of these sequences.
+        progress: Called with the number of sequences done and the number of all.
+
+    Returns:
+        Losses, standard errors, floors and numbers of explosions at each number of examples.
+
+    Raises:
+        InputError: Features are standardised within the context, so that prefixes are other sequences. Or an argument
+            is not allowed.
+    """
+    check_problem(problem)
+    if problem.features.standardised:
+        refuse("prefixes need features that are not standardised within the context", problem.features, "Use shifts.")
+    named = dict(predictors) if isinstance(predictors, Mapping) else {repr(predictors): predictors}
+    check_predictors("losses by prefix need a dict of at least one predictor", named, problem)
+    wanted = Lengths(range(1, problem.lengths.most + 1) if context is None else context).values
+    longest = problem.replace(context=int(wanted[-1]))
+    sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
+    columns = {**named, "": best_predictor(problem)}
+    running = [Running(len(columns), problem.signal) for _ in wanted]
+    for first in range(0, sequences, BLOCK):
+        count = min(BLOCK, sequences - first)
+        for one, draw in zip(running, _prefixes(longest, wanted, seed, first, count), strict=True):
+            one.add(np.stack([adjusted_losses(predictor, draw) for predictor in columns.values()], 1))
+        progress(first + count, sequences)
+    loss, error, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
+    arrays = (np.array(wanted), loss[:-1], error[:-1], wild[:-1], loss[-1])
+    return PrefixLosses(tuple(named), *arrays, sequences)
+
+
+def _prefixes(problem: Problem, wanted: NDArray[np.int64], seed: int, step: int, count: int) -> Iterator[Draw]:
+    """The draws of the first so many tokens of the same sequences, one for each number of tokens."""
+    tokens = problem.sequences(count, seed=seed, stream=1 << 30, step=step)
+    assert tokens.sigma is not None
+    assert tokens.task is not None
+    e = np.concatenate([tokens.x, tokens.y[..., None]], axis=-1)
+    gram, sums, before = np.zeros((count, e.shape[2], e.shape[2])), np.zeros((count, e.shape[2])), 0
+    for n in wanted.tolist():
+        part = np.asarray(e[:, before:n])
+        gram, sums, before = gram + np.swapaxes(part, 1, 2) @ part, sums + part.sum(1), n
+        moments = Moments._trusted(gram.copy(), n, np.array(tokens.sigma), sums.copy())
+        if problem.has_pool:
+            oracle = Posterior(problem.tasks, moments).at(np.asarray(tokens.sigma))[1]
+        else:
+            oracle = OracleRR(problem.prior).weights(moments)
+        yield Draw(moments, tokens.task, oracle, tokens.sigma, tokens.metric)

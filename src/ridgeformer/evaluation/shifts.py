@@ -1,0 +1,143 @@
+"""Losses under a shift: a model that was trained on one problem, evaluated on others that differ in one respect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation.comparison import compare
+from ridgeformer.evaluation.sequence_losses import Progress
+from ridgeformer.evaluation.table import Table, ratio
+from ridgeformer.predictors.ridge import Predictor, check_problem
+from ridgeformer.problems import Problem
+
+__all__ = ["Shifts", "shifts"]
+
+Array = NDArray[np.float64]
+KINDS = ("context", "noise", "features", "tasks", "query")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shifts(Table):
+    """Losses of predictors on several problems that differ in one respect.
+
+    Attributes:
+        what: What differs: `context`, `noise`, `features`, `tasks` or `query`.
+        values: Its values as text, [K].
+        name: The names of the predictors, [M].
+        loss: The mean adjusted losses, [M, K].
+        error: The standard errors of `loss`, [M, K].
+        unadjusted: The mean losses against the true tasks, [M, K].
+        exploded: How many sequences exploded, [M, K].
+        floor: The floor of each problem, [K]; NaN where it is not known.
+        sequences: How many sequences were used for each problem.
+    """
+
+    what: str
+    values: tuple[str, ...]
+    name: tuple[str, ...]
+    loss: Array
+    error: Array
+    unadjusted: Array
+    exploded: NDArray[np.int64]
+    floor: Array
+    sequences: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per predictor and problem."""
+        return [
+            {
+                "name": name,
+                self.what: value,
+                "loss": float(self.loss[i, k]),
+                "error": float(self.error[i, k]),
+                "unadjusted": float(self.unadjusted[i, k]),
+                "floor": float(self.floor[k]),
+                "ratio": ratio(float(self.loss[i, k]), float(self.floor[k])),
+                "exploded": int(self.exploded[i, k]),
+                "sequences": self.sequences,
+            }
+            for i, name in enumerate(self.name)
+            for k, value in enumerate(self.values)
+        ]
+
+    def _title(self) -> str:
+        return f"Adjusted loss on {self.sequences:,} sequences for each {self.what}"
+
+    def _printed(self) -> list[dict[str, Any]]:
+        columns = ("name", self.what, "loss", "error", "floor", "ratio", "exploded")
+        return [{name: row[name] for name in columns} for row in self.rows()]
+
+    def __repr__(self) -> str:
+        return f"Shifts({self.what}, {len(self.values)} values, {', '.join(self.name)})"
+
+
+def shifts(
+    predictors: Predictor | Mapping[str, Predictor],
+    problem: Problem,
+    *,
+    sequences: int = 20_000,
+    seed: int = 0,
+    progress: Progress = lambda done, total: None,
+    **shift: Iterable[Any],
+) -> Shifts:
+    """Evaluate predictors on problems that differ from one in a single respect, each beside its own oracle and floor.
+
+    Args:
+        predictors: A model or another predictor, or several by name.
+        problem: The problem to start from.
+        sequences: How many fresh sequences to use for each problem, at least 2.
+        seed: Seed of these sequences.
+        progress: Called with the number of problems done and the number of all.
+        **shift: What differs, with its values: one of `context`, `noise`, `features`, `tasks` and `query`, as `Problem`
+            takes them.
+
+    Returns:
+        Losses, floors and numbers of explosions.
+
+    Raises:
+        InputError: There is not exactly one shift, or a value is not allowed.
+
+    >>> from ridgeformer import ConstRR, Problem
+    >>> problem = Problem(noise=1)
+    >>> shifts(ConstRR.tune(problem), problem, noise=[0.5, 1, 2], sequences=1000)
+    Shifts(noise, 3 values, ConstRR(variance=1))
+    """
+    check_problem(problem)
+    if len(shift) != 1 or not shift.keys() <= set(KINDS):
+        given = ", ".join(shift) or "none"
+        refuse(f"there must be one shift, one of {', '.join(KINDS)}", given, "Pass noise=[1, 2, 3], for example.")
+    ((what, values),) = shift.items()
+    named = predictors if isinstance(predictors, Mapping) else {repr(predictors): predictors}
+    others = [problem.replace(**{what: value}) for value in values]
+    if not others:
+        refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")
+    found = []
+    for i, other in enumerate(others):
+        found.append(compare(named, other, sequences=sequences, seed=seed))
+        progress(i + 1, len(others))
+
+    def gathered(field: str) -> Array:
+        return np.array([[getattr(one[name], field) for one in found] for name in named])
+
+    first = next(iter(named))
+    return Shifts(
+        what=what,
+        values=tuple(_text(other, what) for other in others),
+        name=tuple(named),
+        loss=gathered("loss"),
+        error=gathered("error"),
+        unadjusted=gathered("unadjusted"),
+        exploded=gathered("exploded").astype(np.int64),
+        floor=np.array([one[first].floor for one in found]),
+        sequences=sequences,
+    )
+
+
+def _text(problem: Problem, what: str) -> str:
+    return str(problem.lengths if what == "context" else getattr(problem, what))

@@ -1,0 +1,76 @@
+"""Which classical predictors a problem is compared with, and why some are left out.
+
+>>> from ridgeformer import Problem
+>>> chosen, left_out = baselines(Problem(dim=3, context=2, noise=1))
+>>> list(chosen)
+['OracleRR', 'ConstRR', 'LeastSquares', 'Bayes floor']
+>>> left_out[0]
+'AdaRR and TunedRR are left out: they estimate the noise level, which needs n > 3 examples, and n is 2.'
+"""
+
+from __future__ import annotations
+
+from ridgeformer.predictors.bayes import best_predictor
+from ridgeformer.predictors.ridge import (
+    AdaRR,
+    ConstRR,
+    IterativeRR,
+    LeastSquares,
+    OracleRR,
+    Predictor,
+    TunedRR,
+    check_problem,
+)
+from ridgeformer.problems import Problem
+
+__all__ = ["baselines", "best_label"]
+
+STEPS = 100  # of IterativeRR
+
+
+def best_label(problem: Problem) -> str:
+    """Return the name of the best predictor of a problem in tables: `DMMSE` for pools, else `Bayes floor`.
+
+    Args:
+        problem: The distribution of sequences.
+    """
+    return "DMMSE" if problem.has_pool else "Bayes floor"
+
+
+def baselines(problem: Problem) -> tuple[dict[str, Predictor], list[str]]:
+    """Return the classical predictors that a problem allows, the best predictor last, and why others are left out.
+
+    Those that estimate the noise from residuals need more examples than the tasks have directions, in every sequence.
+    IterativeRR is defined for isotropic problems only.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The predictors by name, and one sentence for each reason to leave some out.
+
+    Raises:
+        InputError: The problem is not a `Problem`.
+    """
+    prior, left_out = check_problem(problem).prior, []
+    chosen: dict[str, Predictor] = {
+        "OracleRR": OracleRR(prior),
+        "ConstRR": ConstRR.tune(problem),
+        "LeastSquares": LeastSquares(),
+    }
+    rank = problem.law.rank
+    if problem.lengths.least > rank:
+        chosen |= {"AdaRR": AdaRR(prior), "TunedRR": TunedRR.tune(problem)}
+    else:
+        left_out.append(
+            "AdaRR and TunedRR are left out: they estimate the noise level, which needs n > "
+            f"{rank} examples, and n is {problem.lengths}."
+        )
+    if problem.is_isotropic and problem.lengths.least > rank:
+        chosen[f"IterativeRR({STEPS})"] = IterativeRR(STEPS)
+    elif problem.is_isotropic:
+        left_out.append("IterativeRR is left out for the same reason.")
+    else:
+        left_out.append("IterativeRR is left out: it is defined for isotropic problems with one context length only.")
+    chosen[best_label(problem)] = best_predictor(problem)
+    return chosen, left_out

@@ -1,0 +1,93 @@
+"""The code blocks of the documentation run and print what is shown below them; links lead somewhere."""
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def run(page):
+    """Run all Python blocks of a page in order in one session, and return what they print."""
+    blocks = [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
+    assert blocks
+    session, printed = {"__name__": "documentation"}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for block in blocks:
+            exec(block, session)
+    return printed.getvalue()
+
+
+def rows(text):
+    """The rows of printed tables: the words before the first number, and the first two numbers."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"\s*(.*?)\s+(\d\S*)\s+(\d\S*)", line)
+        if match and re.fullmatch(r"[A-Za-z0-9][\w ,]*|", match[1]) and re.search(r"\d\s+(yes|no|\d)$", line):
+            found[match[1], match[2] if not match[1] else ""] = float(match[2]), float(match[3])
+    return found
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_code_prints_the_tables_that_are_shown(name):
+    """To 3 %: last digits depend on the processor."""
+    page = ROOT / name
+    shown = {
+        key: numbers
+        for line in page.read_text().splitlines()
+        if line.startswith("    ")
+        for key, numbers in rows(line).items()
+    }
+    assert len(shown) >= 3
+    printed = rows(run(page))
+    for key, numbers in shown.items():
+        assert printed[key] == pytest.approx(numbers, rel=0.03, abs=2e-4), key
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"({page.name})" in index, page.name
+
+
+def test_measured_speeds_are_those_that_are_stored():
+    """Every stored number is in docs/speed.md, rounded as there."""
+    text = (ROOT / "docs" / "speed.md").read_text()
+    stored = json.loads((ROOT / "benchmarks" / "latest.json").read_text())["measurements"]
+    for one in stored:
+        if one["name"].startswith(("sweep", "gdpp", "diag 3")):
+            continue
+        for number in re.findall(r"[\d.]+ (?:ms|Gflop/s)", one["detail"]):
+            assert number.split()[0] in text, one["name"]
+
+
+PHRASES = (
+    r"\b(head|core|layer|step|cell|line|claim)s? an? (layer|core|step|cell|head)\b",
+    r"\bof one's own\b",
+    r"\bpoorer famil",
+    r"\bgoes? on when\b",
+    r"\byardstick",
+    r"\bborne out\b",
+    r"\bdo without ridgeformer\b",
+    r"\bwhatsoever\b",
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_documentation_avoids_phrases_that_readers_stumbled_over(page):
+    text = " ".join(page.read_text().split())
+    for phrase in PHRASES:
+        assert not re.search(phrase, text, re.IGNORECASE), phrase

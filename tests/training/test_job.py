@@ -1,0 +1,72 @@
+"""A search as a generator of steps: reports, time limits, and what it returns."""
+
+import time
+
+import pytest
+
+from ridgeformer import Problem
+from ridgeformer.models import Diag, LinearTransformer
+from ridgeformer.training.job import Found, Job, Step, follow
+from ridgeformer.training.journal import Journal
+
+MODELS = [LinearTransformer(Diag(omega=[[[0, 0], [-0.01 * k, 0]]]), 3) for k in (1, 2, 3)]
+
+
+def steps(models=MODELS, seconds=0.0):
+    for number, model in enumerate(models, 1):
+        time.sleep(seconds)
+        yield Step(model, "race", number / len(models), 1.0 / number)
+    return Found(models[-1], True, "came to rest")
+
+
+def job(**changes):
+    values = {"effort": 1.0, "caution": 1.0, "precision": "auto", "shallower": None, "simpler": None}
+    return Job(Problem(3, 6, "fixed(1)"), Diag, 2, 1, 0, journal=Journal(), **{**values, **changes})
+
+
+def test_every_step_is_reported_and_the_result_returned():
+    seen = []
+    found = follow(steps(), seen.append)
+    assert [step.fraction for step in seen] == [1 / 3, 2 / 3, 1.0]
+    assert found == Found(MODELS[-1], True, "came to rest")
+
+
+def test_a_search_without_steps_returns_its_result():
+    """All of its work was found in the journal."""
+
+    def finished():
+        yield from ()
+        return Found(MODELS[0], True, "came to rest")
+
+    assert follow(finished(), pytest.fail).model is MODELS[0]
+
+
+def test_when_time_is_over_the_best_model_so_far_is_returned():
+    seen = []
+    found = follow(steps(), seen.append, deadline=time.monotonic() - 1)
+    assert len(seen) == 1
+    assert (found.model, found.converged, found.message) == (MODELS[0], False, "the time given was over")
+    assert follow(steps(), seen.append, deadline=time.monotonic() + 1000).converged
+
+
+@pytest.mark.parametrize("error", [RuntimeError, StopIteration, KeyboardInterrupt])
+def test_an_error_of_the_report_is_not_swallowed(error):
+    def report(step):
+        raise error("enough")
+
+    with pytest.raises(error, match="enough"):
+        follow(steps(), report)
+
+
+def test_the_first_model_is_the_last_ancestor_or_a_fresh_one():
+    fresh = job()
+    assert [*fresh.first().family.arrays["p"].flat] == [*fresh.fresh(0).family.arrays["p"].flat]
+    grown = job(shallower=LinearTransformer.random("diag", dim=3, layers=1))
+    (ancestor,) = grown.ancestors()
+    assert (grown.first().family.omega == ancestor.family.omega).all()
+
+
+def test_starts_are_many_times_the_effort():
+    assert len(job(effort=0.5).starts(6, 4)) == 3
+    assert len(job(effort=2.0, shallower=LinearTransformer.random("diag", dim=3, layers=1)).starts(6, 4)) == 20
+    assert job(effort=0.01).scaled(6) == 1
