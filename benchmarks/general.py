@@ -37,7 +37,8 @@ def measurements(setup: Setup) -> list[Measurement]:
         model = train(problem, family, layers, threads=setup.threads, out=None if setup.quick else RUNS).model
         result = evaluate(model, problem, sequences=FRESH, seed=SEED)
         simple = evaluate(ConstRR.tune(problem), problem, sequences=FRESH, seed=SEED)
-        detail = f"loss {result.loss:.4g}, floor {result.floor:.4g}, {result.exploded} exploded; ConstRR {simple.ratio:.3g} x"
+        parts = f"loss {result.loss:.4g}", f"floor {result.floor:.4g}", f"{result.exploded} exploded"
+        detail = f"{', '.join(parts)}; ConstRR {simple.ratio:.3g} x"
         found.append(Measurement(f"{family} {layers}, {name}: over the floor", result.ratio, "x", detail=detail))
     return found
 

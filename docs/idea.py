@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeformer import AdaRR, ConstRR, Problem, TunedRR, compare, zoo
-from ridgeformer.plotting.style import BLACK, BLUE, GREY, ORANGE, PINK, VERMILION, blank, decimals, panel, save
+from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
+from ridgeformer.papers.vladymyrov2024.paper import FAMILIES, LABELS
+from ridgeformer.plotting.style import BLACK, GREEN, PINK, blank, decimals, panel, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NOISE = "uniform(0,5)"
-LEVELS = {0.5: BLUE, 5.0: VERMILION}  # noise levels with their colours in the left and middle panels
-FAMILIES = {"gdpp": ("GD++", GREY, "s"), "diag": ("Diag", BLUE, "o"), "full": ("Full", VERMILION, "^")}
+LEVELS = {0.5: GREEN, 5.0: PINK}  # noise levels with their colours in the left and middle panels
 
 
 def contexts(axes: list[Axes]) -> None:
     """Two contexts with the same task in one dimension: little noise and much noise."""
     rng = np.random.default_rng(3)
     x, noise, query = rng.normal(size=20), rng.normal(size=20), 1.6
-    for axis, (sigma, colour) in zip(axes, ((0.5, BLUE), (5.0, VERMILION)), strict=True):
+    for axis, (sigma, colour) in zip(axes, LEVELS.items(), strict=True):
         axis.plot(x, 2 * x + sigma * noise, "o", color=colour, markersize=3.5, label="examples (x, y)")
         axis.axvline(query, color=BLACK, linewidth=0.8, linestyle=":")
         axis.plot(query, 2 * query, marker="$?$", color=BLACK, markersize=9, linestyle="none", label="query: y = ?")
@@ -83,12 +84,13 @@ def losses(axis: Axes) -> None:
     known = {"ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR(), "TunedRR": TunedRR.tune(problem)}
     found = compare(known, problem)
     depths = range(1, 8)
-    for family, (label, colour, marker) in FAMILIES.items():
+    for family in FAMILIES:
         values = [zoo.record(family, layers=depth, noise=NOISE).loss for depth in depths]
-        axis.plot(depths, values, color=colour, marker=marker, markersize=4, label=label)
-    for (name, result), colour in zip(found.items(), (GREY, ORANGE, PINK), strict=True):
-        axis.axhline(result.loss, color=colour, linewidth=1, linestyle="--")
-        axis.text(7.15, result.loss, name, fontsize=7, color=colour, va="center")
+        style = {"color": COLOURS[family], "marker": MARKERS[family], "markersize": 4}
+        axis.plot(depths, values, **style, label=LABELS[family])
+    for name, result in found.items():
+        axis.axhline(result.loss, color=COLOURS[name], linewidth=1, linestyle="--")
+        axis.text(7.15, result.loss, name, fontsize=7, color=COLOURS[name], va="center")
     floor = found["AdaRR"].floor
     axis.axhline(floor, color=BLACK, linewidth=1.3)
     axis.text(7.15, floor, "floor", fontsize=7, va="center", weight="bold")

@@ -118,7 +118,7 @@ class Moments(Value):
 
     @property
     def counts(self) -> Counts:
-        """n of every context, [B]."""
+        """N of every context, [B]."""
         return np.broadcast_to(np.asarray(self.context, np.int64), len(self))
 
     def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
@@ -138,22 +138,22 @@ class Moments(Value):
 
     @property
     def S(self) -> Float:
-        """sum x x', [B, d, d]."""
+        """Sum x x', [B, d, d]."""
         return self.gram[:, :-1, :-1]
 
     @property
     def a(self) -> Float:
-        """sum y x, [B, d]."""
+        """Sum y x, [B, d]."""
         return self.gram[:, :-1, -1]
 
     @property
     def l(self) -> Float:  # noqa: E743
-        """sum y^2, [B]."""
+        """Sum y^2, [B]."""
         return self.gram[:, -1, -1]
 
     @property
     def dim(self) -> int:
-        """d."""
+        """D."""
         return int(self.gram.shape[1]) - 1
 
     @property

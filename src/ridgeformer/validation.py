@@ -103,10 +103,15 @@ def real(name: str, value: ArrayLike) -> Float:
     Raises:
         InputError: It is not rectangular, or does not hold real numbers.
     """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # NumPy would use what lies below the mask
+        refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop them first.")
     try:
         given = np.asarray(value)
     except ValueError as error:
-        raise InputError(f"{name} must be a rectangular array; {error}. Pass rows of equal length.") from error
+        reason = str(error).rstrip(".")
+        raise InputError(f"{name} must be a rectangular array; got {reason}. Pass rows of equal length.") from error
+    except Exception:  # whatever a class of the user's own does
+        refuse(f"{name} must be an array of numbers", shown(value), f"Convert it, e.g. np.asarray({name}, float).")
     if given.dtype.kind not in "fiu":
         refuse(f"{name} must hold real numbers", f"dtype {given.dtype}", f"Convert it, e.g. np.asarray({name}, float).")
     result: Float = given.astype(np.float32 if given.dtype == np.float32 else np.float64, copy=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import InputError, engine
-from ridgeformer.engine import Engine, Key
+from ridgeformer.engine import Choices, Engine, Key, Law, Layout
 from support import tame_model
 
 DIM, COUNT = 3, 5
@@ -14,13 +14,19 @@ OMEGA, FULL = (tame_model(kind, DIM, 2, 1, 4).family.kernel() for kind in ("diag
 GRAM, TARGET = np.repeat(np.eye(DIM + 1)[None], COUNT, 0), np.zeros((COUNT, DIM))
 SOUND = {
     "uniforms": {"key": Key(), "count": COUNT, "first": 0},
-    "sample": {"dim": DIM, "context": 4, "sigma": np.ones(COUNT), "key": Key(), "first": 0, "dtype": float},
+    "sample": {"law": Law(DIM, 4), "choices": Choices(np.ones(COUNT)), "key": Key(), "first": 0, "dtype": float},
     "evaluate": {"parameters": FULL, "gram": GRAM, "target": TARGET},
-    "step": {"parameters": FULL, "dim": DIM, "context": 4, "sigma": np.ones(COUNT), "key": Key()},
+    "step": {"parameters": FULL, "law": Law(DIM, 4), "choices": Choices(np.ones(COUNT)), "key": Key()},
 }
 
 
 def call(chosen, method, **changes):
+    """Call a method with sound arguments, some of them replaced; `dim`, `context` and `sigma` by themselves."""
+    law = {name: changes.pop(name) for name in ("dim", "context") if name in changes}
+    if law:
+        changes["law"] = Law(**({"dim": DIM, "context": 4} | law))
+    if "sigma" in changes:
+        changes["choices"] = Choices(changes.pop("sigma"))
     return getattr(chosen, method)(**(SOUND[method] | changes))
 
 
@@ -67,6 +73,13 @@ ODD = [
     (DRAWS, "sigma", np.full(COUNT, None), "sigma must hold real numbers; got dtype object"),
     (DRAWS, "sigma", np.full(COUNT, True), "sigma must hold real numbers; got dtype bool"),
     (DRAWS, "sigma", np.ma.masked_array(np.ones(2), [0, 1]), "sigma must have no masked entries; got a masked array"),
+    (DRAWS, "law", None, "law must be a Law; got None. Pass Law(dim, context), for example."),
+    (DRAWS, "law", DIM, "law must be a Law; got 3"),
+    (DRAWS, "choices", np.ones(COUNT), "choices must be Choices; got array("),
+    (DRAWS, "layout", "mean", "layout must be a Layout; got 'mean'. Pass Layout(), for example."),
+    (DRAWS, "layout", Layout(scratch=4094), "the number of coordinates beside y must be at most 4096; got 4097"),
+    (("uniforms",), "word", 4, "word must be at most 3; got 4"),
+    (("uniforms",), "word", None, f"word {WHOLE} None"),
     (("sample",), "dtype", np.float16, "dtype must be float32 or float64; got <class 'numpy.float16'>"),
     (("sample",), "dtype", "nonsense", "dtype must be float32 or float64; got 'nonsense'"),
     (("sample",), "dtype", ",", "dtype must be float32 or float64; got ','"),
@@ -106,6 +119,11 @@ ODD = [
     (("evaluate",), "target", TARGET[:4], "target must have shape (5, 3) to fit gram; got shape (4, 3)"),
     (("evaluate",), "target", "ridge", "target must be a NumPy array; got 'ridge'"),
     (("evaluate",), "target", TARGET.astype(object), "target must hold float32 or float64 numbers; got dtype object"),
+    (("evaluate",), "counted", 4, "counted must be at most 3; got 4"),
+    (("evaluate",), "counted", 2, "target must have shape (5, 2) to fit gram; got shape (5, 3)"),
+    (("evaluate",), "metric", 1.0, "metric must be a NumPy array; got 1.0"),
+    (("evaluate",), "metric", np.eye(2), "metric must have shape (3, 3) or (5, 3, 3) to fit target; got shape (2, 2)"),
+    (("evaluate",), "metric", np.eye(3, dtype=int), "metric must hold float32 or float64 numbers; got dtype int64"),
 ]  # fmt: skip
 
 
@@ -182,7 +200,7 @@ def test_numbers_of_any_type_are_normalised(any_engine):
     plain = call(any_engine, "sample", sigma=np.array([1.0, 2.0]))
     for sigma in (np.array([1, 2]), np.array([1, 2], np.float32), np.array([1, 2], np.longdouble)):
         changes = {"sigma": sigma, "dim": np.int8(DIM), "key": Key(np.int64(0)), "threads": np.uint16(1)}
-        for a, b in zip(plain, call(any_engine, "sample", **changes), strict=True):
+        for a, b in zip(plain[:3], call(any_engine, "sample", **changes)[:3], strict=True):
             assert a.tobytes() == b.tobytes()
 
 
@@ -203,8 +221,11 @@ def test_the_last_sequences_of_a_stream_can_be_drawn(any_engine):
     uniforms = any_engine.uniforms(key, 3, last)
     np.testing.assert_array_equal(uniforms, engine.named("numpy").uniforms(key, 3, last))
     assert len(set(uniforms.tolist())) == 3
-    gram, _, _ = any_engine.sample(DIM, 4, np.ones(3), key, first=last)
-    np.testing.assert_allclose(gram, engine.named("numpy").sample(DIM, 4, np.ones(3), key, first=last)[0], rtol=1e-9)
+    mine, twin = (
+        chosen.sample(Law(DIM, 4), Choices(np.ones(3)), key, first=last)
+        for chosen in (any_engine, engine.named("numpy"))
+    )
+    np.testing.assert_allclose(mine.gram, twin.gram, rtol=1e-9)
 
 
 def test_numpys_error_settings_do_not_matter(any_engine):

@@ -8,9 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ridgeformer.engine import Choices, Law, Layout
+
 _core = pytest.importorskip("ridgeformer._core")
+native = pytest.importorskip("ridgeformer.engine.native", exc_type=ImportError)
 SETS = [name for name, _ in _core.instruction_sets()]
 BEST = SETS[0]
+
+
+def described(B=5, **changes):
+    """A law as the core reads it, by default that of the seed paper, some of its entries replaced."""
+    law = Law(changes.pop("dim", 3), changes.pop("context", 4))
+    return native._described(law, Choices(np.ones(B)), Layout(), np.dtype(float)) | changes
+
+
+def with_law(arguments, changes):
+    """The arguments with some of them replaced, and with those that are entries of the law replaced there."""
+    entries = {name: changes[name] for name in changes if name in arguments["law"] and name not in arguments}
+    others = {name: value for name, value in changes.items() if name not in entries}
+    return arguments | {"law": arguments["law"] | entries} | others
 
 
 def sampling(**changes):
@@ -18,8 +34,7 @@ def sampling(**changes):
     B, d = 5, 3
     arguments = {
         "isa": BEST,
-        "dim": d,
-        "context": 4,
+        "law": described(),
         "seed": 0,
         "stream": 0,
         "step": 0,
@@ -28,9 +43,10 @@ def sampling(**changes):
         "gram": np.empty((d + 1, d + 1, B)),
         "task": np.empty((d, B)),
         "ridge": np.empty((d, B)),
+        "metric": None,
         "threads": 2,
     }
-    return arguments | changes
+    return with_law(arguments, changes)
 
 
 def evaluating(**changes):
@@ -43,6 +59,7 @@ def evaluating(**changes):
         "second": None,
         "gram": np.repeat(np.eye(d + 1)[..., None], B, 2),
         "target": np.zeros((d, B)),
+        "metric": None,
         "ceiling": np.inf,
         "losses": np.empty(B),
         "weights": np.empty((d, B)),
@@ -55,8 +72,7 @@ def evaluating(**changes):
 def stepping(**changes):
     arguments = {
         "isa": BEST,
-        "dim": 3,
-        "context": 4,
+        "law": described(),
         "seed": 0,
         "stream": 0,
         "step": 0,
@@ -67,11 +83,11 @@ def stepping(**changes):
         "ridge": True,
         "ceiling": np.inf,
         "losses": np.empty(5),
-        "plain": np.empty(5),
+        "unadjusted": np.empty(5),
         "gradient": np.empty(8),
         "threads": 2,
     }
-    return arguments | changes
+    return with_law(arguments, changes)
 
 
 def full(D=4, L=2, H=1):
@@ -100,7 +116,7 @@ def test_the_valid_arguments_are_valid():
     _core.evaluate(**evaluating(weights=None, gradient=None))
     _core.step(**stepping())
     _core.step(**stepping(**full()))
-    _core.step(**stepping(plain=None, gradient=None))
+    _core.step(**stepping(unadjusted=None, gradient=None))
 
 
 BAD = [
@@ -109,6 +125,42 @@ BAD = [
     ("sample", {"dim": 2**62}, "dim must be"),
     ("sample", {"context": 0}, "context must be"),
     ("sample", {"context": 2**62}, "context must be"),
+    ("sample", {"law": {}}, "a law must have the entry dim"),
+    ("sample", {"dim": "3"}, "dim is of the wrong type"),
+    ("sample", {"shortest": 0}, "shortest must be between 1 and 4, got 0"),
+    ("sample", {"shortest": 5}, "shortest must be between 1 and 4, got 5"),
+    ("sample", {"shortest": 3}, "counts must be an array where n varies"),
+    ("sample", {"shortest": 1, "standardised": True}, "shortest must be between 2 and 4, got 1"),
+    ("sample", {"shortest": 3, "counts": np.array([3, 4, 5, 4, 3])}, "counts must be between 3 and 4, got 5"),
+    ("sample", {"shortest": 3, "counts": np.full(4, 3)}, "counts must have shape (5), got (4)"),
+    ("sample", {"shortest": 3, "counts": np.full(5, 3.0)}, "counts must have the dtype"),
+    ("sample", {"covariance": 3}, "covariance must be between 0 and 2"),
+    ("sample", {"covariance": 2}, "factors must be between 1 and 3, got 0"),
+    ("sample", {"covariance": 2, "factors": 4}, "factors must be between 1 and 3, got 4"),
+    ("sample", {"factor": np.eye(2)}, "factor must have shape (3, 3), got (2, 2)"),
+    ("sample", {"covariance": 1, "factor": np.eye(3)}, "factor must have shape (3), got (3, 3)"),
+    ("sample", {"factor": np.eye(3, dtype=np.float32)}, "factor must have the dtype"),
+    ("sample", {"factor": "text"}, "factor is of the wrong type"),
+    ("sample", {"unique": None}, "unique is of the wrong type"),
+    ("sample", {"standardised": "no"}, "standardised is of the wrong type"),
+    ("sample", {"mean": np.zeros(2)}, "mean must have shape (3), got (2)"),
+    ("sample", {"rank": 2}, "rank must be between 3 and 3, got 2"),
+    ("sample", {"rank": 4, "task_factor": np.ones((3, 4))}, "rank must be between 1 and 3, got 4"),
+    ("sample", {"rank": 2, "task_factor": np.ones((3, 3))}, "task_factor must have shape (3, 2), got (3, 3)"),
+    ("sample", {"pool_size": -1}, "pool_size must be"),
+    ("sample", {"pool_size": 2, "pool": np.ones((2, 3))}, "choice must be an array where there is a pool"),
+    ("sample", {"pool_size": 3, "pool": np.ones((2, 3))}, "pool must have shape (3, 3), got (2, 3)"),
+    (
+        "sample",
+        {"pool_size": 2, "pool": np.ones((2, 3)), "choice": np.array([0, 1, 2, 0, 0])},
+        "choice must be between -1 and 1, got 2",
+    ),
+    ("sample", {"own_metric": True}, "metric must be an array, got None"),
+    ("sample", {"own_metric": True, "metric": np.empty((3, 3, 4))}, "metric must have shape (3, 3, 5), got (3, 3, 4)"),
+    ("sample", {"scratch": -1}, "scratch must be"),
+    ("sample", {"scratch": 1}, "gram must have shape (5, 5, 5), got (4, 4, 5)"),
+    ("sample", {"coordinate": 3}, "coordinate must be between 0 and 2"),
+    ("sample", {"scratch": 4093, "coordinate": 1}, "coordinates of tokens must be between 1 and 4096, got 4097"),
     ("sample", {"stream": -1}, "stream must be"),
     ("sample", {"stream": 2**32}, "stream must be"),
     ("sample", {"first": -1}, "first must be"),
@@ -129,7 +181,7 @@ BAD = [
     ("sample", {"gram": misaligned((4, 4, 5))}, "gram must be aligned"),
     ("sample", {"task": np.empty((3, 4))}, "task must have shape (3, 5)"),
     ("sample", {"ridge": np.empty((2, 5))}, "ridge must have shape"),
-    ("evaluate", {"dim": 4}, "gram must have shape (5, 5, 5)"),
+    ("evaluate", full(D=5) | {"dim": 4}, "gram must have shape (5, 5, 5)"),
     ("evaluate", {"dim": 0}, "dim must be"),
     ("evaluate", {"first": np.zeros((0, 2, 2))}, "layers must be between 1"),
     ("evaluate", {"first": np.zeros((2, 4))}, "omega must have 3 axes"),
@@ -142,15 +194,21 @@ BAD = [
     ("evaluate", {"gram": np.zeros((4, 4, 0))}, "batch must be between 1"),
     ("evaluate", {"gram": np.zeros((4, 4))}, "gram must have 3 axes"),
     ("evaluate", {"target": np.zeros((3, 6))}, "target must have shape"),
+    ("evaluate", {"target": np.zeros((2, 5))}, "omega must be for tokens without further coordinates"),
+    ("evaluate", {"target": np.zeros((4, 5))}, "the length of targets must be between 1 and 3, got 4"),
+    ("evaluate", {"metric": np.eye(2)}, "metric must have shape (3, 3), got (2, 2)"),
+    ("evaluate", {"metric": np.ones((3, 3, 4))}, "metric must have shape (3, 3, 5), got (3, 3, 4)"),
     ("evaluate", {"losses": np.zeros(4)}, "losses must have shape"),
     ("evaluate", {"weights": np.zeros((5, 3))}, "weights must have shape"),
     ("evaluate", {"gradient": np.zeros(7)}, "gradient must have shape (8), got (7)"),
     ("evaluate", {"gradient": np.zeros(8, np.float32)}, "gradient must have the dtype"),
     ("step", {"gradient": np.zeros(7)}, "gradient must have shape"),
     ("step", {"losses": np.zeros(6)}, "losses must have shape"),
-    ("step", {"plain": np.zeros(6)}, "plain must have shape"),
+    ("step", {"unadjusted": np.zeros(6)}, "unadjusted must have shape"),
     ("step", {"sigma": np.ones(0), "losses": np.ones(0)}, "batch must be"),
     ("step", full(D=5), "P must have shape"),
+    ("step", {"scratch": 1}, "omega must be for tokens without further coordinates"),
+    ("step", {"own_metric": "yes"}, "own_metric is of the wrong type"),
     ("step", {"first_sequence": -5}, "first must be"),
 ]
 ARGUMENTS = {"sample": sampling, "evaluate": evaluating, "step": stepping}
@@ -221,8 +279,12 @@ def test_fuzz(function, data):
     arguments = ARGUMENTS[function]()
     if function != "sample" and data.draw(st.booleans()):
         arguments |= full()
-    for name in data.draw(st.lists(st.sampled_from(sorted(arguments)), min_size=1, max_size=3, unique=True)):
-        arguments[name] = data.draw(arrays() if isinstance(arguments[name], np.ndarray) else NUMBERS)
+    law = arguments.get("law", {})
+    names = sorted({*arguments, *law})
+    for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)):
+        place = arguments if name in arguments else law
+        may_be_array = isinstance(place[name], np.ndarray) or place[name] is None
+        place[name] = data.draw(st.one_of(arrays(), NUMBERS) if may_be_array else NUMBERS)
     if isinstance(arguments.get("threads"), int) and arguments["threads"] > 8:
         arguments["threads"] = 3
     with contextlib.suppress(TypeError, ValueError, MemoryError, OverflowError):
@@ -265,12 +327,13 @@ def test_every_remainder_of_lanes_and_tiles(isa, dim, count):
         blocks, views = zip(
             *(guarded(s, dtype) for s in ((D, D, count), (dim, count), (dim, count), (count,))), strict=True
         )
-        _core.sample(isa, dim, 2 * dim, 0, 0, 0, 0, np.ones(count), *views[:3], 2)
+        law = native._described(Law(dim, 2 * dim), Choices(np.ones(count)), Layout(), np.dtype(dtype))
+        _core.sample(isa, law, 0, 0, 0, 0, np.ones(count), *views[:3], None, 2)
         omega = np.full((3, 2, 2), -0.01 / D, dtype)
         P = np.full((2, 2, D, D), 0.01 / D, dtype)
         for first, second, size in ((omega, None, 12), (P, P, 8 * D * D)):
             block, gradient = guarded((size,), np.float64)
-            _core.evaluate(isa, dim, first, second, views[0], views[1], np.inf, views[3], None, gradient, 2)
+            _core.evaluate(isa, dim, first, second, views[0], views[1], None, np.inf, views[3], None, gradient, 2)
             assert np.isfinite(gradient).all()
             assert (block[:16] == guard).all()
             assert (block[-16:] == guard).all()

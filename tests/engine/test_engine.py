@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeformer import InputError, Problem, engine
-from ridgeformer.engine import Key, threefry
+from ridgeformer.engine import Choices, Key, Law, threefry
 from support import NATIVE, draw, tame_model
 
 TWIN = engine.named("numpy")
@@ -56,28 +56,28 @@ def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, c
     problem = Problem(dim, context, "uniform(0.5,1)")
     sigma = problem.sigmas(count, seed=seed, engine=native)
     np.testing.assert_array_equal(sigma, problem.sigmas(count, seed=seed, engine=TWIN))
-    ours = native.sample(dim, context, sigma, Key(seed), dtype=dtype)
-    twins = TWIN.sample(dim, context, sigma, Key(seed), dtype=dtype)
-    for mine, other in zip(ours, twins, strict=True):
+    ours = native.sample(problem.law, Choices(sigma), Key(seed), dtype=dtype)
+    twins = TWIN.sample(problem.law, Choices(sigma), Key(seed), dtype=dtype)
+    assert ours.metric is twins.metric is None
+    for mine, other in zip(ours[:3], twins[:3], strict=True):
         assert mine.dtype == other.dtype == dtype
         assert mine.shape == other.shape
         close(mine, other, dtype)
 
-    target = twins[2]
-    mine = native.evaluate(kernel, twins[0], target, weights=True)
-    other = TWIN.evaluate(kernel, twins[0], target, weights=True)
+    mine = native.evaluate(kernel, twins.gram, twins.ridge, weights=True)
+    other = TWIN.evaluate(kernel, twins.gram, twins.ridge, weights=True)
     close(mine.losses, other.losses, dtype)
     close(mine.weights, other.weights, dtype)
     for a, b in zip(mine.gradient, other.gradient, strict=True):
         assert a.dtype == np.float64
         close(a, b, dtype)
-    value = native.evaluate(kernel, twins[0], target, gradient=False)
+    value = native.evaluate(kernel, twins.gram, twins.ridge, gradient=False)
     np.testing.assert_array_equal(value.losses, mine.losses)
     assert value.gradient is None
 
     for kind_of_target in ("ridge", "task"):
-        fused = native.step(kernel, dim, context, sigma, Key(seed), target=kind_of_target)
-        apart = native.evaluate(kernel, ours[0], ours[2] if kind_of_target == "ridge" else ours[1])
+        fused = native.step(kernel, problem.law, Choices(sigma), Key(seed), target=kind_of_target)
+        apart = native.evaluate(kernel, ours.gram, getattr(ours, kind_of_target))
         np.testing.assert_array_equal(fused.losses, apart.losses)
         for a, b in zip(fused.gradient, apart.gradient, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -112,12 +112,12 @@ def test_same_bits_on_any_number_of_threads(native, kind, dtype):
     """2000 sequences are 32 blocks, the last one not full; 40,000 exceed one wave of partial sums."""
     for count in (2000, 40_000):
         kernel = tame_model(kind, 4, 3, 2, 8).astype(dtype).family.kernel()
-        sigma = Problem(4, 8, "uniform(0,1)").sigmas(count)
+        law, choices = Law(4, 8), Problem(4, 8, "uniform(0,1)").choices(count)
         runs = []
         for threads in (1, 2, 5):
-            gram, task, ridge = native.sample(4, 8, sigma, Key(7), dtype=dtype, threads=threads)
+            gram, task, ridge, _ = native.sample(law, choices, Key(7), dtype=dtype, threads=threads)
             result = native.evaluate(kernel, gram, ridge, weights=True, threads=threads)
-            step = native.step(kernel, 4, 8, sigma, Key(7), threads=threads)
+            step = native.step(kernel, law, choices, Key(7), threads=threads)
             runs.append(
                 [gram, task, ridge, result.losses, result.weights, *result.gradient, step.losses, *step.gradient]
             )
@@ -150,8 +150,8 @@ kernel = tame_model("diag", 10, 3, 1, 20).astype(np.float32).family.kernel()
 problem = Problem(noise="uniform(0,5)")
 with open(sys.argv[1], "ab") as out:
     for step in range(int(sys.argv[2]), int(sys.argv[3])):
-        sigma = problem.sigmas(300, step=step)
-        result = engine.current().step(kernel, 10, 20, sigma, Key(0, 0, step))
+        choices = problem.choices(300, step=step)
+        result = engine.current().step(kernel, problem.law, choices, Key(0, 0, step))
         out.write(result.losses.tobytes() + result.gradient[0].tobytes())
         out.flush()
 if int(sys.argv[3]) == 3:
@@ -232,10 +232,10 @@ def test_several_python_threads_may_use_the_core_at_once(native):
     from concurrent.futures import ThreadPoolExecutor
 
     kernel = tame_model("full", 4, 3, 1, 8).family.kernel()
-    sigma = Problem(4, 8, "uniform(0,1)").sigmas(1000)
+    law, choices = Law(4, 8), Problem(4, 8, "uniform(0,1)").choices(1000)
 
     def work(step):
-        return native.step(kernel, 4, 8, sigma, Key(0, 0, step), threads=3)
+        return native.step(kernel, law, choices, Key(0, 0, step), threads=3)
 
     expected = [work(step) for step in range(24)]
     with ThreadPoolExecutor(4) as pool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Problem, engine
-from ridgeformer.engine import Key
+from ridgeformer.engine import Choices, Key, Law
 from support import NATIVE, tame_model, unmeasured
 
 pytestmark = pytest.mark.skipif(not NATIVE or os.name != "posix", reason="needs the native core and signals")
@@ -20,7 +20,7 @@ SOON = 60  # seconds, on a machine where others compute too
 CODE = """
 import sys, numpy as np
 from ridgeformer import engine
-from ridgeformer.engine import Key
+from ridgeformer.engine import Choices, Key, Law
 method, kind, dim, count, threads, layers = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 core, D = engine.current(), dim + 1
 if kind == "full":
@@ -36,11 +36,11 @@ try:
             core.uniforms(Key(), count)
     elif method == "sample":
         while True:
-            core.sample(dim, 2 * dim, sigma, Key(), dtype=np.float32, threads=threads)
+            core.sample(Law(dim, 2 * dim), Choices(sigma), Key(), dtype=np.float32, threads=threads)
     elif method == "evaluate":
         core.evaluate(kernel, gram, target, threads=threads)
     else:
-        core.step(kernel, dim, 2 * dim, sigma, Key(), threads=threads)
+        core.step(kernel, Law(dim, 2 * dim), Choices(sigma), Key(), threads=threads)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -98,10 +98,10 @@ def test_a_handler_may_itself_compute(alarm, threads):
     """Its call comes in the middle of another one, whose threads it cannot have; neither disturbs the other."""
     core = engine.current()
     kernel = tame_model("full", 40, 5, 1, 80).family.kernel()
-    sigma = Problem(40, 80, "fixed(1)").sigmas(1500)
+    law, choices = Law(40, 80), Problem(40, 80, "fixed(1)").choices(1500)
 
     def work(count):
-        return core.step(kernel, 40, 80, sigma[:count], Key(3), threads=threads)
+        return core.step(kernel, law, choices[:count], Key(3), threads=threads)
 
     expected, inner = work(1500), work(200)
     found = []
@@ -125,10 +125,11 @@ def test_what_a_handler_raises_is_raised_and_the_core_still_works(alarm, threads
 
     core = engine.current()
     kernel = tame_model("diag", 60, 6, 1, 120).family.kernel()
-    small = core.step(kernel, 60, 120, np.ones(300), Key(), threads=threads)
+    law, few, many = Law(60, 120), Choices(np.ones(300)), Choices(np.ones(100_000))
+    small = core.step(kernel, law, few, Key(), threads=threads)
     alarm(stop)
     with pytest.raises(Enough):
-        core.step(kernel, 60, 120, np.ones(100_000), Key(), threads=threads)
-    again = core.step(kernel, 60, 120, np.ones(300), Key(), threads=threads)
+        core.step(kernel, law, many, Key(), threads=threads)
+    again = core.step(kernel, law, few, Key(), threads=threads)
     assert small.losses.tobytes() == again.losses.tobytes()
     assert small.gradient[0].tobytes() == again.gradient[0].tobytes()

@@ -11,7 +11,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ridgeformer import InputError, engine
-from ridgeformer.engine import Evaluation, Key
+from ridgeformer.engine import Choices, Evaluation, Key, Law, Layout
 
 MESSAGE = re.compile(r".+; got .+\. .+\.", re.DOTALL)  # the rule, what was received, the remedy
 NUMBERS = np.random.default_rng(0).standard_normal(4096)
@@ -52,6 +52,22 @@ SCALARS: list[Any] = [
 BY_NAME: dict[str, list[Any]] = {
     "dim": [0, 4097, 5, -3, 2**62],
     "context": [0, 2**52, 2**52 + 1, -3],
+    "shortest": [0, 1, 2, 2**52, -3],
+    "covariance": ["fixed", "rotated", "factors", "Fixed", "none"],
+    "factors": [0, 1, 5, 4097],
+    "unique": [0.0, 1e-300, 1e300, 7],
+    "spread": [0.0, 1e-300, 3.0, 7],
+    "standardised": [True, False, 1, "yes"],
+    "attention": ["sum", "mean", "Sum", "max"],
+    "coordinate": ["none", "constant", "length", "one"],
+    "scratch": [0, 1, 4096, 4097, -1],
+    "counted": [0, 1, 5, 4097],
+    "word": [0, 3, 4, -1],
+    "counts": [np.ones(3, int), np.full(9, 2), np.ones(5), [1, 2]],
+    "task": [np.zeros(3, int), np.full(9, -1), np.full(9, -2), np.ones(5), [0, 1]],
+    "law": [Law(2, 3), Law(1, 1), Law(3, 6, 2), Law(2, 4, pool=[[1.0, 2.0]]), {"dim": 2, "context": 3}, 3],
+    "choices": [Choices(np.ones(5)), Choices(np.ones(0)), Choices(1.0), Choices(None), np.ones(5)],  # type: ignore[arg-type]
+    "layout": [Layout(), Layout("mean"), Layout("sum", "constant"), Layout(scratch=4096), "mean"],
     "first": [2**32 - 1, 2**32 - 9, 2**32, -5],
     "count": [0, 2**32 + 1, -5],
     "threads": [0, 1024, 1025, -1],
@@ -80,7 +96,8 @@ TRICKS: list[Callable[[np.ndarray], Any]] = [
     lambda a: a.astype("U9"),
     *(lambda a, kind=kind: a.astype(kind) for kind in (np.float16, np.longdouble, int, bool, complex, object)),
     *(lambda a, kind=kind: a.astype(kind) for kind in (np.float32, np.float64)),
-    *(lambda a, value=value: np.where(NUMBERS[: a.size].reshape(a.shape) > 0.5, a.dtype.type(value), a)
+    *(lambda a, value=value: np.where(
+        NUMBERS[: a.size].reshape(a.shape) > 0.5, np.result_type(a, np.float32).type(value), a)
       for value in (np.nan, np.inf, -np.inf, -1, 0, 1e30, 1e-30)),
     *(lambda a, value=value: a.astype(float) * value for value in (1e10, 1e60, 1e150, 1e300, -1e300, 1e-320, np.inf)),
 ]  # fmt: skip
@@ -99,7 +116,8 @@ class Call:
         """Make the call and check what it returns."""
         if self.method in ("resolve", "named"):
             return getattr(engine, self.method)(self.arguments["engine"])
-        result = getattr(engine.named(self.engine), self.method)(**self.arguments)
+        arguments = _assembled(self.arguments) if self.method in ("sample", "step") else self.arguments
+        result = getattr(engine.named(self.engine), self.method)(**arguments)
         if isinstance(result, Evaluation):
             _check(result)
         elif self.method == "uniforms":
@@ -117,9 +135,10 @@ def make(seed: int, number: int) -> Call:
     rng = random.Random(f"{seed}/{number}")
     method = rng.choice(["uniforms", "sample", "evaluate", "evaluate", "step", "step", "resolve", "named"])
     arguments = _sound(method, rng)
-    changed = rng.sample(sorted(arguments), min(len(arguments), rng.choice([0, 1, 1, 1, 2, 3])))
+    names = sorted(arguments) + (["choices", "law", "layout"] if method in ("sample", "step") else [])
+    changed = rng.sample(names, min(len(names), rng.choice([0, 1, 1, 1, 2, 3])))
     for name in changed:
-        arguments[name] = _odd(name, arguments[name], rng)
+        arguments[name] = _odd(name, arguments.get(name), rng)
     return Call(rng.choice(engine.available()), method, arguments, tuple(changed))
 
 
@@ -149,27 +168,83 @@ def _sound(method: str, rng: random.Random) -> dict[str, Any]:
     if method in ("resolve", "named"):
         return {"engine": rng.choice(engine.available())}
     if method == "uniforms":
-        return {"key": _key(rng), "count": rng.randint(1, 9), "first": rng.randint(0, 9)}
+        return {"key": _key(rng), "count": rng.randint(1, 9), "first": rng.randint(0, 9), "word": rng.randint(0, 3)}
     dim, count, dtype = rng.randint(1, 4), rng.choice([1, 2, 3, 5, 9, 70]), rng.choice([np.float32, np.float64])
-    draw = {"dim": dim, "context": rng.randint(1, 6), "sigma": np.abs(_numbers(rng, (count,))), "key": _key(rng)}
-    options = {"first": rng.randint(0, 9), "threads": rng.choice([None, 1, 2])}
-    if method == "sample":
-        return draw | options | {"dtype": dtype}
+    options = {"threads": rng.choice([None, 1, 2])}
     limits = {"ceiling": rng.choice([np.inf, 1.0, 0.01]), "gradient": rng.random() < 0.8}
+    if method in ("sample", "step"):
+        law, choices, layout = _law(rng, dim), {"sigma": np.abs(_numbers(rng, (count,)))}, _layout(rng)
+        if "shortest" in law:
+            choices["counts"] = np.array([rng.randint(law["shortest"], law["context"]) for _ in range(count)])
+        if "pool" in law:
+            choices["task"] = np.array([rng.randint(-1, len(law["pool"]) - 1) for _ in range(count)])
+        draw = law | choices | layout | options | {"key": _key(rng), "first": rng.randint(0, 9)}
+        if method == "sample":
+            return draw | {"dtype": dtype}
+        width = dim + Layout(**layout).extra
+        goal = "task" if "pool" in law else rng.choice(["ridge", "task"])
+        model = {"parameters": _parameters(rng, width, dtype, full=width > dim)}
+        return model | draw | limits | {"target": goal, "unadjusted": rng.random() < 0.5}
     model = {"parameters": _parameters(rng, dim, dtype)}
-    if method == "step":
-        goals = {"target": rng.choice(["ridge", "task"]), "unadjusted": rng.random() < 0.5}
-        return model | draw | options | limits | goals
     half = _numbers(rng, (count, dim + 1, dim + 3)) * 10 ** rng.choice([0, 0, 0, rng.uniform(0, 77)])
     with np.errstate(over="ignore"):
         gram = (half @ half.transpose(0, 2, 1)).astype(dtype)
     batch = {"gram": gram, "target": _numbers(rng, (count, dim)).astype(dtype)}
-    return model | limits | batch | {"weights": rng.random() < 0.5, "threads": options["threads"]}
+    if rng.random() < 0.3:
+        half = _numbers(rng, (*rng.choice([(), (count,)]), dim, dim))
+        batch["metric"] = (half @ half.swapaxes(-1, -2)).astype(dtype)
+    return model | limits | batch | options | {"weights": rng.random() < 0.5}
 
 
-def _parameters(rng: random.Random, dim: int, dtype: type) -> tuple[np.ndarray, ...]:
-    layers, heads, scale = rng.randint(1, 3), rng.randint(1, 2), 10 ** rng.uniform(-2, 0)
+def _assembled(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `sample` and `step`: law, choices and layout from their parts, unless they are there already."""
+    others = dict(arguments)
+    for name, kind in (("law", Law), ("choices", Choices), ("layout", Layout)):
+        parts = {field.name: others.pop(field.name) for field in fields(kind) if field.name in others}
+        if parts and name not in others:
+            others[name] = kind(**parts)
+    return others
+
+
+def _law(rng: random.Random, dim: int) -> dict[str, Any]:
+    """The parts of a law: half the time that of the seed paper, or else with up to three further parts."""
+    law: dict[str, Any] = {"dim": dim, "context": rng.randint(2, 6)}
     if rng.random() < 0.5:
+        return law
+    square = np.linalg.qr(_numbers(rng, (dim, dim)))[0]
+    kinds: list[dict[str, Any]] = [
+        {"shortest": rng.randint(2, law["context"])},
+        {"factor": np.tril(square) + np.eye(dim)},
+        {"covariance": "rotated", "factor": np.abs(_numbers(rng, (dim,)))},
+        {"covariance": "factors", "factors": rng.randint(1, dim), "unique": 0.5},
+        {"spread": rng.uniform(0, 1)},
+        {"standardised": True},
+        {"mean": _numbers(rng, (dim,))},
+        {"task_factor": _numbers(rng, (dim, rng.randint(1, dim)))},
+        {"pool": _numbers(rng, (rng.randint(1, 4), dim))},
+        {"query": square @ np.diag(np.arange(1.0, dim + 1)) @ square.T},
+    ]
+    for part in rng.sample(kinds, rng.randint(1, 3)):
+        law |= part
+    if law.get("covariance") == "factors":
+        law.pop("factor", None)
+    if law.get("shortest") == law["context"]:
+        del law["shortest"]
+    if "standardised" in law:
+        law.pop("query", None)
+    return law
+
+
+def _layout(rng: random.Random) -> dict[str, Any]:
+    if rng.random() < 0.6:
+        return {}
+    coordinate = rng.choice(["none", "constant", "length"])
+    return {"attention": rng.choice(["sum", "mean"]), "coordinate": coordinate, "scratch": rng.choice([0, 0, 2])}
+
+
+def _parameters(rng: random.Random, dim: int, dtype: type, full: bool = False) -> tuple[np.ndarray, ...]:
+    layers, heads, scale = rng.randint(1, 3), rng.randint(1, 2), 10 ** rng.uniform(-2, 0)
+    if not full and rng.random() < 0.5:
         return ((scale * _numbers(rng, (layers, 2, 2))).astype(dtype),)
     shape = layers, heads, dim + 1, dim + 1
     return (scale * _numbers(rng, shape)).astype(dtype), (scale * _numbers(rng, shape)).astype(dtype)

@@ -159,7 +159,7 @@ def test_the_command_prints_a_table(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     code, out = run(capsys, "--only", "momentum")
     assert code == 0
-    assert "all 6 claims hold" in out.out
+    assert "All 6 claims hold" in out.out
     assert "Diagonal layers are gradient descent with momentum" in out.out
     assert out.out.count("holds") == 6
 

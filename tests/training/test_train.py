@@ -11,7 +11,6 @@ import pytest
 import ridgeformer
 from ridgeformer import (
     BayesRR,
-    BelowFloorWarning,
     ConstRR,
     Diag,
     Family,
@@ -29,6 +28,7 @@ from ridgeformer import (
 from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key
 from ridgeformer.exact import Excess, const_loss, exact_loss, least_excess, least_loss
+from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.journal import Journal

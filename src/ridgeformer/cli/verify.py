@@ -48,8 +48,8 @@ def verify(only: tuple[str, ...], seed: int, as_json: bool) -> None:
     else:
         console = Console()
         console.print(_table(found, STATEMENTS))
-        verdict = f"[bold red]{failed} of {len(found)} claims fail[/]" if failed else f"all {len(found)} claims hold"
-        console.print(f"{verdict}, {seconds:.1f} s", highlight=False)
+        verdict = f"[bold red]{failed} of {len(found)} claims fail[/]" if failed else f"All {len(found)} claims hold"
+        console.print(f"{verdict} ({seconds:.1f} s).", highlight=False)
     sys.exit(1 if failed else 0)
 
 

@@ -71,10 +71,13 @@ class Law(Value):
             integer("dim", self.dim, 1, MOST_DIM),
             integer("context", self.context, 1, MOST_CONTEXT),
         )
+        if not isinstance(self.standardised, bool | np.bool_):
+            refuse("standardised must be True or False", shown(self.standardised), "Pass a bool.")
+        self.standardised = bool(self.standardised)
         least = 2 if self.standardised else 1
         given = self.context if self.shortest is None else self.shortest
         self.shortest = integer("the smallest number of tokens", given, least, self.context)
-        if self.covariance not in KINDS:
+        if not isinstance(self.covariance, str) or self.covariance not in KINDS:
             refuse(f"covariance must be one of {', '.join(KINDS)}", shown(self.covariance), "Choose one of these.")
         d = self.dim
         shapes: dict[str, tuple[int | str, ...]] = {
@@ -87,9 +90,11 @@ class Law(Value):
         for name, shape in shapes.items():
             if (value := getattr(self, name)) is not None:
                 setattr(self, name, array(name, value, shape).astype(np.float64))
-        if self.covariance == "factors":
-            self.factors = integer("the number of factors", self.factors, 1, d)
-        self.unique, self.spread = number("unique", self.unique), number("spread", self.spread)
+        self.factors = integer("the number of factors", self.factors, int(self.covariance == "factors"), d)
+        self.unique, self.spread = _finite("unique", self.unique), _finite("spread", self.spread)
+        if self.covariance == "factors" and not 1e-3 <= self.unique <= 1e6:
+            refuse("unique must be between 0.001 and 1e6", self.unique, "Pass 0.5, for example.")
+        self._check_matrices()
         if self.task_factor is not None:
             integer("the rank of the tasks", self.task_factor.shape[1], 1, d)
         if self.standardised and self.query is not None:
@@ -98,6 +103,20 @@ class Law(Value):
                 "another one",
                 "Leave out query, or do not standardise.",
             )
+
+    def _check_matrices(self) -> None:
+        if self.covariance == "factors" and self.factor is not None:
+            refuse("factor is for other covariances than factors", "one", "Leave it out.")
+        if self.covariance == "fixed" and self.factor is not None and np.triu(self.factor, 1).any():
+            refuse(
+                "factor must be lower triangular", "entries above the diagonal", "Pass np.linalg.cholesky(covariance)."
+            )
+        if self.query is not None:
+            with np.errstate(all="ignore"):
+                asymmetry, size = np.abs(self.query - self.query.T).max(), np.abs(self.query).max()
+                symmetric = asymmetry <= 1e-12 * size
+            if not symmetric:
+                refuse("query must be symmetric", "a matrix that is not", "Pass the covariance of the queries.")
 
     @property
     def least(self) -> int:
@@ -120,7 +139,8 @@ class Law(Value):
         """The covariance of the queries, [d, d], where it is the same for all sequences; None for the identity."""
         if self.query is not None or self.own_metric or self.factor is None:
             return self.query
-        return read_only(self.factor @ self.factor.T)
+        with np.errstate(all="ignore"):
+            return read_only(self.factor @ self.factor.T)
 
     @property
     def is_plain(self) -> bool:
@@ -143,6 +163,12 @@ class Choices(Value):
     sigma: Array
     counts: Counts | None = None
     task: Counts | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("sigma", "counts", "task"):
+            value = getattr(self, name)
+            if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+                refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop those sequences.")
 
     def __len__(self) -> int:
         return len(self.sigma)
@@ -171,9 +197,9 @@ class Layout:
     scratch: int = 0
 
     def __post_init__(self) -> None:
-        if self.attention not in ("sum", "mean"):
+        if not isinstance(self.attention, str) or self.attention not in ("sum", "mean"):
             refuse("attention must be sum or mean", shown(self.attention), "Choose one of these.")
-        if self.coordinate not in COORDINATES:
+        if not isinstance(self.coordinate, str) or self.coordinate not in COORDINATES:
             refuse(
                 f"the coordinate must be one of {', '.join(COORDINATES)}",
                 shown(self.coordinate),
@@ -245,3 +271,11 @@ class Layout:
 
 
 PLAIN = Layout()  # tokens (x, y), and attention by sum, as in the seed paper
+
+
+def _finite(name: str, value: object) -> float:
+    """A finite number of at least 0."""
+    result = number(name, value)
+    if not result < np.inf:
+        refuse(f"{name} must be finite", result, "Pass a finite number.")
+    return result

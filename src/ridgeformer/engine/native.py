@@ -108,7 +108,8 @@ def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any])
     """The law, the choices and the layout as the core reads them: numbers, and arrays in its dtype."""
 
     def ready(value: NDArray[np.float64] | None) -> NDArray[Any] | None:
-        return None if value is None else _ready(np.asarray(value, dtype))
+        with np.errstate(all="ignore"):  # numbers too large for float32 become infinite
+            return None if value is None else _ready(np.asarray(value, dtype))
 
     return {
         "dim": law.dim,

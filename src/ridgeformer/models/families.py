@@ -260,7 +260,7 @@ class _Diagonal(Family):
 
     @property
     def arrays(self) -> dict[str, Float]:
-        """p and q, or omega."""
+        """P and q, or omega."""
         return self._arrays
 
     @property

@@ -296,7 +296,7 @@ class LinearTransformer(Value):
         return States(C[:, :, :d, :d], C[:, :, :d, d], C[:, :, d, d], -C[:, :, d, :d])
 
     def weights_by_layer(self, moments: Moments) -> Float:
-        """w after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""
+        """W after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""
         self._check(moments)
         found = [np.zeros((len(moments), self.dim), moments.dtype)]
         found += [self.first(layers).weights(moments) for layers in range(1, self.layers + 1)]
@@ -436,19 +436,10 @@ class LinearTransformer(Value):
             sums = self.layout.coordinate != "none"
             draw = problem.moments(sequences, dtype=self.family.dtype, sums=sums, engine=engine, threads=threads, **key)
             return self._step_on(draw, goal, ceiling, gradient, unadjusted, engine, threads)
-        return engine.step(
-            self.family.kernel(),
-            problem.law,
-            problem.choices(sequences, engine=engine, **key),  # type: ignore[attr-defined]
-            Key(seed, stream, step),
-            layout=self.layout,
-            target=goal,
-            ceiling=ceiling,
-            gradient=gradient,
-            unadjusted=unadjusted,
-            first=first,
-            threads=threads,
-        )
+        choices = problem.choices(sequences, engine=engine, **key)  # type: ignore[attr-defined]
+        options: dict[str, Any] = {"ceiling": ceiling, "gradient": gradient, "unadjusted": unadjusted}
+        options |= {"layout": self.layout, "target": goal, "first": first, "threads": threads}
+        return engine.step(self.family.kernel(), problem.law, choices, Key(seed, stream, step), **options)
 
     def _step_on(
         self,

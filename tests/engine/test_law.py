@@ -1,0 +1,383 @@
+"""Every kind of law and layout: the native core against its NumPy twin, and both against closed forms."""
+
+import functools
+import re
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, engine
+from ridgeformer.engine import Choices, Key, Law, Layout
+
+DIM, CONTEXT, COUNT = 5, 8, 150  # 150 sequences are three blocks, the last one not full
+KEY = Key(3, 1, 2)
+TWIN = engine.named("numpy")
+# Relative to the largest entry. Rounding is 1e-16 and 6e-8; ridge solutions and three layers, whose losses are
+# polynomials of high degree in the features, amplify it by some thousands: 1e-12 and 3e-4 at worst, for random scales.
+TOLERANCE = {np.float64: 1e-11, np.float32: 3e-3}
+_RNG = np.random.default_rng(0)
+_HALF = _RNG.standard_normal((DIM, DIM))
+COVARIANCE = _HALF @ _HALF.T / DIM + 0.2 * np.eye(DIM)
+ROOT = np.linalg.cholesky(COVARIANCE)
+LOW, SQUARE = _RNG.standard_normal((DIM, 2)), _RNG.standard_normal((DIM, DIM))
+ROOTS, ONES = np.sqrt([2, 1, 0.5, 0.3, 0.1]), np.ones(DIM)
+FACTORS = {"covariance": "factors", "factors": 2, "unique": 0.5}
+LAWS = {
+    name: Law(DIM, parts.pop("context", CONTEXT), **parts)
+    for name, parts in {
+        "as in the seed paper": {},
+        "fewer tokens than dimensions": {"context": 3},
+        "one token": {"context": 1},
+        "covariance": {"factor": ROOT},
+        "rotated": {"covariance": "rotated", "factor": ROOTS},
+        "rotated identity": {"covariance": "rotated"},
+        "factors": FACTORS,
+        "one factor": {**FACTORS, "factors": 1},
+        "as many factors as features": {**FACTORS, "factors": DIM},
+        "scales": {"spread": 0.5},
+        "scales of a covariance": {"spread": 0.5, "factor": ROOT},
+        "scales of factors": {"spread": 0.5, **FACTORS},
+        "standardised": {"standardised": True},
+        "standardised factors": {"standardised": True, **FACTORS},
+        "standardised rotated": {"standardised": True, "covariance": "rotated", "factor": ROOTS},
+        "standardised, few tokens": {"standardised": True, "context": 4},
+        "mean of tasks": {"mean": 0.3 * np.arange(DIM)},
+        "tasks of low rank": {"task_factor": LOW},
+        "tasks of low rank, few tokens": {"task_factor": LOW, "context": 3},
+        "tasks of any covariance": {"task_factor": SQUARE, "mean": ONES},
+        "covariances, few tokens": {"task_factor": SQUARE, "mean": ONES, "factor": ROOT, "context": 3},
+        "lengths": {"context": 12, "shortest": 1},
+        "lengths, mean, covariance": {"context": 12, "shortest": 6, "factor": ROOT, "mean": ONES},
+        "lengths, rotated, tasks": {"context": 12, "shortest": 1, "covariance": "rotated", "task_factor": SQUARE},
+        "lengths, tasks of low rank": {"context": 12, "shortest": 2, "task_factor": LOW},
+        "lengths, standardised": {"context": 12, "shortest": 2, "standardised": True},
+        "pool": {"pool": _RNG.standard_normal((7, DIM))},
+        "pool and other tasks": {"pool": _RNG.standard_normal((2, DIM)), "task_factor": LOW, "factor": ROOT},
+        "queries": {"query": COVARIANCE},
+        "rotated, queries": {"covariance": "rotated", "factor": ROOTS, "query": COVARIANCE},
+    }.items()
+}
+LAYOUTS = {
+    "(x, y)": Layout(),
+    "mean": Layout("mean"),
+    "constant": Layout("sum", "constant"),
+    "mean, length, scratch": Layout("mean", "length", 2),
+}
+ALL = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
+NO_POOL = {name: law for name, law in LAWS.items() if law.pool is None}
+FEATURES = {name: law for name, law in LAWS.items() if law.query is None and not law.standardised}
+WAYS = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+def chosen(law, count=COUNT, least=0.0):
+    """Choices for a law: noise levels from `least` to 2, and numbers of tokens and tasks where it needs them."""
+    rng = np.random.default_rng(count)
+    sigma = rng.uniform(least, 2, count)
+    counts = None if law.least == law.context else rng.integers(law.least, law.context + 1, count)
+    task = None if law.pool is None else rng.integers(-1, len(law.pool), count)
+    return Choices(sigma, counts, task)
+
+
+def target(law):
+    return "ridge" if law.pool is None else "task"
+
+
+def full(layout, dtype=np.float64, layers=3):
+    """P and Q so small that no loss explodes, and so large that all layers matter."""
+    D = DIM + layout.extra + 1
+    P, Q = 0.02 * np.random.default_rng(D).standard_normal((2, layers, 2, D, D))
+    return P.astype(dtype), Q.astype(dtype)
+
+
+def close(mine, twin, dtype):
+    """To rounding, relative to the largest entry."""
+    assert mine.shape == twin.shape
+    scale = max(float(np.abs(twin).max()), 1e-3)
+    np.testing.assert_allclose(mine, twin, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+@functools.cache
+def expected(law, layout, dtype):
+    """Choices, and what the twin makes of them: a sample, and kernels with their evaluations."""
+    choices = chosen(law, least=0.0 if dtype == np.float64 else 0.5)  # without noise, few tokens amplify rounding
+    kernels = [full(layout, dtype)]
+    if not layout.extra:
+        kernels.append((0.02 * np.random.default_rng(0).standard_normal((3, 2, 2)).astype(dtype),))
+    options = {"layout": layout, "target": target(law), "unadjusted": True}
+    steps = [(kernel, TWIN.step(kernel, law, choices, KEY, **options)) for kernel in kernels]
+    return choices, TWIN.sample(law, choices, KEY, layout=layout, dtype=dtype), steps
+
+
+@ALL
+@WAYS
+@DTYPES
+def test_native_is_numpy(native, law, layout, dtype):
+    """Samples, losses of both kinds, and gradients of Full and, where tokens are (x, y), Diag."""
+    choices, twin, steps = expected(law, layout, dtype)
+    mine = native.sample(law, choices, KEY, layout=layout, dtype=dtype)
+    for name, ours, theirs in zip(mine._fields, mine, twin, strict=True):
+        assert (ours is None) == (theirs is None), name
+        if ours is not None:
+            assert ours.dtype == theirs.dtype == dtype
+            close(ours, theirs, dtype)
+    for kernel, theirs in steps:
+        ours = native.step(kernel, law, choices, KEY, layout=layout, target=target(law), unadjusted=True)
+        close(ours.losses, theirs.losses, dtype)
+        close(ours.unadjusted, theirs.unadjusted, dtype)
+        for a, b in zip(ours.gradient, theirs.gradient, strict=True):
+            assert a.dtype == np.float64
+            close(a, b, dtype)
+
+
+@ALL
+@WAYS
+def test_a_step_is_a_sample_and_an_evaluation(any_engine, law, layout):
+    """Exactly, or to rounding where the core reads the metric of a law in another order."""
+    choices, kernel = chosen(law), full(layout)
+    drawn = any_engine.sample(law, choices, KEY, layout=layout)
+    metric = layout.metric(law.metric if drawn.metric is None else drawn.metric)
+    for goal in ("task", target(law)):
+        step = any_engine.step(kernel, law, choices, KEY, layout=layout, target=goal)
+        apart = any_engine.evaluate(
+            kernel, drawn.gram, layout.target(getattr(drawn, goal)), metric=metric, counted=DIM + layout.counted
+        )
+        np.testing.assert_allclose(step.losses, apart.losses, rtol=1e-12)
+        for a, b in zip(step.gradient, apart.gradient, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.abs(b).max())
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "name", ["as in the seed paper", "covariance", "scales of factors", "standardised", "lengths", "pool", "queries"]
+)
+def test_gradient_is_the_slope_of_the_loss(any_engine, name, layout):
+    """Central differences along random directions, step h: error h^2 from curvature, 1e-16 / h from rounding."""
+    law, kernel = LAWS[name], full(layout)
+    choices, options = chosen(law, 40), {"layout": layout, "target": target(law)}
+
+    def loss(parameters):
+        return any_engine.step(parameters, law, choices, KEY, gradient=False, **options).loss
+
+    result, rng, h = any_engine.step(kernel, law, choices, KEY, **options), np.random.default_rng(1), 1e-5
+    for _ in range(3):
+        direction = [rng.standard_normal(p.shape) * np.abs(p).max() for p in kernel]
+        up, down = (loss(tuple(p + s * h * v for p, v in zip(kernel, direction, strict=True))) for s in (1, -1))
+        slope = sum((g * v).sum() for g, v in zip(result.gradient, direction, strict=True))
+        size = sum(np.abs(g * v).sum() for g, v in zip(result.gradient, direction, strict=True))
+        assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-6 * size + 1e-9 * result.loss)
+
+
+@ALL
+@DTYPES
+def test_same_bits_on_any_number_of_threads_and_in_any_part(native, law, dtype):
+    layout, choices = Layout("mean", "length"), chosen(law, 300)
+    runs = []
+    for threads in (1, 2, 5):
+        drawn = native.sample(law, choices, KEY, layout=layout, dtype=dtype, threads=threads)
+        step = native.step(full(layout, dtype), law, choices, KEY, layout=layout, target=target(law), threads=threads)
+        runs.append([array.tobytes() for array in (*drawn, step.losses, *step.gradient) if array is not None])
+    assert runs[0] == runs[1] == runs[2]
+    part = native.sample(law, choices[100:207], KEY, layout=layout, first=100, dtype=dtype)
+    for a, b in zip(part, drawn, strict=True):
+        assert (a is None and b is None) or np.asarray(a).tobytes() == np.asarray(b[100:207]).tobytes()
+
+
+@pytest.mark.parametrize("law", NO_POOL.values(), ids=NO_POOL.keys())
+def test_ridge_is_the_mean_of_the_task_given_the_context(any_engine, law):
+    """m + F (F' S F + sigma^2 I)^-1 F' (a - S m), solved as it stands; sigma is not small, so that it is accurate."""
+    choices = chosen(law, least=0.5)
+    drawn = any_engine.sample(law, choices, KEY)
+    S, a = drawn.gram[:, :-1, :-1], drawn.gram[:, :-1, -1]
+    F = np.eye(DIM) if law.task_factor is None else law.task_factor
+    m = np.zeros(DIM) if law.mean is None else law.mean
+    precision = F.T @ S @ F + choices.sigma[:, None, None] ** 2 * np.eye(F.shape[1])
+    found = m + np.linalg.solve(precision, ((a - S @ m) @ F)[..., None])[..., 0] @ F.T
+    np.testing.assert_allclose(drawn.ridge, found, rtol=0, atol=1e-9 * np.abs(found).max())
+
+
+@ALL
+def test_labels_without_noise_are_those_of_the_task(any_engine, law):
+    """a = S w and l = w' S w; and S has the rank that the tokens can have."""
+    given = chosen(law)
+    choices = Choices(np.zeros(COUNT), given.counts, given.task)
+    gram, task, _, _ = any_engine.sample(law, choices, KEY)
+    S, scale = gram[:, :-1, :-1], np.abs(gram).max()
+    np.testing.assert_allclose(gram[:, :-1, -1], np.einsum("bij,bj->bi", S, task), rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(gram[:, -1, -1], np.einsum("bi,bij,bj->b", task, S, task), rtol=0, atol=1e-12 * scale)
+    n = np.full(COUNT, law.context) if given.counts is None else np.asarray(given.counts)
+    rank = np.linalg.matrix_rank(S, tol=1e-10 * scale, hermitian=True)
+    np.testing.assert_array_equal(rank, np.minimum(n - law.standardised, DIM))
+    if law.standardised:
+        np.testing.assert_allclose(np.diagonal(S, axis1=1, axis2=2), np.repeat(n[:, None], DIM, 1), rtol=1e-12)
+    if law.pool is not None:
+        chosen_ones = given.task >= 0
+        np.testing.assert_array_equal(task[chosen_ones], law.pool[given.task[chosen_ones]])
+
+
+@pytest.mark.parametrize("law", FEATURES.values(), ids=FEATURES.keys())
+def test_features_have_the_covariance_that_is_reported(any_engine, law):
+    """E[S] = n Lambda, so S Lambda^-1 / n has a mean trace of d; within five standard errors."""
+    count = 4000
+    given = chosen(law, count)
+    gram, _, _, own = any_engine.sample(law, given, KEY)
+    metric = np.eye(DIM) if law.metric is None else law.metric
+    metric = np.broadcast_to(metric, (count, DIM, DIM)) if own is None else own
+    n = law.context if given.counts is None else np.asarray(given.counts)
+    traces = np.trace(np.linalg.solve(metric, gram[:, :-1, :-1]), axis1=1, axis2=2) / n
+    assert abs(traces.mean() - DIM) < 5 * traces.std() / np.sqrt(count)
+
+
+def test_own_metrics_are_what_the_law_says(any_engine):
+    """A rotation keeps the spectrum; a factor model gives correlations; the queries' covariance overrides."""
+    rotated, factors, scaled, queries = (
+        any_engine.sample(law, chosen(law), KEY).metric
+        for law in (LAWS["rotated"], LAWS["factors"], LAWS["scales"], LAWS["rotated, queries"])
+    )
+    np.testing.assert_allclose(np.linalg.eigvalsh(rotated), np.repeat(ROOTS[::-1][None] ** 2, COUNT, 0), atol=1e-12)
+    assert np.abs(rotated - rotated[0]).max(axis=(1, 2))[1:].min() > 0.01
+    np.testing.assert_allclose(np.diagonal(factors, axis1=1, axis2=2), 1, rtol=1e-12)
+    assert np.linalg.eigvalsh(factors).min() > 0
+    scales = np.log(np.diagonal(scaled, axis1=1, axis2=2)) / 2
+    assert scales.std() == pytest.approx(0.5, rel=0.1)  # 750 normal numbers: a standard error of 3 %
+    assert queries is None
+
+
+@pytest.mark.parametrize("attention", ["sum", "mean"])
+@pytest.mark.parametrize("coordinate", ["constant", "length"])
+@pytest.mark.parametrize("name", ["covariance", "lengths", "standardised"])
+def test_the_further_coordinate_is_part_of_the_gram_matrix(any_engine, name, attention, coordinate):
+    """Of tokens (x, c, scratch, y): its products with x and y are c times their sums, and with itself c^2 n."""
+    law, layout = LAWS[name], Layout(attention, coordinate, 2)
+    choices = chosen(law)
+    plain, sums, mine = (
+        any_engine.sample(law, choices, KEY, layout=one).gram for one in (Layout(), Layout("sum", "constant"), layout)
+    )
+    kept = [*range(DIM), -1]
+    n = np.full(COUNT, law.context) if choices.counts is None else np.asarray(choices.counts)
+    share = (1 / n if attention == "mean" else np.ones(COUNT))[:, None, None]
+    c = np.sqrt(20 / n) if coordinate == "length" else np.ones(COUNT)
+    np.testing.assert_allclose(mine[:, kept][:, :, kept], share * plain, rtol=1e-12)
+    np.testing.assert_allclose(mine[:, DIM, kept], share[:, 0] * c[:, None] * sums[:, DIM, kept], atol=1e-11)
+    np.testing.assert_allclose(mine[:, DIM, DIM], share[:, 0, 0] * c**2 * n, rtol=1e-12)
+    assert not mine[:, DIM + 1 : -1].any()
+    assert (np.linalg.eigvalsh(sums) > -1e-10 * np.abs(sums).max()).all()
+    if law.standardised:
+        np.testing.assert_allclose(sums[:, DIM, :DIM], 0, atol=1e-10)
+    else:
+        # The sums of x over n tokens have the covariance n Lambda: their squares, so scaled, have a mean of d.
+        covariance = np.eye(DIM) if law.metric is None else law.metric
+        whitened = np.linalg.solve(np.linalg.cholesky(covariance), sums[:, DIM, :DIM].T).T
+        squares = np.square(whitened).sum(1) / n
+        assert abs(squares.mean() - DIM) < 5 * np.sqrt(2 * DIM / COUNT)
+
+
+WHOLE = "must be a whole number; got"
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"dim": 0}, "dim must be at least 1; got 0"),
+        ({"dim": 2.0}, f"dim {WHOLE} 2.0"),
+        ({"context": 2**52 + 1}, "context must be at most 4503599627370496"),
+        ({"shortest": 0}, "the smallest number of tokens must be at least 1; got 0"),
+        ({"shortest": 9}, "the smallest number of tokens must be at most 8; got 9"),
+        ({"shortest": "2"}, f"the smallest number of tokens {WHOLE} '2'"),
+        ({"shortest": 1, "standardised": True}, "the smallest number of tokens must be at least 2; got 1"),
+        ({"context": 1, "standardised": True}, "the smallest number of tokens must be at least 2; got 1"),
+        ({"standardised": "no"}, "standardised must be True or False; got 'no'. Pass a bool."),
+        ({"covariance": "diagonal"}, "covariance must be one of fixed, rotated, factors; got 'diagonal'"),
+        ({"covariance": None}, "covariance must be one of fixed, rotated, factors; got None"),
+        ({"covariance": np.eye(DIM)}, "covariance must be one of fixed, rotated, factors; got array("),
+        ({"factor": np.eye(4)}, "factor must have shape (5, 5); got shape (4, 4)"),
+        ({"factor": ROOT.T}, "factor must be lower triangular; got entries above the diagonal"),
+        ({"factor": ROOT * np.nan}, "factor must be finite; got NaN or infinity in it"),
+        ({"factor": "text"}, "factor must hold real numbers; got dtype"),
+        ({"factor": [[1.0], [1.0, 2.0]]}, "factor must be a rectangular array; got"),
+        ({"covariance": "rotated", "factor": ROOT}, "factor must have shape (5); got shape (5, 5)"),
+        ({"factor": ROOT, **FACTORS}, "factor is for other covariances than factors; got one. Leave it out."),
+        ({"covariance": "factors", "unique": 0.5}, "the number of factors must be at least 1; got 0"),
+        ({**FACTORS, "factors": 6}, "the number of factors must be at most 5; got 6"),
+        ({"factors": None}, f"the number of factors {WHOLE} None"),
+        ({**FACTORS, "unique": 0.0}, "unique must be between 0.001 and 1e6; got 0.0"),
+        ({**FACTORS, "unique": -1.0}, "unique must be at least 0; got -1.0"),
+        ({"unique": np.inf}, "unique must be finite; got inf"),
+        ({"spread": np.inf}, "spread must be finite; got inf"),
+        ({"spread": np.nan}, "spread must be at least 0; got nan"),
+        ({"spread": None}, "spread must be a number; got None"),
+        ({"mean": np.zeros(4)}, "mean must have shape (5); got shape (4,)"),
+        ({"mean": 1j * ONES}, "mean must hold real numbers; got dtype complex128"),
+        ({"task_factor": ONES}, "task_factor must have shape (5, r); got shape (5,)"),
+        ({"task_factor": np.ones((5, 6))}, "the rank of the tasks must be at most 5; got 6"),
+        ({"task_factor": np.ones((5, 0))}, "task_factor must not be empty; got shape (5, 0)"),
+        ({"pool": np.ones((0, 5))}, "pool must not be empty; got shape (0, 5)"),
+        ({"pool": np.ones((3, 4))}, "pool must have shape (K, 5); got shape (3, 4)"),
+        ({"pool": np.ma.masked_array(np.ones((1, 5)), np.eye(1, 5))}, "pool must have no masked entries"),
+        ({"query": ROOT}, "query must be symmetric; got a matrix that is not"),
+        ({"query": COVARIANCE, "standardised": True}, "queries of standardised features have the covariance of"),
+    ],
+    ids=lambda value: " and ".join(value) if isinstance(value, dict) else "",
+)
+def test_odd_laws_are_refused_in_words(parts, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        Law(**({"dim": DIM, "context": CONTEXT} | parts))
+
+
+@pytest.mark.parametrize(
+    ("name", "counts", "task", "words"),
+    [
+        ("lengths", None, None, "counts must be a NumPy array; got None"),
+        ("lengths", [3, 3], None, "counts must be a NumPy array; got [3, 3]"),
+        ("lengths", np.ones(2), None, "counts must hold whole numbers; got dtype float64"),
+        ("lengths", np.ones(3, int), None, "counts must have shape (2,) to fit sigma; got shape (3,)"),
+        ("lengths", np.array([1, 13]), None, "counts must lie between 1 and 12; got 13 in it"),
+        ("lengths", np.array([0, 3]), None, "counts must lie between 1 and 12; got 0 in it"),
+        ("lengths", np.ma.masked_array([1, 2], [0, 1]), None, "counts must have no masked entries; got a masked array"),
+        ("covariance", np.array([8, 8]), None, "counts are for laws whose n varies; got counts and n = 8"),
+        ("pool", None, None, "task must be a NumPy array; got None"),
+        ("pool", None, np.array([0, 7]), "task must lie between -1 and 6; got 7 in it"),
+        ("pool", None, np.array([-2, 0]), "task must lie between -1 and 6; got -2 in it"),
+        ("pool", None, np.array([True, False]), "task must hold whole numbers; got dtype bool"),
+        ("covariance", None, np.array([0, 0]), "task numbers are for laws with a pool; got task numbers without"),
+    ],
+)
+def test_choices_that_do_not_fit_the_law_are_refused_in_words(any_engine, name, counts, task, words):
+    for method in (lambda *a: any_engine.sample(*a), lambda *a: any_engine.step(full(Layout()), *a, target="task")):
+        with pytest.raises(InputError, match=re.escape(words)):
+            method(LAWS[name], Choices(np.ones(2), counts, task), KEY)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"attention": "max"}, "attention must be sum or mean; got 'max'"),
+        ({"attention": None}, "attention must be sum or mean; got None"),
+        ({"attention": np.ones(2)}, "attention must be sum or mean; got array("),
+        ({"coordinate": "one"}, "the coordinate must be one of none, constant, length; got 'one'"),
+        ({"coordinate": []}, "the coordinate must be one of none, constant, length; got []"),
+        ({"scratch": -1}, "scratch must be at least 0; got -1"),
+        ({"scratch": 1.0}, f"scratch {WHOLE} 1.0"),
+        ({"scratch": 4097}, "scratch must be at most 4096; got 4097"),
+    ],
+)
+def test_odd_layouts_are_refused_in_words(parts, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        Layout(**parts)
+
+
+def test_what_does_not_go_together_is_refused(any_engine):
+    """The oracle of a pool is not the engine's business, and Diag models have tokens (x, y)."""
+    law = LAWS["pool"]
+    with pytest.raises(InputError, match="the target of a law with a pool must be task; got ridge"):
+        any_engine.step(full(Layout()), law, chosen(law), KEY)
+    with pytest.raises(InputError, match=r"omegas are for tokens \(x, y\); got 3 further coordinates. Use a Full"):
+        any_engine.step((np.zeros((1, 2, 2)),), law, chosen(law), KEY, target="task", layout=Layout("sum", "length", 2))
+
+
+def test_a_law_cannot_change():
+    law = Law(DIM, CONTEXT, mean=ONES)
+    with pytest.raises(InputError, match="a Law must not change"):
+        law.context = 3
+    with pytest.raises(InputError, match="this array must not change"):
+        law.mean[0] = 2.0

@@ -1,0 +1,215 @@
+"""Bayes predictors of general problems against adaptive quadrature over sigma, and that nothing beats a floor."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+import token_form as tf
+from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, Moments, Problem, TunedRR, compare, floor
+from ridgeformer.predictors import DMMSE, best_predictor
+from ridgeformer.problems import Gaussian, LowRank, Mixture, Pool
+
+D, COUNT = 3, 3
+MEAN = np.array([0.5, -1.0, 0.2])
+GAMMA = np.array([[0.5, 0.2, 0.1], [0.2, 1.2, 0.0], [0.1, 0.0, 0.8]])
+LAMBDA = np.array([[1.5, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
+THIN = np.array([[1.0, 0.3], [-2.0, 0.1], [0.5, 1.0]])
+POOL = np.array([[1.0, 0.0, 0.5], [0.0, -1.5, 0.5], [1.0, 1.0, 1.0], [-0.3, 0.2, 0.9], [0.0, 0.0, 2.0]])
+GAUSSIAN = {
+    "both": (Gaussian(MEAN, GAMMA), MEAN, GAMMA),
+    "rank two": (Gaussian(MEAN, THIN @ THIN.T), MEAN, THIN @ THIN.T),
+    "lowrank(1)": (LowRank(1), np.zeros(D), np.diag([3.0, 0, 0])),
+}
+POOLS = {
+    "pool": (Pool(POOL), 0.0, None, None),
+    "mixture": (Mixture(Pool(POOL), 0.4, Gaussian(MEAN, GAMMA)), 0.4, MEAN, GAMMA),
+    "thin": (Mixture(Pool(POOL), 0.2, LowRank(1)), 0.2, np.zeros(D), np.diag([3.0, 0, 0])),
+}
+UNIFORM = ("uniform(0,2)", 2.0)
+LEVELS = ("categorical(0.5,1,3)", [0.5, 1.0, 3.0])
+
+
+def tokens(n, seed=0):
+    noise = lambda rng, count: rng.choice([0.4, 1.5], count)  # noqa: E731
+    features, tasks = tf.gaussian(LAMBDA), tf.gaussian_tasks(MEAN, np.linalg.cholesky(GAMMA))
+    return tf.simulate(COUNT, D, [n], noise, features, tasks, seed=seed)
+
+
+def gaussian_part(x, y, sigma, mean, covariance):
+    """log p(y | sigma) and E[w | y, sigma], by the eigenvalues of the covariance of y."""
+    cross, r = covariance @ x.T, y - x @ mean
+    values, vectors = np.linalg.eigh(x @ cross)
+    spread, c = np.maximum(values, 0.0) + sigma**2, vectors.T @ r
+    return -0.5 * (np.log(spread).sum() + (c**2 / spread).sum()), mean + cross @ vectors @ (c / spread)
+
+
+def posterior_at(x, y, sigma, pool, new, mean, covariance):
+    """log p(y | sigma) and E[w | y, sigma] of a mixture of a pool and a Gaussian law."""
+    parts = []
+    if new:
+        evidence, w = gaussian_part(x, y, sigma, mean, covariance)
+        parts.append((np.log(new) + evidence, w))
+    if new < 1:
+        for w in pool:
+            fit = -len(y) * np.log(sigma) - np.square(y - x @ w).sum() / (2 * sigma**2)
+            parts.append((np.log((1 - new) / len(pool)) + fit, w))
+    logs = np.array([one[0] for one in parts])
+    weights = np.exp(logs - logs.max())
+    return logs.max() + np.log(weights.sum()), np.average([one[1] for one in parts], axis=0, weights=weights)
+
+
+def by_quadrature(at, upper, low=1e-11):
+    """E[w | y] for sigma uniform on (0, upper), by adaptive quadrature in log sigma around the posterior's peak.
+
+    With few tokens the likelihood stays finite at sigma = 0: what is left out below `low` is of the order of `low`.
+    """
+    grid = np.linspace(np.log(low), np.log(upper), 400)
+    heights = [at(np.exp(t))[0] + t for t in grid]
+    top, peak = max(heights), grid[int(np.argmax(heights))]
+    cuts = [t for t in (peak - 1, peak - 0.3, peak, peak + 0.3, peak + 1) if grid[0] < t < grid[-1]]
+
+    def integral(of):
+        def integrand(t):
+            evidence, w = at(np.exp(t))
+            return np.exp(evidence + t - top) * of(w)
+
+        return integrate.quad(integrand, grid[0], grid[-1], points=cuts, limit=400, epsabs=1e-14, epsrel=1e-11)[0]
+
+    mass = integral(lambda w: 1.0)
+    return np.array([integral(lambda w, i=i: w[i]) for i in range(D)]) / mass
+
+
+def by_sum(at, levels):
+    """E[w | y] for sigma one of several levels."""
+    found = [at(level) for level in levels]
+    logs = np.array([one[0] for one in found])
+    return np.average([one[1] for one in found], axis=0, weights=np.exp(logs - logs.max()))
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+@pytest.mark.parametrize("law", GAUSSIAN)
+def test_gaussian_tasks(law, n):
+    tasks, mean, covariance = GAUSSIAN[law]
+    t = tokens(n)
+    moments = Moments.from_tokens(t.x, t.y)
+    uniform = BayesRR(UNIFORM[0], tasks.prior(D)).weights(moments)
+    several = BayesRR(LEVELS[0], tasks.prior(D)).weights(moments)
+    for b in range(COUNT):
+        at = lambda sigma, b=b: gaussian_part(t.x[b], t.y[b], sigma, mean, covariance)  # noqa: E731
+        np.testing.assert_allclose(uniform[b], by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 7])
+@pytest.mark.parametrize("law", POOLS)
+def test_pools_and_mixtures(law, n):
+    tasks, *rest = POOLS[law]
+    t = tokens(n, seed=1)
+    moments = Moments.from_tokens(t.x, t.y)
+    uniform, several = DMMSE(tasks, UNIFORM[0]).weights(moments), DMMSE(tasks, LEVELS[0]).weights(moments)
+    for b in range(COUNT):
+        at = lambda sigma, b=b: posterior_at(t.x[b], t.y[b], sigma, POOL, *rest)  # noqa: E731
+        np.testing.assert_allclose(uniform[b], by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
+
+
+def test_contexts_of_several_lengths_are_taken_one_by_one():
+    t = [tokens(n) for n in (2, 3, 7)]
+    x = np.concatenate([np.pad(one.x, ((0, 0), (0, 7 - one.x.shape[1]), (0, 0))) for one in t])
+    y = np.concatenate([np.pad(one.y, ((0, 0), (0, 7 - one.y.shape[1]))) for one in t])
+    together = Moments.from_tokens(x, y, np.repeat([2, 3, 7], COUNT))
+    order = np.random.default_rng(0).permutation(len(x))
+    mixed = Moments(together.gram[order], together.counts[order])
+    for predictor in (BayesRR("uniform(0,2)", Gaussian(MEAN, GAMMA).prior(D)), DMMSE(Pool(POOL), "uniform(0,2)")):
+        alone = np.concatenate([predictor.weights(Moments.from_tokens(one.x, one.y)) for one in t])
+        # DMMSE takes as many nodes as the longest context needs: the integrals agree, not their bits.
+        np.testing.assert_allclose(predictor.weights(mixed), alone[order], rtol=1e-8, atol=1e-8)
+
+
+# ---- nothing beats a floor ----------------------------------------------------------------------------------
+
+PROBLEMS = {
+    "covariance": Problem(D, 7, "uniform(0,3)", features=LAMBDA, tasks=Gaussian(MEAN, GAMMA)),
+    "few tokens": Problem(D, 2, "categorical(0.5,3)", features="powerlaw(2)", tasks=Gaussian(MEAN, GAMMA)),
+    "rotated": Problem(D, 6, "uniform(0,3)", features="rotated(2,0.7,0.2)"),
+    "factors": Problem(D, 6, "categorical(0.5,3)", features="factors(1)", tasks="lowrank(2)"),
+    "scales": Problem(D, "4..9", "uniform(0,3)", features="scales(0.5)"),
+    "standardised": Problem(D, 8, "categorical(0.5,3)", features="standardised(factors(1))"),
+    "query": Problem(D, 7, "uniform(0,3)", features=LAMBDA, query="spectrum(0.1,1,5)"),
+    "pool": Problem(D, 5, "uniform(0,3)", tasks="pool(16,seed=3)"),
+    "mixture": Problem(D, "4,8", "categorical(0.5,3)", features=LAMBDA, tasks="mixture(pool(4,seed=1),0.3)"),
+}
+
+
+class Remembered:
+    """A predictor that computes its weights once for each batch: many others are built on them."""
+
+    def __init__(self, base):
+        self.base, self.last = base, (None, None)
+
+    def weights(self, moments):
+        if self.last[0] is not moments:
+            self.last = moments, self.base.weights(moments)
+        return self.last[1]
+
+
+class Perturbed:
+    """The weights of another predictor, and `by` times some function of the context."""
+
+    def __init__(self, base, by, direction):
+        self.base, self.by, self.direction = base, by, direction
+
+    def weights(self, moments):
+        return self.base.weights(moments) + self.by * self.direction(moments)
+
+
+DIRECTIONS = {
+    "zero": lambda m: -ConstRR(1.0).weights(m),
+    "fixed": lambda m: np.broadcast_to([0.5, -0.5, 0.2], (len(m), D)),
+    "gradient": lambda m: m.a / m.counts[:, None],
+    "noisy": lambda m: m.a / (1 + m.l[:, None]),
+    "random": lambda m: np.random.default_rng(1).standard_normal((len(m), D)),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_nothing_beats_a_floor(name):
+    problem = PROBLEMS[name]
+    best = Remembered(best_predictor(problem))
+    others = {"constant": ConstRR.tune(problem), "plain": ConstRR(1.0), "least squares": LeastSquares()}
+    if problem.lengths.least > D:
+        others |= {"adaptive": AdaRR(problem.prior), "plain adaptive": AdaRR()}
+        others |= {"tuned": TunedRR.tune(problem, sequences=2000)}
+    others |= {
+        f"{which} {by}": Perturbed(best, by, direction)
+        for which, direction in DIRECTIONS.items()
+        for by in (-0.2, -0.02, 0.02, 0.2)
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a loss below the floor is a warning too
+        found = compare({"best": best, **others}, problem, sequences=3000, seed=7)
+    assert found["best"].loss == pytest.approx(found["best"].floor, rel=1e-9)
+    assert found["best"].loss == pytest.approx(floor(problem, sequences=3000, seed=7).loss, rel=1e-9)
+    for other in others:
+        more, error = found.difference(other, "best")
+        assert more > -4 * error, other
+    # What is far from the best is worse, and seen to be: these comparisons can tell.
+    assert sum(found.difference(other, "best")[0] > 4 * found.difference(other, "best")[1] for other in others) > 5
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_best_error_is_orthogonal_to_all_that_is_known(name):
+    """Sharper than any comparison of losses: E v' metric (w_best - w) = 0 for every function v of the context."""
+    problem = PROBLEMS[name]
+    drawn = problem.moments(5000, seed=8)
+    error = best_predictor(problem).weights(drawn.moments) - drawn.ridge
+    metric = np.broadcast_to(np.eye(D) if drawn.metric is None else drawn.metric, (len(error), D, D))
+    weighed = np.einsum("bij,bj->bi", metric, error)
+    for which, direction in DIRECTIONS.items():
+        products = (direction(drawn.moments) * weighed).sum(1)
+        assert abs(products.mean()) < 4.5 * products.std() / np.sqrt(len(products)), which
+    wrong = ConstRR(4.0).weights(drawn.moments) - drawn.ridge  # and others' errors are not
+    products = (DIRECTIONS["gradient"](drawn.moments) * np.einsum("bij,bj->bi", metric, wrong)).sum(1)
+    assert abs(products.mean()) > 4.5 * products.std() / np.sqrt(len(products))

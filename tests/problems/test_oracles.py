@@ -1,0 +1,188 @@
+"""Oracles against Gaussian conditioning and sums over tasks, sequence by sequence, from tokens."""
+
+import numpy as np
+import pytest
+
+import token_form as tf
+from ridgeformer import Moments, OracleRR, Problem
+from ridgeformer.predictors import DMMSE
+from ridgeformer.problems import Gaussian, LowRank, Mixture, Pool, Prior
+
+D, COUNT = 3, 12
+MEAN = np.array([0.5, -1.0, 0.2])
+GAMMA = np.array([[0.5, 0.2, 0.1], [0.2, 1.2, 0.0], [0.1, 0.0, 0.8]])
+LAMBDA = np.array([[1.5, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
+THIN = np.array([[1.0, 0.3], [-2.0, 0.1], [0.5, 1.0]])
+POOL = np.array([[1.0, 0.0, 0.5], [0.0, -1.5, 0.5], [1.0, 1.0, 1.0], [-0.3, 0.2, 0.9], [0.0, 0.0, 2.0]])
+LAWS = {
+    "standard": (Gaussian(), np.zeros(D), np.eye(D)),
+    "mean": (Gaussian(mean=MEAN), MEAN, np.eye(D)),
+    "covariance": (Gaussian(covariance=GAMMA), np.zeros(D), GAMMA),
+    "both": (Gaussian(MEAN, GAMMA), MEAN, GAMMA),
+    "rank two": (Gaussian(MEAN, THIN @ THIN.T), MEAN, THIN @ THIN.T),
+    "lowrank(1)": (LowRank(1), np.zeros(D), np.diag([3.0, 0, 0])),
+}
+FEATURES = {"covariance": tf.gaussian(LAMBDA), "standardised": tf.standardised(tf.factors(1, 0.5))}
+EVERY_KIND = [
+    None,
+    LAMBDA,
+    "spectrum(2,0.7,0.2)",
+    "powerlaw(1)",
+    "rotated(2,0.7,0.2)",
+    "factors(2)",
+    "scales(0.5)",
+    "scales(0.5,factors(1))",
+    "standardised()",
+    "standardised(factors(1))",
+]
+
+
+def tokens(features, mean, covariance, lengths, sigma, seed=0):
+    root = np.linalg.cholesky(covariance + 1e-18 * np.eye(D))
+    noise = lambda rng, count: rng.choice(sigma, count)  # noqa: E731
+    return tf.simulate(COUNT, D, lengths, noise, FEATURES[features], tf.gaussian_tasks(mean, root), seed=seed)
+
+
+def moments_of(t, lengths):
+    """The moments of simulated tokens, with the noise levels that an oracle sees."""
+    found = Moments.from_tokens(t.x, t.y, t.n if len(lengths) > 1 else None)
+    return Moments(found.gram, found.context, t.sigma, found.sums)
+
+
+def conditioned(x, y, sigma, mean, covariance):
+    """E[w | y] of the joint Gaussian of (w, y) given the features."""
+    cross = covariance @ x.T
+    spread = x @ cross + sigma**2 * np.eye(len(y))
+    solve = np.linalg.pinv(spread, rcond=1e-10, hermitian=True)  # singular without noise where n is above the rank
+    return mean + cross @ solve @ (y - x @ mean)
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("lengths", [[2], [3], [4], [6], [2, 3, 6]])
+def test_the_oracle_is_gaussian_conditioning(features, law, lengths):
+    tasks, mean, covariance = LAWS[law]
+    t = tokens(features, mean, covariance, lengths, [0.3, 1.0, 2.5])
+    found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
+    for b, n in enumerate(t.n):
+        exact = conditioned(t.x[b, :n], t.y[b, :n], t.sigma[b], mean, covariance)
+        np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("lengths", [[2], [3], [6], [2, 3, 6]])
+def test_the_oracle_without_noise(law, lengths):
+    """Moments square the condition of the tokens, up to about 1e8 here: half of the digits are left, at the worst."""
+    tasks, mean, covariance = LAWS[law]
+    t = tokens("covariance", mean, covariance, lengths, [0.0])
+    found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
+    for b, n in enumerate(t.n):
+        exact = conditioned(t.x[b, :n], t.y[b, :n], 0.0, mean, covariance)
+        np.testing.assert_allclose(found[b], exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("features", EVERY_KIND, ids=str)
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("context", [2, 3, 7, "2..6"])
+def test_engines_compute_the_same_oracle(features, law, context, any_engine):
+    """That of the engine's sampler, from Bartlett's factor, is that of the moments."""
+    tasks = LAWS[law][0]
+    problem = Problem(D, context, "uniform(0.5,2)", features=features, tasks=tasks)
+    drawn = problem.moments(40, seed=3, engine=any_engine)
+    np.testing.assert_allclose(drawn.ridge, OracleRR(problem.prior).weights(drawn.moments), rtol=1e-9, atol=1e-9)
+    # And once more with nothing of the package: the normal equations, in the coordinates of the prior.
+    mean, factor = LAWS[law][1], np.linalg.svd(LAWS[law][2])
+    F = (factor[0] * np.sqrt(factor[1]))[:, factor[1] > 1e-12]
+    for b in range(40):
+        S, a = drawn.moments.S[b], drawn.moments.a[b]
+        g = np.linalg.solve(F.T @ S @ F + drawn.sigma[b] ** 2 * np.eye(F.shape[1]), F.T @ (a - S @ mean))
+        np.testing.assert_allclose(drawn.ridge[b], mean + F @ g, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("features", [None, LAMBDA, "factors(2)"], ids=str)
+@pytest.mark.parametrize("tasks", ["lowrank(2)", f"gaussian(mean={MEAN.tolist()},covariance={GAMMA.tolist()})"])
+def test_the_oracle_of_a_draw_without_noise_predicts_what_was_seen(features, tasks, any_engine):
+    """S w = a exactly, and the task itself where the context determines it."""
+    for context, known in ((2, tasks == "lowrank(2)"), (5, True)):
+        problem = Problem(D, context, "fixed(0)", features=features, tasks=tasks)
+        drawn = problem.moments(50, seed=4, engine=any_engine)
+        fitted = np.einsum("bij,bj->bi", drawn.moments.S, drawn.ridge)
+        np.testing.assert_allclose(fitted, drawn.moments.a, rtol=1e-6, atol=1e-6)
+        if known:  # half of the digits, as above
+            np.testing.assert_allclose(drawn.ridge, drawn.task, rtol=1e-5, atol=1e-5)
+        else:
+            assert np.abs(drawn.ridge - drawn.task).max() > 0.1
+
+
+# ---- pools and mixtures -------------------------------------------------------------------------------------
+
+
+def over_tasks(x, y, sigma, pool, new=0.0, mean=None, covariance=None):
+    """E[w | y, sigma]: tasks of the pool by their likelihood, and the Gaussian ones by their marginal likelihood."""
+    n = len(y)
+    likelihood = [np.exp(-np.square(y - x @ w).sum() / (2 * sigma**2)) * sigma**-n for w in pool]
+    weights, means = [(1 - new) / len(pool) * one for one in likelihood], list(pool)
+    if new:
+        spread, r = x @ covariance @ x.T + sigma**2 * np.eye(n), y - x @ mean
+        weights.append(new * np.exp(-0.5 * r @ np.linalg.solve(spread, r)) / np.sqrt(np.linalg.det(spread)))
+        means.append(conditioned(x, y, sigma, mean, covariance))
+    return np.average(means, axis=0, weights=weights)
+
+
+MIXTURES = {
+    "pool": (Pool(POOL), {}),
+    "mixture": (Mixture(Pool(POOL), 0.3), {"new": 0.3, "mean": np.zeros(D), "covariance": np.eye(D)}),
+    "general": (Mixture(Pool(POOL), 0.6, Gaussian(MEAN, GAMMA)), {"new": 0.6, "mean": MEAN, "covariance": GAMMA}),
+    "thin": (
+        Mixture(Pool(POOL), 0.5, Gaussian(MEAN, THIN @ THIN.T)),
+        {"new": 0.5, "mean": MEAN, "covariance": THIN @ THIN.T},
+    ),
+}
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("law", MIXTURES)
+@pytest.mark.parametrize("lengths", [[2], [3], [6], [2, 3, 6]])
+@pytest.mark.parametrize("sigma", [0.4, 1.5])
+def test_the_posterior_mean_is_the_sum_over_tasks(features, law, lengths, sigma):
+    tasks, rest = MIXTURES[law]
+    t = tokens(features, MEAN, GAMMA, lengths, [sigma])
+    found = DMMSE(tasks, sigma).weights(moments_of(t, lengths))
+    for b, n in enumerate(t.n):
+        exact = over_tasks(t.x[b, :n], t.y[b, :n], sigma, POOL, **rest)
+        np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("features", EVERY_KIND, ids=str)
+@pytest.mark.parametrize("law", MIXTURES)
+def test_draws_of_a_pool_carry_that_oracle(features, law):
+    """From the draw's own moments, which determine features up to a rotation of the tokens: any root of G serves."""
+    tasks, rest = MIXTURES[law]
+    problem = Problem(D, 6, "uniform(0.5,2)", features=features, tasks=tasks)
+    drawn = problem.moments(30, seed=5)
+    for b in range(30):
+        values, vectors = np.linalg.eigh(drawn.moments.gram[b])
+        root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # [4, 4], tokens of the same Gram matrix
+        e = np.concatenate([root, np.zeros((2, D + 1))])  # as many as there were: sigma^-n
+        exact = over_tasks(e[:, :D], e[:, D], drawn.sigma[b], POOL, **rest)
+        np.testing.assert_allclose(drawn.ridge[b], exact, rtol=1e-8, atol=1e-9)
+
+
+def test_without_noise_the_pool_is_recognised():
+    """One example tells the tasks of this pool apart; the oracle then knows the task, and a new one by its misfit."""
+    drawn = Problem(D, 2, "fixed(0)", tasks=Pool(POOL)).moments(200, seed=6)
+    np.testing.assert_allclose(drawn.ridge, drawn.task, atol=1e-9)
+    drawn = Problem(D, 5, "fixed(0)", tasks=Mixture(Pool(POOL), 0.5)).moments(200, seed=6)
+    np.testing.assert_allclose(drawn.ridge, drawn.task, atol=1e-5)
+
+
+def test_a_prior_of_full_rank_is_a_change_of_coordinates():
+    """`whiten` and `back` against the tokens of the other coordinates: z = F'x, y - <mean, x>."""
+    prior = Prior(MEAN, np.linalg.cholesky(GAMMA))
+    t = tokens("covariance", MEAN, GAMMA, [5], [0.7])
+    white = prior.whiten(moments_of(t, [5]))
+    np.testing.assert_allclose(
+        white.gram, Moments.from_tokens(t.x @ prior.factor, t.y - t.x @ MEAN).gram, rtol=1e-10, atol=1e-10
+    )
+    g = np.random.default_rng(0).standard_normal((4, D))
+    np.testing.assert_allclose(prior.back(g), MEAN + g @ prior.factor.T)

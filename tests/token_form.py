@@ -1,0 +1,144 @@
+"""Sequences of the general problem, simulated token by token with NumPy alone: what the package's samplers must match.
+
+Nothing here comes from ridgeformer. A law of features is a function of (rng, count, n, m, d) that returns the features
+of contexts [count, n, d] and of queries [count, m, d], and E[x x'] of a query given its sequence, [count, d, d].
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def gaussian(matrix):
+    """x ~ N(0, matrix), by the symmetric root of the matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    root = vectors * np.sqrt(values) @ vectors.T
+
+    def law(rng, count, n, m, d):
+        x = rng.standard_normal((count, n + m, d)) @ root
+        return x[:, :n], x[:, n:], np.broadcast_to(matrix, (count, d, d))
+
+    return law
+
+
+def rotated(spectrum):
+    """A basis for each sequence: the eigenvectors of a Gaussian symmetric matrix, which are uniformly distributed."""
+    spectrum = np.asarray(spectrum, float)
+
+    def law(rng, count, n, m, d):
+        raw = rng.standard_normal((count, d, d))
+        basis = np.linalg.eigh(raw + np.swapaxes(raw, 1, 2))[1]
+        x = np.einsum("bij,bnj->bni", basis, rng.standard_normal((count, n + m, d)) * np.sqrt(spectrum))
+        return x[:, :n], x[:, n:], np.einsum("bij,j,bkj->bik", basis, spectrum, basis)
+
+    return law
+
+
+def factors(number, unique):
+    """A factor model as it is written down: x = loadings f + unique part, divided by its standard deviation."""
+
+    def law(rng, count, n, m, d):
+        loadings = rng.standard_normal((count, d, number)) / np.sqrt(number)
+        common = np.einsum("bik,bnk->bni", loadings, rng.standard_normal((count, n + m, number)))
+        x = common + np.sqrt(unique) * rng.standard_normal((count, n + m, d))
+        deviation = np.sqrt(np.square(loadings).sum(2) + unique)
+        x = x / deviation[:, None, :]
+        covariance = np.einsum("bik,bjk->bij", loadings, loadings) + unique * np.eye(d)
+        return x[:, :n], x[:, n:], covariance / deviation[:, :, None] / deviation[:, None, :]
+
+    return law
+
+
+def scaled(spread, base):
+    """Each feature of a sequence times exp(spread g - spread^2)."""
+
+    def law(rng, count, n, m, d):
+        x, queries, covariance = base(rng, count, n, m, d)
+        by = np.exp(spread * rng.standard_normal((count, 1, d)) - spread**2)
+        return x * by, queries * by, covariance * by * np.swapaxes(by, 1, 2)
+
+    return law
+
+
+def standardised(base):
+    """Mean 0 and variance 1 of each feature over the tokens of its context; the same map for the queries."""
+
+    def law(rng, count, n, m, d):
+        x, queries, covariance = base(rng, count, n, m, d)
+        mean, deviation = x.mean(1, keepdims=True), x.std(1, keepdims=True)
+        second = (covariance + np.swapaxes(mean, 1, 2) * mean) / deviation / np.swapaxes(deviation, 1, 2)
+        return (x - mean) / deviation, (queries - mean) / deviation, second
+
+    return law
+
+
+def other_queries(base, matrix):
+    """Queries with a covariance of their own."""
+    ask = gaussian(matrix)
+
+    def law(rng, count, n, m, d):
+        queries, second = ask(rng, count, 0, m, d)[1:]
+        return base(rng, count, n, m, d)[0], queries, second
+
+    return law
+
+
+def gaussian_tasks(mean, factor):
+    """w = mean + factor g."""
+    mean, factor = np.asarray(mean, float), np.asarray(factor, float)
+    return lambda rng, count: mean + rng.standard_normal((count, factor.shape[1])) @ factor.T
+
+
+def pool_tasks(pool):
+    """One of the vectors, all equally probable."""
+    pool = np.asarray(pool, float)
+    return lambda rng, count: pool[rng.integers(len(pool), size=count)]
+
+
+def mixed_tasks(pool, share, rest):
+    """New tasks with probability `share`, of the pool otherwise."""
+    return lambda rng, count: np.where(rng.random((count, 1)) < share, rest(rng, count), pool_tasks(pool)(rng, count))
+
+
+@dataclass
+class Tokens:
+    """Simulated sequences; those with fewer tokens are filled up with zeros."""
+
+    x: np.ndarray  # [B, n, d]
+    y: np.ndarray  # [B, n]
+    queries: np.ndarray  # [B, m, d]
+    second: np.ndarray  # [B, d, d], E[x x'] of a query of the sequence
+    task: np.ndarray  # [B, d]
+    sigma: np.ndarray  # [B]
+    n: np.ndarray  # [B]
+
+    @property
+    def gram(self):
+        e = np.concatenate([self.x, self.y[..., None]], 2)
+        return np.einsum("bni,bnj->bij", e, e)
+
+    @property
+    def sums(self):
+        return np.concatenate([self.x.sum(1), self.y.sum(1)[:, None]], 1)
+
+
+def simulate(count, dim, lengths, sigma, features, tasks, queries=1, seed=0):
+    """Draw sequences: `lengths` is the list of context lengths, `sigma(rng, count)` draws noise levels."""
+    rng = np.random.default_rng(seed)
+    n, most = rng.choice(lengths, count), max(lengths)
+    out = Tokens(
+        np.zeros((count, most, dim)),
+        np.zeros((count, most)),
+        np.zeros((count, queries, dim)),
+        np.zeros((count, dim, dim)),
+        tasks(rng, count),
+        sigma(rng, count),
+        n,
+    )
+    for length in sorted(set(lengths)):
+        which = np.flatnonzero(n == length)
+        x, asked, second = features(rng, len(which), length, queries, dim)
+        noise = out.sigma[which, None] * rng.standard_normal((len(which), length))
+        out.x[which, :length], out.queries[which], out.second[which] = x, asked, second
+        out.y[which, :length] = np.einsum("bnd,bd->bn", x, out.task[which]) + noise
+    return out
