@@ -278,10 +278,10 @@ def _general_objective(draw: Draw, prior: Prior) -> Callable[[Array], float]:
 
 
 class IterativeRR:
-    """AdaRR without a matrix inversion: gradient descent on least squares estimates the noise, and at the same time
-    gradient descent on ridge regression, with the estimate so far, the weights.
+    """AdaRR without a matrix inversion, by gradient descent.
 
-    Both use the step 1 / (largest absolute row sum of S, plus the estimate), which needs no eigenvalue and never
+    Gradient descent on least squares estimates the noise, and at the same time gradient descent on ridge regression,
+    with the estimate so far, the weights. Both use the step 1 / (largest absolute row sum of S, plus the estimate), which needs no eigenvalue and never
     diverges. (The computation here goes by the eigenbasis, where a step costs O(d); the algorithm does not need it.)
     """
 
