@@ -262,7 +262,7 @@ def test_the_filter_of_ridge_regression_is_its_own_ideal():
     """One gradient step has w = eta lambda w* along an eigenvector: the filter is eta times the eigenvalue."""
     step = LinearTransformer(Diag(omega=[[[0, 0], [-0.02, 0]]]), 4)
     problem = Problem(4, 12, 1.5)
-    readings = read(step, problem, problem.noise, 4000, 0)
+    readings = read(step, problem, problem.noise, sequences=4000, seed=0)
     found = by_noise(np.array([1.5]), [readings])
     values, weight = readings.values[0], readings.least[0]
     edges = np.quantile(values, np.linspace(0, 1, len(found.eigenvalues) + 1))

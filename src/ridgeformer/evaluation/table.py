@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Table", "aligned", "lines", "ratio"]
+__all__ = ["Table", "aligned", "lines", "ratio", "without_rounding"]
 
 
 class Table(ABC):
@@ -94,6 +94,11 @@ def ratio(loss: float, floor: float) -> float:
     if floor > ROUNDING or math.isnan(floor):
         return loss / floor
     return 1.0 if loss <= ROUNDING else math.inf
+
+
+def without_rounding(floor: float) -> float:
+    """The floor, or 0 where it is 0 to rounding: that of a known noise level."""
+    return 0.0 if floor <= ROUNDING else float(floor)
 
 
 def lines(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:

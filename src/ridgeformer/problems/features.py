@@ -63,7 +63,7 @@ def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
     least = float(np.linalg.eigvalsh(found)[0])
     if definite and not least > 1e-12 * scale:
         refuse(f"{name} must be positive definite", f"a smallest eigenvalue of {least:.3g}", "Check its entries.")
-    if not least > -1e-9 * scale:
+    if least < -1e-9 * scale:
         refuse(f"{name} must have no negative eigenvalue", f"{least:.3g}", "Check its entries.")
     return found
 

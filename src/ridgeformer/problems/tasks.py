@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,7 +237,7 @@ class Pool(Tasks):
         if law not in ("gaussian", "sphere"):
             refuse("the law of a pool must be gaussian or sphere", shown(law), "Choose one of these.")
         self.vectors: Array | None = None
-        if np.ndim(tasks) == 0:
+        if isinstance(tasks, Real | str):
             self.count = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
         else:
             self.vectors = array("the tasks of a pool", tasks, ("K", "d")).astype(np.float64)

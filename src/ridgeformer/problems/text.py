@@ -66,6 +66,8 @@ def _written(value: Any) -> str:
         return repr(value)
     if isinstance(value, np.ndarray | list | tuple):
         return f"[{','.join(_written(item) for item in value)}]"
+    if isinstance(value, int):  # all digits: a seed such as 1000000 is no 1e+06
+        return str(value)
     return str(value) if isinstance(value, Described) else number_text(value)
 
 

@@ -172,10 +172,10 @@ def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
 
 
 def _made_with(threads: int | None) -> dict[str, Any]:
-    from importlib.metadata import version
+    from ridgeformer import __version__  # known by now, whether or not the package is installed
 
     return {
-        "ridgeformer": version("ridgeformer"),
+        "ridgeformer": __version__,
         "engine": engines.current().name,
         "threads": threads or engines.default_threads(),
         "python": platform.python_version(),
