@@ -61,7 +61,8 @@ def imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "ridgeformer":
             inner = node.module.split(".")[1:]
-            yield from inner[:1] or (alias.name if alias.name in PLACE else "ridgeformer" for alias in node.names)
+            names = {alias.name for alias in node.names} - {"__version__"}  # a fact of the package, not a part of it
+            yield from inner[:1] or (name if name in PLACE else "ridgeformer" for name in names)
         elif isinstance(node, ast.Import):
             names = (alias.name.split(".") for alias in node.names)
             yield from ((name[1:] or name)[0] for name in names if name[0] == "ridgeformer")

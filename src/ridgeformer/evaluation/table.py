@@ -97,7 +97,14 @@ def ratio(loss: float, floor: float) -> float:
 
 
 def without_rounding(floor: float) -> float:
-    """The floor, or 0 where it is 0 to rounding: that of a known noise level."""
+    """Return a floor, or 0 where it is 0 to rounding: that of a known noise level.
+
+    Args:
+        floor: The floor.
+
+    Returns:
+        The floor.
+    """
     return 0.0 if floor <= ROUNDING else float(floor)
 
 
