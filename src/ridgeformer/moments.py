@@ -85,7 +85,7 @@ class Moments(Value):
         features = array("x", x, ("B", "n", "d"))
         labels = array("y", y, features.shape[:2])
         tokens = np.concatenate([features, labels[..., None]], axis=-1)
-        count = features.shape[1] if context is None else np.asarray(context)
+        count = features.shape[1] if context is None else _check_counts(tokens, context)
         return cls(np.swapaxes(tokens, 1, 2) @ tokens, count, sums=tokens.sum(1))
 
     @classmethod
@@ -206,6 +206,17 @@ def _check_context(context: object, count: int) -> int | Counts:
     if not (given >= 1).all() or not (given == np.floor(given)).all():
         refuse("numbers of tokens must be whole numbers of at least 1", "others", "Pass one per context.")
     return given.astype(np.int64)
+
+
+def _check_counts(tokens: Float, context: ArrayLike) -> Counts:
+    """The numbers of tokens of contexts that are filled up with zeros."""
+    counts, most = _check_context(np.asarray(context), len(tokens)), tokens.shape[1]
+    beyond = np.arange(most) >= np.broadcast_to(counts, len(tokens))[:, None]
+    if np.max(counts) > most:
+        refuse(f"a context can have at most the {most} tokens given", int(np.max(counts)), "Pass its number of tokens.")
+    if tokens[beyond].any():
+        refuse("tokens beyond the number of a context's tokens must be 0", "others", "Set them to 0, or count them.")
+    return np.asarray(counts)
 
 
 def _symmetric(gram: Float) -> bool:

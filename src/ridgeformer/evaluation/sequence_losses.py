@@ -135,7 +135,7 @@ def adjusted_losses(predictor: Predictor, draw: Draw) -> Array:
         found = predictor.evaluate(draw.moments, draw.ridge, metric=draw.metric)
         return found.losses.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
-        return draw.both_losses(_weights(predictor, draw))[0]
+        return _losses(predictor, draw, "exact", (0, 0))[0]
 
 
 def block_losses(
@@ -192,10 +192,20 @@ def _losses(predictor: Predictor, draw: Draw, estimator: Estimator, key: tuple[i
             return adjusted + extra, unadjusted + extra
         query = np.random.default_rng((*key, EVALUATION)).standard_normal(draw.task.shape)
         if draw.metric is not None:
-            root = np.linalg.cholesky(np.asarray(draw.metric, np.float64))
+            root = _root(np.asarray(draw.metric, np.float64))
             query = query @ root.T if root.ndim == 2 else np.einsum("bij,bj->bi", root, query)
         unadjusted = 0.5 * np.square(((weights - draw.task) * query).sum(1) + bias)
+        whole = unadjusted if draw.offset is None else unadjusted + draw.offset
         if not draw.oracle:
-            return unadjusted, unadjusted
+            return whole, whole
         oracle = 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1))
-        return unadjusted - oracle, unadjusted
+        return unadjusted - oracle, whole
+
+
+def _root(metric: Array) -> Array:
+    """R with R R' = metric, [..., d, d]; the metric of a few queries is singular."""
+    try:
+        return np.linalg.cholesky(metric)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(metric)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])

@@ -268,7 +268,14 @@ class CustomProblem(BaseProblem):
             refuse("draw must return Sequences or a Draw", f"a {type(drawn).__name__}", "Correct its draw method.")
         if sums and drawn.moments.sums is None:
             refuse("a further coordinate needs the sums of the tokens", "moments without them", "Return Sequences.")
-        return drawn.checked(integer("dim", self.dim, 1, 4096), count).astype(precision(dtype))
+        checked = drawn.checked(integer("dim", self.dim, 1, 4096), count)
+        if not np.isin(checked.moments.counts, self.lengths.values).all():
+            refuse(
+                f"contexts must have as many examples as the problem's context says, {self.lengths}",
+                repr(checked.moments),
+                "Correct context or the draw method.",
+            )
+        return checked.astype(precision(dtype))
 
     def at_noise(self, sigma: float) -> BaseProblem:
         """See `BaseProblem.at_noise`; a subclass may offer it.
@@ -332,8 +339,8 @@ class Dataset(CustomProblem):
         if not isinstance(sequences, Sequences):
             refuse("a data set is made of Sequences", f"a {type(sequences).__name__}", "Pass Sequences(x, y, ...).")
         self._drawn = _from_tokens(sequences)
-        self._count, n, self.dim = sequences.x.shape
-        self.context = n if sequences.context is None else sorted(set(sequences.context.tolist()))
+        moments = self._drawn.moments
+        self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()
 
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""

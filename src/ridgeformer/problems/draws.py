@@ -150,6 +150,8 @@ class Draw(Value):
         Raises:
             InputError: A shape does not fit, or something is not finite.
         """
+        if not isinstance(self.moments, Moments):
+            refuse("a draw needs Moments", f"a {type(self.moments).__name__}", "Use Moments.from_tokens(x, y).")
         if self.moments.dim != dim or len(self.moments) != count:
             refuse(
                 f"a problem must draw {count} contexts of dimension {dim}",
@@ -160,9 +162,11 @@ class Draw(Value):
         array("task", self.task, (count, dim))
         array("ridge", self.ridge, (count, dim))
         if self.metric is not None:
-            array("metric", self.metric, (dim, dim) if self.metric.ndim == 2 else (count, dim, dim))
+            array("metric", self.metric, (dim, dim) if np.ndim(self.metric) == 2 else (count, dim, dim))
         if self.offset is not None:
             array("offset", self.offset, (count,))
+        if self.sigma is not None and (array("sigma", self.sigma, (count,)) < 0).any():
+            refuse("noise levels must not be negative", float(np.min(self.sigma)), "Correct the draw method.")
         return self
 
     def astype(self, dtype: type) -> Draw:
