@@ -27,7 +27,10 @@ from ridgeformer.training.runs import AGAIN, read_record
 __all__ = ["Entry", "is_run", "list_runs", "read_entry"]
 
 LARGEST = 1 << 28  # bytes of a file of JSON
-SPEC = {"noise": str, "dim": int, "context": int, "family": str, "layers": int, "heads": int, "seed": int}
+MODEL: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
+BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int,), "context": (int, str)}
+OWN: dict[str, tuple[type, ...]] = {"problem": (str,), "arguments": (dict,)}  # of a problem of the user's own
+PARTS = ("features", "tasks", "query")
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ class Entry:
         if self.record is not None:
             return str(self.record["status"])
         return "unfinished" if self.damage is None else "damaged"
+
+    @property
+    def details(self) -> str:
+        """What the name of the folder does not show of the problem: features, tasks and queries, or arguments."""
+        return "" if self.spec is None else _details(self.spec)
 
     @property
     def loss(self) -> float:
@@ -144,10 +152,13 @@ def _check_file(path: Path, most: float = math.inf) -> None:
 
 def _checked_spec(spec: Any) -> dict[str, Any]:
     """A spec of JSON; raises if it is none."""
-    found: dict[str, Any] = {name: spec[name] for name in SPEC}
-    for name, kind in SPEC.items():
-        if type(found[name]) is not kind:
-            raise InputError(f"{name} must be of type {kind.__name__}; it is {shown(found[name])}. {AGAIN}")
+    kinds: dict[str, tuple[type, ...]] = MODEL | (OWN if "problem" in spec else BUILT_IN)
+    optional = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
+    found: dict[str, Any] = {name: spec[name] for name in kinds | optional}
+    for name, kind in (kinds | optional).items():
+        if type(found[name]) not in kind:
+            wanted = " or ".join(one.__name__ for one in kind)
+            raise InputError(f"{name} must be of type {wanted}; it is {shown(found[name])}. {AGAIN}")
     return found
 
 
@@ -175,5 +186,21 @@ def _check_floor(entry: Entry) -> None:
 def _order(entry: Entry) -> tuple[Any, ...]:
     """Finished before unfinished before damaged; by problem, then by loss."""
     state = 0 if entry.record is not None else 1 if entry.damage is None else 2
-    problem = (entry.spec["noise"], entry.spec["dim"], entry.spec["context"]) if state == 0 and entry.spec else ()
+    problem = _place(entry.spec) if state == 0 and entry.spec else ()
     return state, problem, entry.loss, entry.folder.name
+
+
+def _place(spec: dict[str, Any]) -> tuple[Any, ...]:
+    """Where the problem of a run stands in a list: by noise, dimension and context length, then by its other parts."""
+    if "problem" in spec:
+        return spec["problem"], 0, 0, json.dumps(spec["arguments"], sort_keys=True)
+    context = spec["context"]
+    text = "" if isinstance(context, int) else context
+    return spec["noise"], spec["dim"], 0 if text else context, text + _details(spec)
+
+
+def _details(spec: dict[str, Any]) -> str:
+    """What the name of a run's folder does not show of its problem; nothing for isotropic problems."""
+    if "problem" in spec:
+        return " ".join(f"{name}={shown(value, 40)}" for name, value in spec["arguments"].items())
+    return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)
