@@ -85,12 +85,25 @@ class Moments(Value):
         features = array("x", x, ("B", "n", "d"))
         labels = array("y", y, features.shape[:2])
         tokens = np.concatenate([features, labels[..., None]], axis=-1)
-        count = features.shape[1] if context is None else np.asarray(context)
+        count = features.shape[1] if context is None else _check_counts(tokens, context)
         return cls(np.swapaxes(tokens, 1, 2) @ tokens, count, sums=tokens.sum(1))
 
     @classmethod
     def from_parts(cls, S: ArrayLike, a: ArrayLike, l: ArrayLike, context: int) -> Moments:  # noqa: E741
-        """From S [B, d, d], a [B, d] and l [B]."""
+        """Put the parts of the Gram matrices together.
+
+        Args:
+            S: sum x x', [B, d, d].
+            a: sum y x, [B, d].
+            l: sum y^2, [B].
+            context: The number of tokens n.
+
+        Returns:
+            The moments.
+
+        Raises:
+            InputError: Shapes do not fit, or there are values that are not finite.
+        """
         S_ = array("S", S, ("B", "d", "d"))
         count, dim = S_.shape[:2]
         a_, l_ = array("a", a, (count, dim)), array("l", l, (count,))
@@ -118,7 +131,7 @@ class Moments(Value):
 
     @property
     def counts(self) -> Counts:
-        """N of every context, [B]."""
+        """The number of tokens n of every context, [B]."""
         return np.broadcast_to(np.asarray(self.context, np.int64), len(self))
 
     def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
@@ -138,22 +151,22 @@ class Moments(Value):
 
     @property
     def S(self) -> Float:
-        """Sum x x', [B, d, d]."""
+        """The matrix S = sum x x', [B, d, d]."""
         return self.gram[:, :-1, :-1]
 
     @property
     def a(self) -> Float:
-        """Sum y x, [B, d]."""
+        """The vector a = sum y x, [B, d]."""
         return self.gram[:, :-1, -1]
 
     @property
     def l(self) -> Float:  # noqa: E743
-        """Sum y^2, [B]."""
+        """The number l = sum y^2, [B]."""
         return self.gram[:, -1, -1]
 
     @property
     def dim(self) -> int:
-        """D."""
+        """The dimension d of the features."""
         return int(self.gram.shape[1]) - 1
 
     @property
@@ -193,6 +206,17 @@ def _check_context(context: object, count: int) -> int | Counts:
     if not (given >= 1).all() or not (given == np.floor(given)).all():
         refuse("numbers of tokens must be whole numbers of at least 1", "others", "Pass one per context.")
     return given.astype(np.int64)
+
+
+def _check_counts(tokens: Float, context: ArrayLike) -> Counts:
+    """The numbers of tokens of contexts that are filled up with zeros."""
+    counts, most = _check_context(np.asarray(context), len(tokens)), tokens.shape[1]
+    beyond = np.arange(most) >= np.broadcast_to(counts, len(tokens))[:, None]
+    if np.max(counts) > most:
+        refuse(f"a context can have at most the {most} tokens given", int(np.max(counts)), "Pass its number of tokens.")
+    if tokens[beyond].any():
+        refuse("tokens beyond the number of a context's tokens must be 0", "others", "Set them to 0, or count them.")
+    return np.asarray(counts)
 
 
 def _symmetric(gram: Float) -> bool:

@@ -118,15 +118,8 @@ def shifts(
     >>> shifts(ConstRR.tune(problem), problem, noise=[0.5, 1, 2], sequences=1000)
     Shifts(noise, 3 values, ConstRR(variance=1))
     """
-    check_problem(problem)
-    if len(shift) != 1 or not shift.keys() <= set(KINDS):
-        given = ", ".join(shift) or "none"
-        refuse(f"there must be one shift, one of {', '.join(KINDS)}", given, "Pass noise=[1, 2, 3], for example.")
-    ((what, values),) = shift.items()
+    what, others = _shifted(check_problem(problem), shift)
     named = predictors if isinstance(predictors, Mapping) else {repr(predictors): predictors}
-    others = [problem.replace(**{what: value}) for value in values]
-    if not others:
-        refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")
     found = []
     for i, other in enumerate(others):
         found.append(compare(named, other, sequences=sequences, seed=seed))
@@ -148,6 +141,18 @@ def shifts(
         floor_error=np.array([one[first].floor_error for one in found]),
         sequences=sequences,
     )
+
+
+def _shifted(problem: Problem, shift: Mapping[str, Iterable[Any]]) -> tuple[str, list[Problem]]:
+    """What differs, and the problem for each of its values."""
+    if len(shift) != 1 or not shift.keys() <= set(KINDS):
+        given = ", ".join(shift) or "none"
+        refuse(f"there must be one shift, one of {', '.join(KINDS)}", given, "Pass noise=[1, 2, 3], for example.")
+    ((what, values),) = shift.items()
+    others = [problem.replace(**{what: value}) for value in values]
+    if not others:
+        refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")
+    return what, others
 
 
 def _text(problem: Problem, what: str) -> str:

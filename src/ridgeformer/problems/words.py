@@ -64,7 +64,8 @@ def _features(features: Features, dim: int) -> str:
     if isinstance(features, Covariance):
         return f"x is N(0, Lambda) with a given {dim} x {dim} matrix Lambda"
     if isinstance(features, PowerLaw):
-        return f"x has independent coordinates with variances like i^-{features.exponent:g}, their sum is {dim}"
+        variances = f"variances in proportion to i^-{features.exponent:g}, their sum is {dim}"
+        return f"x has independent coordinates with {variances}"
     if isinstance(features, Spectrum):
         return f"x has independent coordinates with {dim} given variances"
     if isinstance(features, Rotated):

@@ -181,7 +181,7 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     model, inside = read_model(path)
     spec = found["spec"]
     shape = {"family": model.family.name, "dim": model.dim, "layers": model.layers}
-    if "problem" in spec:  # a problem of the user's own need not have its dimension among its arguments
+    if "problem" in spec:  # a problem of the user's own, whose class knows its dimension
         del shape["dim"]
     wrong = [name for name, value in shape.items() if spec.get(name) != value]
     if wrong:

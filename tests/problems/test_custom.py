@@ -1,0 +1,288 @@
+"""Problems of one's own: heavy tails, nonlinear labels, moments without tokens, fixed data."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from ridgeformer import (
+    ConstRR,
+    InputError,
+    LeastSquares,
+    LinearTransformer,
+    Moments,
+    OracleRR,
+    Problem,
+    by_layer,
+    compare,
+    evaluate,
+    floor,
+    load_run,
+    profile,
+    train,
+)
+from ridgeformer.engine import Layout
+from ridgeformer.evaluation.sequence_losses import EVALUATION
+from ridgeformer.noise import Fixed, as_noise
+from ridgeformer.problems import CustomProblem, Dataset, Draw, Sequences, problem_from_dict
+from ridgeformer.training import Search
+
+D, N, M = 2, 8, 5
+QUICK = {"protocol": Search(effort=0.2), "sequences": 2000}
+
+
+class Student(CustomProblem):
+    """Linear labels; noise and tasks of a Student t distribution."""
+
+    name = "test-student"
+
+    def __init__(self, dim=D, context=N, freedom=5.0, scale=1.0):
+        self.dim, self.context, self.freedom, self.scale = dim, context, freedom, scale
+
+    @property
+    def noise(self):
+        return Fixed(self.scale)
+
+    def draw(self, rng, count):
+        x = rng.standard_normal((count, self.context, self.dim))
+        task = rng.standard_t(self.freedom, (count, self.dim))
+        y = np.einsum("bnd,bd->bn", x, task) + self.scale * rng.standard_t(self.freedom, (count, self.context))
+        queries = rng.standard_normal((count, M, self.dim))
+        answers = np.einsum("bmd,bd->bm", queries, task)
+        return Sequences(x, y, queries, answers, task)
+
+    def at_noise(self, sigma):
+        return Student(self.dim, self.context, self.freedom, sigma)
+
+
+class Cubic(CustomProblem):
+    """Labels that no weights give, of contexts of several lengths."""
+
+    def __init__(self, context=(4, 8), queries=M):
+        self.dim, self.context, self.queries = D, context, queries
+
+    def draw(self, rng, count):
+        n = rng.choice(self.lengths.values, count)
+        there = np.arange(self.lengths.most) < n[:, None]
+        x = rng.uniform(-1, 1, (count, self.lengths.most, D)) * there[..., None]
+        queries = rng.uniform(-1, 1, (count, self.queries, D))
+        power = rng.choice([1.0, 3.0], (count, 1))
+
+        def label(z):
+            return np.sign(z[..., 0]) * np.abs(z[..., 0]) ** power + 0.3 * z[..., 1]
+
+        return Sequences(x, label(x) * there, queries, label(queries), context=None if self.lengths.fixed else n)
+
+
+class Laplace(CustomProblem):
+    """A draw of moments, with a metric and an oracle of its own."""
+
+    def __init__(self, metric=None):
+        self.dim, self.context, self.metric = D, N, metric
+
+    def draw(self, rng, count):
+        x, task = rng.laplace(size=(count, N, D)), rng.standard_normal((count, D))
+        moments = Moments.from_tokens(x, np.einsum("bnd,bd->bn", x, task) + rng.standard_normal((count, N)))
+        sigma = np.ones(count)
+        ridge = np.linalg.solve(moments.S + np.eye(D), moments.a[..., None])[..., 0]
+        return Draw(Moments(moments.gram, N, sigma, moments.sums), task, ridge, sigma, self.metric)
+
+    def best_predictor(self):
+        return ConstRR(1.0)
+
+
+def tokens_of(problem, count, seed):
+    """The sequences that an evaluation of a custom problem draws: its `draw` with the documented random numbers."""
+    return problem.draw(np.random.default_rng(np.random.SeedSequence((seed, EVALUATION, 0, 0))), count)
+
+
+def model_of(layers=2, kind="full", layout=Layout("mean"), seed=0):  # noqa: B008
+    scale = 0.3 if layout.attention == "mean" else 0.3 / np.sqrt(N)
+    return LinearTransformer.random(kind, dim=D, layers=layers, scale=scale, seed=seed, layout=layout)
+
+
+def ridge_by_hand(s, penalty):
+    n = np.full(len(s.x), s.x.shape[1]) if s.context is None else s.context
+    return np.stack(
+        [
+            np.linalg.solve(x[:k].T @ x[:k] + penalty * np.eye(D), x[:k].T @ y[:k])
+            for x, y, k in zip(s.x, s.y, n, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize("problem", [Student(), Cubic(), Cubic(6), Cubic(6, queries=1)], ids=str)
+def test_losses_are_those_of_the_queries(problem):
+    """Half the mean squared error over each sequence's own queries, computed from tokens with nothing of the package."""
+    s = tokens_of(problem, 500, seed=3)
+    by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", s.queries, ridge_by_hand(s, 0.7)) - s.answers).mean(1)
+    found = evaluate(ConstRR(0.7), problem, sequences=500, seed=3)
+    assert found.loss == pytest.approx(by_hand.mean(), rel=1e-9)
+    assert found.unadjusted == pytest.approx(by_hand.mean(), rel=1e-9)
+    assert found.error == pytest.approx(by_hand.std(ddof=1) / np.sqrt(500), rel=1e-9)
+    assert found.largest == pytest.approx(by_hand.max(), rel=1e-9)
+
+
+@pytest.mark.parametrize("problem", [Student(), Cubic(), Cubic(6, queries=1)], ids=str)
+@pytest.mark.parametrize("layout", [Layout(), Layout("mean"), Layout("mean", "length"), Layout("mean", "none", 1)], ids=str)
+def test_losses_of_models_are_those_of_their_predictions(problem, layout):
+    """The token form of the model, sequence by sequence; layers of `by_layer` are its first layers."""
+    s, model = tokens_of(problem, 200, seed=4), model_of(layout=layout)
+    n = np.full(200, s.x.shape[1]) if s.context is None else s.context
+
+    def by_hand(one):
+        predicted = [one.predict(s.x[b, :k], s.y[b, :k], s.queries[b]) for b, k in enumerate(n)]
+        return 0.5 * np.square(np.stack(predicted) - s.answers).mean()
+
+    assert evaluate(model, problem, sequences=200, seed=4).loss == pytest.approx(by_hand(model), rel=1e-9)
+    layers = by_layer(model, problem, sequences=200, seed=4)
+    expected = [0.5 * np.square(s.answers).mean(), by_hand(model.first(1)), by_hand(model)]
+    np.testing.assert_allclose(layers.loss, expected, rtol=1e-9)
+
+
+def test_an_intercept_counts_in_every_kind_of_evaluation():
+    model, problem = model_of(layout=Layout("mean", "constant")), Student()
+    moments = problem.moments(300, seed=5, stream=EVALUATION, sums=True).moments
+    assert np.abs(model.intercepts(moments)).max() > 0.05
+    whole = evaluate(model, problem, sequences=300, seed=5).loss
+    assert by_layer(model, problem, sequences=300, seed=5).loss[-1] == pytest.approx(whole, rel=1e-9)
+    assert profile(model, problem, sigma=[1.0], sequences=300, seed=5).loss[0] == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.parametrize("problem", [Student(), Cubic(), Cubic(6, queries=1), Laplace(np.diag([1.0, 3.0]))], ids=str)
+def test_sampled_queries_agree_with_the_exact_loss(problem):
+    exact = evaluate(LeastSquares(), problem, sequences=4000, with_floor=False)
+    query = evaluate(LeastSquares(), problem, sequences=4000, estimator="query", with_floor=False)
+    assert abs(exact.unadjusted - query.unadjusted) < 5 * np.hypot(exact.unadjusted_error, query.unadjusted_error)
+    assert abs(exact.loss - query.loss) < 5 * np.hypot(exact.error, query.error)
+
+
+def test_the_signal_and_the_scale_are_those_of_the_problem():
+    """Estimated from 1,024 sequences; 5 standard errors of a mean square are below a quarter of it here."""
+    assert Student().signal == pytest.approx(D * 5 / 3, rel=0.25)
+    assert Cubic().feature_scale == pytest.approx(np.sqrt(1 / 3), rel=0.1)
+
+
+# ---- floors -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", [Student(), Cubic()], ids=str)
+def test_an_unknown_floor_is_reported_as_unknown(problem):
+    found = evaluate(ConstRR(1.0), problem, sequences=100)
+    assert math.isnan(found.floor)
+    assert math.isnan(found.ratio)
+    stored = json.loads(json.dumps(found.as_dict()))
+    assert stored["floor"] is stored["floor_error"] is stored["ratio"] is None
+    header, row = str(found).splitlines()[-2:]
+    assert row.split()[-6:-4] != ["nan", "nan"]
+    assert "nan" not in row
+    assert row.split().count("-") == 2  # floor and ratio
+    assert {"floor", "ratio"} <= set(header.split())
+    assert str(by_layer(model_of(), problem, sequences=100)).count(" - ") > 0
+    with pytest.raises(InputError, match="a floor needs a problem whose best predictor is known"):
+        floor(problem, sequences=100)
+
+
+def test_a_floor_is_that_of_the_best_predictor():
+    problem = Laplace()
+    found = evaluate(LeastSquares(), problem, sequences=500, seed=1)
+    best = evaluate(ConstRR(1.0), problem, sequences=500, seed=1, with_floor=False)
+    assert found.floor == best.loss == floor(problem, sequences=500, seed=1).loss
+    assert found.floor < 1e-20  # sigma is known here, so the oracle is not better
+    assert found.loss > 0.01
+    assert evaluate(OracleRR(), problem, sequences=500, seed=1).loss < 1e-20
+
+
+def test_a_draw_with_a_metric_and_an_oracle():
+    metric = np.array([[2.0, 0.5], [0.5, 1.0]])
+    drawn = tokens_of(Laplace(metric), 300, seed=2)
+    w = np.linalg.solve(drawn.moments.S + 3 * np.eye(D), drawn.moments.a[..., None])[..., 0]
+    loss = [0.5 * np.einsum("bi,ij,bj->b", w - goal, metric, w - goal).mean() for goal in (drawn.ridge, drawn.task)]
+    found = evaluate(ConstRR(3.0), Laplace(metric), sequences=300, seed=2)
+    assert (found.loss, found.unadjusted) == pytest.approx(loss, rel=1e-9)
+
+
+def test_comparisons_share_sequences():
+    found = compare({"a": ConstRR(1.0), "b": ConstRR(1.0), "c": LeastSquares()}, Student(), sequences=4000)
+    assert found.difference("a", "b") == (0.0, 0.0)
+    assert found.difference("c", "a")[0] > 4 * found.difference("c", "a")[1]
+
+
+# ---- training, profiles, runs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", [Student(), Cubic(6), Cubic(), Laplace()], ids=str)
+def test_training_on_a_problem_of_ones_own(problem):
+    """Better than predicting 0 and than one step alone would be by chance; the loss is that of an evaluation."""
+    result = train(problem, "diag", 2, **QUICK)
+    nothing = by_layer(result.model, problem, sequences=2000, with_floor=False).loss[0]
+    assert result.loss < 0.6 * nothing
+    again = evaluate(result.model, problem, sequences=2000, seed=9, with_floor=False)
+    assert abs(again.loss - result.loss) < 5 * np.hypot(again.error, result.result.error)
+    assert result.model.layout.attention == ("sum" if problem.lengths.fixed else "mean")
+
+
+def test_profiles_need_and_use_at_noise():
+    found = profile(ConstRR(1.0), Student(), sigma=[0.5, 1.0, 3.0], sequences=1000)
+    assert (np.diff(found.loss) > 0).all()
+    assert found.in_distribution.tolist() == [False, True, False]
+    alone = evaluate(ConstRR(1.0), Student(scale=3.0), sequences=1000, with_floor=False)
+    assert found.loss[2] == pytest.approx(alone.loss, rel=1e-9)
+    assert Student().noise == as_noise(1.0)
+
+
+def test_runs_are_stored_and_read_back(tmp_path):
+    problem = Student(freedom=7.0)
+    first = train(problem, "gdpp", 1, out=tmp_path, **QUICK)
+    again = train(Student(freedom=7.0), "gdpp", 1, out=tmp_path, **QUICK)
+    assert again.folder == first.folder
+    assert load_run(first.folder).spec.problem == problem
+    assert problem_from_dict(problem.as_dict()) == problem
+    assert hash(Student()) == hash(Student())
+    assert Student() != Student(scale=2.0)
+    assert Cubic() != Cubic()  # without a name, every object is a problem of its own
+
+
+def test_moments_depend_on_the_key_alone():
+    one, same = (Student().moments(20, seed=1, stream=2, step=3).moments.gram for _ in range(2))
+    np.testing.assert_array_equal(one, same)
+    for other in ({"seed": 2}, {"stream": 3}, {"step": 4}, {"first": 5}):
+        assert not np.isin(Student().moments(20, **{"seed": 1, "stream": 2, "step": 3, **other}).moments.gram, one).any()
+    single = Student().moments(20, seed=1, stream=2, step=3, dtype=np.float32)
+    assert single.moments.dtype == single.task.dtype == single.metric.dtype == np.float32
+
+
+# ---- data sets ----------------------------------------------------------------------------------------------
+
+
+def test_a_data_set_is_its_sequences():
+    source = Problem(D, "3..6", "uniform(0,1)", features="factors(1)").sequences(40, seed=1, queries=3)
+    data = Dataset(source)
+    assert str(data) == "Dataset(40 sequences, dim=2, context=3..6)"
+    drawn = data.moments(80, seed=5)
+    np.testing.assert_array_equal(drawn.moments.gram, np.tile(source.moments.gram, (2, 1, 1)))
+    np.testing.assert_array_equal(drawn.moments.counts, np.tile(source.context, 2))
+    np.testing.assert_array_equal(drawn.sigma, np.tile(source.sigma, 2))
+    few = data.moments(10, seed=5).moments.gram
+    assert all((source.moments.gram == one).all((1, 2)).any() for one in few)
+    assert not np.array_equal(few, data.moments(10, seed=6).moments.gram)
+
+
+def test_training_and_evaluating_on_fixed_data():
+    """A model trained on a few sequences does better on these than on fresh ones: finite data is what it says."""
+    problem = Problem(D, 3, "fixed(1.5)")
+    few, fresh = Dataset(problem.sequences(6, seed=1, queries=20)), Dataset(problem.sequences(2000, seed=2))
+    result = train(few, "full", 2, **QUICK)
+    assert evaluate(result.model, few, sequences=6).loss < 0.8 * evaluate(ConstRR(2.25), few, sequences=6).loss
+    assert evaluate(result.model, fresh, sequences=2000).loss > evaluate(ConstRR(2.25), fresh, sequences=2000).loss
+
+
+def test_data_without_tasks():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((30, N, D)), rng.standard_normal((30, N))
+    queries, answers = rng.standard_normal((30, M, D)), rng.standard_normal((30, M))
+    data = Dataset(Sequences(x, y, queries, answers))
+    w = np.stack([np.linalg.lstsq(x[b], y[b], rcond=None)[0] for b in range(30)])
+    by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", queries, w) - answers).mean()
+    assert evaluate(LeastSquares(), data, sequences=30).loss == pytest.approx(by_hand, rel=1e-9)
