@@ -125,7 +125,9 @@ def test_losses_are_those_of_the_queries(problem):
 
 
 @pytest.mark.parametrize("problem", [Student(), Cubic(), Cubic(6, queries=1)], ids=str)
-@pytest.mark.parametrize("layout", [Layout(), Layout("mean"), Layout("mean", "length"), Layout("mean", "none", 1)], ids=str)
+@pytest.mark.parametrize(
+    "layout", [Layout(), Layout("mean"), Layout("mean", "length"), Layout("mean", "none", 1)], ids=str
+)
 def test_losses_of_models_are_those_of_their_predictions(problem, layout):
     """The token form of the model, sequence by sequence; layers of `by_layer` are its first layers."""
     s, model = tokens_of(problem, 200, seed=4), model_of(layout=layout)
@@ -248,7 +250,9 @@ def test_moments_depend_on_the_key_alone():
     one, same = (Student().moments(20, seed=1, stream=2, step=3).moments.gram for _ in range(2))
     np.testing.assert_array_equal(one, same)
     for other in ({"seed": 2}, {"stream": 3}, {"step": 4}, {"first": 5}):
-        assert not np.isin(Student().moments(20, **{"seed": 1, "stream": 2, "step": 3, **other}).moments.gram, one).any()
+        assert not np.isin(
+            Student().moments(20, **{"seed": 1, "stream": 2, "step": 3, **other}).moments.gram, one
+        ).any()
     single = Student().moments(20, seed=1, stream=2, step=3, dtype=np.float32)
     assert single.moments.dtype == single.task.dtype == single.metric.dtype == np.float32
 

@@ -93,10 +93,16 @@ def test_baselines_say_what_they_leave_out(call):
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--to-context", "5"],
             "got --to-noise, --to-context. Add --to-noise '1;2;3'",
         ),
-        (["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", ";"], "a shift needs at least one value; --to-noise names"),
+        (
+            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", ";"],
+            "a shift needs at least one value; --to-noise names",
+        ),
         (["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "loud(1)"], "known distribution; got 'loud'"),
         (["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
-        (["prefixes", "zoo:diag/2/uniform(0,1)", "--features", "standardised()"], "not standardised within the context"),
+        (
+            ["prefixes", "zoo:diag/2/uniform(0,1)", "--features", "standardised()"],
+            "not standardised within the context",
+        ),
         (["problem", "--noise", "fixed(1)", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
         (["problem", "--noise", "fixed(1)", "--context", "9999999999", "--plot", "x.png"], "with a smaller context"),
         (["explain", "zoo:diag/2/uniform(0,1)", "--tasks", "pool(4)"], "for tasks from N(0, I); got tasks pool(4)"),
