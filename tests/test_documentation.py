@@ -49,6 +49,16 @@ def test_code_prints_the_tables_that_are_shown(name):
         assert printed[key] == pytest.approx(numbers, rel=0.03, abs=2e-4), key
 
 
+def test_the_guide_to_problems_prints_what_it_shows():
+    """Every indented line directly below a block of Python is one of the lines that the page prints."""
+    page = ROOT / "docs" / "problems.md"
+    printed = run(page).splitlines()
+    below = re.findall(r"```\n\n((?:    .*\n)+)", page.read_text())
+    shown = [line[4:] for block in below for line in block.splitlines()]
+    assert len(shown) >= 7
+    assert set(shown) <= set(printed)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)

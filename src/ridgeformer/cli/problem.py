@@ -33,8 +33,8 @@ def problem(problem: Problem, plot: Path | None, sequences: int, seed: int, as_j
     """Show a problem: what it is, and the losses of the oracle, of the baselines and of the best predictor.
 
     The signal is the mean square of what is to be predicted: predicting 0 has a loss of half the signal. The oracle is
-    told the noise level. The best one-layer model is known in closed form where all sequences have the same covariance
-    of the features.
+    told the noise level. The best weights of the form W a, which one layer can compute, are known in closed form where
+    all sequences have the same covariance of the features.
     """
     from ridgeformer.evaluation import compare, oracle_risk
     from ridgeformer.predictors import baselines
@@ -78,8 +78,8 @@ def _hardness(problem: Problem, oracle: OracleRisk, one_layer: float | None) -> 
     closed = "There is no closed form, because the covariance of the features varies from sequence to sequence."
     if one_layer is not None:
         closed = (
-            f"The best one-layer model has an unadjusted loss of {five(one_layer)} (closed form), about "
-            f"{five(max(one_layer - oracle.loss, 0.0))} more than the oracle."
+            f"The best weights W a, with a = sum y x and one matrix W, have an unadjusted loss of {five(one_layer)} "
+            f"(closed form), about {five(max(one_layer - oracle.loss, 0.0))} more than the oracle."
         )
     return {
         "signal": f"{problem.signal:.4g}: predicting 0 has an unadjusted loss of {problem.signal / 2:.4g}.",

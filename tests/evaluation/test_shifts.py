@@ -1,0 +1,92 @@
+"""Losses on problems that differ in one respect, each beside its own floor."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import BayesRR, ConstRR, InputError, Layout, LinearTransformer, OracleRR, Problem, evaluate, shifts
+from ridgeformer.evaluation import oracle_risk
+from support import tame_model
+
+PROBLEM = Problem(3, 8, "uniform(0,2)")
+VALUES = {
+    "noise": [0.5, "categorical(1,3)", "uniform(0,4)"],
+    "context": [4, "6..12", [5, 9]],
+    "features": ["isotropic()", "powerlaw(1)", "rotated(powerlaw(1))", "factors(1)", "standardised()"],
+    "tasks": ["gaussian()", "lowrank(2)", "pool(4)", "mixture(pool(4),0.5)", "gaussian(mean=[1,0,0])"],
+    "query": [None, "powerlaw(2)", [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]],
+}
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_each_problem_is_evaluated_as_itself(what):
+    """Losses and floors are those of `evaluate` on the shifted problem, to the bit."""
+    predictors = {"model": tame_model("diag", 3, 2, 1, 8, seed=1), "ConstRR": ConstRR.tune(PROBLEM)}
+    found = shifts(predictors, PROBLEM, sequences=400, seed=2, **{what: VALUES[what]})
+    assert found.what == what
+    assert found.name == ("model", "ConstRR")
+    assert found.loss.shape == found.error.shape == found.exploded.shape == (2, len(VALUES[what]))
+    for k, value in enumerate(VALUES[what]):
+        other = PROBLEM.replace(**{what: value})
+        for i, predictor in enumerate(predictors.values()):
+            alone = evaluate(predictor, other, sequences=400, seed=2)
+            assert found.loss[i, k] == pytest.approx(alone.loss, rel=1e-9)
+            assert found.floor[k] == pytest.approx(alone.floor, rel=1e-9, abs=1e-20)
+            assert found.floor_error[k] == pytest.approx(alone.floor_error, rel=1e-9, abs=1e-20)
+            assert found.unadjusted[i, k] == pytest.approx(alone.unadjusted, rel=1e-9)
+
+
+def test_the_floor_is_not_above_any_predictor():
+    """By more than the noise of the difference: 4 standard errors."""
+    model = tame_model("full", 3, 3, 1, 8, seed=3)
+    chosen = {"model": model, "ConstRR": ConstRR.tune(PROBLEM), "Bayes": BayesRR(PROBLEM.noise)}
+    for what, values in VALUES.items():
+        found = shifts(chosen, PROBLEM, sequences=2000, **{what: values})
+        assert (found.loss - found.floor > -4 * np.hypot(found.error, found.floor_error) - 1e-20).all(), what
+
+
+def test_results_have_the_names_of_all_results():
+    found = shifts(ConstRR.tune(PROBLEM), PROBLEM, noise=[1, 2], sequences=100)
+    (first, _) = found.rows()
+    names = ["name", "noise", "loss", "error", "unadjusted", "floor", "floor_error", "ratio", "exploded", "sequences"]
+    assert list(first) == names
+    assert first["noise"] == "fixed(1)"
+    assert found.as_dict()["floor"] == found.floor.tolist()
+    assert "differ in noise" in str(found)
+    assert "e-2" not in str(found)  # the floor of a known noise level is printed as 0
+    assert np.isinf(found.ratio).all()
+    assert found.ratio.shape == (1, 2)
+
+
+def test_bad_shifts():
+    rr = ConstRR.tune(PROBLEM)
+    with pytest.raises(InputError, match="there must be one shift, one of context, noise, .*; got none"):
+        shifts(rr, PROBLEM)
+    with pytest.raises(InputError, match="there must be one shift"):
+        shifts(rr, PROBLEM, noise=[1], context=[4])
+    with pytest.raises(InputError, match="there must be one shift, .*; got layers"):
+        shifts(rr, PROBLEM, layers=[1])
+    with pytest.raises(InputError, match="a shift needs at least one value; got none"):
+        shifts(rr, PROBLEM, noise=[])
+    with pytest.raises(InputError, match="the rank of tasks can be at most d = 3; got 9"):
+        shifts(rr, PROBLEM, tasks=["lowrank(9)"])
+
+
+def test_models_with_further_coordinates_are_shifted_too():
+    model = LinearTransformer.random(
+        "full", dim=3, layers=2, scale=0.02, context=8, layout=Layout("mean", "length"), seed=1
+    )
+    found = shifts(model, PROBLEM, context=[4, "6..12"], sequences=200)
+    assert np.isfinite(found.loss).all()
+
+
+@pytest.mark.parametrize("change", [{}, {"features": "factors(1)"}, {"tasks": "pool(3)"}, {"query": "powerlaw(1)"}])
+def test_the_oracles_risk_is_what_unadjusted_losses_have_in_common(change):
+    problem = PROBLEM.replace(**change)
+    found = oracle_risk(problem, sequences=4000, seed=1)
+    draw = problem.moments(4000, seed=1, stream=1 << 30)
+    assert found.loss == pytest.approx(draw.losses(draw.ridge, draw.task).mean(), rel=1e-12)
+    const = evaluate(ConstRR.tune(problem), problem, sequences=4000, seed=1)
+    assert const.unadjusted - const.loss == pytest.approx(found.loss, abs=6 * (found.error + const.error))
+    if not problem.has_pool:
+        oracle = evaluate(OracleRR(problem.prior), problem, sequences=4000, seed=1)
+        assert oracle.unadjusted == pytest.approx(found.loss, rel=1e-9)

@@ -1,0 +1,102 @@
+"""The best one-layer model in closed form, and the risk of any one-layer model under any shift."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, Problem, evaluate, train
+from ridgeformer.theory.one_layer import model_of, optimum, risk
+
+MATRIX = [[2.0, 0.6, 0.0], [0.6, 1.0, 0.3], [0.0, 0.3, 0.5]]
+GAMMA = [[1.0, 0.5, 0.2], [0.5, 2.0, 0.0], [0.2, 0.0, 0.4]]
+PRIOR = "gaussian(mean=[1,-0.5,0.3])"
+BASE = Problem(3, 6, "uniform(0,2)", features=MATRIX, tasks=PRIOR)
+SHIFTS = {
+    "no shift": {},
+    "less noise": {"noise": "fixed(0.3)"},
+    "more noise": {"noise": "categorical(2,4)"},
+    "more examples": {"context": 15},
+    "fewer examples than dimensions": {"context": 2},
+    "a range of lengths": {"context": "2..12"},
+    "isotropic features": {"features": None},
+    "a power law": {"features": "powerlaw(2)"},
+    "other queries": {"query": [3.0, 0.1, 1.0]},
+    "other tasks": {"tasks": f"gaussian(mean=[0,0,2],covariance={GAMMA})".replace(" ", "")},
+    "a pool": {"tasks": "pool(5,seed=2)"},
+    "low rank": {"tasks": "lowrank(1)"},
+}
+
+
+@pytest.mark.parametrize("change", SHIFTS.values(), ids=SHIFTS)
+def test_the_shift_formula_is_what_an_evaluation_measures(change):
+    """A fixed W, the best one of the first problem, on another problem; 4 standard errors."""
+    W, other = optimum(BASE), BASE.replace(**change)
+    found = evaluate(model_of(W), other, sequences=40_000, seed=3, with_floor=False)
+    assert found.unadjusted == pytest.approx(risk(W, other), abs=4 * found.unadjusted_error)
+    assert found.unadjusted_error < 0.05 * found.unadjusted  # so that the comparison says something
+
+
+@pytest.mark.parametrize("change", [{}, {"context": 2}, {"context": "2..12"}, {"tasks": "lowrank(1)"}])
+def test_the_optimum_is_least_squares_over_sampled_sequences(change):
+    """The W that minimises the mean squared error over tokens that NumPy draws, by the normal equations."""
+    problem = BASE.replace(**change)
+    drawn = problem.sequences(200_000, seed=1)
+    a = np.einsum("bnd,bn->bd", drawn.x, drawn.y)
+    W = np.linalg.lstsq(a, drawn.task, rcond=None)[0].T
+    expected = optimum(problem)
+    assert np.abs(W - expected).max() < 0.03 * np.abs(expected).max()
+    error = drawn.task - a @ expected.T
+    losses = 0.5 * np.einsum("bi,ij,bj->b", error, problem.query_covariance, error)
+    assert losses.mean() == pytest.approx(risk(expected, problem), abs=4 * losses.std() / np.sqrt(len(losses)))
+
+
+def test_the_optimum_is_the_minimum():
+    """No random change makes it better, and it does not depend on the covariance of the queries."""
+    rng = np.random.default_rng(0)
+    W = optimum(BASE)
+    least = risk(W, BASE)
+    for _ in range(200):
+        change = rng.standard_normal((3, 3)) * rng.choice([1e-3, 1e-2, 0.1]) * np.abs(W).max()
+        assert risk(W + change, BASE) > least
+    np.testing.assert_allclose(optimum(BASE.replace(query=[3.0, 0.1, 1.0])), W, rtol=1e-12)
+
+
+def test_isotropic_problems_have_a_multiple_of_the_identity():
+    problem = Problem(4, 9, 1.5)
+    np.testing.assert_allclose(optimum(problem), np.eye(4) / (9 + 4 + 1 + 1.5**2), rtol=1e-12)
+    zero = risk(np.zeros((4, 4)), problem)
+    assert zero == pytest.approx(2.0)  # half the signal
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match="for features with one covariance; got factors"):
+        optimum(BASE.replace(features="factors(1)"))
+    with pytest.raises(InputError, match="W must have shape"):
+        risk(np.zeros((2, 2)), BASE)
+
+
+TRAINED = {
+    "anisotropic": Problem(4, 10, 1, features="powerlaw(1.5)"),
+    "a prior with a mean": Problem(3, 8, 0.5, features=MATRIX, tasks=PRIOR),
+    "a mixture of noise levels": Problem(4, 10, "categorical(0.5,3)", features="powerlaw(1)"),
+    "fewer examples than dimensions": Problem(5, 3, "uniform(0,1)", features="spectrum(2,1,1,0.5,0.25)"),
+    "other queries": Problem(3, 7, 1, features=MATRIX, query=[1.0, 2.0, 0.5]),
+    "low rank": Problem(4, 8, "uniform(0,2)", tasks="lowrank(2)", features="powerlaw(0.5)"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("problem", TRAINED.values(), ids=TRAINED)
+def test_trained_one_layer_models_reach_the_closed_form(problem):
+    """To .5 % of the loss on the same sequences.
+
+    A Full layer can do more than W a: where tasks have a mean, weights S v help, so that it may be better than W a.
+    """
+    model = train(problem, "full", 1, sequences=2000).model
+    found = evaluate(model, problem, sequences=400_000, seed=5, with_floor=False)
+    least = evaluate(model_of(optimum(problem)), problem, sequences=400_000, seed=5, with_floor=False)
+    exact = risk(optimum(problem), problem)
+    assert least.unadjusted == pytest.approx(exact, abs=4 * least.unadjusted_error)
+    print(f"{problem}: trained {found.unadjusted:.5f}, W a {least.unadjusted:.5f}, closed form {exact:.5f}")
+    assert found.unadjusted < 1.005 * least.unadjusted
+    if problem.prior.mean is None:
+        assert found.unadjusted > 0.995 * least.unadjusted
