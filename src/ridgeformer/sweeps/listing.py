@@ -27,7 +27,10 @@ from ridgeformer.training.runs import AGAIN, read_record
 __all__ = ["Entry", "is_run", "list_runs", "read_entry"]
 
 LARGEST = 1 << 28  # bytes of a file of JSON
-SPEC = {"noise": str, "dim": int, "context": int, "family": str, "layers": int, "heads": int, "seed": int}
+MODEL = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
+PROBLEM = {"noise": (str,), "dim": (int,), "context": (int, str)}
+CUSTOM = {"problem": (str,), "arguments": (dict,)}  # a problem of the user's own
+MORE = {"features": (str,), "tasks": (str,), "query": (str,)}  # where they are not the default
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,13 @@ def _check_file(path: Path, most: float = math.inf) -> None:
 
 def _checked_spec(spec: Any) -> dict[str, Any]:
     """A spec of JSON; raises if it is none."""
-    found: dict[str, Any] = {name: spec[name] for name in SPEC}
-    for name, kind in SPEC.items():
-        if type(found[name]) is not kind:
-            raise InputError(f"{name} must be of type {kind.__name__}; it is {shown(found[name])}. {AGAIN}")
+    kinds = {**(CUSTOM if "problem" in spec else PROBLEM), **MODEL}
+    kinds |= {name: kind for name, kind in MORE.items() if name in spec}
+    found: dict[str, Any] = {name: spec[name] for name in kinds}
+    for name, kind in kinds.items():
+        if type(found[name]) not in kind:
+            names = " or ".join(one.__name__ for one in kind)
+            raise InputError(f"{name} must be of type {names}; it is {shown(found[name])}. {AGAIN}")
     return found
 
 
@@ -175,5 +181,12 @@ def _check_floor(entry: Entry) -> None:
 def _order(entry: Entry) -> tuple[Any, ...]:
     """Finished before unfinished before damaged; by problem, then by loss."""
     state = 0 if entry.record is not None else 1 if entry.damage is None else 2
-    problem = (entry.spec["noise"], entry.spec["dim"], entry.spec["context"]) if state == 0 and entry.spec else ()
-    return state, problem, entry.loss, entry.folder.name
+    return state, _problem(entry.spec or {}) if state == 0 else (), entry.loss, entry.folder.name
+
+
+def _problem(spec: dict[str, Any]) -> tuple[Any, ...]:
+    """What runs are sorted by: the noise, the dimension, the context, and what else their problem has."""
+    n, noise = spec.get("context"), str(spec.get("noise", spec.get("problem")))
+    size = (n, "") if isinstance(n, int) else (math.inf, str(n))
+    rest = [json.dumps([name, spec[name]], sort_keys=True) for name in (*MORE, "arguments") if name in spec]
+    return noise, spec.get("dim", 0), *size, rest
