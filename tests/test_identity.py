@@ -159,8 +159,8 @@ def test_a_density_that_diverges_at_zero_needs_few_nodes():
 # ---- problems and models ------------------------------------------------------------------------------------
 
 
-def test_problem_has_no_subclasses_yet():
-    with pytest.raises(InputError, match="Problem has no subclasses yet; got Shifted"):
+def test_problem_has_no_subclasses():
+    with pytest.raises(InputError, match="Problem has no subclasses; got Shifted"):
 
         class Shifted(Problem):
             def moments(self, *args, **keywords):

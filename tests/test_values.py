@@ -44,7 +44,7 @@ def gdpp():
 
 
 DRAW = PROBLEM.moments(20)
-SEQUENCES = PROBLEM.sequences(2)
+SEQUENCES = Problem(3, "4..6", "uniform(0,3)", features="rotated(powerlaw(1))").sequences(2)
 HELD = {
     "Full P": lambda: full().P,
     "Full Q": lambda: full().Q,

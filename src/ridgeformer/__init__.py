@@ -14,14 +14,15 @@ Everything else is in named submodules: `ridgeformer.problems`, `engine`, `model
 """
 
 from ridgeformer import export, zoo
+from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError
-from ridgeformer.evaluation import by_layer, compare, evaluate, floor, profile
+from ridgeformer.evaluation import by_layer, compare, evaluate, floor, profile, shifts
 from ridgeformer.explanation import ablate, explain
 from ridgeformer.models import Diag, Family, Full, GDpp, LinearTransformer, load, save
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, Predictor, TunedRR
-from ridgeformer.problems import Problem
+from ridgeformer.problems import CustomProblem, Problem
 from ridgeformer.training import load_run, train, train_many
 
 __version__ = "0.2.0.dev0"
@@ -29,6 +30,7 @@ __version__ = "0.2.0.dev0"
 __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     # The problem and its noise
     "Problem",
+    "CustomProblem",
     "Moments",
     "Noise",
     "Uniform",
@@ -41,6 +43,7 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     "Full",
     "Diag",
     "GDpp",
+    "Layout",
     # Predictors to compare with
     "Predictor",
     "OracleRR",
@@ -55,6 +58,7 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     "floor",
     "profile",
     "by_layer",
+    "shifts",
     # Training
     "train",
     "train_many",

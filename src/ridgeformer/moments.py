@@ -90,7 +90,20 @@ class Moments(Value):
 
     @classmethod
     def from_parts(cls, S: ArrayLike, a: ArrayLike, l: ArrayLike, context: int) -> Moments:  # noqa: E741
-        """From S [B, d, d], a [B, d] and l [B]."""
+        """Put the parts of the Gram matrices together.
+
+        Args:
+            S: sum x x', [B, d, d].
+            a: sum y x, [B, d].
+            l: sum y^2, [B].
+            context: The number of tokens n.
+
+        Returns:
+            The moments.
+
+        Raises:
+            InputError: Shapes do not fit, or there are values that are not finite.
+        """
         S_ = array("S", S, ("B", "d", "d"))
         count, dim = S_.shape[:2]
         a_, l_ = array("a", a, (count, dim)), array("l", l, (count,))
@@ -118,7 +131,7 @@ class Moments(Value):
 
     @property
     def counts(self) -> Counts:
-        """n of every context, [B]."""
+        """The number of tokens n of every context, [B]."""
         return np.broadcast_to(np.asarray(self.context, np.int64), len(self))
 
     def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
@@ -138,22 +151,22 @@ class Moments(Value):
 
     @property
     def S(self) -> Float:
-        """sum x x', [B, d, d]."""
+        """The matrix S = sum x x', [B, d, d]."""
         return self.gram[:, :-1, :-1]
 
     @property
     def a(self) -> Float:
-        """sum y x, [B, d]."""
+        """The vector a = sum y x, [B, d]."""
         return self.gram[:, :-1, -1]
 
     @property
     def l(self) -> Float:  # noqa: E743
-        """sum y^2, [B]."""
+        """The number l = sum y^2, [B]."""
         return self.gram[:, -1, -1]
 
     @property
     def dim(self) -> int:
-        """d."""
+        """The dimension d of the features."""
         return int(self.gram.shape[1]) - 1
 
     @property

@@ -24,9 +24,17 @@ CHUNK = 4096
 
 @dataclass(eq=False)
 class Spectrum(Value):
-    """Eigenvalues [B, m], ascending, of S; c = V'a [B, m]; V [B, d, m]; residual sum of squares [B]; y'y [B]; n; d.
+    """The eigendecomposition of S of a batch of contexts, and what ridge regression needs of it.
 
-    `rounding` is the share of y'y below which a residual may be nothing but rounding.
+    Attributes:
+        values: The m = min(n, d) largest eigenvalues of S, ascending, [B, m].
+        c: V'a, [B, m].
+        vectors: The eigenvectors V, [B, d, m].
+        residual: The residual sums of squares of least squares, [B].
+        total: The sums y'y, [B].
+        context: The number of tokens n.
+        dim: The dimension d.
+        rounding: The share of y'y below which a residual may be nothing but rounding.
     """
 
     values: Array
@@ -39,11 +47,25 @@ class Spectrum(Value):
     rounding: float
 
     def back(self, coordinates: Array) -> Array:
-        """From the eigenbasis to weights, [B, m] to [B, d]."""
+        """Convert coordinates in the eigenbasis to weights.
+
+        Args:
+            coordinates: Coordinates, [B, m].
+
+        Returns:
+            Weights, [B, d].
+        """
         return np.asarray(np.einsum("bim,bm->bi", self.vectors, coordinates))
 
     def ridge(self, variance: Array | float) -> Array:
-        """(S + variance I)^-1 a, [B, d]; the least-squares solution (of least norm) where variance is 0."""
+        """Compute (S + variance I)^-1 a; the least-squares solution (of least norm) where the variance is 0.
+
+        Args:
+            variance: The noise variance, one for all contexts or [B].
+
+        Returns:
+            Weights, [B, d].
+        """
         shift = np.broadcast_to(np.asarray(variance, np.float64), self.residual.shape)
         return self.back(self.c / (self.values + shift[:, None]))
 
@@ -58,6 +80,9 @@ def spectrum(moments: Moments, threads: int | None = None) -> Spectrum:
     Args:
         moments: The contexts.
         threads: How many threads; None for the default.
+
+    Returns:
+        The eigendecomposition.
     """
     B, d = len(moments), moments.dim
     n = int(moments.counts[0])

@@ -31,7 +31,7 @@ def test_running_statistics_are_those_of_all_losses_at_once():
     """Mean, standard error and covariance of the means against NumPy's, with blocks of different lengths."""
     losses = np.random.default_rng(0).lognormal(size=(1000, 3))
     losses[7, 1], losses[900, 2] = np.inf, np.nan
-    running, tally = Running(3, dim=10), Tally(3, dim=10, sequences=1000)
+    running, tally = Running(3, signal=10), Tally(3, signal=10, sequences=1000)
     for block in np.split(losses, [1, 300, 301, 999]):
         running.add(block)
         tally.add(block)

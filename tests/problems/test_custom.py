@@ -248,20 +248,23 @@ def test_runs_are_stored_and_read_back(tmp_path):
 
 
 def test_runs_on_all_kinds_of_problems_are_listed_together(tmp_path):
-    """By problem, none of them as damaged: numbers and texts of context lengths sort, and problems without noise."""
+    """None of them as damaged: contexts that are numbers and texts, and problems without noise."""
     problems = [
         Problem(D, 6, "fixed(1)"),
         Problem(D, 6, "fixed(1)", features="factors(1)"),
         Problem(D, "5..7", "fixed(1)"),
         Student(),
     ]
-    trained = [train(problem, "gdpp", 1, out=tmp_path, **QUICK) for problem in reversed(problems)]
-    found = list_runs(tmp_path)
-    assert [entry.damage for entry in found] == [None] * 4
-    assert [entry.folder for entry in found] == [result.folder for result in reversed(trained)]
-    assert found[1].spec["features"] == "factors(1)"
-    assert found[2].spec["context"] == "5..7"
-    assert found[3].spec["problem"] == "test-student"
+    trained = [train(problem, "gdpp", 1, out=tmp_path, **QUICK) for problem in problems]
+    entries = list_runs(tmp_path)
+    assert [entry.damage for entry in entries] == [None] * 4
+    found = {entry.folder: entry for entry in entries}
+    plain, features, lengths, own = (found[result.folder] for result in trained)
+    assert "features" not in plain.spec
+    assert features.spec["features"] == "factors(1)"
+    assert lengths.spec["context"] == "5..7"
+    assert own.spec["problem"] == "test-student"
+    assert own.loss == trained[3].loss
 
 
 def test_moments_depend_on_the_key_alone():

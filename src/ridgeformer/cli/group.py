@@ -13,7 +13,8 @@ __all__ = ["Group", "cli"]
 
 
 ORDER = (
-    *("train", "show", "sweep", "zoo", "eval", "profile", "baselines", "explain", "export"),
+    *("problem", "baselines", "train", "show", "sweep", "zoo", "eval", "profile", "shifts", "prefixes"),
+    *("explain", "export"),
     *("table1", "figures", "report", "verify", "second-order", "info"),
 )
 

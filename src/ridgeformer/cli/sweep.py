@@ -27,7 +27,7 @@ __all__ = ["run_sweep"]
     epilog="GRID is a TOML file of lists. Every combination of their values is a run:\n\n\b\n"
     "  noise = ['uniform(0,5)', 'categorical(1,3)']\n  family = ['diag', 'full']\n  layers = [1, 2, 3, 4]\n"
     "  seed = [0, 1, 2, 3, 4]\n\n"
-    "Further keys are dim, context, heads, sequences and [protocol]; see docs/sweeps.md.\n\n"
+    "Further keys are dim, context, features, tasks, query, heads, sequences and [protocol]; see docs/sweeps.md.\n\n"
     "Examples:\n\n\b\n  ridgeformer sweep grid.toml --out runs/\n"
     "  ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786"
 )

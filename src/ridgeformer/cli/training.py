@@ -214,7 +214,7 @@ def _print_list(entries: list[Entry]) -> None:
         if entry.damage is None:
             loss = f"{entry.loss:10.4g}" if entry.record else f"{'-':>10}"
             ratio = "-" if entry.ratio is None else f"{entry.ratio:.2f}"
-            click.echo(f"{loss} {ratio:>7}  {entry.status:14}  {entry.folder.name}")
+            click.echo(f"{loss} {ratio:>7}  {entry.status:14}  {entry.folder.name}  {entry.details}".rstrip())
     if any(entry.status == "unfinished" for entry in entries):
         click.echo("To resume an unfinished run, give the command that started it again.")
     _name_damaged(entries)

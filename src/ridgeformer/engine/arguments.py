@@ -48,6 +48,11 @@ class Key(NamedTuple):
 
     Between engines, and between float32 and float64, it is the same to rounding; in about one sequence of a million
     rounding decides whether a random number is rejected, and then that sequence differs.
+
+    Attributes:
+        seed: The seed, 0 to 2^64 - 1.
+        stream: A number that tells independent streams of one seed apart, 0 to 2^32 - 1.
+        step: A further such number, 0 to 2^64 - 1.
     """
 
     seed: int = 0
@@ -56,7 +61,17 @@ class Key(NamedTuple):
 
 
 def check_key(key: object) -> Key:
-    """A key whose numbers are Python ints in range."""
+    """Return a key whose numbers are Python ints in range.
+
+    Args:
+        key: What was given.
+
+    Returns:
+        The key.
+
+    Raises:
+        InputError: It is no key, or a number is out of range.
+    """
     if not isinstance(key, Key):
         refuse("key must be a Key", shown(key), "Pass Key(seed, stream, step).")
     return Key(
@@ -67,27 +82,69 @@ def check_key(key: object) -> Key:
 
 
 def check_sequences(count: object, first: object) -> tuple[int, int]:
-    """How many sequences, and the index of the first: `first + count` is at most 2^32."""
+    """Return how many sequences there are, and the index of the first; `first + count` is at most 2^32.
+
+    Args:
+        count: How many, at least 1.
+        first: The index of the first, at least 0.
+
+    Returns:
+        Count and first, as Python ints.
+
+    Raises:
+        InputError: A number is out of range.
+    """
     start = integer("first", first, 0, MOST_SEQUENCES - 1)
     return integer("the number of sequences", count, 1, MOST_SEQUENCES - start), start
 
 
 def check_law(law: object) -> Law:
-    """A law, which has checked itself."""
+    """Return a law, which has checked itself.
+
+    Args:
+        law: What was given.
+
+    Returns:
+        The law.
+
+    Raises:
+        InputError: It is no law.
+    """
     if not isinstance(law, Law):
         refuse("law must be a Law", shown(law), "Pass Law(dim, context), for example.")
     return law
 
 
 def check_layout(layout: object) -> Layout:
-    """A layout of tokens, which has checked itself."""
+    """Return a layout of tokens, which has checked itself.
+
+    Args:
+        layout: What was given.
+
+    Returns:
+        The layout.
+
+    Raises:
+        InputError: It is no layout.
+    """
     if not isinstance(layout, Layout):
         refuse("layout must be a Layout", shown(layout), "Pass Layout(), for example.")
     return layout
 
 
 def check_choices(choices: object, law: Law) -> Choices:
-    """What was drawn for each sequence, as far as the law needs it."""
+    """Return what was drawn for each sequence, as far as the law needs it.
+
+    Args:
+        choices: What was given.
+        law: The law of the sequences.
+
+    Returns:
+        Choices with arrays in the types that engines compute with.
+
+    Raises:
+        InputError: The choices do not fit the law, or hold numbers out of range.
+    """
     if not isinstance(choices, Choices):
         refuse("choices must be Choices", shown(choices), "Pass Choices(sigma), for example.")
     sigma = _levels(choices.sigma)
@@ -131,9 +188,21 @@ def _whole(name: str, value: object, count: int, least: int, most: int) -> NDArr
 
 
 def check_batch(gram: object, target: object, metric: object, counted: object) -> tuple[Float, Float, Float | None]:
-    """Gram matrices [B, D, D], targets [B, c] and a metric [c, c] or [B, c, c] or None, all in the dtype of gram.
+    """Return Gram matrices, targets and a metric in the dtype of the Gram matrices.
 
     Values that are not finite are let through.
+
+    Args:
+        gram: Gram matrices, [B, D, D].
+        target: Targets, [B, c].
+        metric: A metric, [c, c] or [B, c, c], or None.
+        counted: c, from 1 to D - 1; None for D - 1.
+
+    Returns:
+        The three arrays.
+
+    Raises:
+        InputError: An array has the wrong type or shape.
     """
     moments = _floats("gram", gram)
     shape = moments.shape
@@ -162,9 +231,19 @@ def check_batch(gram: object, target: object, metric: object, counted: object) -
 
 
 def check_parameters(parameters: object, dim: int, dtype: np.dtype[Any] | None = None, extra: int = 0) -> Parameters:
-    """Finite parameters for `dim` coordinates beside y, in `dtype`, or else in the one they share.
+    """Return finite parameters for `dim` coordinates beside y.
 
-    `extra` of these coordinates are further ones, beside x, which only P and Q have.
+    Args:
+        parameters: (omega,) with omega [L, 2, 2], or (P, Q), each [L, H, D, D].
+        dim: How many coordinates a token has beside y.
+        dtype: The dtype to convert to; None for the one that they share.
+        extra: How many of these coordinates are beside x; only P and Q have such.
+
+    Returns:
+        The parameters.
+
+    Raises:
+        InputError: They have the wrong type or shape, or are not finite.
     """
     if not isinstance(parameters, tuple) or len(parameters) not in (1, 2):
         refuse("parameters must be a tuple (omega,) or (P, Q)", shown(parameters), "Pass what family.kernel() gives.")
@@ -200,12 +279,32 @@ def check_parameters(parameters: object, dim: int, dtype: np.dtype[Any] | None =
 
 
 def check_ceiling(ceiling: object) -> float:
-    """A loss of at least 0, or infinity."""
+    """Return a ceiling of losses: at least 0, or infinity.
+
+    Args:
+        ceiling: What was given.
+
+    Returns:
+        The ceiling as a float.
+
+    Raises:
+        InputError: It is not such a number.
+    """
     return number("ceiling", ceiling)
 
 
 def check_target(target: object) -> Target:
-    """`ridge` or `task`."""
+    """Return a target: `ridge` or `task`.
+
+    Args:
+        target: What was given.
+
+    Returns:
+        The target.
+
+    Raises:
+        InputError: It is neither.
+    """
     if isinstance(target, str):
         if target == "ridge":
             return "ridge"
@@ -215,14 +314,35 @@ def check_target(target: object) -> Target:
 
 
 def check_flag(name: str, value: object) -> bool:
-    """True or False."""
+    """Return a flag: True or False.
+
+    Args:
+        name: What it is, for the error message.
+        value: What was given.
+
+    Returns:
+        The value as a bool.
+
+    Raises:
+        InputError: It is no bool.
+    """
     if not isinstance(value, bool | np.bool_):
         refuse(f"{name} must be True or False", shown(value), "Pass a bool.")
     return bool(value)
 
 
 def check_threads(threads: object) -> int | None:
-    """A number of threads, or None for the default."""
+    """Return a number of threads, or None for the default.
+
+    Args:
+        threads: What was given.
+
+    Returns:
+        The number from 1 to 1024, or None.
+
+    Raises:
+        InputError: It is out of range.
+    """
     return None if threads is None else integer("threads", threads, 1, MOST_THREADS)
 
 

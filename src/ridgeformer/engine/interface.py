@@ -87,6 +87,9 @@ class Engine(ABC):
     The public methods check every argument and raise `InputError` if one breaks a rule; subclasses implement the
     methods with an underscore, which receive checked arguments: Python ints and floats, and arrays whose type is
     `np.ndarray` itself, which may be read-only and need not be contiguous. `name` is `numpy`, or the instruction set.
+
+    Attributes:
+        name: `numpy`, or the instruction set that the engine uses.
     """
 
     name: str

@@ -223,7 +223,14 @@ class Layout:
         return self == Layout()
 
     def value(self, context: Any) -> Any:
-        """Return the further coordinate of a context's tokens, given its number of tokens."""
+        """Return the further coordinate of the tokens of a context.
+
+        Args:
+            context: The number of tokens, one or an array of them.
+
+        Returns:
+            The coordinate, of the same shape.
+        """
         if self.coordinate == "length":
             return np.sqrt(REFERENCE / np.asarray(context, np.float64))
         return np.ones(np.shape(context))
@@ -254,13 +261,27 @@ class Layout:
         return found / n.astype(found.dtype)[:, None, None] if self.attention == "mean" else found
 
     def target(self, target: Float) -> Float:
-        """Return targets [B, d] with a zero for each further coordinate that enters the prediction."""
+        """Return targets with a zero for each further coordinate that enters the prediction.
+
+        Args:
+            target: Targets, [B, d].
+
+        Returns:
+            Targets, [B, d + counted].
+        """
         return (
             np.concatenate([target, np.zeros((len(target), self.counted), target.dtype)], 1) if self.counted else target
         )
 
     def metric(self, metric: Float | None) -> Float | None:
-        """Return a metric [d, d] or [B, d, d] with a one for each further coordinate that enters the prediction."""
+        """Return a metric with a one for each further coordinate that enters the prediction.
+
+        Args:
+            metric: A metric, [d, d] or [B, d, d], or None for the identity.
+
+        Returns:
+            The metric of d + counted coordinates, or None.
+        """
         if metric is None or not self.counted:
             return metric
         d = metric.shape[-1]

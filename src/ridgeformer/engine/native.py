@@ -25,7 +25,14 @@ def instruction_sets() -> dict[str, int]:
 
 
 class NativeEngine(Engine):
-    """See `Engine`. `name` is the instruction set, by default the best one. Ctrl-C ends a call within a second."""
+    """The engine in C++; see `Engine`. Ctrl-C ends a call within a second.
+
+    Args:
+        name: The instruction set; None for the best one that this CPU has.
+
+    Raises:
+        InputError: This CPU does not have the instruction set, or the core was not compiled for it.
+    """
 
     def __init__(self, name: str | None = None) -> None:
         known = instruction_sets()

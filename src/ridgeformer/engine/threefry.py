@@ -20,7 +20,15 @@ def _rotate(x: Words, by: int) -> Words:
 
 
 def threefry(key: tuple[int, int, int, int], counter: tuple[Words, Words, Words, Words]) -> list[Words]:
-    """Four random words for every counter; counters are arrays that broadcast."""
+    """Compute four random words for every counter.
+
+    Args:
+        key: Four words of 32 bits.
+        counter: Four arrays of words, which broadcast.
+
+    Returns:
+        Four arrays of words, of the shape to which the counters broadcast.
+    """
     k = [np.uint32(word) for word in key]
     k.append(np.uint32(0x1BD11BDA) ^ k[0] ^ k[1] ^ k[2] ^ k[3])
     x = [np.array(word, np.uint32) for word in np.broadcast_arrays(*counter)]
@@ -42,7 +50,17 @@ def threefry(key: tuple[int, int, int, int], counter: tuple[Words, Words, Words,
 
 
 def random_words(key: Key, sequence: Words, slot: Words, use: int) -> list[Words]:
-    """Four words for every (sequence, slot)."""
+    """Compute four random words for every sequence and slot.
+
+    Args:
+        key: The stream of random sequences.
+        sequence: The indices of the sequences.
+        slot: The indices of the words within a sequence; both arrays broadcast.
+        use: What the numbers are for: `NORMALS`, `CHI`, `NOISE`, `FEATURES` or `ONES`.
+
+    Returns:
+        Four arrays of words.
+    """
     low = 0xFFFFFFFF
     return threefry(
         (key.seed & low, key.seed >> 32, key.stream, key.step >> 32),
@@ -51,12 +69,27 @@ def random_words(key: Key, sequence: Words, slot: Words, use: int) -> list[Words
 
 
 def uniform(word: Words) -> NDArray[np.float64]:
-    """A number in (0, 1) from the upper 31 bits."""
+    """Convert words to numbers in (0, 1), by their upper 31 bits.
+
+    Args:
+        word: Words, of any shape.
+
+    Returns:
+        The numbers, of the same shape.
+    """
     return ((word >> np.uint32(1)).astype(np.float64) + 0.5) * 2.0**-31
 
 
 def normals(u: Words, v: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two standard normals by Box and Muller."""
+    """Convert pairs of words to pairs of standard normal numbers, by the method of Box and Muller.
+
+    Args:
+        u: Words that decide the radius.
+        v: Words that decide the angle, of the same shape.
+
+    Returns:
+        Two arrays of independent normal numbers, of that shape.
+    """
     radius = np.sqrt(-2 * np.log(uniform(u)))
     angle = v.view(np.int32) * (np.pi * 2.0**-31)
     return radius * np.cos(angle), radius * np.sin(angle)

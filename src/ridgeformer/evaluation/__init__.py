@@ -13,8 +13,11 @@ by keyword. All results use the same names for the same things (see `table`), pr
 from ridgeformer.evaluation.comparison import compare, evaluate, floor
 from ridgeformer.evaluation.layers import LayerLosses, LayerProfile, by_layer, profile_by_layer
 from ridgeformer.evaluation.noise_levels import Profile, Profiles, profile, profiles
+from ridgeformer.evaluation.oracle import OracleRisk, oracle_risk
+from ridgeformer.evaluation.prefixes import PrefixLosses, by_prefix
 from ridgeformer.evaluation.results import Comparison, Result
 from ridgeformer.evaluation.sequence_losses import EVALUATION
+from ridgeformer.evaluation.shifts import Shifts, shifts
 from ridgeformer.evaluation.table import Table
 
 __all__ = [
@@ -22,15 +25,21 @@ __all__ = [
     "Comparison",
     "LayerLosses",
     "LayerProfile",
+    "OracleRisk",
+    "PrefixLosses",
     "Profile",
     "Profiles",
     "Result",
+    "Shifts",
     "Table",
     "by_layer",
+    "by_prefix",
     "compare",
     "evaluate",
     "floor",
+    "oracle_risk",
     "profile",
     "profile_by_layer",
     "profiles",
+    "shifts",
 ]

@@ -151,7 +151,16 @@ def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> R
 
 @functools.lru_cache(maxsize=64)
 def floor_and_error(problem: BaseProblem, sequences: int, seed: int) -> tuple[float, float]:
-    """Mean and standard error of the best predictor's adjusted loss; NaN where it is not known."""
+    """Measure the mean adjusted loss of the best predictor, and its standard error.
+
+    Args:
+        problem: The distribution of sequences.
+        sequences: How many sequences to use.
+        seed: Seed of these sequences.
+
+    Returns:
+        Both numbers; NaN where the best predictor is not known.
+    """
     best = best_predictor(problem)
     if best is None:
         return UNKNOWN

@@ -255,7 +255,24 @@ def measure_levels(
     seed: int,
     progress: Progress,
 ) -> Levels:
-    """Average the losses of draws, [b, columns] each, at every noise level; see `profile` for the options."""
+    """Average the losses of random sequences at every noise level; `profile` describes the options.
+
+    Args:
+        losses: Computes the losses of a draw, [b, columns].
+        columns: How many losses each sequence has.
+        problem: The distribution of sequences.
+        sums: Whether draws need the sums of the tokens.
+        sigma: The noise levels, [K]; None for the default ones.
+        sequences: How many sequences to use at each level.
+        seed: Seed of these sequences.
+        progress: Called with the number of finished blocks and the number of all of them.
+
+    Returns:
+        Means, standard errors and numbers of explosions at every level.
+
+    Raises:
+        InputError: A noise level is negative, or a number is out of range.
+    """
     levels = array("sigma", _default_levels(problem) if sigma is None else sigma, ("K",)).astype(np.float64)
     if (levels < 0).any():
         refuse("sigma must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
@@ -278,12 +295,26 @@ def measure_levels(
 
 
 def describe_levels(sigma: Array) -> str:
-    """The noise levels in a few words, for a `repr`."""
+    """Describe noise levels in a few words, for a `repr`.
+
+    Args:
+        sigma: The noise levels, [K].
+
+    Returns:
+        The text.
+    """
     return f"{len(sigma)} noise levels from {sigma.min():g} to {sigma.max():g}"
 
 
 def note_on_explosions(exploded: Counts) -> str:
-    """A line for tables that show losses only, from the numbers of explosions, [..., K]."""
+    """Write a line for tables that show losses only, where sequences exploded.
+
+    Args:
+        exploded: How many sequences exploded at each level, [..., K].
+
+    Returns:
+        The line, empty if none exploded.
+    """
     levels = int((exploded.reshape(-1, exploded.shape[-1]) > 0).any(0).sum())
     return f"Sequences exploded at {levels} of {exploded.shape[-1]} noise levels: see `exploded`." if levels else ""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.sequence_losses import Progress, adjusted_losses, check_predictors
 from ridgeformer.evaluation.statistics import Running
-from ridgeformer.evaluation.table import Table, lines, ratio
+from ridgeformer.evaluation.table import Table, lines, ratio, without_rounding
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.ridge import OracleRR, Predictor, check_problem
@@ -37,6 +37,7 @@ class PrefixLosses(Table):
         error: The standard errors of `loss`, [M, K].
         exploded: How many sequences exploded, [M, K].
         floor: The loss of the best predictor at each number of examples, [K].
+        floor_error: The standard errors of `floor`, [K].
         sequences: How many sequences were used.
     """
 
@@ -46,7 +47,13 @@ class PrefixLosses(Table):
     error: Array
     exploded: NDArray[np.int64]
     floor: Array
+    floor_error: Array
     sequences: int
+
+    @property
+    def ratio(self) -> Array:
+        """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
+        return np.array([list(map(ratio, row, self.floor.tolist())) for row in self.loss.tolist()])
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per predictor and number of examples."""
@@ -59,6 +66,7 @@ class PrefixLosses(Table):
                     "loss": self.loss[i],
                     "error": self.error[i],
                     "floor": self.floor,
+                    "floor_error": self.floor_error,
                     "exploded": self.exploded[i],
                 }
             )
@@ -69,7 +77,7 @@ class PrefixLosses(Table):
 
     def _printed(self) -> list[dict[str, Any]]:
         losses = dict(zip(self.name, self.loss, strict=True))
-        return lines({"context": self.context, **losses, "floor": self.floor})
+        return lines({"context": self.context, **losses, "floor": np.array(list(map(without_rounding, self.floor)))})
 
     def __repr__(self) -> str:
         return f"PrefixLosses({', '.join(self.name)}, n = {Lengths(self.context.tolist())})"
@@ -117,7 +125,7 @@ def by_prefix(
             one.add(np.stack([adjusted_losses(predictor, draw) for predictor in columns.values()], 1))
         progress(first + count, sequences)
     loss, error, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
-    arrays = (np.array(wanted), loss[:-1], error[:-1], wild[:-1], loss[-1])
+    arrays = (np.array(wanted), loss[:-1], error[:-1], wild[:-1], loss[-1], error[-1])
     return PrefixLosses(tuple(named), *arrays, sequences)
 
 

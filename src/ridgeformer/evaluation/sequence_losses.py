@@ -37,7 +37,16 @@ EVALUATION = 1 << 30  # the stream that evaluation draws from
 
 
 def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
-    """Refuse what is no predictor, what is no problem, and a model of another dimension."""
+    """Refuse an object that is no predictor, an object that is no problem, and a model of another dimension.
+
+    Args:
+        name: The name of the predictor, for the message.
+        predictor: The predictor.
+        problem: The distribution of sequences.
+
+    Raises:
+        InputError: They do not fit.
+    """
     if isinstance(predictor, type) or not isinstance(predictor, Predictor):
         refuse(
             f"{name} must be a predictor, with weights(moments)",
@@ -54,7 +63,16 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
 
 
 def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> None:
-    """Refuse what is no dict of at least one predictor; `rule` is what the message says that this is needed for."""
+    """Refuse an object that is no dict of at least one predictor; see also `check_predictor`.
+
+    Args:
+        rule: What the message says that this is needed for.
+        predictors: Predictors by name.
+        problem: The distribution of sequences.
+
+    Raises:
+        InputError: They do not fit.
+    """
     if not isinstance(predictors, Mapping) or not predictors:
         given = "an empty one" if isinstance(predictors, Mapping) else f"a {type(predictors).__name__}"
         refuse(rule, given, "Pass {name: predictor}.")
@@ -63,23 +81,56 @@ def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> Non
 
 
 def draw_sequences(problem: BaseProblem, seed: int, first: int, count: int, sums: bool = False) -> Draw:
-    """Draw sequences number `first` to `first + count` of an evaluation, with the sums of their tokens if needed."""
+    """Draw sequences number `first` to `first + count` of an evaluation.
+
+    Args:
+        problem: The distribution of sequences.
+        seed: Seed of the evaluation.
+        first: The number of the first sequence.
+        count: How many.
+        sums: Whether to draw the sums of their tokens, too.
+
+    Returns:
+        The draw.
+    """
     return problem.moments(count, seed=seed, stream=EVALUATION, first=first, sums=sums)
 
 
 def needs_sums(predictors: Iterable[object]) -> bool:
-    """Whether a model among the predictors has tokens with a further coordinate, so that it needs their sums."""
+    """Return whether a model among the predictors has tokens with a further coordinate, so that it needs their sums.
+
+    Args:
+        predictors: The predictors.
+
+    Returns:
+        Whether there is such a model.
+    """
     models = (predictor for predictor in predictors if isinstance(predictor, LinearTransformer))
     return any(model.layout.coordinate != "none" for model in models)
 
 
 def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
-    """Whether the engine computes what the predictor predicts: a subclass may override `weights`."""
+    """Return whether the engine computes what the predictor predicts: a subclass may override `weights`.
+
+    Args:
+        predictor: The predictor.
+
+    Returns:
+        Whether its class is `LinearTransformer` itself.
+    """
     return type(predictor) is LinearTransformer
 
 
 def adjusted_losses(predictor: Predictor, draw: Draw) -> Array:
-    """Exact adjusted losses of one predictor, [B]; unadjusted ones where there is no oracle."""
+    """Compute the exact adjusted losses of one predictor; unadjusted ones where there is no oracle.
+
+    Args:
+        predictor: The predictor.
+        draw: The sequences.
+
+    Returns:
+        The losses, [B].
+    """
     if evaluated_by_engine(predictor) and draw.oracle:
         found = predictor.evaluate(draw.moments, draw.ridge, metric=draw.metric)
         return found.losses.astype(np.float64, copy=False)
@@ -90,7 +141,19 @@ def adjusted_losses(predictor: Predictor, draw: Draw) -> Array:
 def block_losses(
     predictors: Mapping[str, Predictor], problem: BaseProblem, estimator: Estimator, seed: int, first: int, count: int
 ) -> tuple[Array, Array, Draw | None]:
-    """Adjusted and unadjusted losses of one block of sequences, each [B, K], and the draw if there was one."""
+    """Compute adjusted and unadjusted losses of one block of sequences.
+
+    Args:
+        predictors: K predictors by name.
+        problem: The distribution of sequences.
+        estimator: `exact`, or `query` for losses at one sampled query.
+        seed: Seed of the evaluation.
+        first: The number of the first sequence.
+        count: How many, B.
+
+    Returns:
+        Adjusted losses [B, K], unadjusted losses [B, K], and the draw if there was one.
+    """
     adjusted, unadjusted = np.empty((2, count, len(predictors)))
     models = [predictor for predictor in predictors.values() if evaluated_by_engine(predictor)]
     by_engine = problem.law is not None and not problem.has_pool

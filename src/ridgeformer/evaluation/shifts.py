@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.comparison import compare
 from ridgeformer.evaluation.sequence_losses import Progress
-from ridgeformer.evaluation.table import Table, ratio
+from ridgeformer.evaluation.table import Table, ratio, without_rounding
 from ridgeformer.predictors.ridge import Predictor, check_problem
 from ridgeformer.problems import Problem
 
@@ -35,6 +35,7 @@ class Shifts(Table):
         unadjusted: The mean losses against the true tasks, [M, K].
         exploded: How many sequences exploded, [M, K].
         floor: The floor of each problem, [K]; NaN where it is not known.
+        floor_error: The standard errors of `floor`, [K].
         sequences: How many sequences were used for each problem.
     """
 
@@ -46,7 +47,13 @@ class Shifts(Table):
     unadjusted: Array
     exploded: NDArray[np.int64]
     floor: Array
+    floor_error: Array
     sequences: int
+
+    @property
+    def ratio(self) -> Array:
+        """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
+        return np.array([list(map(ratio, row, self.floor.tolist())) for row in self.loss.tolist()])
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per predictor and problem."""
@@ -58,6 +65,7 @@ class Shifts(Table):
                 "error": float(self.error[i, k]),
                 "unadjusted": float(self.unadjusted[i, k]),
                 "floor": float(self.floor[k]),
+                "floor_error": float(self.floor_error[k]),
                 "ratio": ratio(float(self.loss[i, k]), float(self.floor[k])),
                 "exploded": int(self.exploded[i, k]),
                 "sequences": self.sequences,
@@ -67,11 +75,13 @@ class Shifts(Table):
         ]
 
     def _title(self) -> str:
-        return f"Adjusted loss on {self.sequences:,} sequences for each {self.what}"
+        return f"Adjusted loss on {self.sequences:,} sequences per problem; the problems differ in {self.what}"
 
     def _printed(self) -> list[dict[str, Any]]:
         columns = ("name", self.what, "loss", "error", "floor", "ratio", "exploded")
-        return [{name: row[name] for name in columns} for row in self.rows()]
+        return [
+            {name: row[name] for name in columns} | {"floor": without_rounding(row["floor"])} for row in self.rows()
+        ]
 
     def __repr__(self) -> str:
         return f"Shifts({self.what}, {len(self.values)} values, {', '.join(self.name)})"
@@ -108,15 +118,8 @@ def shifts(
     >>> shifts(ConstRR.tune(problem), problem, noise=[0.5, 1, 2], sequences=1000)
     Shifts(noise, 3 values, ConstRR(variance=1))
     """
-    check_problem(problem)
-    if len(shift) != 1 or not shift.keys() <= set(KINDS):
-        given = ", ".join(shift) or "none"
-        refuse(f"there must be one shift, one of {', '.join(KINDS)}", given, "Pass noise=[1, 2, 3], for example.")
-    ((what, values),) = shift.items()
+    what, others = _shifted(check_problem(problem), shift)
     named = predictors if isinstance(predictors, Mapping) else {repr(predictors): predictors}
-    others = [problem.replace(**{what: value}) for value in values]
-    if not others:
-        refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")
     found = []
     for i, other in enumerate(others):
         found.append(compare(named, other, sequences=sequences, seed=seed))
@@ -135,8 +138,21 @@ def shifts(
         unadjusted=gathered("unadjusted"),
         exploded=gathered("exploded").astype(np.int64),
         floor=np.array([one[first].floor for one in found]),
+        floor_error=np.array([one[first].floor_error for one in found]),
         sequences=sequences,
     )
+
+
+def _shifted(problem: Problem, shift: Mapping[str, Iterable[Any]]) -> tuple[str, list[Problem]]:
+    """What differs, and the problem for each of its values."""
+    if len(shift) != 1 or not shift.keys() <= set(KINDS):
+        given = ", ".join(shift) or "none"
+        refuse(f"there must be one shift, one of {', '.join(KINDS)}", given, "Pass noise=[1, 2, 3], for example.")
+    ((what, values),) = shift.items()
+    others = [problem.replace(**{what: value}) for value in values]
+    if not others:
+        refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")
+    return what, others
 
 
 def _text(problem: Problem, what: str) -> str:

@@ -13,7 +13,12 @@ Array = NDArray[np.float64]
 
 
 class Running:
-    """Mean and standard error of K loss columns, block by block, and how many losses exploded."""
+    """Mean and standard error of K loss columns, block by block, and how many losses exploded.
+
+    Args:
+        columns: How many losses each sequence has, K.
+        signal: The mean square of what is to be predicted, which decides when a loss counts as exploded.
+    """
 
     def __init__(self, columns: int, signal: float) -> None:
         self.count, self.signal = 0, signal
@@ -21,7 +26,14 @@ class Running:
         self.exploded = np.zeros(columns, np.int64)
 
     def add(self, losses: Array) -> Array:
-        """Add one block of losses, [b, K], and return them capped, as they enter the mean."""
+        """Add one block of losses.
+
+        Args:
+            losses: The losses, [b, K].
+
+        Returns:
+            The losses capped, as they enter the mean, [b, K].
+        """
         self.exploded += exploded(losses, self.signal).sum(0)
         losses = capped(losses)
         count, mean = len(losses), losses.mean(0)
@@ -42,7 +54,13 @@ class Running:
 
 
 class Tally(Running):
-    """As `Running`, with the covariance of the means, and the largest losses of each column."""
+    """As `Running`, with the covariance of the means, and the largest losses of each column.
+
+    Args:
+        columns: How many losses each sequence has, K.
+        signal: The mean square of what is to be predicted.
+        sequences: How many sequences there will be in all; 1 in 10,000 of the largest losses is kept.
+    """
 
     def __init__(self, columns: int, signal: float, sequences: int) -> None:
         super().__init__(columns, signal)
@@ -51,7 +69,14 @@ class Tally(Running):
         self.top = np.empty((0, columns))
 
     def add(self, losses: Array) -> Array:
-        """Add one block of losses, [b, K], and return them capped, as they enter the mean."""
+        """Add one block of losses.
+
+        Args:
+            losses: The losses, [b, K].
+
+        Returns:
+            The losses capped, as they enter the mean, [b, K].
+        """
         losses = super().add(losses)
         highest = np.concatenate([self.top, losses])
         if len(highest) > self.keep:

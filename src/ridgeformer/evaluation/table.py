@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Table", "aligned", "lines", "ratio"]
+__all__ = ["Table", "aligned", "lines", "ratio", "without_rounding"]
 
 
 class Table(ABC):
@@ -82,17 +82,40 @@ class Table(ABC):
 
 
 def ratio(loss: float, floor: float) -> float:
-    """Loss over floor: 1 is the best possible value.
+    """Divide a loss by its floor: 1 is the best possible value.
 
-    It is infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
+    Args:
+        loss: The loss.
+        floor: The floor.
+
+    Returns:
+        The ratio; infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
     """
     if floor > ROUNDING or math.isnan(floor):
         return loss / floor
     return 1.0 if loss <= ROUNDING else math.inf
 
 
+def without_rounding(floor: float) -> float:
+    """Return a floor, or 0 where it is 0 to rounding: that of a known noise level.
+
+    Args:
+        floor: The floor.
+
+    Returns:
+        The floor.
+    """
+    return 0.0 if floor <= ROUNDING else float(floor)
+
+
 def lines(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """One dict per element of columns of the same length, with the values as Python numbers.
+    """Make one dict per element of columns of the same length, with the values as Python numbers.
+
+    Args:
+        columns: Arrays of the same length by name.
+
+    Returns:
+        The dicts.
 
     >>> import numpy as np
     >>> lines({"layer": np.arange(2), "loss": np.array([5.0, 0.5])})

@@ -28,6 +28,9 @@ _good: set[type[Family]] = {Diag, Full, GDpp}
 def check_family(family: type[Family]) -> None:
     """Check that a family's methods agree with each other, once for every class.
 
+    Args:
+        family: The class.
+
     Raises:
         InputError: `arrays` cannot rebuild the family, `kernel` and `dense` describe different models, or `pullback`
             is not the derivative.

@@ -25,7 +25,13 @@ FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters i
 
 
 def check_registered(family: type[Family]) -> str:
-    """The name of a family, under which its models are stored; refuses a class that the name does not lead to.
+    """Return the name of a family, under which its models are stored; refuse a class that the name does not lead to.
+
+    Args:
+        family: The class.
+
+    Returns:
+        Its name.
 
     Raises:
         InputError: The class has no name of its own, so that its models would be read back as those of another family.
@@ -78,7 +84,19 @@ class Family(Value, ABC):
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
-        """A model of the family that this one `contains`, as one of this family with the same layers and function."""
+        """Make a model of this family from one of the family that it `contains`, with the same layers and function.
+
+        Args:
+            other: The parameters of the simpler family.
+            dim: The dimension d of the features.
+            heads: How many heads the result has.
+
+        Returns:
+            The parameters of this family.
+
+        Raises:
+            InputError: This family contains no other, or the heads are too few.
+        """
         refuse(f"{cls.name} contains no other family", other, "Train without growing from one.")
 
     @property
@@ -88,7 +106,14 @@ class Family(Value, ABC):
 
     @abstractmethod
     def dense(self, dim: int) -> tuple[Float, Float]:
-        """P and Q, each [L, H, D, D]."""
+        """Return P and Q in the paper's convention.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            P and Q, each [L, H, D, D].
+        """
 
     @abstractmethod
     def kernel(self) -> tuple[Float, ...]:
@@ -96,7 +121,17 @@ class Family(Value, ABC):
 
     @abstractmethod
     def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
-        """The gradient with respect to `arrays`, from an engine's with respect to `kernel()`."""
+        """Apply the chain rule: from a gradient with respect to `kernel()` to that with respect to `arrays`.
+
+        Args:
+            gradient: The gradient that an engine returned, of the shapes of `kernel()`.
+
+        Returns:
+            The gradient by the names of `arrays`.
+
+        Raises:
+            InputError: There is none, or its shapes differ.
+        """
 
     def _checked(self, gradient: tuple[NDArray[np.float64], ...] | None) -> tuple[NDArray[np.float64], ...]:
         if gradient is None:
@@ -112,7 +147,18 @@ class Family(Value, ABC):
     @classmethod
     @abstractmethod
     def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """Independent normal parameters of standard deviation `scale`."""
+        """Make random parameters: independent normal numbers.
+
+        Args:
+            dim: The dimension d of the features.
+            layers: How many layers.
+            heads: How many heads per layer.
+            scale: The standard deviation of the numbers.
+            rng: The random numbers.
+
+        Returns:
+            The parameters.
+        """
 
     @abstractmethod
     def identity_layer(self) -> dict[str, Float]:
@@ -138,17 +184,27 @@ class Family(Value, ABC):
         return f"{type(self).__name__}({shapes})"
 
     def astype(self, dtype: type) -> Self:
-        """The same parameters in float32 or float64."""
+        """Return the same parameters in another precision.
+
+        Args:
+            dtype: float32 or float64.
+
+        Returns:
+            The parameters.
+        """
         dtype = precision(dtype)
         return type(self)(**{name: value.astype(dtype) for name, value in self.arrays.items()})
 
     def edit(self, layer: int, **parameters: ArrayLike) -> Family:
-        """The same parameters but for those of one layer, which are replaced.
+        """Return the same parameters but for those of one layer, which are replaced.
 
         Args:
             layer: The layer, from 0 to L - 1; negative numbers count from the end.
             **parameters: New values by name, each of the shape that one layer has in `arrays`, or a number for all of
                 its entries.
+
+        Returns:
+            The new parameters.
 
         Raises:
             InputError: There is no such layer or name, or the values have another shape or are not finite.
@@ -172,24 +228,52 @@ class Family(Value, ABC):
         Args:
             by: The factor.
 
+        Returns:
+            The new parameters.
+
         Raises:
             InputError: The family does not say how.
         """
         refuse(f"a {self.name} model cannot be scaled", by, "Write a method scaled(by) in its class.")
 
     def select(self, layers: slice) -> Self:
-        """Only these layers."""
+        """Return the parameters of some layers only.
+
+        Args:
+            layers: Which layers.
+
+        Returns:
+            Their parameters.
+        """
         return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
 
     def with_identity(self, at: int) -> Self:
-        """One layer more, before layer `at` (or last, if `at` is L), that leaves the function as it was."""
+        """Insert one layer that leaves the function as it was.
+
+        Args:
+            at: The layer before which it is inserted, or L for the end.
+
+        Returns:
+            The parameters of L + 1 layers.
+
+        Raises:
+            InputError: There is no such position.
+        """
         at = integer("the position of a new layer", at, 0, self.layers)
         new = self.identity_layer()
         return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
 
 
 class Full(Family):
-    """Unrestricted P and Q, each [L, H, D, D]."""
+    """Unrestricted P and Q.
+
+    Args:
+        P: The matrices P, [L, H, D, D].
+        Q: The matrices Q, [L, H, D, D].
+
+    Raises:
+        InputError: The shapes do not fit, or a number is not finite.
+    """
 
     name = "full"
 
@@ -219,7 +303,7 @@ class Full(Family):
         return int(self._P.shape[2]) - 1
 
     def dense(self, dim: int) -> tuple[Float, Float]:
-        """P and Q themselves."""
+        """See `Family.dense`."""
         return self._P, self._Q
 
     def kernel(self) -> tuple[Float, ...]:
@@ -231,7 +315,7 @@ class Full(Family):
         return type(self)(by * self._P, self._Q)
 
     def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
-        """Nothing to do."""
+        """See `Family.pullback`."""
         P, Q = self._checked(gradient)
         return {"P": P, "Q": Q}
 
@@ -260,7 +344,7 @@ class _Diagonal(Family):
 
     @property
     def arrays(self) -> dict[str, Float]:
-        """p and q, or omega."""
+        """Return p and q, or omega."""
         return self._arrays
 
     @property
@@ -290,10 +374,17 @@ class _Diagonal(Family):
 
 
 class Diag(_Diagonal):
-    """P_k = diag(p_x I, p_y), Q_k = diag(q_x I, q_y): p and q, each [L, H, 2], x first.
+    """Diagonal matrices P_k = diag(p_x I, p_y) and Q_k = diag(q_x I, q_y), given by p and q or by their products.
 
-    Or `omega` [L, 2, 2] directly, the sums over heads of p q'. One head reaches those of rank one only,
-    two heads all of them; the dense form of omegas has two heads.
+    One head reaches only omegas of rank one, two heads all of them; the dense form of omegas has two heads.
+
+    Args:
+        p: The diagonals of P, [L, H, 2], x first.
+        q: The diagonals of Q, [L, H, 2], x first.
+        omega: Instead of both, the sums over heads of p q', [L, 2, 2].
+
+    Raises:
+        InputError: The shapes do not fit, or a number is not finite.
     """
 
     name = "diag"
@@ -312,14 +403,14 @@ class Diag(_Diagonal):
         return read_only(np.einsum("lhi,lhj->lij", self._arrays["p"], self._arrays["q"]), EDIT)
 
     def dense(self, dim: int) -> tuple[Float, Float]:
-        """Diagonal matrices."""
+        """See `Family.dense`."""
         if "p" in self._arrays:
             return _spread(self._arrays["p"], dim), _spread(self._arrays["q"], dim)
         omega = self._arrays["omega"]
         return _spread(np.broadcast_to(np.eye(2, dtype=omega.dtype), omega.shape), dim), _spread(omega, dim)
 
     def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
-        """The product rule."""
+        """See `Family.pullback`."""
         (slope,) = self._checked(gradient)
         if "omega" in self._arrays:
             return {"omega": slope}
@@ -352,7 +443,16 @@ class Diag(_Diagonal):
 
 
 class GDpp(_Diagonal):
-    """Diag without any flow out of y: q_y = 0. p [L, H, 2] and q [L, H]; or `omega` [L, 2] = (xx, yx)."""
+    """Diag models without any flow out of y: q_y = 0.
+
+    Args:
+        p: The diagonals of P, [L, H, 2], x first.
+        q: The entry q_x of Q, [L, H].
+        omega: Instead of both, (omega_xx, omega_yx) of every layer, [L, 2].
+
+    Raises:
+        InputError: The shapes do not fit, or a number is not finite.
+    """
 
     name = "gdpp"
     useful_heads = 1
@@ -378,11 +478,11 @@ class GDpp(_Diagonal):
         return Diag(self._arrays["p"], np.stack([q, np.zeros_like(q)], axis=-1))
 
     def dense(self, dim: int) -> tuple[Float, Float]:
-        """Diagonal matrices."""
+        """See `Family.dense`."""
         return self.to_diag().dense(dim)
 
     def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
-        """The product rule, for the first column only."""
+        """See `Family.pullback`."""
         column = self._checked(gradient)[0][:, :, 0]
         if "omega" in self._arrays:
             return {"omega": column}

@@ -75,6 +75,12 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
 def load(path: str | os.PathLike[str]) -> LinearTransformer:
     """Read a model that `save` wrote.
 
+    Args:
+        path: The file.
+
+    Returns:
+        The model.
+
     Raises:
         InputError: The file does not exist, or its family is not known.
         DamageError: The file is damaged or of another kind.
@@ -83,12 +89,26 @@ def load(path: str | os.PathLike[str]) -> LinearTransformer:
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """The record that was saved with a model, or an empty one."""
+    """Read the record that was saved with a model.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The record, empty where there is none.
+    """
     return read_model(path)[1]
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
-    """Read a model and the record that was saved with it, which is empty where there is none."""
+    """Read a model and the record that was saved with it.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The model, and the record, empty where there is none.
+    """
     place = _path(path)
     spec: Record = {}
 
@@ -103,7 +123,14 @@ def read_model(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
 
 
 def fingerprint(model: LinearTransformer) -> str:
-    """A checksum of a model: of its family, its dimension, its parameters, and the matrices that these stand for."""
+    """Compute a checksum of a model: of its family, dimension, parameters, and the matrices that these stand for.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The checksum, in hexadecimal digits.
+    """
     P, Q = model.family.dense(model.dim)
     arrays = {**model.family.arrays, "dense P": P, "dense Q": Q}
     layout = [] if model.layout.is_plain else [str(model.layout)]

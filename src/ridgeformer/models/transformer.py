@@ -37,12 +37,18 @@ class States(NamedTuple):
     """The linear model that every layer keeps, layer 0 (the input) included.
 
     A token starts as (x, y) and is (M x + y u, a y - <w, x>) at layer l; a query (x, 0) is (M x, -<w, x>).
+
+    Attributes:
+        M: [L+1, B, d, d].
+        u: [L+1, B, d].
+        a: [L+1, B].
+        w: [L+1, B, d].
     """
 
-    M: Float  # [L+1, B, d, d]
-    u: Float  # [L+1, B, d]
-    a: Float  # [L+1, B]
-    w: Float  # [L+1, B, d]
+    M: Float
+    u: Float
+    a: Float
+    w: Float
 
 
 class LinearTransformer(Value):
@@ -172,6 +178,9 @@ class LinearTransformer(Value):
             attention: `sum` or `mean`.
             context: The number of examples n at which the function stays the same.
 
+        Returns:
+            The other model; this one if nothing changes.
+
         >>> model = LinearTransformer.random("diag", dim=3, layers=2, context=10)
         >>> model.to_attention("mean", context=10).layout.attention
         'mean'
@@ -189,6 +198,9 @@ class LinearTransformer(Value):
 
         Args:
             C: An invertible matrix, [d, d].
+
+        Returns:
+            The Full model.
         """
         matrix = array("C", C, (self.dim, self.dim)).astype(np.float64)
         if np.linalg.matrix_rank(matrix) < self.dim:
@@ -206,6 +218,9 @@ class LinearTransformer(Value):
                 model, or its `omega` [2, 2]; those of `family.arrays` in general. A single number fills the whole
                 parameter.
 
+        Returns:
+            The new model.
+
         Raises:
             InputError: There is no such layer or parameter, or the values do not fit.
 
@@ -216,24 +231,52 @@ class LinearTransformer(Value):
         return self._with(self.family.edit(layer, **parameters))
 
     def with_identity(self, at: int) -> LinearTransformer:
-        """One layer more at position `at`, 0 to L, that changes nothing: the start for growing a model."""
+        """Insert one layer that changes nothing: the start for growing a model.
+
+        Args:
+            at: The position of the new layer, from 0 to L.
+
+        Returns:
+            The model with L + 1 layers.
+        """
         return self._with(self.family.with_identity(at))
 
     def first(self, layers: int) -> LinearTransformer:
-        """The model made of the first layers only."""
+        """Return the model made of the first layers only.
+
+        Args:
+            layers: How many layers, from 1 to L.
+
+        Returns:
+            The shorter model.
+        """
         return self._with(self.family.select(slice(0, integer("layers", layers, 1, self.layers))))
 
     def astype(self, dtype: type) -> LinearTransformer:
-        """The model in another precision."""
+        """Return the model in another precision.
+
+        Args:
+            dtype: float32 or float64.
+
+        Returns:
+            The model.
+        """
         return self._with(self.family.astype(dtype))
 
     # ---- token form: the reference ----------------------------------------------------------------------
 
     def tokens(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> Float:
-        """Every layer's tokens, [L+1, B, n+m, D], context first, then the queries (x, 0).
+        """Compute the tokens of every layer by equation (3) of the paper as it stands.
 
-        x [B, n, d], y [B, n], queries [B, m, d]. Equation (3) of the paper as it stands:
         e_i <- e_i + sum_k sum_j (e_j' Q_k e_i) P_k e_j, with j over the n context tokens.
+
+        Args:
+            x: Features of the contexts, [B, n, d].
+            y: Labels of the contexts, [B, n].
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The tokens, [L+1, B, n+m, D]: the context first, then the queries (x, 0).
         """
         x_ = array("x", x, ("B", "n", self.dim))
         batch, n = x_.shape[:2]
@@ -289,31 +332,57 @@ class LinearTransformer(Value):
     # ---- moment form ------------------------------------------------------------------------------------
 
     def states(self, moments: Moments) -> States:
-        """The linear model (M, u, a, w) that every layer keeps, from C_{l+1} = T_l C_l, C_0 = I."""
+        """Compute the linear model (M, u, a, w) that every layer keeps, from C_{l+1} = T_l C_l with C_0 = I.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The states after every layer, layer 0 included.
+        """
         self._check(moments)
         G = np.asarray(self._gram(moments), np.result_type(moments.dtype, self.family.dtype))
         C, d = trace(self.P, self.Q, G).C, self.width
         return States(C[:, :, :d, :d], C[:, :, :d, d], C[:, :, d, d], -C[:, :, d, :d])
 
     def weights_by_layer(self, moments: Moments) -> Float:
-        """w after every layer, [L+1, B, d]; zero at layer 0. Those after l layers are the weights of the first l."""
+        """Compute w after every layer; that after l layers is the weights of the first l layers.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The weights, [L+1, B, d]; zero at layer 0.
+        """
         self._check(moments)
         found = [np.zeros((len(moments), self.dim), moments.dtype)]
         found += [self.first(layers).weights(moments) for layers in range(1, self.layers + 1)]
         return np.stack(found)
 
     def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
-        """Return w_hat, [B, d]: the prediction for a query x is <w_hat, x>, plus the intercept if there is one.
+        """Compute w_hat: the prediction for a query x is <w_hat, x>, plus the intercept if there is one.
 
         Args:
             moments: The contexts.
             engine: Where it is computed; None for the current engine.
             threads: How many threads; None for the default.
+
+        Returns:
+            The weights, [B, d].
         """
         return self._weights(moments, engine, threads)[:, : self.dim]
 
     def intercepts(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
-        """Return what predictions contain beside <w_hat, x>, [B]: 0 unless the tokens have a constant coordinate."""
+        """Compute what predictions contain beside <w_hat, x>: 0 unless the tokens have a constant coordinate.
+
+        Args:
+            moments: The contexts.
+            engine: Where it is computed; None for the current engine.
+            threads: How many threads; None for the default.
+
+        Returns:
+            The intercepts, [B].
+        """
         if not self.layout.counted:
             self._check(moments)
             return np.zeros(len(moments), moments.dtype)
@@ -424,6 +493,9 @@ class LinearTransformer(Value):
             unadjusted: Whether to return the losses against the tasks as well.
             engine: Where it is computed; None for the current engine.
             threads: How many threads; None for the default.
+
+        Returns:
+            Losses and what else was asked for.
         """
         if not isinstance(problem, BaseProblem) or problem.dim != self.dim:
             refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
@@ -436,19 +508,10 @@ class LinearTransformer(Value):
             sums = self.layout.coordinate != "none"
             draw = problem.moments(sequences, dtype=self.family.dtype, sums=sums, engine=engine, threads=threads, **key)
             return self._step_on(draw, goal, ceiling, gradient, unadjusted, engine, threads)
-        return engine.step(
-            self.family.kernel(),
-            problem.law,
-            problem.choices(sequences, engine=engine, **key),  # type: ignore[attr-defined]
-            Key(seed, stream, step),
-            layout=self.layout,
-            target=goal,
-            ceiling=ceiling,
-            gradient=gradient,
-            unadjusted=unadjusted,
-            first=first,
-            threads=threads,
-        )
+        choices = problem.choices(sequences, engine=engine, **key)  # type: ignore[attr-defined]
+        options: dict[str, Any] = {"ceiling": ceiling, "gradient": gradient, "unadjusted": unadjusted}
+        options |= {"layout": self.layout, "target": goal, "first": first, "threads": threads}
+        return engine.step(self.family.kernel(), problem.law, choices, Key(seed, stream, step), **options)
 
     def _step_on(
         self,

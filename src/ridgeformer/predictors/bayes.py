@@ -93,6 +93,9 @@ class DMMSE:
 
         Args:
             moments: The contexts, which may differ in their number of examples.
+
+        Returns:
+            The weights.
         """
         if not isinstance(moments, Moments):
             refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments.")
@@ -137,6 +140,9 @@ def best_predictor(problem: BaseProblem) -> Any:
 
     Args:
         problem: The distribution of sequences.
+
+    Returns:
+        The predictor, or None.
     """
     if isinstance(problem, Problem):
         return DMMSE(problem.tasks, problem.noise) if problem.has_pool else BayesRR(problem.noise, problem.prior)

@@ -33,6 +33,9 @@ def best_label(problem: Problem) -> str:
 
     Args:
         problem: The distribution of sequences.
+
+    Returns:
+        The name.
     """
     return "DMMSE" if problem.has_pool else "Bayes floor"
 

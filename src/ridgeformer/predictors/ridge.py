@@ -49,11 +49,26 @@ class Predictor(Protocol):
     """
 
     def weights(self, moments: Moments) -> Float:
-        """w_hat, [B, d]: the prediction for a query x is <w_hat, x>."""
+        """Return w_hat: the prediction for a query x is <w_hat, x>.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The weights, [B, d].
+        """
 
 
 def in_whitened(moments: Moments, prior: Prior) -> Moments:
-    """Return the moments in coordinates in which tasks are N(0, I); the last ones are kept with the given moments."""
+    """Return moments in coordinates in which tasks are N(0, I). The result is kept with the given moments.
+
+    Args:
+        moments: The contexts.
+        prior: The law of the tasks.
+
+    Returns:
+        The moments in these coordinates.
+    """
     if prior.is_standard:
         return moments
     kept = vars(moments).get("_whitened")
@@ -74,10 +89,13 @@ class Ridge(ABC):
         self.prior = Prior() if prior is None else prior
 
     def weights(self, moments: Moments) -> Array:
-        """Return w_hat, [B, d].
+        """Return w_hat.
 
         Args:
             moments: The contexts, which may differ in their number of examples.
+
+        Returns:
+            The weights, [B, d].
 
         Raises:
             InputError: This is not `Moments`, or the predictor cannot be used on them.
@@ -140,6 +158,9 @@ class ConstRR(Ridge):
 
         Args:
             problem: The distribution of sequences.
+
+        Returns:
+            The tuned predictor.
         """
         return cls(check_problem(problem).noise.second_moment, problem.prior)
 
@@ -278,25 +299,44 @@ def _general_objective(draw: Draw, prior: Prior) -> Callable[[Array], float]:
 
 
 class IterativeRR:
-    """AdaRR without a matrix inversion: gradient descent on least squares estimates the noise, and at the same time
-    gradient descent on ridge regression, with the estimate so far, the weights.
+    """AdaRR without a matrix inversion.
+
+    Gradient descent on least squares estimates the noise. At the same time, gradient descent on ridge regression, with
+    the estimate so far, finds the weights.
 
     Both use the step 1 / (largest absolute row sum of S, plus the estimate), which needs no eigenvalue and never
-    diverges. (The computation here goes by the eigenbasis, where a step costs O(d); the algorithm does not need it.)
+    diverges. (The computation here uses the eigenbasis, where a step costs O(d); the algorithm does not need it.)
+
+    Args:
+        steps: How many steps.
     """
 
     def __init__(self, steps: int) -> None:
         self.steps = integer("steps", steps)
 
     def weights(self, moments: Moments) -> Array:
-        """The weights after the last step."""
+        """Return the weights after the last step.
+
+        Args:
+            moments: The contexts, of one length, with n > d.
+
+        Returns:
+            The weights, [B, d].
+        """
         _one_length(moments)
         for coordinates in self._steps(moments):
             last = coordinates
         return spectrum_of(moments).back(last)
 
     def weights_by_step(self, moments: Moments) -> Array:
-        """The weights after every step, [steps + 1, B, d]; zero at the start."""
+        """Return the weights after every step.
+
+        Args:
+            moments: The contexts, of one length, with n > d.
+
+        Returns:
+            The weights, [steps + 1, B, d]; zero at the start.
+        """
         _one_length(moments)
         trace = [spectrum_of(moments).back(coordinates) for coordinates in self._steps(moments)]
         return np.stack([np.zeros_like(trace[0]), *trace])
@@ -325,27 +365,67 @@ GENERAL = 20_000  # sequences at most for tuning where the problem is not isotro
 
 
 def check_any_problem(problem: object) -> BaseProblem:
-    """Return a problem, built-in or custom, and refuse anything else."""
+    """Return a problem, built-in or custom.
+
+    Args:
+        problem: What was given.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: It is no problem.
+    """
     if not isinstance(problem, BaseProblem):
         refuse("this needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
     return problem
 
 
 def check_problem(problem: object) -> Problem:
-    """Return a `Problem`, and refuse anything else, custom problems included."""
+    """Return a `Problem`, and refuse anything else, custom problems included.
+
+    Args:
+        problem: What was given.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: It is not a `Problem`.
+    """
     if isinstance(check_any_problem(problem), Problem):
         return problem  # type: ignore[return-value]
     refuse("this needs a built-in Problem", f"a {type(problem).__name__}", "Its law of noise and tasks must be known.")
 
 
 def spectrum_of(moments: Moments) -> Spectrum:
-    """Return the spectrum of moments with one number of examples, and refuse anything else."""
+    """Return the spectrum of moments with one number of examples.
+
+    Args:
+        moments: The contexts.
+
+    Returns:
+        Their spectrum.
+
+    Raises:
+        InputError: These are no moments, or their numbers of examples differ.
+    """
     _one_length(moments)
     return moments.spectrum
 
 
 def estimate(moments: Moments) -> Array:
-    """The unbiased estimate of the noise variance, [B]; needs n > d."""
+    """Estimate the noise variance without bias; needs n > d.
+
+    Args:
+        moments: The contexts.
+
+    Returns:
+        The estimates, [B].
+
+    Raises:
+        InputError: There are too few examples.
+    """
     _enough(moments)
     return spectrum_of(moments).unbiased_variance()
 

@@ -28,7 +28,19 @@ CUSTOM: dict[str, type[CustomProblem]] = {}  # by name; a subclass with a name e
 
 
 def check_key(seed: int, stream: int, step: int) -> Key:
-    """Return the key that names a stream of sequences."""
+    """Return the key that names a stream of sequences.
+
+    Args:
+        seed: The seed, 0 to 2^64 - 1.
+        stream: A number that tells independent streams of one seed apart, 0 to 2^32 - 1.
+        step: A further such number, 0 to 2^64 - 1.
+
+    Returns:
+        The key.
+
+    Raises:
+        InputError: A number is out of range.
+    """
     return Key(
         integer("seed", seed, 0, (1 << 64) - 1),
         integer("stream", stream, 0, (1 << 32) - 1),
@@ -37,7 +49,18 @@ def check_key(seed: int, stream: int, step: int) -> Key:
 
 
 def check_count(count: int, first: int) -> int:
-    """Return the number of sequences asked for."""
+    """Return the number of sequences asked for; `first + count` is at most 2^32.
+
+    Args:
+        count: How many.
+        first: The number of the first.
+
+    Returns:
+        The count.
+
+    Raises:
+        InputError: A number is out of range.
+    """
     first = integer("first", first, 0, MOST - 1)
     return integer("the number of sequences", count, 1, MOST - first)
 
@@ -73,11 +96,33 @@ class BaseProblem(Value, ABC):
         engine: Engine | str | None = None,
         threads: int | None = None,
     ) -> Draw:
-        """Draw moments of sequences; see `Problem.moments`."""
+        """Draw moments of sequences.
+
+        Args:
+            count: How many sequences, B.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            first: The number of the first sequence in its stream.
+            dtype: float32 or float64.
+            sums: Whether to draw the sums of the tokens too, which models with a further coordinate need.
+            engine: Where it is computed; None for the current engine.
+            threads: How many threads; None for the default.
+
+        Returns:
+            Moments, tasks, oracle weights, noise levels and the metric of the loss.
+        """
 
     @abstractmethod
     def at_noise(self, sigma: float) -> BaseProblem:
-        """Return the same problem with one noise level."""
+        """Return the same problem with one noise level.
+
+        Args:
+            sigma: The noise level.
+
+        Returns:
+            The problem.
+        """
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
@@ -118,6 +163,11 @@ class CustomProblem(BaseProblem):
     arguments as attributes of the same names, and is imported. `best_predictor` may return a predictor whose loss is
     the floor; without one the floor is unknown. `at_noise(sigma)` may return the same problem at one noise level, for
     profiles.
+
+    Attributes:
+        name: The name under which runs on the problem are stored; None if they are not.
+        context: The number of examples: a number, a range or a list, as `Problem` takes it.
+        noise: The distribution of noise levels; None where there is none to speak of.
 
     >>> class Cubic(CustomProblem):
     ...     def __init__(self, dim=3, context=12):
@@ -204,7 +254,7 @@ class CustomProblem(BaseProblem):
         engine: Engine | str | None = None,
         threads: int | None = None,
     ) -> Draw:
-        """Draw moments of sequences; see `Problem.moments`. Other `first` or `count` give other sequences.
+        """See `BaseProblem.moments`. Other `first` or `count` give other sequences.
 
         Raises:
             InputError: `draw` returned something else than `Sequences` or a `Draw`, or shapes do not fit, or there are
@@ -228,7 +278,7 @@ class CustomProblem(BaseProblem):
         return checked.astype(precision(dtype))
 
     def at_noise(self, sigma: float) -> BaseProblem:
-        """Return the same problem with one noise level; a subclass may offer it.
+        """See `BaseProblem.at_noise`; a subclass may offer it.
 
         Raises:
             InputError: The subclass does not.

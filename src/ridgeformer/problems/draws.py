@@ -90,6 +90,9 @@ class Draw(Value):
 
         Args:
             sequences: Sequences whose labels need not be linear in the features.
+
+        Returns:
+            The draw.
         """
         moments, queries = sequences.moments, np.asarray(sequences.queries, np.float64)
         metric = sequences.metric
@@ -104,11 +107,14 @@ class Draw(Value):
         return cls(moments, fit, fit, sequences.sigma, metric, 0.5 * np.square(left).mean(1), False)
 
     def losses(self, weights: Float, goal: Float) -> Array:
-        """Return 1/2 (weights - goal)' metric (weights - goal) of every sequence, [B].
+        """Compute 1/2 (weights - goal)' metric (weights - goal) of every sequence.
 
         Args:
             weights: Weights, [B, d].
             goal: `task` or `ridge`, [B, d].
+
+        Returns:
+            The losses, [B].
         """
         error = np.asarray(weights, np.float64) - np.asarray(goal, np.float64)
         if self.metric is None:
@@ -118,14 +124,28 @@ class Draw(Value):
         return np.asarray(0.5 * (error * weighed).sum(1))
 
     def both_losses(self, weights: Float) -> tuple[Array, Array]:
-        """Return the adjusted and the unadjusted losses of weights [B, d], each [B]; equal if there is no oracle."""
+        """Compute the adjusted and the unadjusted losses of weights; they are equal if there is no oracle.
+
+        Args:
+            weights: Weights, [B, d].
+
+        Returns:
+            Both losses, [B] each.
+        """
         unadjusted = self.losses(weights, self.task)
         if self.offset is not None:
             unadjusted = unadjusted + self.offset
         return (self.losses(weights, self.ridge) if self.oracle else unadjusted), unadjusted
 
     def checked(self, dim: int, count: int) -> Draw:
-        """Return this draw, if its shapes fit `count` sequences of dimension `dim` and its numbers are finite.
+        """Return this draw, if its shapes fit and its numbers are finite.
+
+        Args:
+            dim: The dimension that it must have.
+            count: How many sequences it must have.
+
+        Returns:
+            This draw.
 
         Raises:
             InputError: A shape does not fit, or something is not finite.
@@ -150,7 +170,14 @@ class Draw(Value):
         return self
 
     def astype(self, dtype: type) -> Draw:
-        """Return the same numbers, with moments, task, ridge and metric in float32 or float64."""
+        """Return the same numbers, with moments, task, ridge and metric in another precision.
+
+        Args:
+            dtype: float32 or float64.
+
+        Returns:
+            The draw.
+        """
         if self.moments.dtype == dtype:
             return self
 

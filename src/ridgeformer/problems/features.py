@@ -73,14 +73,40 @@ class Features(Described):
 
     @abstractmethod
     def law(self, dim: int) -> dict[str, Any]:
-        """Return the arguments of an engine's `Law` that describe these features in `dim` dimensions."""
+        """Return the arguments of an engine's `Law` that describe these features.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            The arguments by name.
+
+        Raises:
+            InputError: The features do not fit the dimension.
+        """
 
     @abstractmethod
     def mean_covariance(self, dim: int) -> Array:
-        """Return E[Lambda], [d, d]: the average over sequences of the features' covariance."""
+        """Return E[Lambda]: the average over sequences of the features' covariance.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            The matrix, [d, d].
+        """
 
     def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
-        """Draw the covariance of each of `count` sequences, [B, d, d]."""
+        """Draw the covariance of each sequence.
+
+        Args:
+            dim: The dimension d of the features.
+            count: How many sequences, B.
+            rng: The random numbers.
+
+        Returns:
+            The matrices, [B, d, d].
+        """
         return np.broadcast_to(self.mean_covariance(dim), (count, dim, dim))
 
     @property
@@ -109,7 +135,11 @@ class Isotropic(Features):
 
 
 class Covariance(Features):
-    """x ~ N(0, Lambda) with a given matrix Lambda [d, d], symmetric and positive definite."""
+    """Features x ~ N(0, Lambda) with a given matrix Lambda.
+
+    Args:
+        matrix: Lambda, [d, d], symmetric and positive definite.
+    """
 
     name = "covariance"
 
@@ -133,7 +163,14 @@ class _Diagonal(Features):
 
     @abstractmethod
     def values(self, dim: int) -> Array:
-        """Return the eigenvalues of Lambda, [d]."""
+        """Return the eigenvalues of Lambda.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            The variances of the features, [d].
+        """
 
     def law(self, dim: int) -> dict[str, Any]:
         """See `Features.law`."""
@@ -145,7 +182,11 @@ class _Diagonal(Features):
 
 
 class Spectrum(_Diagonal):
-    """x ~ N(0, diag(values)): independent features with given variances, all positive."""
+    """x ~ N(0, diag(values)): independent features with given variances, all positive.
+
+    Args:
+        *values: The variances, all positive, as many as there are dimensions.
+    """
 
     name = "spectrum"
 
@@ -155,7 +196,7 @@ class Spectrum(_Diagonal):
             refuse("a spectrum must be positive", f"{self._values.min():g} in it", "Pass variances above 0.")
 
     def values(self, dim: int) -> Array:
-        """Return the variances, [d]."""
+        """See `_Diagonal.values`."""
         return _fitting("the spectrum of features", self._values, dim)
 
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
@@ -163,7 +204,11 @@ class Spectrum(_Diagonal):
 
 
 class PowerLaw(_Diagonal):
-    """x ~ N(0, diag(values)) with values proportional to i^-exponent, i = 1 to d, and a sum of d."""
+    """x ~ N(0, diag(values)) with values proportional to i^-exponent, i = 1 to d, and a sum of d.
+
+    Args:
+        exponent: The exponent, 0 to 10.
+    """
 
     name = "powerlaw"
 
@@ -173,7 +218,7 @@ class PowerLaw(_Diagonal):
             refuse("the exponent of a power law must be at most 10", self.exponent, "Pass 1, for example.")
 
     def values(self, dim: int) -> Array:
-        """Return the variances, [d]."""
+        """See `_Diagonal.values`."""
         raw = np.arange(1.0, dim + 1) ** -self.exponent
         return np.asarray(raw * dim / raw.sum())
 
@@ -321,13 +366,13 @@ class Standardised(_Drawn):
         return {**self.base.law(dim), "standardised": True}
 
     def mean_covariance(self, dim: int) -> Array:
-        """The correlations of the features before, as an approximation: those in a context differ a little."""
+        """See `Features.mean_covariance`. These are the correlations before: those in a context differ a little."""
         base = self.base.mean_covariance(dim)
         scale = np.sqrt(np.diag(base))
         return np.asarray(base / scale[:, None] / scale)
 
     def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
-        """The covariances before standardising."""
+        """See `Features.covariances`. These are the covariances before standardising."""
         return self.base.covariances(dim, count, rng)
 
     @property
@@ -362,7 +407,17 @@ def parse_features(text: str) -> Features:
 
 
 def as_features(value: object) -> Features:
-    """Return features from such, their text, a matrix [d, d], variances [d], or None for isotropic ones."""
+    """Return features in any of the forms that `Problem` takes.
+
+    Args:
+        value: Features, their text, a matrix [d, d], variances [d], or None for isotropic ones.
+
+    Returns:
+        The features.
+
+    Raises:
+        InputError: It describes no features.
+    """
     if value is None:
         return Isotropic()
     if isinstance(value, Features):

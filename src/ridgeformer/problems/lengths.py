@@ -76,7 +76,14 @@ class Lengths(Value):
         return float(self.values.mean())
 
     def quantile(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return numbers for uniforms `u` in (0, 1): drawing is `quantile` of uniform numbers."""
+        """Return the numbers of examples for uniform random numbers.
+
+        Args:
+            u: Numbers in (0, 1), [B].
+
+        Returns:
+            Numbers of examples, [B].
+        """
         return np.asarray(self.values[np.minimum((u * len(self.values)).astype(np.int64), len(self.values) - 1)])
 
     def __str__(self) -> str:

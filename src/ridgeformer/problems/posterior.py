@@ -39,10 +39,13 @@ class Posterior:
         self.gaussian = _Gaussian(tasks.prior(moments.dim), moments) if self.new else None
 
     def at(self, sigma: Array | float) -> tuple[Array, Array]:
-        """Return log p(context | sigma), [B], up to a constant, and E[w | context, sigma], [B, d].
+        """Compute the evidence and the posterior mean at a noise level.
 
         Args:
             sigma: The noise level, one for all contexts or [B].
+
+        Returns:
+            log p(context | sigma), [B], up to a constant, and E[w | context, sigma], [B, d].
         """
         variance = np.maximum(np.broadcast_to(np.square(sigma), self.total.shape), TINY * self.total / self.count)
         variance = np.maximum(variance, 1e-300)

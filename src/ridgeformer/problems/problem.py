@@ -161,6 +161,9 @@ class Problem(BaseProblem):
 
         Args:
             sigma: The noise level.
+
+        Returns:
+            The problem.
         """
         return self.replace(noise=Fixed(float(sigma)))
 
@@ -169,6 +172,9 @@ class Problem(BaseProblem):
 
         Args:
             **changes: New values by name, as `Problem` takes them.
+
+        Returns:
+            The problem.
         """
         given = {
             "dim": self.dim,
@@ -209,6 +215,9 @@ class Problem(BaseProblem):
 
         Args:
             arguments: The arguments by name.
+
+        Returns:
+            The problem.
         """
         return cls(**arguments)
 
@@ -218,6 +227,9 @@ class Problem(BaseProblem):
 
         Args:
             text: Such as `d=10 n=20 uniform(0,5) features=powerlaw(1)`.
+
+        Returns:
+            The problem.
 
         Raises:
             InputError: The text describes no problem.
@@ -284,6 +296,9 @@ class Problem(BaseProblem):
             step: A further such number.
             first: The number of the first sequence in its stream.
             engine: Where it is computed; None for the current engine.
+
+        Returns:
+            The choices.
         """
         key, count, engine = check_key(seed, stream, step), check_count(count, first), engines.resolve(engine)
         levels = self.noise.quantile(engine.uniforms(key, count, first))
@@ -293,7 +308,15 @@ class Problem(BaseProblem):
         return Choices(sigma, counts, task)
 
     def sigmas(self, count: int, **key: Any) -> Array:
-        """Return the noise levels of sequences, [B]; the arguments are those of `choices`."""
+        """Draw the noise levels of sequences, as `choices` does.
+
+        Args:
+            count: How many sequences, B.
+            **key: Seed, stream, step, first and engine, as in `choices`.
+
+        Returns:
+            The noise levels, [B].
+        """
         return self.choices(count, **key).sigma
 
     def moments(

@@ -48,7 +48,14 @@ class Prior(NamedTuple):
         return self.mean is None and self.factor is None
 
     def whiten(self, moments: Moments) -> Moments:
-        """Return the moments of the same contexts in the coordinates g, in which tasks are N(0, I), of dimension r."""
+        """Return the moments of the same contexts in the coordinates g, in which tasks are N(0, I).
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The moments, of dimension r.
+        """
         if self.is_standard:
             return moments
         S, a, l = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))  # noqa: E741
@@ -65,7 +72,14 @@ class Prior(NamedTuple):
         return Moments._trusted(gram, moments.context, moments.sigma)
 
     def back(self, weights: Array) -> Array:
-        """Return weights [B, d] from those in the coordinates g, [B, r]."""
+        """Return weights from those in the coordinates g.
+
+        Args:
+            weights: Weights in the coordinates g, [B, r].
+
+        Returns:
+            Weights, [B, d].
+        """
         found = weights if self.factor is None else weights @ self.factor.T
         return found if self.mean is None else found + self.mean
 
@@ -75,10 +89,27 @@ class Tasks(Described):
 
     @abstractmethod
     def prior(self, dim: int) -> Prior:
-        """Return the Gaussian law that ridge predictors assume: the law itself, or its Gaussian part."""
+        """Return the Gaussian law that ridge predictors assume: the law itself, or its Gaussian part.
+
+        Args:
+            dim: The dimension d of the tasks.
+
+        Returns:
+            Mean and factor.
+
+        Raises:
+            InputError: The tasks do not fit the dimension.
+        """
 
     def pool(self, dim: int) -> Array | None:
-        """Return the tasks to choose among, [K, d], or None."""
+        """Return the tasks to choose among.
+
+        Args:
+            dim: The dimension d of the tasks.
+
+        Returns:
+            The tasks, [K, d], or None if there is no pool.
+        """
         return None
 
     @property
@@ -87,7 +118,14 @@ class Tasks(Described):
         return 1.0
 
     def second_moment(self, dim: int) -> Array:
-        """Return E[w w'], [d, d]."""
+        """Return E[w w'].
+
+        Args:
+            dim: The dimension d of the tasks.
+
+        Returns:
+            The matrix, [d, d].
+        """
         prior = self.prior(dim)
         found = np.eye(dim) if prior.factor is None else prior.factor @ prior.factor.T
         if prior.mean is not None:
@@ -97,12 +135,30 @@ class Tasks(Described):
         return np.asarray(self.new * found + (1 - self.new) * pool.T @ pool / len(pool))
 
     def law(self, dim: int) -> dict[str, Any]:
-        """Return the arguments of an engine's `Law` that describe these tasks in `dim` dimensions."""
+        """Return the arguments of an engine's `Law` that describe these tasks.
+
+        Args:
+            dim: The dimension d of the tasks.
+
+        Returns:
+            The arguments by name.
+
+        Raises:
+            InputError: The tasks do not fit the dimension.
+        """
         prior = self.prior(dim)
         return {"mean": prior.mean, "task_factor": prior.factor, "pool": self.pool(dim)}
 
     def choose(self, u: Array, dim: int) -> NDArray[np.int64] | None:
-        """Return which task of the pool each sequence has, for uniforms `u`: -1 for a new task; None without pool."""
+        """Return which task of the pool each sequence has.
+
+        Args:
+            u: Uniform random numbers in (0, 1), [B].
+            dim: The dimension d of the tasks.
+
+        Returns:
+            Numbers of tasks, [B], or -1 for a new task; None if there is no pool.
+        """
         pool = self.pool(dim)
         if pool is None:
             return None
@@ -144,7 +200,11 @@ class Gaussian(Tasks):
 
 
 class LowRank(Tasks):
-    """w ~ N(0, covariance) with variance d / rank in the first `rank` coordinates, and 0 in the others."""
+    """Tasks w ~ N(0, covariance) with variance d / rank in the first `rank` coordinates, and 0 in the others.
+
+    Args:
+        rank: The rank, 1 to d.
+    """
 
     name = "lowrank"
 
@@ -184,7 +244,7 @@ class Pool(Tasks):
             self.count = len(self.vectors)
 
     def prior(self, dim: int) -> Prior:
-        """N(0, I) for random tasks; for given ones the Gaussian law with their mean and covariance."""
+        """See `Tasks.prior`: N(0, I) for random tasks, and the mean and covariance of given ones."""
         if self.vectors is None:
             return Prior()
         pool = self._fitting(dim)
@@ -280,7 +340,17 @@ def parse_tasks(text: str) -> Tasks:
 
 
 def as_tasks(value: object) -> Tasks:
-    """Return a law of tasks from one, from its text, or from None for N(0, I)."""
+    """Return tasks in any of the forms that `Problem` takes.
+
+    Args:
+        value: Tasks, their text, or None for N(0, I).
+
+    Returns:
+        The tasks.
+
+    Raises:
+        InputError: It describes no tasks.
+    """
     if value is None:
         return Gaussian()
     if isinstance(value, Tasks):

@@ -49,7 +49,15 @@ class Described(Value):
 
 
 def shown_text(text: str, most: int = 200) -> str:
-    """Return a text, cut in the middle where it is long."""
+    """Cut a text in the middle where it is long.
+
+    Args:
+        text: The text.
+        most: How many characters it may have.
+
+    Returns:
+        The text, or its beginning and end.
+    """
     return text if len(text) <= most else f"{text[: most - 30]}...{text[-27:]}"
 
 

@@ -7,8 +7,10 @@ that dies costs the time since the last checkpoint.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -19,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import RidgeformerError
+from ridgeformer.errors import RidgeformerError, refuse
+from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Spec
 from ridgeformer.training.runs import Folder, is_finished, read_record
@@ -116,11 +119,14 @@ def sweep(
         The folders of all finished runs, and the runs that failed, each with its reason.
 
     Raises:
+        InputError: A problem of your own has a class that workers cannot import, or that has no name.
         StorageError: The folder cannot be made or written to.
         Unreachable: The Dask scheduler of `executor` is gone: there was no connection for 10 seconds. Finished runs
             are kept; called again with another executor, the sweep goes on.
     """
     wanted = list(dict.fromkeys(specs))
+    for problem in dict.fromkeys(spec.problem for spec in wanted):
+        _check_importable(problem)
     store = Folder(out)
     began = time.monotonic()
     places = {spec.name: store.path / spec.name for spec in wanted}
@@ -170,8 +176,28 @@ def _ratio(place: Path) -> float:
 def _units(specs: Sequence[Spec]) -> list[Unit]:
     groups: dict[Any, Unit] = {}
     for spec in specs:
-        groups.setdefault((spec.problem, spec.heads, spec.seed, spec.protocol), []).append(spec)
+        groups.setdefault((spec.problem, spec.heads, spec.seed, spec.protocol, spec.layout), []).append(spec)
     return list(groups.values())
+
+
+def _check_importable(problem: BaseProblem) -> None:
+    """Refuse a problem of the user's own that a worker could not make again from its name and arguments."""
+    if isinstance(problem, Problem):
+        return
+    problem.check_named()
+    kind = type(problem)
+    main = sys.modules.get("__main__")
+    if "<locals>" in kind.__qualname__ or (kind.__module__ == "__main__" and not hasattr(main, "__file__")):
+        refuse(
+            "a sweep needs problems whose class its worker processes can import by name",
+            f"{kind.__qualname__} of the module {kind.__module__}",
+            "Define the class at the top level of a module or script, outside functions and interactive sessions.",
+        )
+
+
+def _module(spec: Spec) -> dict[str, str]:
+    """Where the class of a problem of the user's own is defined, for workers to import."""
+    return {} if isinstance(spec.problem, Problem) else {"module": type(spec.problem).__module__}
 
 
 def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
@@ -185,6 +211,11 @@ def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) ->
     Returns:
         The names of the runs that failed, each with its reason.
     """
+    for module in {spec["module"] for spec in specs if "module" in spec} - {"__main__"}:
+        try:
+            importlib.import_module(module)  # the class of a problem of the user's own enters itself
+        except ImportError as error:
+            refuse("a worker must be able to import the class of a problem", error, "Install its module for workers.")
     parsed = [parse_spec(spec) for spec in specs]
     session = Session(Folder(folder), lambda state: None, threads, parsed)
     failed = []
@@ -265,7 +296,7 @@ class _Driver:
     def _submit_all(self, units: list[Unit], chosen: list[int]) -> Running:
         found = Running()
         for i in chosen:
-            specs = [spec.as_dict() for spec in units[i]]
+            specs = [{**spec.as_dict(), **_module(spec)} for spec in units[i]]
             try:
                 found[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
             except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,67 +17,99 @@ from typing import Any
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.models.families import FAMILIES
 from ridgeformer.noise import Fixed, Noise, as_noise
-from ridgeformer.problems import Problem
+from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.problems import BaseProblem, Lengths, Problem
 from ridgeformer.problems.base import MOST as MOST_SEQUENCES
+from ridgeformer.problems.features import as_features
+from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.training import Search, Spec
 from ridgeformer.training.protocols import Protocol, as_protocol
 from ridgeformer.training.spec import make_spec
 from ridgeformer.validation import integer
 
-__all__ = ["AXES", "Grid"]
+__all__ = ["AXES", "Grid", "check_values"]
 
-AXES = ("noise", "dim", "context", "family", "layers", "heads", "seed")
+LAW = ("noise", "dim", "context", "features", "tasks", "query")  # axes of the built-in problem
+AXES = (*LAW, "family", "layers", "heads", "seed")
 MOST_RUNS = 1_000_000
+MOST_CHECKED = 10_000  # combinations of laws that are made to see whether they fit together
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Every combination of the values of seven axes is a run; there may be a million of them.
+    """Every combination of the values of these axes is a run; there may be a million of them.
 
     Attributes:
         noise: Noise distributions, as text or as `Noise`.
         dim: Dimensions d.
-        context: Context lengths n.
+        context: Context lengths: numbers, or text such as `10..40` for lengths that are drawn for each sequence.
+        features: Laws of the features, by their text.
+        tasks: Laws of the tasks, by their text.
+        query: Covariances of the queries, by their text; `none` for that of the features.
         family: Names of families.
-        layers: Depths.
-        heads: Heads per layer.
+        layers: Numbers of layers.
+        heads: Numbers of heads per layer.
         seed: Seeds of training.
-        protocol: How to train, a `Search` or `Paper`.
+        protocol: How to train.
         sequences: How many fresh sequences the losses are measured on.
+        problem: Problems instead of `noise`, `dim`, `context`, `features`, `tasks` and `query`. A problem of your own
+            needs a class with a name that worker processes can import.
 
     Raises:
-        InputError: An axis is not a list of different values that a run can have, or there are too many runs.
+        InputError: An axis is not a list of different values that a run can have, values do not fit together, or there
+            are too many runs.
     """
 
-    noise: Sequence[str]
+    noise: Sequence[str] = ()
     dim: Sequence[int] = (10,)
-    context: Sequence[int] = (20,)
+    context: Sequence[int | str] = (20,)
     family: Sequence[str] = ("diag",)
     layers: Sequence[int] = (4,)
     heads: Sequence[int] = (1,)
     seed: Sequence[int] = (0,)
     protocol: Protocol = field(default_factory=Search)
     sequences: int = 100_000
+    features: Sequence[str] = ("isotropic()",)
+    tasks: Sequence[str] = ("gaussian()",)
+    query: Sequence[str] = ("none",)
+    problem: Sequence[BaseProblem] = ()
 
     def __post_init__(self) -> None:
         count = 1
-        for axis in AXES:
+        for axis in self._axes():
             count *= _count(axis, getattr(self, axis))
         if count > MOST_RUNS:
             refuse(f"a grid must describe at most {MOST_RUNS:,} runs", f"{count:,}", "Split it into several grids.")
-        for axis in AXES:
-            values = getattr(self, axis)
-            for value in values:
-                _check(axis, value)
-            if len({repr(value) for value in values}) < len(values):
-                refuse(f"{axis} must list every value once", shown(list(values)), "Remove the repeated value.")
+        for axis in self._axes():
+            check_values(axis, getattr(self, axis))
         as_protocol(self.protocol)
         integer("sequences", self.sequences, 2, MOST_SEQUENCES)
+        self._check_fit()
 
-    def problems(self) -> Iterator[Problem]:
+    def _axes(self) -> tuple[str, ...]:
+        """The axes that are used: those of the built-in problem, or `problem`."""
+        if isinstance(self.problem, Sequence) and len(self.problem) == 0:
+            return AXES
+        given = [axis for axis in LAW if getattr(self, axis) != type(self).__dataclass_fields__[axis].default]
+        if given:
+            refuse("a grid lists either problems or their parts", f"problem and {given[0]}", "Leave one of them out.")
+        return ("problem", *AXES[len(LAW) :])
+
+    def _check_fit(self) -> None:
+        """Refuse values of different axes that cannot be combined, unless there are very many."""
+        usual = self.features == ("isotropic()",) and self.tasks == ("gaussian()",) and self.query == ("none",)
+        parts = (self.dim, self.context, self.features, self.tasks, self.query)
+        if not usual and not self.problem and math.prod(map(len, parts)) <= MOST_CHECKED:
+            for law in itertools.product(*parts):
+                _problem(PLAIN.noise, *law)
+
+    def problems(self) -> Iterator[BaseProblem]:
         """Yield every problem once."""
+        if self.problem:
+            return iter(self.problem)
         noises = [_noise(noise) for noise in self.noise]
-        return (Problem(d, n, noise) for d in self.dim for n in self.context for noise in noises)
+        laws = itertools.product(self.dim, self.context, self.features, self.tasks, self.query)
+        return (_problem(noise, *law) for law in laws for noise in noises)
 
     def specs(self) -> Iterator[Spec]:
         """Yield every run, problem by problem and seed by seed, shallow before deep."""
@@ -87,10 +121,7 @@ class Grid:
                             yield make_spec(problem, family, layers, heads, seed, self.protocol, self.sequences)
 
     def __len__(self) -> int:
-        count = 1
-        for axis in AXES:
-            count *= len(getattr(self, axis))
-        return count
+        return math.prod(len(getattr(self, axis)) for axis in self._axes())
 
 
 def _count(axis: str, values: Any) -> int:
@@ -103,12 +134,35 @@ def _count(axis: str, values: Any) -> int:
         refuse(f"{axis} must list at most {MOST_RUNS:,} values", shown(values), "Split the grid into several.")
 
 
+def check_values(axis: str, values: Any) -> None:
+    """Refuse values of an axis that no run can have, and values that are listed twice.
+
+    Args:
+        axis: The name of the axis.
+        values: What it lists.
+
+    Raises:
+        InputError: The values are not a list of different values that a run can have.
+    """
+    count = _count(axis, values)
+    for value in values:
+        _check(axis, value)
+    if len({_text(axis, value) for value in values}) < count:
+        refuse(f"{axis} must list every value once", shown(list(values)), "Remove the repeated value.")
+
+
 def _check(axis: str, value: Any) -> None:
     """Refuse a value of an axis that no run can have."""
     if axis == "noise":
         _noise(value)
     elif axis in ("dim", "context"):
         Problem(**{"noise": PLAIN.noise, axis: value})
+    elif axis in ("features", "tasks", "query"):
+        if not isinstance(value, str):
+            refuse(f"{axis} must be listed as text", shown(value), f"Write {EXAMPLES[axis]}, for example.")
+        _text(axis, value)
+    elif axis == "problem":
+        check_any_problem(value)
     elif axis == "family":
         if not (isinstance(value, str) and value in FAMILIES):
             refuse(f"family must be one of {', '.join(FAMILIES)}", shown(value), "Choose one of these.")
@@ -117,6 +171,25 @@ def _check(axis: str, value: Any) -> None:
         make_spec(PLAIN, "gdpp", **chosen, protocol=SEARCH, sequences=2)
 
 
+def _text(axis: str, value: Any) -> str:
+    """The text by which equal values of an axis are recognised."""
+    if axis == "context":
+        return str(Lengths(value))
+    if axis == "query" and value == "none":
+        return "none"
+    if axis in ("features", "query"):
+        return str(as_features(value))
+    if axis == "tasks":
+        return str(as_tasks(value))
+    return str(value) if axis == "problem" else repr(value)
+
+
+def _problem(noise: Noise, dim: int, context: Any, features: str, tasks: str, query: str) -> Problem:
+    covariance = None if query == "none" else query
+    return Problem(dim, context, noise, features=features, tasks=tasks, query=covariance)
+
+
+EXAMPLES = {"features": '"powerlaw(1)"', "tasks": '"lowrank(3)"', "query": '"none" or "powerlaw(1)"'}
 PLAIN = Problem(noise=Fixed(1.0))
 SEARCH = Search()
 

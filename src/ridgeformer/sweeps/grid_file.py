@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.sweeps.grid import AXES, Grid
+from ridgeformer.sweeps.grid import AXES, Grid, check_values
 from ridgeformer.training.protocols import NAMES, Protocol
 
 __all__ = ["read_grid"]
@@ -68,7 +68,10 @@ def _blame(place: Path, text: str, found: dict[str, Any]) -> None:
     for key in (*AXES, "sequences"):
         if key in found:
             try:
-                Grid(**{"noise": ["fixed(1)"], key: found[key]})
+                if key in AXES:
+                    check_values(key, found[key])
+                else:
+                    Grid(noise=["fixed(1)"], sequences=found[key])
             except InputError as error:
                 _complain(place, text, key, str(error))
 
@@ -135,7 +138,7 @@ def _protocol(place: Path, text: str, table: Any) -> Protocol:
 
 
 def _check_keys(place: Path, text: str, found: Mapping[str, Any], what: str, kind: type) -> None:
-    known = [f.name for f in fields(kind)]
+    known = [f.name for f in fields(kind) if f.name != "problem"]  # problems are objects, which no file can hold
     for key in found:
         if key not in known:
             rule = f"a key of {what} must be one of {', '.join(known)}"

@@ -27,10 +27,10 @@ from ridgeformer.training.runs import AGAIN, read_record
 __all__ = ["Entry", "is_run", "list_runs", "read_entry"]
 
 LARGEST = 1 << 28  # bytes of a file of JSON
-MODEL = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
-PROBLEM = {"noise": (str,), "dim": (int,), "context": (int, str)}
-CUSTOM = {"problem": (str,), "arguments": (dict,)}  # a problem of the user's own
-MORE = {"features": (str,), "tasks": (str,), "query": (str,)}  # where they are not the default
+MODEL: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
+BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int,), "context": (int, str)}
+OWN: dict[str, tuple[type, ...]] = {"problem": (str,), "arguments": (dict,)}  # of a problem of the user's own
+PARTS = ("features", "tasks", "query")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ class Entry:
         if self.record is not None:
             return str(self.record["status"])
         return "unfinished" if self.damage is None else "damaged"
+
+    @property
+    def details(self) -> str:
+        """What the name of the folder does not show of the problem: features, tasks and queries, or arguments."""
+        return "" if self.spec is None else _details(self.spec)
 
     @property
     def loss(self) -> float:
@@ -147,13 +152,13 @@ def _check_file(path: Path, most: float = math.inf) -> None:
 
 def _checked_spec(spec: Any) -> dict[str, Any]:
     """A spec of JSON; raises if it is none."""
-    kinds = {**(CUSTOM if "problem" in spec else PROBLEM), **MODEL}
-    kinds |= {name: kind for name, kind in MORE.items() if name in spec}
-    found: dict[str, Any] = {name: spec[name] for name in kinds}
-    for name, kind in kinds.items():
+    kinds: dict[str, tuple[type, ...]] = MODEL | (OWN if "problem" in spec else BUILT_IN)
+    optional = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
+    found: dict[str, Any] = {name: spec[name] for name in kinds | optional}
+    for name, kind in (kinds | optional).items():
         if type(found[name]) not in kind:
-            names = " or ".join(one.__name__ for one in kind)
-            raise InputError(f"{name} must be of type {names}; it is {shown(found[name])}. {AGAIN}")
+            wanted = " or ".join(one.__name__ for one in kind)
+            raise InputError(f"{name} must be of type {wanted}; it is {shown(found[name])}. {AGAIN}")
     return found
 
 
@@ -181,12 +186,21 @@ def _check_floor(entry: Entry) -> None:
 def _order(entry: Entry) -> tuple[Any, ...]:
     """Finished before unfinished before damaged; by problem, then by loss."""
     state = 0 if entry.record is not None else 1 if entry.damage is None else 2
-    return state, _problem(entry.spec or {}) if state == 0 else (), entry.loss, entry.folder.name
+    problem = _place(entry.spec) if state == 0 and entry.spec else ()
+    return state, problem, entry.loss, entry.folder.name
 
 
-def _problem(spec: dict[str, Any]) -> tuple[Any, ...]:
-    """What runs are sorted by: the noise, the dimension, the context, and what else their problem has."""
-    n, noise = spec.get("context"), str(spec.get("noise", spec.get("problem")))
-    size = (n, "") if isinstance(n, int) else (math.inf, str(n))
-    rest = [json.dumps([name, spec[name]], sort_keys=True) for name in (*MORE, "arguments") if name in spec]
-    return noise, spec.get("dim", 0), *size, rest
+def _place(spec: dict[str, Any]) -> tuple[Any, ...]:
+    """Where the problem of a run stands in a list: by noise, dimension and context length, then by its other parts."""
+    if "problem" in spec:
+        return spec["problem"], 0, 0, json.dumps(spec["arguments"], sort_keys=True)
+    context = spec["context"]
+    text = "" if isinstance(context, int) else context
+    return spec["noise"], spec["dim"], 0 if text else context, text + _details(spec)
+
+
+def _details(spec: dict[str, Any]) -> str:
+    """What the name of a run's folder does not show of its problem; nothing for isotropic problems."""
+    if "problem" in spec:
+        return " ".join(f"{name}={shown(value, 40)}" for name, value in spec["arguments"].items())
+    return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)

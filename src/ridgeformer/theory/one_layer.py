@@ -35,10 +35,13 @@ Array = NDArray[np.float64]
 
 
 def optimum(problem: Problem) -> Array:
-    """Return the W of least risk on a problem, [d, d].
+    """Return the W of least risk on a problem.
 
     Args:
         problem: A problem whose features have the same covariance in all sequences.
+
+    Returns:
+        W, [d, d].
 
     Raises:
         InputError: The covariance of the features varies.
@@ -54,6 +57,9 @@ def risk(W: ArrayLike, problem: Problem) -> float:
         W: Any matrix, [d, d].
         problem: A problem whose features have the same covariance in all sequences.
 
+    Returns:
+        The loss.
+
     Raises:
         InputError: W does not fit the problem, or the covariance of the features varies.
     """
@@ -68,6 +74,9 @@ def model_of(W: ArrayLike) -> LinearTransformer:
 
     Args:
         W: Any matrix, [d, d].
+
+    Returns:
+        The model.
     """
     W_ = array("W", W, ("d", "d")).astype(np.float64)
     d = len(W_)

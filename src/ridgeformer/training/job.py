@@ -188,7 +188,14 @@ class Job:
         return self.model(self._random(self.layers, 0.05, self._rng(1, number)))
 
     def model(self, family: Family) -> LinearTransformer:
-        """Return the model with these parameters."""
+        """Return the model with these parameters.
+
+        Args:
+            family: The parameters.
+
+        Returns:
+            The model, with the dimension and the layout of the job.
+        """
         return LinearTransformer(family, self.problem.dim, self.layout)
 
     def _random(self, layers: int, size: float, rng: np.random.Generator) -> Family:

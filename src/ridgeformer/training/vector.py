@@ -37,7 +37,14 @@ class Units:
         self.label = float(np.sqrt(problem.signal / problem.dim))
 
     def factors(self, family: Family) -> dict[str, Array]:
-        """Return what each parameter is multiplied by, by name; nothing where all factors are one, or are not known."""
+        """Return what each parameter is multiplied by.
+
+        Args:
+            family: The parameters.
+
+        Returns:
+            The factors by name; nothing where all factors are one, or are not known.
+        """
         f, g = self.feature, self.label
         if f == g == 1.0 or type(family) not in (Full, Diag, GDpp):
             return {}
@@ -50,7 +57,14 @@ class Units:
         return {"q": column[0], "omega": column[0]}
 
     def applied(self, family: AnyFamily) -> AnyFamily:
-        """Return the parameters times their factors."""
+        """Return the parameters times their factors.
+
+        Args:
+            family: The parameters.
+
+        Returns:
+            The product.
+        """
         factors = self.factors(family)
         if not factors:
             return family
@@ -72,14 +86,29 @@ class Vector:
         self._factors = units.factors(model.family)
 
     def pack(self, model: LinearTransformer) -> Array:
-        """Return the numbers of a model."""
+        """Return the numbers of a model.
+
+        Args:
+            model: The model.
+
+        Returns:
+            The numbers, one after another.
+        """
         arrays = {name: value.astype(np.float64) for name, value in model.family.arrays.items()}
         return self.scale * self._join(
             {**arrays, **{n: arrays[n] / f for n, f in self._factors.items() if n in arrays}}
         )
 
     def model(self, vector: Array, dtype: type = np.float64) -> LinearTransformer:
-        """Return the model with these numbers."""
+        """Return the model with these numbers.
+
+        Args:
+            vector: The numbers.
+            dtype: The precision of the model.
+
+        Returns:
+            The model.
+        """
         arrays: dict[str, NDArray[Any]] = {}
         start = 0
         for name, shape in self._shapes.items():
@@ -90,7 +119,14 @@ class Vector:
         return LinearTransformer(type(self._like.family)(**arrays), self._like.dim, self._like.layout)
 
     def slope(self, gradient: dict[str, Array]) -> Array:
-        """Return the gradient with respect to the numbers, from one with respect to the family's arrays."""
+        """Convert a gradient.
+
+        Args:
+            gradient: The gradient with respect to the arrays of the family, by name.
+
+        Returns:
+            The gradient with respect to the numbers.
+        """
         scaled = {n: gradient[n] * f for n, f in self._factors.items() if n in gradient}
         return self._join({**gradient, **scaled}) / self.scale
 

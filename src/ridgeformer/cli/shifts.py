@@ -1,0 +1,158 @@
+"""`ridgeformer shifts` and `prefixes`: a model on other problems than its own, and with fewer or more examples."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ridgeformer.cli.display import progress_bar
+from ridgeformer.cli.group import cli
+from ridgeformer.cli.models import reads_a_model
+from ridgeformer.cli.options import Command, plot_option
+from ridgeformer.errors import InputError
+
+if TYPE_CHECKING:
+    from ridgeformer.models.transformer import LinearTransformer
+    from ridgeformer.predictors import Predictor
+    from ridgeformer.problems import Problem
+
+KINDS = {
+    "noise": "Noise of another problem to evaluate on: a distribution, or a number for one level.",
+    "context": "Context length of another problem: a number, a range such as '10..40', or a list such as '10,20,40'.",
+    "features": "Law of the features of another problem.",
+    "tasks": "Law of the tasks of another problem.",
+    "query": "Covariance of the queries of another problem; 'none' for that of the features.",
+}
+
+
+def _shift_options(command: Command) -> Command:
+    """One option for every kind of shift; each may be repeated, and separates several values by semicolons."""
+    for kind, text in reversed(KINDS.items()):
+        command = click.option(f"--to-{kind}", f"to_{kind}", multiple=True, metavar="VALUE[;VALUE...]", help=text)(
+            command
+        )
+    return command
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer shifts 'zoo:diag/7/uniform(0,5)' --to-noise '0.5;1;2;4;6' --plot noise.png\n"
+    "  ridgeformer shifts 'zoo:full/7/uniform(0,5)' --to-context '10;15;20;30;40'\n"
+    "  ridgeformer shifts model.safetensors --to-features 'isotropic();powerlaw(0.5);powerlaw(1)'\n"
+    "  ridgeformer shifts model.safetensors --to-tasks 'pool(4)' --to-tasks 'pool(64)' --json"
+)
+@_shift_options
+@plot_option("the losses")
+@reads_a_model(sequences=20_000)
+def shifts(
+    name: str,
+    model: LinearTransformer,
+    problem: Problem,
+    plot: Path | None,
+    sequences: int,
+    seed: int,
+    as_json: bool,
+    **given: tuple[str, ...],
+) -> None:
+    """Evaluate a model on problems that differ from its own in one respect.
+
+    Exactly one of the options --to-... says in which respect, and names the values. Repeat it, or separate values by
+    semicolons. Every problem has its own oracle and its own floor. The best predictor for the problem of the model is
+    shown too: it does not know of the shift either.
+
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
+    """
+    from ridgeformer.evaluation import shifts as measure
+    from ridgeformer.predictors import best_predictor
+
+    what, values = _shift(given)
+    _check_plot(plot)
+    chosen = {name: model, "best without the shift": best_predictor(problem)}
+    with progress_bar("shifts") as step:
+        found = measure(chosen, problem, sequences=sequences, seed=seed, progress=step, **{what: values})
+    if plot is not None:
+        from ridgeformer.plotting.shifts import draw_shifts
+
+        draw_shifts(plot, f"{name}, trained for {problem}", found)
+    _print(problem, found, as_json, "The floor is that of the shifted problem. ratio: loss / floor.")
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer prefixes 'zoo:diag/7/uniform(0,5)' --context 1..40 --plot prefixes.png\n"
+    "  ridgeformer prefixes model.safetensors --noise 'uniform(0,2)' --context 5,10,20,40 --json"
+)
+@plot_option("the losses")
+@reads_a_model(sequences=20_000)
+def prefixes(
+    name: str,
+    model: LinearTransformer,
+    problem: Problem,
+    plot: Path | None,
+    sequences: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Measure the loss of a model after each number of examples, on prefixes of the same sequences.
+
+    --context names the numbers of examples: a range or a list, or a single number n for all from 1 to n.
+
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
+    """
+    from ridgeformer.evaluation import by_prefix
+    from ridgeformer.predictors import ConstRR
+
+    _check_plot(plot)
+    context: Any = None if problem.lengths.fixed else problem.lengths
+    chosen: dict[str, Predictor] = {name: model, "ConstRR": ConstRR.tune(problem)}
+    with progress_bar("prefixes") as step:
+        found = by_prefix(chosen, problem, context=context, sequences=sequences, seed=seed, progress=step)
+    if plot is not None:
+        from ridgeformer.plotting.shifts import draw_prefixes
+
+        draw_prefixes(plot, f"{name} on {problem}", found)
+    _print(problem, found, as_json, "The floor is the loss of the best predictor with as many examples.")
+
+
+def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
+    """What is shifted, and to which values."""
+    used = [kind for kind in KINDS if given[f"to_{kind}"]]
+    if len(used) != 1:
+        names = ", ".join(f"--to-{kind}" for kind in used) or "none"
+        raise InputError(
+            f"a shift is in one respect, named by one of --to-{', --to-'.join(KINDS)}; got {names}. "
+            "Add --to-noise '1;2;3', for example."
+        )
+    (kind,) = used
+    texts = [text.strip() for value in given[f"to_{kind}"] for text in value.split(";") if text.strip()]
+    if not texts:
+        raise InputError(f"a shift needs at least one value; --to-{kind} names none. Separate values by semicolons.")
+    convert: Callable[[str], Any] = _noise if kind == "noise" else str
+    return kind, [None if (kind, text) == ("query", "none") else convert(text) for text in texts]
+
+
+def _noise(text: str) -> str | float:
+    """A number stands for one noise level."""
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        from ridgeformer.plotting.style import check_plot
+
+        check_plot(plot)
+
+
+def _print(problem: Problem, found: Any, as_json: bool, note: str) -> None:
+    if as_json:
+        from ridgeformer.jsonable import jsonable
+
+        facts = {"problem": str(problem), **found.as_dict(), "ratio": jsonable(found.ratio)}
+        click.echo(json.dumps(facts, indent=2))
+        return
+    click.echo(f"Trained for {problem}.\n{found}\n\n{note}")

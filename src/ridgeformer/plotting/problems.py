@@ -1,0 +1,167 @@
+"""A problem as a picture: a few of its sequences, and what varies between sequences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.plotting.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, blank, check_plot, panel, write
+from ridgeformer.problems import Problem, Sequences
+from ridgeformer.problems.text import shown_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_problem", "problem_figure"]
+
+Array = NDArray[np.float64]
+SHOWN, SPECTRA, MANY = 4, 20, 4000  # sequences shown, sequences whose eigenvalues are shown, sequences counted
+LARGEST = 1 << 26  # numbers in the tokens of the sequences
+
+
+def draw_problem(path: Path, problem: Problem, *, seed: int = 0) -> None:
+    """Write `problem_figure` to a file.
+
+    Args:
+        path: The file, which ends in .png, .pdf or .svg.
+        problem: The distribution of sequences.
+        seed: Seed of the sequences that are shown.
+
+    Raises:
+        InputError: The file cannot be written, matplotlib is missing, or the sequences are too long to be drawn.
+    """
+    check_plot(path)
+    write(problem_figure(problem, seed=seed), path)
+
+
+def problem_figure(problem: Problem, *, seed: int = 0) -> Figure:
+    """Draw a few sequences, and what varies between sequences.
+
+    Above, four sequences: labels against <w, x>, with the query. Below: eigenvalues of S / n of twenty contexts beside
+    those of the covariance of the features; the numbers of examples; the noise levels; the answers of queries.
+
+    Args:
+        problem: The distribution of sequences.
+        seed: Seed of the sequences that are shown.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The sequences are too long to be drawn.
+    """
+    if SPECTRA * problem.lengths.most * problem.dim > LARGEST:
+        refuse(
+            f"a picture shows sequences of at most {LARGEST // SPECTRA:,} numbers",
+            f"{problem.lengths.most:,} examples of {problem.dim:,} features",
+            "Draw a problem with a smaller context.",
+        )
+    tokens = problem.sequences(SPECTRA, seed=seed)
+    canvas = blank(12, 6)
+    axes = canvas.subplots(2, SHOWN)
+    for index, axis in enumerate(axes[0]):
+        _sequence(axis, tokens, index)
+    _eigenvalues(axes[1, 0], problem, tokens, seed)
+    choices = problem.choices(MANY, seed=seed)
+    _lengths(axes[1, 1], problem)
+    _levels(axes[1, 2], np.asarray(choices.sigma))
+    _answers(axes[1, 3], problem, seed)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+        for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
+            text.set_fontsize(9)
+    canvas.suptitle(shown_text(str(problem), 140), fontsize=11)
+    return canvas
+
+
+def _sequence(axis: Axes, tokens: Sequences, index: int) -> None:
+    """One context: labels against what they are without noise."""
+    assert tokens.task is not None
+    assert tokens.sigma is not None
+    n = tokens.x.shape[1] if tokens.context is None else int(tokens.context[index])
+    clean, labels = tokens.x[index, :n] @ tokens.task[index], tokens.y[index, :n]
+    answer = float(tokens.answers[index, 0])
+    reach = 1.1 * max(np.abs(clean).max(), abs(answer), 1e-9)
+    axis.plot([-reach, reach], [-reach, reach], color=GREY, linewidth=1, zorder=1, label="<w, x>")
+    axis.plot(clean, labels, "o", color=BLUE, markersize=3.5, alpha=0.8, label="examples")
+    axis.plot([answer], [answer], "*", color=VERMILION, markersize=12, label="query")
+    panel(axis, f"a sequence: n = {n}, sigma = {tokens.sigma[index]:.2f}", "<w, x>", "y" if index == 0 else "")
+    if index == 0:
+        axis.legend(frameon=False, fontsize=8, loc="upper left")
+
+
+def _eigenvalues(axis: Axes, problem: Problem, tokens: Sequences, seed: int) -> None:
+    """Of S / n of several contexts, and of the covariances of the features."""
+    from matplotlib.ticker import MaxNLocator
+
+    d = problem.dim
+    numbers = np.arange(1, d + 1)
+    counts = np.full(len(tokens.x), tokens.x.shape[1]) if tokens.context is None else tokens.context
+    S = np.swapaxes(tokens.x, 1, 2) @ tokens.x / np.asarray(counts)[:, None, None]
+    for index, values in enumerate(_spectra(S)):
+        label = "S / n of single contexts" if index == 0 else None
+        style: Any = {"marker": "o", "markersize": 4} if d == 1 else {}
+        axis.plot(numbers, values, color=SKY, linewidth=0.7, alpha=0.7, label=label, **style)
+    count = 1 if problem.features.fixed else max(2, min(200, LARGEST // (8 * d * d)))
+    drawn = np.array(problem.features.covariances(d, count, np.random.default_rng(seed)))
+    if problem.features.standardised:
+        scale = np.sqrt(np.einsum("bii->bi", drawn))
+        drawn = drawn / scale[:, :, None] / scale[:, None, :]
+    values = _spectra(drawn)
+    if count > 1:
+        low, high = np.quantile(values, [0.05, 0.95], axis=0)
+        axis.fill_between(numbers, low, high, color=ORANGE, alpha=0.3, linewidth=0, label="covariances, 5 to 95 %")
+    label = "covariance of x" if count == 1 else "covariances, median"
+    axis.plot(numbers, np.median(values, 0), "o-", color=VERMILION, markersize=3, linewidth=1.5, label=label)
+    panel(axis, "eigenvalues, largest first", "number", "")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_ylim(bottom=0)
+    axis.legend(frameon=False, fontsize=8)
+
+
+def _spectra(matrices: Array) -> Array:
+    """Eigenvalues of matrices [B, d, d], descending, [B, d]."""
+    return np.asarray(np.maximum(np.linalg.eigvalsh(matrices)[:, ::-1], 0.0))
+
+
+def _lengths(axis: Axes, problem: Problem) -> None:
+    """Their probabilities, which are equal."""
+    values = problem.lengths.values
+    width = max(0.8, 0.005 * float(values[-1] - values[0]))
+    axis.bar(values, np.full(len(values), 1 / len(values)), width=width, color=GREEN)
+    if len(values) == 1:
+        axis.set_xlim(values[0] - 3, values[0] + 3)
+    panel(axis, "number of examples n", "n", "probability")
+
+
+def _levels(axis: Axes, sigma: Array) -> None:
+    distinct, counts = np.unique(sigma, return_counts=True)
+    if len(distinct) <= 16:
+        span = float(distinct[-1] - distinct[0]) or 1.0
+        axis.bar(distinct, counts / len(sigma), width=0.04 * span, color=ORANGE)
+        if len(distinct) == 1:
+            axis.set_xlim(max(0.0, distinct[0] - 1), distinct[0] + 1)
+    else:
+        top = float(np.quantile(sigma, 0.995))
+        axis.hist(sigma[sigma <= top], bins=30, weights=_shares(sigma[sigma <= top], len(sigma)), color=ORANGE)
+    panel(axis, f"noise levels of {len(sigma):,} sequences", "sigma", "share")
+
+
+def _answers(axis: Axes, problem: Problem, seed: int) -> None:
+    """What is to be predicted, which has the mean square `signal`."""
+    short = problem.replace(context=max(2, min(problem.lengths.least, LARGEST // (16 * MANY * problem.dim))))
+    answers = np.asarray(short.sequences(MANY, seed=seed).answers[:, 0])
+    reach = float(np.quantile(np.abs(answers), 0.995)) or 1.0
+    inside = answers[np.abs(answers) <= reach]
+    axis.hist(inside, bins=40, weights=_shares(inside, len(answers)), color=BLUE)
+    panel(axis, f"answers <w, x> of queries: signal {problem.signal:.3g}", "<w, x>", "share")
+
+
+def _shares(values: Any, total: int) -> Array:
+    return np.full(len(values), 1 / total)

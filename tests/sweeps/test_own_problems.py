@@ -1,0 +1,184 @@
+"""Grids of general problems, and sweeps over problems of one's own in real worker processes."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from own_problems import HeavyTails
+from ridgeformer import CustomProblem, InputError, Problem, load_run
+from ridgeformer.problems import Dataset
+from ridgeformer.sweeps import Grid, list_runs, read_grid, sweep
+from ridgeformer.training import Search
+from support import LONGEST, unmeasured
+
+QUICK = Search(effort=0.1)
+NOISE = 'noise = ["fixed(1)"]\n'
+
+
+def test_defaults_leave_problems_and_names_as_they_are():
+    old = Grid(noise=["fixed(1)"], dim=[3], context=[6], layers=[1, 2])
+    new = Grid(
+        noise=["fixed(1)"],
+        dim=[3],
+        context=["6"],
+        layers=[1, 2],
+        features=["isotropic()"],
+        tasks=["gaussian()"],
+        query=["none"],
+    )
+    assert [spec.name for spec in old.specs()] == [spec.name for spec in new.specs()]
+    assert next(old.specs()).name == "diag-1x1-fixed-1-d3n6-s0-" + next(old.specs()).name[-10:]
+
+
+def test_a_grid_of_general_problems_is_every_combination():
+    grid = Grid(
+        noise=["fixed(1)", "fixed(2)"],
+        dim=[3],
+        context=[6, "4..8"],
+        features=["isotropic()", "powerlaw(1)"],
+        tasks=["gaussian()", "pool(4)"],
+        query=["none", "powerlaw(0.5)"],
+        layers=[1],
+    )
+    specs = list(grid.specs())
+    assert len(specs) == len(grid) == 32
+    assert len({spec.name for spec in specs}) == 32
+    problems = {spec.problem for spec in specs}
+    assert Problem(3, "4..8", 2, features="powerlaw(1)", tasks="pool(4)", query="powerlaw(0.5)") in problems
+    varying = next(spec for spec in specs if not spec.problem.lengths.fixed)
+    assert varying.layout.attention == "mean"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (NOISE + 'features = ["round(1)"]', "line 2, key features: features must be written as name"),
+        (NOISE + "features = [3]", "line 2, key features: features must be listed as text; got 3"),
+        (NOISE + 'features = "powerlaw(1)"', "line 2, key features: features must be a list"),
+        (NOISE + 'tasks = ["pool(0)"]', "line 2, key tasks: the number of tasks in a pool must be at least 1"),
+        (NOISE + 'query = ["loud()"]', "line 2, key query: features must be written as name"),
+        (NOISE + 'context = ["40..10"]', "line 2, key context: the context must be a number of examples"),
+        (NOISE + 'context = [20, "20"]', "line 2, key context: context must list every value once"),
+        (NOISE + 'features = ["powerlaw(1)", "powerlaw( 1 )"]', "line 2, key features: features must list every"),
+        (NOISE + 'features = ["spectrum(1,2,3)"]', "the spectrum of features must fit the dimension 10"),
+        (NOISE + 'dim = [3]\nfeatures = ["spectrum(1,2,3)"]\nlayers = [0]', "line 4, key layers: layers must be at"),
+        (NOISE + 'tasks = ["lowrank(30)"]', "the rank of tasks can be at most d = 10; got 30"),
+        (NOISE + 'problem = ["mine"]', "line 2, key problem: a key of a grid must be one of noise, dim, context"),
+    ],
+    ids=lambda value: value[:60],
+)
+def test_a_malformed_grid_says_where(tmp_path, text, message):
+    (tmp_path / "grid.toml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_grid(tmp_path / "grid.toml")
+
+
+def test_problems_and_their_parts_exclude_each_other():
+    with pytest.raises(InputError, match="either problems or their parts; got problem and dim. Leave one"):
+        Grid(problem=[HeavyTails()], dim=[3])
+    with pytest.raises(InputError, match="this needs a Problem; got a str"):
+        Grid(problem=["mine"])
+    with pytest.raises(InputError, match="problem must list every value once"):
+        Grid(problem=[HeavyTails(), HeavyTails()])
+    with pytest.raises(InputError, match="noise must be a list of at least one value"):
+        Grid()
+
+
+def test_a_sweep_over_problems_of_ones_own_in_processes(tmp_path):
+    """The worker processes import the class, and the runs are read back with it."""
+    problems = [HeavyTails(), HeavyTails(freedom=5.0), Problem(3, "4..8", 1, features="powerlaw(1)")]
+    grid = Grid(problem=problems, family=["gdpp"], layers=[1], protocol=QUICK, sequences=500)
+    found = sweep(grid.specs(), tmp_path, workers=2)
+    assert found.failures == []
+    assert len(found.folders) == 3
+    assert {load_run(folder).spec.problem for folder in found.folders} == set(problems)
+    again = sweep(grid.specs(), tmp_path, workers=2)
+    assert again.found == 3
+    listed = {entry.details for entry in list_runs(tmp_path)}
+    assert listed == {
+        "dim=3 context=8 freedom=3.0",
+        "dim=3 context=8 freedom=5.0",
+        "features=powerlaw(1)",
+    }
+    command = [sys.executable, "-m", "ridgeformer", "show", str(tmp_path)]
+    shown = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), timeout=LONGEST)
+    assert shown.returncode == 0, shown.stderr
+    assert "freedom=5.0" in shown.stdout
+    assert "features=powerlaw(1)" in shown.stdout
+    assert "damaged" not in shown.stdout + shown.stderr
+
+
+def test_what_workers_cannot_import_is_refused_at_once(tmp_path):
+    class Local(HeavyTails):
+        name = "local-tails"
+
+    class Nameless(CustomProblem):
+        def __init__(self):
+            self.dim, self.context = 2, 4
+
+        def draw(self, rng, count):
+            raise NotImplementedError
+
+    with pytest.raises(InputError, match="whose class its worker processes can import by name; got .*Local"):
+        sweep(Grid(problem=[Local()]).specs(), tmp_path)
+    with pytest.raises(InputError, match="a Nameless without a name of its own"):
+        sweep(Grid(problem=[Nameless()]).specs(), tmp_path)
+    data = Dataset(Problem(2, 4, 1).sequences(10))
+    with pytest.raises(InputError, match="a Dataset without a name of its own"):
+        sweep(Grid(problem=[data]).specs(), tmp_path)
+
+
+SCRIPT = """
+import sys
+from ridgeformer import CustomProblem
+from ridgeformer.problems import Sequences
+from ridgeformer.sweeps import Grid, sweep
+from ridgeformer.training import Search
+
+
+class Shifted(CustomProblem):
+    name = "shifted"
+
+    def __init__(self, dim=2, context=5, by=1.0):
+        self.dim, self.context, self.by = dim, context, by
+
+    def draw(self, rng, count):
+        x = rng.standard_normal((count, self.context + 1, self.dim))
+        y = x[..., 0] + self.by * x[..., 0] ** 2
+        return Sequences(x[:, :-1], y[:, :-1], queries=x[:, -1:], answers=y[:, -1:])
+
+
+if __name__ == "__main__":
+    grid = Grid(problem=[Shifted(by=0.1), Shifted(by=1.0)], family=["gdpp"], layers=[1], protocol=Search(effort=0.1))
+    found = sweep(grid.specs(), sys.argv[1], workers=1)
+    print(len(found.folders), found.failures)
+"""
+
+
+def test_the_class_may_be_that_of_a_script(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), timeout=LONGEST)
+    assert done.stdout.strip() == "2 []", done.stderr
+
+
+def test_a_run_whose_class_is_not_imported_is_listed(tmp_path):
+    (spec,) = Grid(problem=[HeavyTails()], family=["gdpp"], layers=[1], protocol=QUICK, sequences=500).specs()
+    with ThreadPoolExecutor(1) as executor:
+        (folder,) = sweep([spec], tmp_path, executor=executor).folders
+    code = "import sys; from ridgeformer import load_run; load_run(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, env=unmeasured())
+    assert "Import the module that defines its class first" in done.stderr
+    evaluated = subprocess.run(
+        [sys.executable, "-m", "ridgeformer", "eval", str(folder)], capture_output=True, text=True, env=unmeasured()
+    )
+    assert evaluated.returncode == 2
+    assert "a problem of your own. Name a built-in one with --noise" in evaluated.stderr
+    named = [sys.executable, "-m", "ridgeformer", "eval", str(folder), "--noise", "fixed(1)", "--sequences", "50"]
+    done = subprocess.run([*named, "--json"], capture_output=True, text=True, env=unmeasured())
+    assert json.loads(done.stdout)["problem"] == "d=3 n=20 fixed(1)"
+    assert Path(folder).name.startswith("gdpp-1x1-heavy-tails-d3n8-s0-")
