@@ -1,0 +1,253 @@
+"""General problems on the command line: options, and the commands problem, shifts and prefixes."""
+
+import json
+import warnings
+
+import pytest
+
+from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, cli, evaluate, load_run, save, train
+from ridgeformer.predictors import baselines, best_predictor
+from ridgeformer.training import Search
+
+LAW = ["--noise", "uniform(0,2)", "--dim", "3"]
+FEW = ["--sequences", "300"]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run a command in this process; returns its exit code, what it prints and its messages."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*map(str, arguments)])
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A run on a general problem with one context length."""
+    problem = Problem(3, 8, "uniform(0,2)", features="powerlaw(1)", tasks="lowrank(2)", query="powerlaw(2)")
+    out = tmp_path_factory.mktemp("runs")
+    return train(problem, "diag", 1, protocol=Search(effort=0.1), sequences=300, out=out).folder
+
+
+@pytest.fixture
+def by_mean(tmp_path):
+    path = tmp_path / "mean.safetensors"
+    model = LinearTransformer.random("diag", dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
+    save(model, path)
+    return path
+
+
+# ---- options that name a problem ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([], Problem(3, 20, "uniform(0,2)")),
+        (["--context", "4..8"], Problem(3, "4..8", "uniform(0,2)")),
+        (["--context", "4,8"], Problem(3, [4, 8], "uniform(0,2)")),
+        (["--features", "factors(1)", "--context", "6"], Problem(3, 6, "uniform(0,2)", features="factors(1)")),
+        (["--tasks", "pool(4)"], Problem(3, 20, "uniform(0,2)", tasks="pool(4)")),
+        (["--query", "powerlaw(1)"], Problem(3, 20, "uniform(0,2)", query="powerlaw(1)")),
+        (["--query", "none", "--tasks", "gaussian()"], Problem(3, 20, "uniform(0,2)")),
+    ],
+)
+def test_baselines_are_those_of_the_problem(call, options, problem):
+    code, out, err = call("baselines", *LAW, *options, *FEW, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["problem"] == str(problem)
+    names = [result["name"] for result in found["results"]]
+    assert names == list(baselines(problem)[0])
+    assert names[-1] == ("DMMSE" if problem.has_pool else "Bayes floor")
+    best = evaluate(best_predictor(problem), problem, sequences=300)
+    assert found["results"][-1]["loss"] == pytest.approx(best.loss, rel=1e-9)
+
+
+def test_baselines_say_what_they_leave_out(call):
+    text = call("baselines", *LAW, "--context", "3..6", *FEW)[1]
+    assert "needs n > 3 examples, and n is 3..6." in text
+    assert "IterativeRR is left out: it is defined for isotropic problems" in text
+    assert "TunedRR  " not in text
+    assert "left out: they" not in call("baselines", *LAW, "--context", "3..6", "--tasks", "lowrank(2)", *FEW)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["problem", "--noise", "fixed(1)", "--features", "round(1)"], "features must be written as name(arguments)"),
+        (["problem", "--noise", "fixed(1)", "--features", "spectrum(1,2)"], "must fit the dimension 10; got one for"),
+        (["train", "--noise", "fixed(1)", "--context", "9..3"], "the context must be a number of examples"),
+        (["train", "--noise", "fixed(1)", "--context", "few"], "the context must be a number of examples"),
+        (["train", "--noise", "fixed(1)", "--tasks", "pool(0)"], "the number of tasks in a pool must be at least 1"),
+        (["train", "--noise", "fixed(1)", "--query", "factors(2)"], "queries have one covariance for all sequences"),
+        (["train", "--noise", "fixed(1)", "--coordinate", "length"], "need the family full; got diag"),
+        (["train", "--noise", "fixed(1)", "--family", "full", "--scratch", "-1"], "scratch must be at least 0; got -1"),
+        (["shifts", "zoo:diag/2/uniform(0,1)"], "a shift is in one respect, named by one of --to-noise, --to-context"),
+        (
+            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--to-context", "5"],
+            "got --to-noise, --to-context. Add --to-noise '1;2;3'",
+        ),
+        (
+            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", ";"],
+            "a shift needs at least one value; --to-noise names",
+        ),
+        (["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "loud(1)"], "known distribution; got 'loud'"),
+        (["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
+        (
+            ["prefixes", "zoo:diag/2/uniform(0,1)", "--features", "standardised()"],
+            "not standardised within the context",
+        ),
+        (["problem", "--noise", "fixed(1)", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
+        (["problem", "--noise", "fixed(1)", "--context", "9999999999", "--plot", "x.png"], "with a smaller context"),
+        (["explain", "zoo:diag/2/uniform(0,1)", "--tasks", "pool(4)"], "for tasks from N(0, I); got tasks pool(4)"),
+        (["explain", "zoo:diag/2/uniform(0,1)", "--context", "10..20"], "contexts of one length; got n = 10..20"),
+        (["export", "zoo:diag/2/uniform(0,1)", "--context", "5"], "--context is for models with attention by mean"),
+    ],
+    ids=lambda value: " ".join(value)[:70] if isinstance(value, list) else "",
+)
+def test_bad_command_lines(call, monkeypatch, tmp_path, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert words in err
+    assert not list(tmp_path.iterdir())
+
+
+# ---- train, eval and others on a model's own problem --------------------------------------------------------
+
+
+def test_train_takes_a_problem_and_a_layout(call, tmp_path):
+    small = ["--layers", "1", "--effort", "0.1", "--quiet", "--json", *FEW, "--out", tmp_path]
+    law = ["--context", "4..8", "--features", "powerlaw(1)"]
+    code, out, err = call("train", *LAW, *law, "--family", "full", *small)
+    assert code == 0, err
+    found = load_run(json.loads(out)["folder"]).spec
+    assert found.problem == Problem(3, "4..8", "uniform(0,2)", features="powerlaw(1)")
+    assert found.layout == Layout("mean", "length")
+    named = ["--attention", "sum", "--coordinate", "constant", "--scratch", "1"]
+    code, out, err = call("train", *LAW, *law, "--family", "full", *named, *small)
+    assert code == 0, err
+    assert load_run(json.loads(out)["folder"]).spec.layout == Layout("sum", "constant", 1)
+    assert load_run(json.loads(out)["folder"]).model.layout == Layout("sum", "constant", 1)
+    listed = call("show", tmp_path)[1]
+    assert listed.count("features=powerlaw(1)") == 2
+
+
+def test_commands_on_a_model_use_the_problem_of_its_record(call, run_folder):
+    problem = load_run(run_folder).spec.problem
+    found = json.loads(call("eval", run_folder, *FEW, "--json")[1])
+    assert found["problem"] == str(problem)
+    expected = evaluate(load_run(run_folder).model, problem, sequences=300)
+    assert found["results"][0]["loss"] == pytest.approx(expected.loss, rel=1e-9)
+    assert found["results"][0]["floor"] == pytest.approx(expected.floor, rel=1e-9)
+    other = json.loads(call("eval", run_folder, *FEW, "--query", "none", "--noise", "fixed(1)", "--json")[1])
+    assert other["problem"] == str(problem.replace(query=None, noise=1))
+    profile = json.loads(call("profile", run_folder, "--sequences", "20", "--json")[1])
+    assert profile["problem"] == str(problem)
+    assert profile["best"] == "Bayes predictor"
+    text = call("profile", run_folder, "--sequences", "20", "--tasks", "pool(4)")[1]
+    assert "DMMSE  exploded" in text
+    assert "DMMSE has the smallest loss on average" in text
+    assert "features=powerlaw(1) tasks=lowrank(2) query=powerlaw(2)" in call("export", run_folder)[1]
+    assert "for tasks from N(0, I)" in call("explain", run_folder)[2]
+    explained = json.loads(call("explain", run_folder, "--tasks", "gaussian()", *FEW, "--json")[1])
+    assert explained["problem"] == str(problem.replace(tasks=None))
+
+
+class Odd(CustomProblem):
+    """A problem that commands cannot know."""
+
+    name = "odd-problem"
+
+    def __init__(self, dim=2, context=5):
+        self.dim, self.context = dim, context
+
+    def draw(self, rng, count):
+        return Problem(self.dim, self.context, 1).moments(count, seed=int(rng.integers(1 << 30)))
+
+
+def test_a_model_of_a_problem_of_ones_own_needs_a_built_in_one(call, tmp_path):
+    folder = train(Odd(), "gdpp", 1, protocol=Search(effort=0.1), sequences=300, out=tmp_path).folder
+    code, _, err = call("eval", folder)
+    assert code == 2
+    assert "was trained on 'odd-problem', a problem of your own. Name a built-in one with --noise" in err
+    assert json.loads(call("eval", folder, "--noise", "fixed(1)", *FEW, "--json")[1])["problem"] == "d=2 n=20 fixed(1)"
+    assert "dim=2 context=5" in call("show", tmp_path)[1]
+
+
+def test_export_converts_attention_by_mean(call, by_mean):
+    code, _, err = call("export", by_mean)
+    assert code == 2
+    assert "this model was trained on n = an unknown number. Add --context 20" in err
+    code, out, _ = call("export", by_mean, "--context", "8")
+    assert code == 0
+    module = {}
+    exec(out, module)
+    drawn = Problem(3, 8, 1).sequences(1)
+    from ridgeformer import load
+
+    expected = load(by_mean).predict(drawn.x[0], drawn.y[0], drawn.queries[0])
+    assert module["predict"](drawn.x[0], drawn.y[0], drawn.queries[0]) == pytest.approx(expected)
+
+
+# ---- problem, shifts, prefixes ------------------------------------------------------------------------------
+
+
+def test_problem_says_what_it_is(call, tmp_path):
+    law = [*LAW, "--features", "powerlaw(1)", "--context", "4..8"]
+    code, text, err = call("problem", *law, *FEW, "--plot", tmp_path / "problem.png")
+    assert code == 0, err
+    for words in ("x has independent coordinates", "w is N(0, I)", "n is one of the 5 numbers 4..8", "signal      3: "):
+        assert words in text
+    assert "The best weights W a, with a = sum y x" in text
+    assert "Bayes floor" in text
+    assert (tmp_path / "problem.png").stat().st_size > 10_000
+    found = json.loads(call("problem", *law, *FEW, "--json")[1])
+    assert found["signal"] == pytest.approx(3)
+    assert found["one_layer"]["unadjusted"] > found["oracle"]["loss"] > 0
+    assert set(found["words"]) == {"features", "tasks", "context", "noise", "query"}
+    assert found["left_out"]
+    drawn = json.loads(call("problem", *LAW, "--features", "rotated(powerlaw(1))", *FEW, "--json")[1])
+    assert drawn["one_layer"] is None
+    assert "There is no closed form" in call("problem", *LAW, "--features", "factors(1)", *FEW)[1]
+
+
+def test_shifts_are_evaluated_as_other_problems(call, run_folder, tmp_path):
+    plot = tmp_path / "shifts.svg"
+    arguments = ["shifts", run_folder, *FEW, "--to-noise", "0.5;uniform(0,1)", "--to-noise", "uniform(0,4)"]
+    code, text, err = call(*arguments, "--plot", plot)
+    assert code == 0, err
+    assert plot.stat().st_size > 5_000
+    assert "Trained for d=3 n=8 uniform(0,2) features=powerlaw(1)" in text
+    found = json.loads(call(*arguments, "--json")[1])
+    assert found["values"] == ["fixed(0.5)", "uniform(0,1)", "uniform(0,4)"]
+    assert found["name"] == [run_folder.name, "best without the shift"]
+    problem = load_run(run_folder).spec.problem
+    expected = evaluate(load_run(run_folder).model, problem.replace(noise="uniform(0,4)"), sequences=300)
+    assert found["loss"][0][2] == pytest.approx(expected.loss, rel=1e-9)
+    assert found["floor"][2] == pytest.approx(expected.floor, rel=1e-9)
+    for kind, values in (("context", "4;6..9"), ("tasks", "pool(3);gaussian()"), ("query", "none;powerlaw(1)")):
+        code, out, err = call("shifts", run_folder, *FEW, f"--to-{kind}", values, "--json")
+        assert code == 0, err
+        assert len(json.loads(out)["values"]) == 2
+
+
+def test_prefixes_are_those_that_are_named(call, run_folder, tmp_path):
+    plot = tmp_path / "prefixes.png"
+    code, text, err = call("prefixes", run_folder, "--context", "2,4,9", *FEW, "--plot", plot)
+    assert code == 0, err
+    assert plot.stat().st_size > 5_000
+    assert "The floor is the loss of the best predictor with as many examples." in text
+    found = json.loads(call("prefixes", run_folder, "--context", "2,4,9", *FEW, "--json")[1])
+    assert found["context"] == [2, 4, 9]
+    assert found["name"] == [run_folder.name, "ConstRR"]
+    everything = json.loads(call("prefixes", run_folder, *FEW, "--json")[1])
+    assert everything["context"] == [1, 2, 3, 4, 5, 6, 7, 8]

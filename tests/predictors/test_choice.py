@@ -1,0 +1,42 @@
+"""The baselines that a problem allows."""
+
+import pytest
+
+from own_problems import HeavyTails
+from ridgeformer import InputError, Problem, compare
+from ridgeformer.predictors import baselines
+
+ALL = ["OracleRR", "ConstRR", "LeastSquares", "AdaRR", "TunedRR", "IterativeRR(100)", "Bayes floor"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "missing"),
+    [
+        (Problem(3, 8, 1), []),
+        (Problem(3, 3, 1), ["AdaRR", "TunedRR", "IterativeRR(100)"]),
+        (Problem(3, "3..8", 1), ["AdaRR", "TunedRR", "IterativeRR(100)"]),
+        (Problem(3, "4..8", 1), ["IterativeRR(100)"]),
+        (Problem(3, 3, 1, tasks="lowrank(2)"), ["IterativeRR(100)"]),
+        (Problem(3, 8, 1, features="factors(1)"), ["IterativeRR(100)"]),
+    ],
+    ids=str,
+)
+def test_which_baselines_there_are(problem, missing):
+    chosen, left_out = baselines(problem)
+    assert list(chosen) == [name for name in ALL if name not in missing]
+    assert bool(left_out) == bool(missing)
+    compare(chosen, problem, sequences=50)  # all of them can be used
+
+
+def test_pools_have_dmmse():
+    problem = Problem(3, 8, "uniform(0,1)", tasks="pool(4)")
+    chosen, _ = baselines(problem)
+    assert list(chosen)[-1] == "DMMSE"
+    found = compare(chosen, problem, sequences=1000)
+    assert found["DMMSE"].loss == pytest.approx(found["DMMSE"].floor, rel=1e-12)
+    assert all(found[name].loss >= found["DMMSE"].loss for name in chosen if name != "OracleRR")
+
+
+def test_problems_of_ones_own_have_none():
+    with pytest.raises(InputError, match="this needs a built-in Problem; got a HeavyTails"):
+        baselines(HeavyTails())
