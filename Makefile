@@ -77,7 +77,7 @@ test-lowest: install  ## run a fast part of the tests with the lowest allowed ve
 
 # What an installation without a working compiler does: NumPy takes the core's place.
 NUMPY := build/numpy
-NUMPY_TESTS := tests/engine/test_engine.py tests/models tests/noise tests/test_moments.py tests/test_problem.py tests/test_values.py
+NUMPY_TESTS := tests/engine/test_engine.py tests/models tests/noise tests/test_moments.py tests/problems/test_problem.py tests/test_values.py
 
 test-numpy: $(BIN)/python  ## run a fast part of the tests in an installation without the native core
 	rm -rf $(NUMPY)

@@ -42,7 +42,7 @@ LONG_FILES = {
     "models.transformer": "all that a model is and does",
 }
 # To be removed: modules whose docstrings do not name all arguments yet.
-UNDOCUMENTED = ("training.objective",)
+UNDOCUMENTED = ()
 PLACE = {name: (level, group) for level, groups in enumerate(LAYERS) for group in groups for name in group.split("+")}
 
 

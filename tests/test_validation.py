@@ -57,6 +57,16 @@ def test_what_is_no_integer_is_refused(value, words):
     assert words in str(refused.value)
 
 
+class Unreadable:
+    """Raises an error of its own when NumPy asks for an array."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("not today")
+
+    def __repr__(self):
+        raise RuntimeError("not today")
+
+
 def test_float32_stays_and_everything_else_becomes_float64():
     assert real("x", np.ones(2, np.float32)).dtype == np.float32
     for given in ([1, 2], np.ones(2, np.float16), np.ones(2, np.uint8), np.ones(2, ">f8"), (1.0, 2.0)):
@@ -78,6 +88,8 @@ def test_float32_stays_and_everything_else_becomes_float64():
         (np.ones((0, 2)), "x must not be empty; got shape (0, 2)"),
         ([[1, np.nan]], "x must be finite; got NaN or infinity in it"),
         ([[1, -np.inf]], "x must be finite"),
+        (np.ma.masked_array([[1.0, 2.0]], [[0, 1]]), "x must have no masked entries; got a masked array"),
+        (Unreadable(), "x must be an array of numbers; got <Unreadable"),
     ],
 )
 def test_what_is_no_array_of_the_shape_is_refused(value, words):

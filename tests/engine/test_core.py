@@ -342,6 +342,29 @@ def test_every_remainder_of_lanes_and_tiles(isa, dim, count):
             assert (block[-16:] == guard).all()
 
 
+@pytest.mark.parametrize("isa", SETS)
+@pytest.mark.parametrize("dim", [1, 2, 5, 17])
+@pytest.mark.parametrize("count", [1, 17, 65])
+@pytest.mark.parametrize("covariance", ["fixed", "rotated", "factors"])
+def test_every_remainder_with_metrics_and_further_coordinates(isa, dim, count, covariance):
+    """The same for the metric of each sequence, contexts of different lengths, and tokens with further coordinates."""
+    guard, layout = 7.5, Layout("mean", "length", 2)
+    parts = {"factors": dim, "unique": 0.5} if covariance == "factors" else {}
+    law = Law(dim, 2 * dim + 2, 2, covariance, spread=0.5, standardised=True, mean=np.ones(dim), **parts)
+    choices, D = Choices(np.ones(count), np.arange(count) % (2 * dim + 1) + 2), dim + layout.extra + 1
+    for dtype in (np.float32, np.float64):
+        blocks, views = [], []
+        for shape in ((D, D, count), (dim, count), (dim, count), (dim, dim, count)):
+            blocks.append(np.full(int(np.prod(shape)) + 32, guard, dtype))
+            views.append(blocks[-1][16:-16].reshape(shape))
+        described = native._described(law, choices, layout, np.dtype(dtype))
+        _core.sample(isa, described, 0, 0, 0, 0, np.ones(count), *views, 2)
+        assert all(np.isfinite(view).all() for view in views)
+        for block in blocks:
+            assert (block[:16] == guard).all()
+            assert (block[-16:] == guard).all()
+
+
 def test_a_batch_too_large_for_memory_is_a_memory_error():
     from ridgeformer import Problem
 

@@ -26,6 +26,7 @@ from ridgeformer.engine import Layout
 from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.noise import Fixed, as_noise
 from ridgeformer.problems import CustomProblem, Dataset, Draw, Sequences, problem_from_dict
+from ridgeformer.sweeps import list_runs
 from ridgeformer.training import Search
 
 D, N, M = 2, 8, 5
@@ -114,7 +115,7 @@ def ridge_by_hand(s, penalty):
 
 @pytest.mark.parametrize("problem", [Student(), Cubic(), Cubic(6), Cubic(6, queries=1)], ids=str)
 def test_losses_are_those_of_the_queries(problem):
-    """Half the mean squared error over each sequence's own queries, computed from tokens with nothing of the package."""
+    """Half the mean squared error over each sequence's own queries, from tokens with nothing of the package."""
     s = tokens_of(problem, 500, seed=3)
     by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", s.queries, ridge_by_hand(s, 0.7)) - s.answers).mean(1)
     found = evaluate(ConstRR(0.7), problem, sequences=500, seed=3)
@@ -152,7 +153,18 @@ def test_an_intercept_counts_in_every_kind_of_evaluation():
     assert profile(model, problem, sigma=[1.0], sequences=300, seed=5).loss[0] == pytest.approx(whole, rel=1e-9)
 
 
-@pytest.mark.parametrize("problem", [Student(), Cubic(), Cubic(6, queries=1), Laplace(np.diag([1.0, 3.0]))], ids=str)
+def unpredictable():
+    """Answers that are noise: most of the loss is what no weights can predict."""
+    rng = np.random.default_rng(0)
+    shapes = ((4000, N, D), (4000, N), (4000, M, D), (4000, M))
+    return Dataset(Sequences(*(rng.standard_normal(shape) for shape in shapes)))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [Student(), Cubic(), Cubic(6, queries=1), Laplace(np.diag([1.0, 3.0])), unpredictable()],
+    ids=str,
+)
 def test_sampled_queries_agree_with_the_exact_loss(problem):
     exact = evaluate(LeastSquares(), problem, sequences=4000, with_floor=False)
     query = evaluate(LeastSquares(), problem, sequences=4000, estimator="query", with_floor=False)
@@ -244,6 +256,26 @@ def test_runs_are_stored_and_read_back(tmp_path):
     assert hash(Student()) == hash(Student())
     assert Student() != Student(scale=2.0)
     assert Cubic() != Cubic()  # without a name, every object is a problem of its own
+
+
+def test_runs_on_all_kinds_of_problems_are_listed_together(tmp_path):
+    """None of them as damaged: contexts that are numbers and texts, and problems without noise."""
+    problems = [
+        Problem(D, 6, "fixed(1)"),
+        Problem(D, 6, "fixed(1)", features="factors(1)"),
+        Problem(D, "5..7", "fixed(1)"),
+        Student(),
+    ]
+    trained = [train(problem, "gdpp", 1, out=tmp_path, **QUICK) for problem in problems]
+    entries = list_runs(tmp_path)
+    assert [entry.damage for entry in entries] == [None] * 4
+    found = {entry.folder: entry for entry in entries}
+    plain, features, lengths, own = (found[result.folder] for result in trained)
+    assert "features" not in plain.spec
+    assert features.spec["features"] == "factors(1)"
+    assert lengths.spec["context"] == "5..7"
+    assert own.spec["problem"] == "test-student"
+    assert own.loss == trained[3].loss
 
 
 def test_moments_depend_on_the_key_alone():

@@ -190,6 +190,32 @@ def test_arguments_of_several_types_are_one_problem():
     assert len({Problem(2, 5, 1), Problem(2, 5, 1, features="factors(1)"), Problem(2, 5, 1, tasks="lowrank(1)")}) == 3
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (PowerLaw(1), PowerLaw(1.5)),
+        (Spectrum(1, 2), Spectrum(2, 1)),
+        (Covariance(np.eye(2)), Covariance(2 * np.eye(2))),
+        (Covariance(np.eye(2)), Isotropic()),
+        (Factors(2), Factors(2, 0.4)),
+        (Rotated(PowerLaw(1)), Rotated(PowerLaw(2))),
+        (Scales(0.5), Scales(0.5, Factors(1))),
+        (Standardised(), Standardised(Factors(1))),
+        (Gaussian([1, 0]), Gaussian([0, 1])),
+        (Pool(4), Pool(4, 1)),
+        (Pool(4), Pool(4, law="sphere")),
+        (Pool([[1.0, 0.0]]), Pool([[1.0, 1e-16]])),
+        (Mixture(Pool(4), 0.1), Mixture(Pool(4), 0.2)),
+        (Mixture(Pool(4), 0.1), Mixture(Pool(4), 0.1, LowRank(1))),
+        (Lengths([3, 5]), Lengths([3, 4, 5])),
+    ],
+    ids=str,
+)
+def test_laws_with_other_arguments_are_other_laws(one, other):
+    assert one != other
+    assert str(one) != str(other)
+
+
 def test_values_do_not_follow_the_arrays_they_were_made_from():
     matrix, pool, mean = np.eye(2) * 2, np.ones((1, 2)), np.ones(2)
     problem = Problem(2, 5, 1, features=matrix, tasks=Mixture(Pool(pool), 0.5, Gaussian(mean)))

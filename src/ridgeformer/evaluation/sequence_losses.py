@@ -205,7 +205,7 @@ def _losses(predictor: Predictor, draw: Draw, estimator: Estimator, key: tuple[i
 def _root(metric: Array) -> Array:
     """R with R R' = metric, [..., d, d]; the metric of a few queries is singular."""
     try:
-        return np.linalg.cholesky(metric)
+        return np.asarray(np.linalg.cholesky(metric), np.float64)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(metric)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
