@@ -61,7 +61,7 @@ def test_lengths_and_levels_are_shown_with_their_shares():
 
 
 def test_sequences_that_are_too_long_are_refused():
-    with pytest.raises(InputError, match="a picture shows sequences of at most .*; got 1,000,000,000 examples of 3"):
+    with pytest.raises(InputError, match=r"a picture shows sequences of at most .*; got 1,000,000,000 examples of 3"):
         problem_figure(Problem(3, 10**9, 1))
 
 
@@ -107,5 +107,5 @@ def test_prefixes_are_drawn(tmp_path):
     np.testing.assert_allclose(line(axis, "floor").get_ydata(), found.floor)
     assert axis.get_xlabel() == "number of examples n"
     draw_prefixes(tmp_path / "prefixes.svg", "title", found)
-    with pytest.raises(InputError, match="must end in .png, .pdf or .svg"):
+    with pytest.raises(InputError, match=r"must end in .png, .pdf or .svg"):
         draw_prefixes(tmp_path / "prefixes.gif", "title", found)
