@@ -22,14 +22,14 @@ __all__ = ["five", "print_results"]
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer baselines --noise 'uniform(0,5)'\n"
     "  ridgeformer baselines --noise 'categorical(1,3)' --dim 5 --context 12 --json\n"
-    "  ridgeformer baselines --noise 'uniform(0,2)' --features 'powerlaw(1)' --tasks 'pool(64)' --context 10..40"
+    "  ridgeformer baselines --noise 'uniform(0,2)' --tasks 'pool(64)' --context 10..40"
 )
 @takes_a_problem(sequences=100_000)
 def baselines(problem: Problem, sequences: int, seed: int, as_json: bool) -> None:
     """Compare the classical baselines on a problem with the best achievable loss.
 
     \b
-    OracleRR      ridge regression that is told the noise level; its adjusted loss is 0 if tasks are Gaussian
+    OracleRR      ridge regression that is told the noise level; its loss is 0 if tasks are Gaussian
     ConstRR       ridge regression with one constant penalty, the best one
     LeastSquares  ordinary least squares
     AdaRR         ridge regression with the noise level estimated from the residuals

@@ -24,7 +24,7 @@ INDENT = 12
 
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer problem --noise 'uniform(0,5)'\n"
-    "  ridgeformer problem --noise 'uniform(0,2)' --features 'factors(2)' --context 10..40 --plot problem.png\n"
+    "  ridgeformer problem --noise 'uniform(0,2)' --features 'factors(2)' --plot problem.png\n"
     "  ridgeformer problem --noise 'fixed(0.5)' --tasks 'pool(64)' --json"
 )
 @plot_option("a picture of a few sequences")
