@@ -61,13 +61,13 @@ def test_bad_shifts():
     rr = ConstRR.tune(PROBLEM)
     with pytest.raises(InputError, match=r"there must be one shift, one of context, noise, .*; got none"):
         shifts(rr, PROBLEM)
-    with pytest.raises(InputError, match="there must be one shift"):
+    with pytest.raises(InputError, match=r"there must be one shift"):
         shifts(rr, PROBLEM, noise=[1], context=[4])
     with pytest.raises(InputError, match=r"there must be one shift, .*; got layers"):
         shifts(rr, PROBLEM, layers=[1])
-    with pytest.raises(InputError, match="a shift needs at least one value; got none"):
+    with pytest.raises(InputError, match=r"a shift needs at least one value; got none"):
         shifts(rr, PROBLEM, noise=[])
-    with pytest.raises(InputError, match="the rank of tasks can be at most d = 3; got 9"):
+    with pytest.raises(InputError, match=r"the rank of tasks can be at most d = 3; got 9"):
         shifts(rr, PROBLEM, tasks=["lowrank(9)"])
 
 

@@ -145,12 +145,25 @@ def test_losses_of_models_are_those_of_their_predictions(problem, layout):
 
 
 def test_an_intercept_counts_in_every_kind_of_evaluation():
-    model, problem = model_of(layout=Layout("mean", "constant")), Student()
+    model, problem = model_of(layout=Layout("mean", "constant")), Problem(D, N, 1.0)
     moments = problem.moments(300, seed=5, stream=EVALUATION, sums=True).moments
     assert np.abs(model.intercepts(moments)).max() > 0.05
     whole = evaluate(model, problem, sequences=300, seed=5).loss
     assert by_layer(model, problem, sequences=300, seed=5).loss[-1] == pytest.approx(whole, rel=1e-9)
     assert profile(model, problem, sigma=[1.0], sequences=300, seed=5).loss[0] == pytest.approx(whole, rel=1e-9)
+
+
+def test_an_intercept_is_refused_where_queries_need_not_have_mean_0():
+    model, problem = model_of(layout=Layout("mean", "constant")), Student()
+    rule = "a constant coordinate needs a built-in problem, whose queries have mean 0; got .*Centre the labels"
+    for call in (
+        lambda: evaluate(model, problem, sequences=300),
+        lambda: by_layer(model, problem, sequences=300),
+        lambda: model.step(problem, 300),
+        lambda: train(problem, "full", 1, layout=Layout("mean", "constant")),
+    ):
+        with pytest.raises(InputError, match=rule):
+            call()
 
 
 def unpredictable():

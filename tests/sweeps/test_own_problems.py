@@ -80,11 +80,11 @@ def test_a_malformed_grid_says_where(tmp_path, text, message):
 def test_problems_and_their_parts_exclude_each_other():
     with pytest.raises(InputError, match=r"either problems or their parts; got problem and dim. Leave one"):
         Grid(problem=[HeavyTails()], dim=[3])
-    with pytest.raises(InputError, match="this needs a Problem; got a str"):
+    with pytest.raises(InputError, match=r"this needs a Problem; got a str"):
         Grid(problem=["mine"])
-    with pytest.raises(InputError, match="problem must list every value once"):
+    with pytest.raises(InputError, match=r"problem must list every value once"):
         Grid(problem=[HeavyTails(), HeavyTails()])
-    with pytest.raises(InputError, match="noise must be a list of at least one value"):
+    with pytest.raises(InputError, match=r"noise must be a list of at least one value"):
         Grid()
 
 
@@ -125,10 +125,10 @@ def test_what_workers_cannot_import_is_refused_at_once(tmp_path):
 
     with pytest.raises(InputError, match=r"whose class its worker processes can import by name; got .*Local"):
         sweep(Grid(problem=[Local()]).specs(), tmp_path)
-    with pytest.raises(InputError, match="a Nameless without a name of its own"):
+    with pytest.raises(InputError, match=r"a Nameless without a name of its own"):
         sweep(Grid(problem=[Nameless()]).specs(), tmp_path)
     data = Dataset(Problem(2, 4, 1).sequences(10))
-    with pytest.raises(InputError, match="a Dataset without a name of its own"):
+    with pytest.raises(InputError, match=r"a Dataset without a name of its own"):
         sweep(Grid(problem=[data]).specs(), tmp_path)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer, check_intercept
 from ridgeformer.predictors.ridge import Predictor, check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 
@@ -60,6 +60,8 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
             f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
         )
+    if isinstance(predictor, LinearTransformer):
+        check_intercept(predictor.layout, problem)
 
 
 def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> None:

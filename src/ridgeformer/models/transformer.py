@@ -27,7 +27,7 @@ from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import array, integer, number, real
 from ridgeformer.values import Value, read_only
 
-__all__ = ["LinearTransformer", "States"]
+__all__ = ["LinearTransformer", "States", "check_intercept"]
 
 Float = NDArray[np.floating[Any]]
 ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
@@ -499,6 +499,7 @@ class LinearTransformer(Value):
         """
         if not isinstance(problem, BaseProblem) or problem.dim != self.dim:
             refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
+        check_intercept(self.layout, problem)
         if target not in ("ridge", "task", None):
             refuse("target must be ridge or task", repr(target), "Choose one of these.")
         engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
@@ -542,6 +543,26 @@ class LinearTransformer(Value):
                 f"dimension {moments.dim}",
                 "Use a problem or a model of the same dimension.",
             )
+
+
+def check_intercept(layout: Layout, problem: BaseProblem) -> None:
+    """Refuse a constant coordinate on a problem whose queries need not have mean 0.
+
+    The loss of an intercept b is taken to be b^2 / 2, which holds where queries and residuals have mean 0.
+
+    Args:
+        layout: The layout of a model's tokens.
+        problem: The distribution of sequences.
+
+    Raises:
+        InputError: The problem is not a built-in one, and the layout has a constant.
+    """
+    if layout.counted and problem.law is None:
+        refuse(
+            "a constant coordinate needs a built-in problem, whose queries have mean 0",
+            problem,
+            "Centre the labels and use another layout, or add a feature that is 1.",
+        )
 
 
 def _warn_of_explosions(found: Float, x: Float, y: Float, queries: Float) -> None:

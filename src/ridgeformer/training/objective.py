@@ -36,17 +36,40 @@ OWN_BLOCK = 1 << 13  # the same where sequences are drawn by Python
 
 
 def ceiling(problem: BaseProblem) -> float:
-    """Twice the loss of predicting nothing at all: losses above enter by their logarithm."""
+    """Return the loss above which losses enter by their logarithm: twice that of predicting nothing at all.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The signal of the problem.
+    """
     return problem.signal
 
 
 def fewer(problem: BaseProblem, sequences: int) -> int:
-    """Return a number of sequences, or an eighth of it where they are drawn by Python, which takes longer."""
+    """Return a number of sequences, or an eighth of it where they are drawn by Python, which takes longer.
+
+    Args:
+        problem: The distribution of sequences.
+        sequences: How many there are where an engine draws them.
+
+    Returns:
+        How many to use.
+    """
     return sequences if problem.law is not None else sequences // 8
 
 
 def damped(losses: NDArray[Any], limit: float) -> Array:
-    """The losses, and limit (1 + log(loss / limit)) for those above the limit."""
+    """Return the losses, and limit (1 + log(loss / limit)) for those above the limit.
+
+    Args:
+        losses: Losses of single sequences, of any shape.
+        limit: The loss above which they enter by their logarithm.
+
+    Returns:
+        Losses of the same shape, float64.
+    """
     values = losses.astype(np.float64)
     return np.where(values > limit, limit * (1 + np.log(np.maximum(values, limit) / limit)), values)
 
@@ -67,7 +90,15 @@ class Batch:
 
     @classmethod
     def of(cls, draw: Draw, layout: Layout) -> Batch:
-        """Return the contexts of a draw."""
+        """Return the contexts of a draw.
+
+        Args:
+            draw: Sequences, with the sums of their tokens if the layout needs them.
+            layout: The layout of the tokens.
+
+        Returns:
+            The contexts.
+        """
         moments = draw.moments
         sums = None if moments.sums is None else np.asarray(moments.sums)
         gram = moments.gram if layout.is_plain else layout.gram(np.asarray(moments.gram), moments.context, sums)
@@ -75,7 +106,15 @@ class Batch:
 
     @classmethod
     def none(cls, problem: BaseProblem, layout: Layout) -> Batch:
-        """Return no contexts."""
+        """Return no contexts.
+
+        Args:
+            problem: The distribution of sequences that others would come from.
+            layout: The layout of the tokens.
+
+        Returns:
+            An empty batch of the right shapes.
+        """
         D, c = problem.dim + layout.extra + 1, problem.dim + layout.counted
         plain = problem.law is not None and problem.law.metric is None and not problem.law.own_metric
         return cls(np.empty((0, D, D)), np.empty((0, c)), None if plain else np.empty((0, c, c)))
@@ -84,7 +123,14 @@ class Batch:
         return len(self.gram)
 
     def stretched(self, by: float) -> Batch:
-        """Return the contexts with all their Gram matrices multiplied by a number."""
+        """Return the contexts with all their Gram matrices multiplied by a number.
+
+        Args:
+            by: The number.
+
+        Returns:
+            A new batch.
+        """
         return Batch(by * self.gram, self.target, self.metric)
 
     def own_metrics(self) -> Float | None:
@@ -94,14 +140,29 @@ class Batch:
         return np.broadcast_to(self.metric, (len(self), *self.metric.shape[-2:]))
 
     def joined(self, other: Batch, most: int) -> Batch:
-        """Return the contexts of both, at most so many."""
+        """Return the contexts of both, at most so many.
+
+        Args:
+            other: Further contexts, which come after these.
+            most: How many to keep.
+
+        Returns:
+            A new batch.
+        """
         metrics = self.own_metrics(), other.own_metrics()
         metric = None if metrics[0] is None or metrics[1] is None else np.concatenate([metrics[0], metrics[1]])[:most]
         gram, target = (np.concatenate(pair)[:most] for pair in ((self.gram, other.gram), (self.target, other.target)))
         return Batch(gram, target, metric)
 
     def part(self, index: list[int]) -> Batch:
-        """Return some of the contexts."""
+        """Return some of the contexts.
+
+        Args:
+            index: Which ones.
+
+        Returns:
+            A new batch.
+        """
         metrics = self.own_metrics()
         metric = None if metrics is None else np.asarray(metrics[index])
         return Batch(np.asarray(self.gram[index]), np.asarray(self.target[index]), metric)
@@ -109,7 +170,17 @@ class Batch:
     def evaluate(
         self, model: LinearTransformer, limit: float, gradient: bool = True, threads: int | None = None
     ) -> Evaluation:
-        """Return losses, and the gradient with respect to the model's `kernel()`."""
+        """Return losses, and the gradient with respect to the model's `kernel()`.
+
+        Args:
+            model: The model, with tokens of this layout.
+            limit: The loss above which losses enter the gradient by their logarithm.
+            gradient: Whether to compute the gradient.
+            threads: Threads of the engine; None for all.
+
+        Returns:
+            What the engine found.
+        """
         return engines.current().evaluate(
             model.family.kernel(),
             self.gram,
@@ -140,12 +211,27 @@ class Hard:
 
     @classmethod
     def none(cls, problem: BaseProblem, layout: Layout) -> Hard:
-        """No such contexts yet."""
+        """Return no such contexts yet.
+
+        Args:
+            problem: The distribution of sequences.
+            layout: The layout of the tokens.
+
+        Returns:
+            None of them.
+        """
         return cls(Batch.none(problem, layout))
 
     @classmethod
     def restored(cls, arrays: dict[str, Array]) -> Hard:
-        """From what `arrays` gave."""
+        """Return what `arrays` stored.
+
+        Args:
+            arrays: The arrays by name.
+
+        Returns:
+            The contexts.
+        """
         share, strength, exploded = arrays["hard"].tolist()
         return cls(Batch(arrays["gram"], arrays["target"], arrays.get("metric")), share, strength, int(exploded))
 
@@ -160,7 +246,16 @@ class Hard:
         return len(self.batch)
 
     def value(self, model: LinearTransformer, limit: float, threads: int | None) -> Value:
-        """Their share of the objective, and its gradient."""
+        """Return their share of the objective, and its gradient.
+
+        Args:
+            model: The model, with tokens of their layout.
+            limit: The loss above which losses enter by their logarithm.
+            threads: Threads of the engine; None for all.
+
+        Returns:
+            The share, and the gradient by the names of the family's arrays.
+        """
         found = self.batch.evaluate(model, limit, threads=threads)
         worst = damped(np.minimum(found.losses, np.finfo(np.float64).max), limit)
         gradient = model.family.pullback(found.gradient)
