@@ -155,3 +155,12 @@ def test_bad_problems_are_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("features", ["standardised()", "standardised(scales(0.5))", "standardised(factors(2))"])
+@pytest.mark.parametrize("context", [12, "10..30"])
+def test_the_signal_of_standardised_features_counts_how_queries_are_standardised(features, context):
+    """Queries are shifted and scaled by other examples, so that their variance is (n + 1) / (n - 3), more than 1."""
+    problem = Problem(4, context, 1.0, features=features)
+    squares = np.square(problem.sequences(40_000, seed=1).answers)
+    assert problem.signal == pytest.approx(squares.mean(), abs=4 * squares.std() / np.sqrt(squares.size))

@@ -149,7 +149,13 @@ class Problem(BaseProblem):
         """E[<w, x>^2] over tasks and queries: twice the loss of predicting 0. It is d for isotropic problems."""
         if self.is_isotropic:
             return float(self.dim)
-        return float((self.query_covariance * self.tasks.second_moment(self.dim)).sum())
+        found = float((self.query_covariance * self.tasks.second_moment(self.dim)).sum())
+        if self.features.standardised:
+            # A query standardised by n others has variance (n + 1) / (n - 3), infinite for n <= 3; about that much for
+            # the products of two features.
+            n = np.maximum(self.lengths.values, 4).astype(np.float64)
+            found *= float(np.mean((n + 1) / (n - 3)))
+        return found
 
     @property
     def feature_scale(self) -> float:

@@ -1,4 +1,4 @@
-"""The best one-layer model in closed form, and the risk of any one-layer model under any shift.
+"""The best weights W a in closed form, and the risk of any such weights under any shift.
 
 One layer predicts with w_hat = W a, a = sum y x. With features x ~ N(0, Lambda), tasks of second moment Gamma = E[w w']
 and n examples, E[a w'] = n Lambda Gamma = M1 and
@@ -7,7 +7,8 @@ and n examples, E[a w'] = n Lambda Gamma = M1 and
 
 because E[S B S] = n (n + 1) Lambda B Lambda + n tr(B Lambda) Lambda for symmetric B. The risk, 1/2 E <w_hat - w, x>^2
 at a query x of covariance Lambda_q, is 1/2 tr(Lambda_q [W M2 W' - 2 W M1 + Gamma]), least for W = M1' M2^-1. Where n
-varies, n and n (n + 1) are replaced by their means.
+varies, n and n (n + 1) are replaced by their means. Where tasks w and -w are equally likely, this is the best one-layer
+model; otherwise a Full layer can gain a little by adding S v and l v for some vector v.
 
 >>> from ridgeformer import Problem
 >>> problem = Problem(dim=3, context=8, noise=1)
