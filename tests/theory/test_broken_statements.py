@@ -47,7 +47,7 @@ def squared_labels(patch):
 def one_column_more_or_less(patch):
     """d for d - 1 without noise, d - 1 for d with it."""
     law = quadratic.expected_square
-    patch.setattr(quadratic, "expected_square", lambda x, noisy: law(x, not noisy))
+    patch.setattr(quadratic, "expected_square", lambda x, *, noisy: law(x, noisy=not noisy))
     return quadratic.check()
 
 

@@ -45,7 +45,7 @@ def test_a_journal_lets_a_run_go_on(tmp_path):
         pass
 
     def stop(progress):
-        pieces.append((progress.run, progress.phase, progress.loss))
+        pieces.append((progress.spec, progress.phase, progress.loss))
         raise Stop
 
     problem, protocol = Problem(11, 14, "uniform(0,3)"), Search(effort=0.1)
@@ -408,7 +408,7 @@ def interrupted(folder, family="diag", layers=1, after=5, problem=SMALL):
 
     def stop(progress):
         seen.append(progress)
-        if progress.run.startswith(family) and sum(p.run.startswith(family) for p in seen) == after:
+        if progress.spec.family.name == family and sum(p.spec.family.name == family for p in seen) == after:
             raise Stop
 
     with pytest.raises(Stop):

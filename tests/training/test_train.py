@@ -1,6 +1,5 @@
 """Training's parts against independent truths, and training as a whole on small problems."""
 
-import dataclasses
 import itertools
 import json
 from types import SimpleNamespace
@@ -26,16 +25,16 @@ from ridgeformer import (
     train_many,
 )
 from ridgeformer.bfgs import descend
-from ridgeformer.engine import Key
+from ridgeformer.engine import Key, Layout
 from ridgeformer.exact import Excess, const_loss, exact_loss, least_excess, least_loss
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.journal import Journal
-from ridgeformer.training.objective import Hard, SampleAverage, ceiling, damped, mine
+from ridgeformer.training.objective import Batch, Hard, SampleAverage, ceiling, damped, mine
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.soap import Soap
-from ridgeformer.training.vector import Vector
+from ridgeformer.training.vector import Units, Vector
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
@@ -131,10 +130,10 @@ def test_damping_is_continuous_and_smooth():
 def test_the_objective_and_its_gradient(family):
     """By central differences, hard contexts included, some of them above the ceiling."""
     model = LinearTransformer.random(family, dim=3, layers=3, context=6, scale=0.3, seed=1)
-    vector = Vector(model, 6)
+    vector = Vector(model, Units(SMALL, Layout()))
     draw = SMALL.moments(20)
-    hard = Hard(4 * draw.moments.gram, draw.ridge, share=0.2)
-    assert (model.evaluate(dataclasses.replace(draw.moments, gram=hard.gram), hard.target).losses > 3).any()
+    hard = Hard(Batch(4 * draw.moments.gram, draw.ridge, None), share=0.2)
+    assert (hard.batch.evaluate(model, np.inf).losses > 3).any()
     objective = SampleAverage(SMALL, 300, Key(5, 6, 7), hard=hard)
     point = vector.pack(model)
     value, slope = objective(vector.model(point))
@@ -178,13 +177,13 @@ def test_the_search_finds_contexts_that_explode():
     """A step of gradient descent repeated too often explodes where the largest eigenvalue is large."""
     problem = Problem(5, 10, "fixed(1)")
     wild = LinearTransformer(Diag(omega=np.tile([[-0.055, 0], [-0.055, 0]], (6, 1, 1))), 5)
-    hard = mine(wild, problem, Hard.none(problem), Key(1, 2, 3), 50_000)
+    hard = mine(wild, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000)
     assert len(hard) > 10
-    losses = wild.evaluate(dataclasses.replace(problem.moments(len(hard)).moments, gram=hard.gram), hard.target).losses
+    losses = hard.batch.evaluate(wild, np.inf).losses
     assert (~(losses <= 20 * ceiling(problem))).all()
     tame = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 5)
-    assert len(mine(tame, problem, Hard.none(problem), Key(1, 2, 3), 50_000)) == 0
-    assert len(mine(wild, problem, Hard.none(problem), Key(1, 2, 3), 50_000, caution=0)) == 0
+    assert len(mine(tame, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000)) == 0
+    assert len(mine(wild, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000, caution=0)) == 0
 
 
 def test_the_paper_s_objective_has_the_same_expected_gradient():
@@ -207,7 +206,7 @@ def test_the_paper_s_objective_has_the_same_expected_gradient():
 
 def test_the_query_gradient_is_that_of_the_query_loss():
     model = LinearTransformer.random("full", dim=3, layers=2, context=6, scale=0.4, seed=2)
-    vector = Vector(model, 6)
+    vector = Vector(model, Units(SMALL, Layout()))
     value, slope = query_gradient(model, SMALL, batch=50, seed=1, step=2)
     expected = slopes(
         lambda p: query_gradient(vector.model(p), SMALL, batch=50, seed=1, step=2)[0], vector.pack(model), 1e-2
