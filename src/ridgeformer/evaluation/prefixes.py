@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.sequence_losses import Progress, adjusted_losses, check_predictors
 from ridgeformer.evaluation.statistics import Running
-from ridgeformer.evaluation.table import Table, lines, ratio, without_rounding
+from ridgeformer.evaluation.table import Table, lines, ratio, ratios, without_rounding
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.ridge import OracleRR, Predictor, check_problem
@@ -53,7 +53,7 @@ class PrefixLosses(Table):
     @property
     def ratio(self) -> Array:
         """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
-        return np.array([list(map(ratio, row, self.floor.tolist())) for row in self.loss.tolist()])
+        return ratios(self.loss, self.floor)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per predictor and number of examples."""

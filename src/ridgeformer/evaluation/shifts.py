@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.comparison import compare
 from ridgeformer.evaluation.sequence_losses import Progress
-from ridgeformer.evaluation.table import Table, ratio, without_rounding
+from ridgeformer.evaluation.table import Table, ratio, ratios, without_rounding
 from ridgeformer.predictors.ridge import Predictor, check_problem
 from ridgeformer.problems import Problem
 
@@ -53,7 +53,7 @@ class Shifts(Table):
     @property
     def ratio(self) -> Array:
         """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
-        return np.array([list(map(ratio, row, self.floor.tolist())) for row in self.loss.tolist()])
+        return ratios(self.loss, self.floor)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per predictor and problem."""

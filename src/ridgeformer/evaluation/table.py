@@ -19,6 +19,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ridgeformer.errors import MissingPackageError
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import ROUNDING
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Table", "aligned", "lines", "ratio", "without_rounding"]
+__all__ = ["Table", "aligned", "lines", "ratio", "ratios", "without_rounding"]
 
 
 class Table(ABC):
@@ -94,6 +96,19 @@ def ratio(loss: float, floor: float) -> float:
     if floor > ROUNDING or math.isnan(floor):
         return loss / floor
     return 1.0 if loss <= ROUNDING else math.inf
+
+
+def ratios(loss: NDArray[Any], floor: NDArray[Any]) -> NDArray[Any]:
+    """Divide the losses of several predictors by the floors that they share; see `ratio`.
+
+    Args:
+        loss: The losses, [M, K].
+        floor: The floors, [K].
+
+    Returns:
+        The ratios, [M, K].
+    """
+    return np.array([list(map(ratio, row, floor.tolist())) for row in loss.tolist()])
 
 
 def without_rounding(floor: float) -> float:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeformer import engine as engines
 from ridgeformer.engine import Engine, Key, Law
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
@@ -22,6 +23,7 @@ from ridgeformer.values import Value
 __all__ = ["CUSTOM", "BaseProblem", "CustomProblem", "Dataset", "check_count", "check_key"]
 
 Array = NDArray[np.float64]
+Precision = type[np.float32] | type[np.float64]
 MOST = 1 << 32  # sequences of one key
 SAMPLED = 1024  # sequences from which the size of the labels is estimated
 CUSTOM: dict[str, type[CustomProblem]] = {}  # by name; a subclass with a name enters itself
@@ -82,7 +84,6 @@ class BaseProblem(Value, ABC):
     noise: Noise | None
     signal: float
 
-    @abstractmethod
     def moments(
         self,
         count: int,
@@ -98,6 +99,10 @@ class BaseProblem(Value, ABC):
     ) -> Draw:
         """Draw moments of sequences.
 
+        A built-in problem draws them directly by Bartlett's decomposition, at a cost that does not depend on the number
+        of examples. Its sequence i of (seed, stream, step) is the same whatever `count`, `first` and the number of
+        threads. A problem of your own is asked for whole sequences, and other `first` or `count` give other ones.
+
         Args:
             count: How many sequences, B.
             seed: The seed.
@@ -111,7 +116,18 @@ class BaseProblem(Value, ABC):
 
         Returns:
             Moments, tasks, oracle weights, noise levels and the metric of the loss.
+
+        Raises:
+            InputError: A number is out of range, or what a problem of your own draws is not what it should be.
         """
+        key, count = check_key(seed, stream, step), check_count(count, first)
+        return self._moments(key, count, first, precision(dtype), sums, engines.resolve(engine), threads)
+
+    @abstractmethod
+    def _moments(
+        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
+    ) -> Draw:
+        """Draw sequences; see `moments`."""
 
     @abstractmethod
     def at_noise(self, sigma: float) -> BaseProblem:
@@ -241,26 +257,9 @@ class CustomProblem(BaseProblem):
             vars(self)["_scale"] = float(np.sqrt(squares.mean()))
         return float(vars(self)["_scale"])
 
-    def moments(
-        self,
-        count: int,
-        *,
-        seed: int = 0,
-        stream: int = 0,
-        step: int = 0,
-        first: int = 0,
-        dtype: DTypeLike = np.float64,
-        sums: bool = False,
-        engine: Engine | str | None = None,
-        threads: int | None = None,
+    def _moments(
+        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        """See `BaseProblem.moments`. Other `first` or `count` give other sequences.
-
-        Raises:
-            InputError: `draw` returned something else than `Sequences` or a `Draw`, or shapes do not fit, or there are
-                values that are not finite.
-        """
-        key, count = check_key(seed, stream, step), check_count(count, first)
         drawn = self.draw(np.random.default_rng(np.random.SeedSequence((*key, first))), count)
         if isinstance(drawn, Sequences):
             drawn = _from_tokens(drawn)
@@ -275,7 +274,7 @@ class CustomProblem(BaseProblem):
                 repr(checked.moments),
                 "Correct context or the draw method.",
             )
-        return checked.astype(precision(dtype))
+        return checked.astype(dtype)
 
     def at_noise(self, sigma: float) -> BaseProblem:
         """See `BaseProblem.at_noise`; a subclass may offer it.

@@ -18,20 +18,20 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Key, Law, Layout
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
-from ridgeformer.problems.base import BaseProblem, check_count, check_key
+from ridgeformer.problems.base import BaseProblem, Precision, check_count, check_key
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
 from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.posterior import Posterior
 from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
-from ridgeformer.validation import integer, precision
+from ridgeformer.validation import integer
 from ridgeformer.values import read_only
 
 __all__ = ["Problem"]
@@ -325,43 +325,12 @@ class Problem(BaseProblem):
         """
         return self.choices(count, **key).sigma
 
-    def moments(
-        self,
-        count: int,
-        *,
-        seed: int = 0,
-        stream: int = 0,
-        step: int = 0,
-        first: int = 0,
-        dtype: DTypeLike = np.float64,
-        sums: bool = False,
-        engine: Engine | str | None = None,
-        threads: int | None = None,
+    def _moments(
+        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        """Draw moments directly by Bartlett's decomposition, at a cost that does not depend on `context`.
-
-        Sequence i of (seed, stream, step) is the same whatever `count`, `first` and the number of threads.
-
-        Args:
-            count: How many sequences, B.
-            seed: The seed.
-            stream: A number that tells independent streams of one seed apart.
-            step: A further such number.
-            first: The number of the first sequence in its stream.
-            dtype: float32 or float64.
-            sums: Whether to draw the sums of the tokens too, which models with a further coordinate need.
-            engine: Where it is computed; None for the current engine.
-            threads: How many threads; None for the default.
-
-        Returns:
-            Moments, tasks, oracle weights, noise levels and the metric of the loss.
-        """
-        engine, dtype = engines.resolve(engine), precision(dtype)
-        choices = self.choices(count, seed=seed, stream=stream, step=step, first=first, engine=engine)
+        choices = self.choices(count, seed=key.seed, stream=key.stream, step=key.step, first=first, engine=engine)
         layout = SUMS if sums else Layout()
-        drawn = engine.sample(
-            self.law, choices, Key(seed, stream, step), layout=layout, first=first, dtype=dtype, threads=threads
-        )
+        drawn = engine.sample(self.law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
         if sums:
             d = self.dim
