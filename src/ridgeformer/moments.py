@@ -134,13 +134,25 @@ class Moments(Value):
         """The number of tokens n of every context, [B]."""
         return np.broadcast_to(np.asarray(self.context, np.int64), len(self))
 
+    def chosen(self, index: NDArray[np.integer[Any]]) -> Moments:
+        """Return some of the contexts.
+
+        Args:
+            index: Which ones, [b].
+
+        Returns:
+            Their moments.
+        """
+        sigma, sums = (None if x is None else np.asarray(x[index]) for x in (self.sigma, self.sums))
+        context = self.context if isinstance(self.context, int) else np.asarray(self.counts[index])
+        return Moments._trusted(np.asarray(self.gram[index]), context, sigma, sums)
+
     def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Split the contexts by their number of tokens: indices [b], and moments whose `context` is a number."""
         for n in np.unique(self.counts).tolist():
             index = np.flatnonzero(self.counts == n)
-            sigma = None if self.sigma is None else self.sigma[index]
-            sums = None if self.sums is None else self.sums[index]
-            yield index, Moments._trusted(np.asarray(self.gram[index]), n, sigma, sums)
+            part = self.chosen(index)
+            yield index, Moments._trusted(part.gram, n, part.sigma, part.sums)
 
     @cached_property
     def spectrum(self) -> Spectrum:

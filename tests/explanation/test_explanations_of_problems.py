@@ -82,7 +82,7 @@ def test_models_and_problems_that_cannot_be_explained():
     for function in (explain, ablate):
         with pytest.raises(InputError, match=r"models whose tokens are \(x, y\); got a model with Layout"):
             function(wide, Problem(3, 8, 1), sequences=100)
-    with pytest.raises(InputError, match="this needs a built-in Problem; got a HeavyTails"):
+    with pytest.raises(InputError, match="whose laws of noise and tasks are known; got a HeavyTails"):
         explain(tame_model("diag", 3, 1, 1, 8), HeavyTails(), sequences=100)
     with pytest.raises(InputError, match="on problems that treat all of them alike; got d=3"):
         symmetry(tame_model("full", 3, 1, 1, 8), PROBLEMS[0])

@@ -38,5 +38,5 @@ def test_pools_have_dmmse():
 
 
 def test_problems_of_ones_own_have_none():
-    with pytest.raises(InputError, match="this needs a built-in Problem; got a HeavyTails"):
+    with pytest.raises(InputError, match="whose laws of noise and tasks are known; got a HeavyTails"):
         baselines(HeavyTails())

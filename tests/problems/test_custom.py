@@ -309,13 +309,65 @@ def test_a_data_set_is_its_sequences():
     source = Problem(D, "3..6", "uniform(0,1)", features="factors(1)").sequences(40, seed=1, queries=3)
     data = Dataset(source)
     assert str(data) == "Dataset(40 sequences, dim=2, context=3..6)"
+    assert len(data) == data.size == 40
     drawn = data.moments(80, seed=5)
-    np.testing.assert_array_equal(drawn.moments.gram, np.tile(source.moments.gram, (2, 1, 1)))
-    np.testing.assert_array_equal(drawn.moments.counts, np.tile(source.context, 2))
-    np.testing.assert_array_equal(drawn.sigma, np.tile(source.sigma, 2))
-    few = data.moments(10, seed=5).moments.gram
-    assert all((source.moments.gram == one).all((1, 2)).any() for one in few)
-    assert not np.array_equal(few, data.moments(10, seed=6).moments.gram)
+    order = [int(np.flatnonzero((source.moments.gram == one).all((1, 2)))[0]) for one in drawn.moments.gram]
+    assert sorted(order[:40]) == list(range(40))  # each once before any comes again
+    assert order[40:] == order[:40]
+    np.testing.assert_array_equal(drawn.moments.counts, source.context[order])
+    np.testing.assert_array_equal(drawn.sigma, source.sigma[order])
+    few = data.moments(10, seed=5, first=30).moments.gram
+    np.testing.assert_array_equal(few, source.moments.gram[order[30:40]])
+    assert not np.array_equal(few, data.moments(10, seed=6, first=30).moments.gram)
+
+
+def test_an_evaluation_uses_each_sequence_of_a_data_set_once():
+    source = Problem(D, N, "uniform(0,1)").sequences(50, seed=1, queries=4)
+    data = Dataset(source)
+    found, all_of_it = (evaluate(LeastSquares(), data, sequences=count) for count in (100_000, 50))
+    assert found.sequences == 50
+    assert (found.loss, found.error) == (all_of_it.loss, all_of_it.error)
+    assert by_layer(model_of(), data, sequences=1000).sequences == 50
+
+
+def test_draws_must_depend_on_the_given_random_numbers_only():
+    class Careless(CustomProblem):
+        def __init__(self):
+            self.dim, self.context = D, N
+
+        def draw(self, rng, count):
+            x = np.random.default_rng().standard_normal((count, N + 1, D))
+            return Sequences(x[:, :N], x[:, :N, 0], x[:, N:], x[:, N:, 0])
+
+    with pytest.raises(InputError, match="the same random numbers must give the same sequences; got a Careless"):
+        Careless().moments(5)
+
+
+def test_a_class_that_sets_nothing_is_told_what_to_set():
+    class Empty(CustomProblem):
+        def draw(self, rng, count):
+            raise AssertionError
+
+    with pytest.raises(InputError, match=r"must set self.dim and self.context in its __init__; got an? Empty"):
+        Empty().moments(5)
+
+
+def test_answers_must_fit_the_tasks():
+    s = Problem(D, N, 1.0).sequences(5)
+    with pytest.raises(InputError, match="answers must be <task, query>, without noise"):
+        Dataset(Sequences(s.x, s.y, s.queries, s.answers + 5, s.task))
+
+
+def test_an_argument_called_noise_does_not_disturb_profiles():
+    class Noisy(Cubic):
+        def __init__(self, noise=1.0):
+            super().__init__()
+            self.noise = noise
+
+        def at_noise(self, sigma):
+            return Noisy(sigma)
+
+    assert profile(LeastSquares(), Noisy(), sigma=[0.5, 1.0], sequences=50).in_distribution.all()
 
 
 def test_training_and_evaluating_on_fixed_data():

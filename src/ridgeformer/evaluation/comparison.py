@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.results import Comparison, OracleResult, Result
-from ridgeformer.evaluation.sequence_losses import Estimator, Progress, block_losses, check_predictors, draw_sequences
+from ridgeformer.evaluation.sequence_losses import (
+    Estimator,
+    Progress,
+    block_losses,
+    check_predictors,
+    draw_sequences,
+    how_many,
+)
 from ridgeformer.evaluation.statistics import Tally
 from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.ridge import Predictor, check_any_problem
@@ -64,7 +71,7 @@ def compare(
     check_predictors("a comparison needs a dict of at least one predictor", predictors, problem)
     if estimator not in ("exact", "query"):
         refuse("the estimator must be exact or query", repr(estimator), "Choose one of these.")
-    sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
+    sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     adjusted, whole = (Tally(len(predictors), problem.signal, sequences) for _ in range(2))
     by_query = np.zeros(len(predictors))
     least = floor_and_error(problem, sequences, seed) if with_floor else UNKNOWN

@@ -18,6 +18,7 @@ from ridgeformer.evaluation.sequence_losses import (
     check_predictor,
     draw_sequences,
     evaluated_by_engine,
+    how_many,
     needs_sums,
 )
 from ridgeformer.evaluation.statistics import Running
@@ -174,7 +175,7 @@ def by_layer(
         BelowFloorWarning: A loss is more than 4 standard errors below the floor.
     """
     readouts = _readouts(model, problem)
-    sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
+    sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     running = Running(model.layers + 1, problem.signal)
     least = floor_and_error(problem, sequences, seed) if with_floor else UNKNOWN
     for first in range(0, sequences, LEVEL_BLOCK):

@@ -16,15 +16,17 @@ from ridgeformer.evaluation.sequence_losses import (
     check_predictor,
     check_predictors,
     draw_sequences,
+    how_many,
     needs_sums,
 )
 from ridgeformer.evaluation.statistics import Running
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise
 from ridgeformer.predictors.ridge import Predictor
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.spectrum import share_basis
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import array
 
 __all__ = [
     "LEVEL_BLOCK",
@@ -276,7 +278,7 @@ def measure_levels(
     levels = array("sigma", _default_levels(problem) if sigma is None else sigma, ("K",)).astype(np.float64)
     if (levels < 0).any():
         refuse("sigma must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
-    sequences = integer("sequences", sequences, 2)
+    sequences = how_many(problem, sequences)
     fixed = [problem.at_noise(float(level)) for level in levels]
     running = [Running(columns, problem.signal) for _ in fixed]
     done, blocks = 0, range(0, sequences, LEVEL_BLOCK)
@@ -290,7 +292,7 @@ def measure_levels(
             before, done = draw.moments, done + 1
             progress(done, len(levels) * len(blocks))
     means, errors, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
-    inside = np.ones(len(levels), bool) if problem.noise is None else problem.noise.contains(levels)
+    inside = problem.noise.contains(levels) if isinstance(problem.noise, Noise) else np.ones(len(levels), bool)
     return Levels(levels, means, errors, wild, inside, sequences)
 
 
@@ -321,7 +323,7 @@ def note_on_explosions(exploded: Counts) -> str:
 
 def _default_levels(problem: BaseProblem) -> Array:
     """From 0 to one past the distribution's end, with that end, or the levels of a discrete one, among them."""
-    if problem.noise is None:
+    if not isinstance(problem.noise, Noise):
         refuse("a profile of this problem needs noise levels", "none", "Pass sigma=[0, 1, 2], for example.")
     nodes, _ = problem.noise.quadrature()
     special = nodes if len(nodes) <= 16 else np.array([problem.noise.upper])

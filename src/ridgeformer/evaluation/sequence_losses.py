@@ -16,6 +16,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer, check_intercept
 from ridgeformer.predictors.ridge import Predictor, check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.validation import integer
 
 __all__ = [
     "EVALUATION",
@@ -27,6 +28,7 @@ __all__ = [
     "check_predictors",
     "draw_sequences",
     "evaluated_by_engine",
+    "how_many",
     "needs_sums",
 ]
 
@@ -51,7 +53,7 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
         refuse(
             f"{name} must be a predictor, with weights(moments)",
             f"a {type(predictor).__name__}",
-            "Pass a model or baseline.",
+            "Pass its model." if hasattr(predictor, "model") else "Pass a model or baseline.",
         )
     check_any_problem(problem)
     if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
@@ -80,6 +82,20 @@ def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> Non
         refuse(rule, given, "Pass {name: predictor}.")
     for name, predictor in predictors.items():
         check_predictor(name, predictor, problem)
+
+
+def how_many(problem: BaseProblem, sequences: int) -> int:
+    """Return the number of sequences to evaluate on: as many as asked for, but no more than a data set has.
+
+    Args:
+        problem: The distribution of sequences.
+        sequences: How many are asked for, at least 2.
+
+    Returns:
+        The number.
+    """
+    wanted = integer("sequences", sequences, 2)
+    return wanted if problem.size is None else min(wanted, problem.size)
 
 
 def draw_sequences(problem: BaseProblem, seed: int, first: int, count: int, sums: bool = False) -> Draw:

@@ -149,6 +149,8 @@ def _shifted(problem: Problem, shift: Mapping[str, Iterable[Any]]) -> tuple[str,
         given = ", ".join(shift) or "none"
         refuse(f"there must be one shift, one of {', '.join(KINDS)}", given, "Pass noise=[1, 2, 3], for example.")
     ((what, values),) = shift.items()
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        values = [values]  # one value alone
     others = [problem.replace(**{what: value}) for value in values]
     if not others:
         refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")

@@ -20,7 +20,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.ridge import Ridge
 from ridgeformer.problems import BaseProblem, Prior, Problem, Tasks
-from ridgeformer.problems.posterior import Posterior
+from ridgeformer.problems.posterior import TINY, Posterior
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.spectrum import Spectrum
 
@@ -106,13 +106,19 @@ class DMMSE:
         assert pool is not None
         found = np.empty((len(moments), moments.dim))
         size = max(1, min(CHUNK, (1 << 22) // len(pool)))
+        parts = [slice(start, start + size) for start in range(0, len(moments), size)]
+        order = np.arange(len(moments))
+        if len(nodes) > 1:  # contexts of similar residuals need the same noise levels
+            order = np.argsort(np.concatenate([Posterior(self.tasks, moments[part]).least for part in parts]))
 
-        def work(start: int) -> None:
-            part = slice(start, start + size)
-            found[part] = self._average(Posterior(self.tasks, moments[part]), nodes, prior)
+        def work(part: slice) -> None:
+            index = order[part]
+            posterior = Posterior(self.tasks, moments.chosen(index))
+            kept = _levels_that_matter(posterior, nodes, prior)
+            found[index] = self._average(posterior, nodes[kept], prior[kept])
 
         with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as workers:
-            list(workers.map(work, range(0, len(moments), size)))
+            list(workers.map(work, parts))
         return found
 
     def _average(self, posterior: Posterior, nodes: Array, prior: Array) -> Array:
@@ -133,6 +139,18 @@ class DMMSE:
 
     def __repr__(self) -> str:
         return f"DMMSE({self.tasks}, {self.noise})"
+
+
+def _levels_that_matter(posterior: Posterior, nodes: Array, prior: Array) -> NDArray[np.bool_]:
+    """Which noise levels can have a posterior that is not negligible, for any of the contexts.
+
+    With K tasks, the evidence of a pool lies between 1/K and 1 times that of its best task.
+    """
+    if posterior.new:
+        return np.ones(len(nodes), bool)
+    v = np.maximum(nodes[:, None] ** 2, TINY * posterior.total / posterior.count + 1e-300)  # [K, b]
+    score = np.log(prior)[:, None] - 0.5 * posterior.count * np.log(v) - 0.5 * posterior.least / v
+    return np.asarray((score > score.max(0) - np.log(len(posterior.pool)) - NEGLIGIBLE).any(1))
 
 
 def best_predictor(problem: BaseProblem) -> Any:

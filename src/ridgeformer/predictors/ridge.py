@@ -395,7 +395,11 @@ def check_problem(problem: object) -> Problem:
     """
     if isinstance(check_any_problem(problem), Problem):
         return problem  # type: ignore[return-value]
-    refuse("this needs a built-in Problem", f"a {type(problem).__name__}", "Its law of noise and tasks must be known.")
+    refuse(
+        "this needs a built-in Problem, whose laws of noise and tasks are known",
+        f"a {type(problem).__name__}",
+        "Use a Problem here, or evaluate and compare.",
+    )
 
 
 def spectrum_of(moments: Moments) -> Spectrum:

@@ -148,6 +148,11 @@ class BaseProblem(Value, ABC):
         """Refuse a problem that a stored run could not be read back with."""
 
     @property
+    def size(self) -> int | None:
+        """How many sequences there are; None where new ones can always be drawn."""
+        return None
+
+    @property
     def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
         return False
@@ -260,6 +265,7 @@ class CustomProblem(BaseProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
+        self._check_setup()
         drawn = self.draw(np.random.default_rng(np.random.SeedSequence((*key, first))), count)
         if isinstance(drawn, Sequences):
             drawn = _from_tokens(drawn)
@@ -275,6 +281,25 @@ class CustomProblem(BaseProblem):
                 "Correct context or the draw method.",
             )
         return checked.astype(dtype)
+
+    def _check_setup(self) -> None:
+        """Refuse a class that does not set what it must, or that draws other sequences from the same random numbers."""
+        if "_set_up" in vars(self):
+            return
+        if getattr(self, "dim", None) is None or self.context is None:
+            refuse(
+                "a problem of your own must set self.dim and self.context in its __init__",
+                f"a {type(self).__name__} without them",
+                "Write self.dim, self.context = 5, 10, for example.",
+            )
+        one, other = (_first_labels(self.draw(np.random.default_rng(0), 2)) for _ in range(2))
+        if one is not None and other is not None and not np.array_equal(one, other, equal_nan=True):
+            refuse(
+                "the same random numbers must give the same sequences",
+                f"a {type(self).__name__} whose draw gives others every time",
+                "Use the given rng, and no other random numbers.",
+            )
+        vars(self)["_set_up"] = True
 
     def at_noise(self, sigma: float) -> BaseProblem:
         """See `BaseProblem.at_noise`; a subclass may offer it.
@@ -328,7 +353,8 @@ class CustomProblem(BaseProblem):
 class Dataset(CustomProblem):
     """A fixed set of sequences to train or evaluate on: finite pretraining data.
 
-    Each draw takes sequences of the set at random, with repetition; as many as there are, or more, take each in turn.
+    Each key (seed, stream, step) takes the sequences of the set in a random order, each once before any comes again. So
+    an evaluation uses each sequence once, and no more sequences than there are.
 
     Args:
         sequences: The sequences, such as `problem.sequences(1000)` or `Sequences(x, y, queries, answers)`.
@@ -341,11 +367,26 @@ class Dataset(CustomProblem):
         moments = self._drawn.moments
         self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()
 
+    @property
+    def size(self) -> int:
+        """How many sequences there are."""
+        return self._count
+
+    def __len__(self) -> int:
+        return self._count
+
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""
-        size, d = self._count, self._drawn
-        index = np.arange(count) % size if count >= size else rng.integers(size, size=count)
-        return _select(d, index)
+        return self._at(rng, 0, count)
+
+    def _moments(
+        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
+    ) -> Draw:
+        return self._at(np.random.default_rng(np.random.SeedSequence(key)), first, count).astype(dtype)
+
+    def _at(self, rng: np.random.Generator, first: int, count: int) -> Draw:
+        """So many sequences of a random order, from the first one on."""
+        return _select(self._drawn, rng.permutation(self._count)[(first + np.arange(count)) % self._count])
 
     def __str__(self) -> str:
         return f"Dataset({self._count} sequences, dim={self.dim}, context={self.lengths})"
@@ -365,6 +406,13 @@ def _select(drawn: Draw, index: NDArray[np.integer[Any]]) -> Draw:
     return Draw(moments, *arrays, drawn.oracle)
 
 
+def _first_labels(drawn: object) -> NDArray[Any] | None:
+    """Numbers that tell one draw from another; None for what is no draw, which is refused elsewhere."""
+    drawn_y = drawn.y if isinstance(drawn, Sequences) else drawn.task if isinstance(drawn, Draw) else None
+    found = None if drawn_y is None else np.asarray(drawn_y)
+    return found if found is not None and found.dtype.kind == "f" else None
+
+
 def _from_tokens(sequences: Sequences) -> Draw:
     x, queries = real("x", sequences.x), real("queries", sequences.queries)
     if x.ndim != 3:
@@ -373,7 +421,14 @@ def _from_tokens(sequences: Sequences) -> Draw:
     array("queries", queries, (x.shape[0], "m", x.shape[2]))
     array("answers", sequences.answers, queries.shape[:2])
     if sequences.task is not None:
-        array("task", sequences.task, (x.shape[0], x.shape[2]))
+        task = array("task", sequences.task, (x.shape[0], x.shape[2]))
+        said, right = np.asarray(sequences.answers), np.einsum("bmd,bd->bm", queries, task)
+        if not np.allclose(said, right, rtol=1e-5, atol=1e-5 * max(float(np.abs(right).max()), 1e-300)):
+            refuse(
+                "where tasks are given, answers must be <task, query>, without noise",
+                "others",
+                "Correct them, or leave out the tasks.",
+            )
     return Draw.from_sequences(sequences)
 
 

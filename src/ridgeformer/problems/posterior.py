@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ridgeformer.moments import Moments
 from ridgeformer.problems.tasks import Prior, Tasks
 
-__all__ = ["Posterior"]
+__all__ = ["TINY", "Posterior"]
 
 Array = NDArray[np.float64]
 TINY = 1e-12  # of l / n: a smaller variance cannot be told from rounding
@@ -36,6 +36,7 @@ class Posterior:
         double = np.where(rows == columns, 1.0, 2.0)
         quadratic = (S[:, rows, columns] * double) @ (pool[:, rows] * pool[:, columns]).T
         self.residual = np.maximum(quadratic - 2 * a @ pool.T + self.total[:, None], 0.0)  # [B, K]
+        self.least = self.residual.min(1)  # [B]
         self.gaussian = _Gaussian(tasks.prior(moments.dim), moments) if self.new else None
 
     def at(self, sigma: Array | float) -> tuple[Array, Array]:
