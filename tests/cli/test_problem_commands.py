@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 
+from own_problems import HeavyTails
 from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, cli, evaluate, load_run, save, train
 from ridgeformer.predictors import baselines, best_predictor
 from ridgeformer.training import Search
@@ -179,7 +180,7 @@ def test_a_model_of_a_problem_of_ones_own_needs_a_built_in_one(call, tmp_path):
     code, _, err = call("eval", folder)
     assert code == 2
     assert "was trained on 'odd-problem', a problem of your own. Name a built-in one with --noise" in err
-    assert json.loads(call("eval", folder, "--noise", "fixed(1)", *FEW, "--json")[1])["problem"] == "d=2 n=20 fixed(1)"
+    assert json.loads(call("eval", folder, "--noise", "fixed(1)", *FEW, "--json")[1])["problem"] == "d=2 n=5 fixed(1)"
     assert "dim=2 context=5" in call("show", tmp_path)[1]
 
 
@@ -251,3 +252,31 @@ def test_prefixes_are_those_that_are_named(call, run_folder, tmp_path):
     assert found["name"] == [run_folder.name, "ConstRR"]
     everything = json.loads(call("prefixes", run_folder, *FEW, "--json")[1])
     assert everything["context"] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_path):
+    found = train(HeavyTails(context=6), "gdpp", 1, protocol=Search(effort=0.1), sequences=300, out=tmp_path)
+    code, out, err = call("eval", found.folder, "--noise", "uniform(0,1)", *FEW, "--json")
+    assert code == 0, err
+    assert json.loads(out)["problem"] == "d=3 n=6 uniform(0,1)"
+    text = call("prefixes", found.folder, "--noise", "uniform(0,1)", "--context", "2..4", *FEW)[1]
+    assert text.startswith(
+        "Trained for heavy-tails(dim=3,context=6,freedom=3.0).\nEvaluated on d=3 n=2..4 uniform(0,1)."
+    )
+    # Also where the class is not known, as in a new process.
+    spec = {"problem": "unknown-here", "arguments": {"dim": 3, "context": [5, 7]}}
+    save(found.model, tmp_path / "model.safetensors", {"spec": spec})
+    out = call("eval", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW, "--json")[1]
+    assert json.loads(out)["problem"] == "d=3 n=5,7 uniform(0,1)"
+    text = call("prefixes", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW)[1]
+    assert text.startswith("Trained for unknown-here(dim=3,context=[5, 7]).\n")
+
+
+def test_prefixes_say_what_the_model_was_trained_for_only_if_recorded(call, run_folder, by_mean):
+    text = call("prefixes", run_folder, "--noise", "uniform(0,1)", "--context", "3..5", *FEW)[1]
+    assert text.startswith(f"Trained for {load_run(run_folder).spec.problem}.\nEvaluated on d=3 n=3..5 uniform(0,1)")
+    text = call("prefixes", by_mean, *LAW, "--context", "5", *FEW)[1]
+    assert text.startswith("Evaluated on d=3 n=1..5 uniform(0,2).")
+    text = call("shifts", run_folder, "--noise", "uniform(0,1)", "--to-noise", "2", *FEW)[1]
+    assert "Trained for d=3 n=8 uniform(0,2)" in text
+    assert "The original problem is d=3 n=8 uniform(0,1)" in text

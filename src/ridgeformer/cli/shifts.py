@@ -12,7 +12,7 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model
+from ridgeformer.cli.models import reads_a_model, trained_on
 from ridgeformer.cli.options import Command, plot_option
 from ridgeformer.errors import InputError
 
@@ -47,11 +47,12 @@ def _shift_options(command: Command) -> Command:
 )
 @_shift_options
 @plot_option("the losses")
-@reads_a_model(sequences=20_000)
+@reads_a_model(sequences=20_000, with_record=True)
 def shifts(
     name: str,
     model: LinearTransformer,
     problem: Problem,
+    record: dict[str, Any],
     plot: Path | None,
     sequences: int,
     seed: int,
@@ -78,7 +79,9 @@ def shifts(
         from ridgeformer.plotting.shifts import draw_shifts
 
         draw_shifts(plot, f"{name}, trained for {problem}", found)
-    _print(problem, found, as_json, "The floor is that of the shifted problem. ratio: loss / floor.")
+    trained = trained_on(record)
+    head = [] if trained == str(problem) else [f"The original problem is {problem}."]
+    _print(problem, trained, head, found, as_json, "The floor is that of the shifted problem. ratio: loss / floor.")
 
 
 @cli.command(
@@ -86,11 +89,12 @@ def shifts(
     "  ridgeformer prefixes model.safetensors --noise 'uniform(0,2)' --context 5,10,20,40 --json"
 )
 @plot_option("the losses")
-@reads_a_model(sequences=20_000)
+@reads_a_model(sequences=20_000, with_record=True)
 def prefixes(
     name: str,
     model: LinearTransformer,
     problem: Problem,
+    record: dict[str, Any],
     plot: Path | None,
     sequences: int,
     seed: int,
@@ -114,7 +118,15 @@ def prefixes(
         from ridgeformer.plotting.shifts import draw_prefixes
 
         draw_prefixes(plot, f"{name} on {problem}", found)
-    _print(problem, found, as_json, "The floor is the loss of the best predictor with as many examples.")
+    head = [f"Evaluated on {problem.replace(context=found.context.tolist())}."]
+    _print(
+        problem,
+        trained_on(record),
+        head,
+        found,
+        as_json,
+        "The floor is the loss of the best predictor with as many examples.",
+    )
 
 
 def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
@@ -148,11 +160,13 @@ def _check_plot(plot: Path | None) -> None:
         check_plot(plot)
 
 
-def _print(problem: Problem, found: Any, as_json: bool, note: str) -> None:
+def _print(problem: Problem, trained: str | None, head: list[str], found: Any, as_json: bool, note: str) -> None:
+    """Print losses; what the model was trained for is said only where its record says it."""
     if as_json:
         from ridgeformer.jsonable import jsonable
 
-        facts = {"problem": str(problem), **found.as_dict(), "ratio": jsonable(found.ratio)}
+        facts = {"problem": str(problem), "trained": trained, **found.as_dict(), "ratio": jsonable(found.ratio)}
         click.echo(json.dumps(facts, indent=2))
         return
-    click.echo(f"Trained for {problem}.\n{found}\n\n{note}")
+    lines = [*([] if trained is None else [f"Trained for {trained}."]), *head]
+    click.echo("\n".join([*lines, f"{found}\n\n{note}"]))
