@@ -3,10 +3,12 @@
 import json
 import warnings
 
+import numpy as np
 import pytest
 
 from own_problems import HeavyTails
 from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, cli, evaluate, load_run, save, train
+from ridgeformer.export import export
 from ridgeformer.predictors import baselines, best_predictor
 from ridgeformer.training import Search
 
@@ -280,3 +282,33 @@ def test_prefixes_say_what_the_model_was_trained_for_only_if_recorded(call, run_
     text = call("shifts", run_folder, "--noise", "uniform(0,1)", "--to-noise", "2", *FEW)[1]
     assert "Trained for d=3 n=8 uniform(0,2)" in text
     assert "The original problem is d=3 n=8 uniform(0,1)" in text
+
+
+@pytest.mark.parametrize("family", ["diag", "full"])
+def test_what_is_exported_of_attention_by_mean_is_for_one_number_of_examples(call, family, tmp_path):
+    model = LinearTransformer.random(family, dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
+    save(model, tmp_path / "mean.safetensors")
+    drawn = Problem(3, 10, 1).sequences(2)
+    expected = model.predict(drawn.x, drawn.y, drawn.queries)
+    for to in ("python", "torch", "latex"):
+        code, source, err = call("export", tmp_path / "mean.safetensors", "--context", 10, "--to", to)
+        assert code == 0, err
+        assert "valid for contexts of exactly n = 10 examples" in source
+        if to == "python":
+            space = {}
+            exec(source, space)
+            np.testing.assert_allclose(space["predict"](drawn.x, drawn.y, drawn.queries), expected, rtol=1e-9)
+            with pytest.raises(ValueError, match="of exactly n = 10 examples; got 9"):
+                space["predict"](drawn.x[:, 1:], drawn.y[:, 1:], drawn.queries)
+    assert "ValueError" not in call("export", "zoo:diag/2/uniform(0,1)")[1]
+
+
+def test_exported_torch_refuses_other_numbers_of_examples():
+    torch = pytest.importorskip("torch")
+    model = LinearTransformer.random("diag", dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
+    space = {"__name__": "exported"}
+    exec(export(model, "torch", context=10), space)
+    x, y, queries = torch.zeros(1, 10, 3), torch.zeros(1, 10), torch.zeros(1, 2, 3)
+    assert space["LinearTransformer"]().predict(x, y, queries).shape == (1, 2)
+    with pytest.raises(ValueError, match="of exactly n = 10 examples; got 9"):
+        space["LinearTransformer"]().predict(x[:, 1:], y[:, 1:], queries)
