@@ -83,9 +83,16 @@ def test_baselines_say_what_they_leave_out(call):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["problem", "--noise", "fixed(1)", "--features", "round(1)"], "features must be written as name(arguments)"),
+        (["problem", "--noise", "fixed(1)", "--features", "round(1)"], "there is no law of features called 'round'"),
         (["problem", "--noise", "fixed(1)", "--features", "spectrum(1,2)"], "must fit the dimension 10; got one for"),
-        (["train", "--noise", "fixed(1)", "--context", "9..3"], "the context must be a number of examples"),
+        (["train", "--noise", "fixed(1)", "--context", "9..3"], "; got '9..3', which ends before it begins"),
+        (
+            ["train", "--noise", "fixed(1)", "--tasks", "pol(3)"],
+            "there is no law of tasks called 'pol'. Write one of gaussian, ",
+        ),
+        (["train", "--noise", "fixed(1)", "--tasks", "pool(3"], "got 'pool(3', in which a closing bracket is missing"),
+        (["train", "--noise", "fixed(1"], "got 'fixed(1', in which a closing bracket is missing. Write"),
+        (["problem", "--noise", "-1"], "noise level"),
         (["train", "--noise", "fixed(1)", "--context", "few"], "the context must be a number of examples"),
         (["train", "--noise", "fixed(1)", "--tasks", "pool(0)"], "the number of tasks in a pool must be at least 1"),
         (["train", "--noise", "fixed(1)", "--query", "factors(2)"], "queries have one covariance for all sequences"),
@@ -94,7 +101,7 @@ def test_baselines_say_what_they_leave_out(call):
         (["shifts", "zoo:diag/2/uniform(0,1)"], "a shift is in one respect, named by one of --to-noise, --to-context"),
         (
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--to-context", "5"],
-            "got --to-noise, --to-context. Add --to-noise '1;2;3'",
+            "got --to-noise and --to-context. Keep one of them, and remove the others.",
         ),
         (
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", ";"],
@@ -220,7 +227,10 @@ def test_problem_says_what_it_is(call, tmp_path):
     assert found["left_out"]
     drawn = json.loads(call("problem", *LAW, "--features", "rotated(powerlaw(1))", *FEW, "--json")[1])
     assert drawn["one_layer"] is None
-    assert "There is no closed form" in call("problem", *LAW, "--features", "factors(1)", *FEW)[1]
+    text = call("problem", *LAW, "--features", "factors(1)", *FEW)[1]
+    assert "There is no closed form" in text
+    assert "from 1 common factor, with" in text
+    assert "d=3 n=20 fixed(1)" in call("problem", "--noise", "1", "--dim", "3", *FEW)[1]
 
 
 def test_shifts_are_evaluated_as_other_problems(call, run_folder, tmp_path):

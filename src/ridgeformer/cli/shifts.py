@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,24 +131,16 @@ def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
     """What is shifted, and to which values."""
     used = [kind for kind in KINDS if given[f"to_{kind}"]]
     if len(used) != 1:
-        names = ", ".join(f"--to-{kind}" for kind in used) or "none"
+        names = " and ".join(f"--to-{kind}" for kind in used) or "none"
+        remedy = "Keep one of them, and remove the others." if used else "Add --to-noise '1;2;3', for example."
         raise InputError(
-            f"a shift is in one respect, named by one of --to-{', --to-'.join(KINDS)}; got {names}. "
-            "Add --to-noise '1;2;3', for example."
+            f"a shift is in one respect, named by one of --to-{', --to-'.join(KINDS)}; got {names}. {remedy}"
         )
     (kind,) = used
     texts = [text.strip() for value in given[f"to_{kind}"] for text in value.split(";") if text.strip()]
     if not texts:
         raise InputError(f"a shift needs at least one value; --to-{kind} names none. Separate values by semicolons.")
-    convert: Callable[[str], Any] = _noise if kind == "noise" else str
-    return kind, [None if (kind, text) == ("query", "none") else convert(text) for text in texts]
-
-
-def _noise(text: str) -> str | float:
-    """A number stands for one noise level."""
-    with contextlib.suppress(ValueError):
-        return float(text)
-    return text
+    return kind, [None if (kind, text) == ("query", "none") else text for text in texts]
 
 
 def _check_plot(plot: Path | None) -> None:
