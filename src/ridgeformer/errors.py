@@ -12,6 +12,7 @@ __all__ = [
     "MissingPackageError",
     "RidgeformerError",
     "StorageError",
+    "missing_bracket",
     "refuse",
     "shown",
 ]
@@ -74,3 +75,19 @@ def shown(value: object, most: int = 80) -> str:
         text = f"<{type(value).__name__} too large to show>"
     text, end = " ".join(text.split()), most // 3
     return text if len(text) <= most else f"{text[: most - end - 3]}...{text[len(text) - end :]}"
+
+
+def missing_bracket(text: str) -> str:
+    """Say which kind of bracket a text lacks, to be put after the text in a message.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The remark; nothing where there are as many opening as closing ones.
+
+    >>> missing_bracket("pool(3")
+    ', in which a closing bracket is missing'
+    """
+    surplus = sum(text.count(one) for one in "([{") - sum(text.count(one) for one in ")]}")
+    return "" if surplus == 0 else f", in which {'a closing' if surplus > 0 else 'an opening'} bracket is missing"

@@ -3,9 +3,12 @@
 import json
 import warnings
 
+import numpy as np
 import pytest
 
+from own_problems import HeavyTails
 from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, cli, evaluate, load_run, save, train
+from ridgeformer.export import export
 from ridgeformer.predictors import baselines, best_predictor
 from ridgeformer.training import Search
 
@@ -80,9 +83,16 @@ def test_baselines_say_what_they_leave_out(call):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["problem", "--noise", "fixed(1)", "--features", "round(1)"], "features must be written as name(arguments)"),
+        (["problem", "--noise", "fixed(1)", "--features", "round(1)"], "there is no law of features called 'round'"),
         (["problem", "--noise", "fixed(1)", "--features", "spectrum(1,2)"], "must fit the dimension 10; got one for"),
-        (["train", "--noise", "fixed(1)", "--context", "9..3"], "the context must be a number of examples"),
+        (["train", "--noise", "fixed(1)", "--context", "9..3"], "; got '9..3', which ends before it begins"),
+        (
+            ["train", "--noise", "fixed(1)", "--tasks", "pol(3)"],
+            "there is no law of tasks called 'pol'. Write one of gaussian, ",
+        ),
+        (["train", "--noise", "fixed(1)", "--tasks", "pool(3"], "got 'pool(3', in which a closing bracket is missing"),
+        (["train", "--noise", "fixed(1"], "got 'fixed(1', in which a closing bracket is missing. Write"),
+        (["problem", "--noise", "-1"], "noise level"),
         (["train", "--noise", "fixed(1)", "--context", "few"], "the context must be a number of examples"),
         (["train", "--noise", "fixed(1)", "--tasks", "pool(0)"], "the number of tasks in a pool must be at least 1"),
         (["train", "--noise", "fixed(1)", "--query", "factors(2)"], "queries have one covariance for all sequences"),
@@ -91,7 +101,7 @@ def test_baselines_say_what_they_leave_out(call):
         (["shifts", "zoo:diag/2/uniform(0,1)"], "a shift is in one respect, named by one of --to-noise, --to-context"),
         (
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--to-context", "5"],
-            "got --to-noise, --to-context. Add --to-noise '1;2;3'",
+            "got --to-noise and --to-context. Keep one of them, and remove the others.",
         ),
         (
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", ";"],
@@ -179,7 +189,7 @@ def test_a_model_of_a_problem_of_ones_own_needs_a_built_in_one(call, tmp_path):
     code, _, err = call("eval", folder)
     assert code == 2
     assert "was trained on 'odd-problem', a problem of your own. Name a built-in one with --noise" in err
-    assert json.loads(call("eval", folder, "--noise", "fixed(1)", *FEW, "--json")[1])["problem"] == "d=2 n=20 fixed(1)"
+    assert json.loads(call("eval", folder, "--noise", "fixed(1)", *FEW, "--json")[1])["problem"] == "d=2 n=5 fixed(1)"
     assert "dim=2 context=5" in call("show", tmp_path)[1]
 
 
@@ -217,7 +227,10 @@ def test_problem_says_what_it_is(call, tmp_path):
     assert found["left_out"]
     drawn = json.loads(call("problem", *LAW, "--features", "rotated(powerlaw(1))", *FEW, "--json")[1])
     assert drawn["one_layer"] is None
-    assert "There is no closed form" in call("problem", *LAW, "--features", "factors(1)", *FEW)[1]
+    text = call("problem", *LAW, "--features", "factors(1)", *FEW)[1]
+    assert "There is no closed form" in text
+    assert "from 1 common factor, with" in text
+    assert "d=3 n=20 fixed(1)" in call("problem", "--noise", "1", "--dim", "3", *FEW)[1]
 
 
 def test_shifts_are_evaluated_as_other_problems(call, run_folder, tmp_path):
@@ -251,3 +264,61 @@ def test_prefixes_are_those_that_are_named(call, run_folder, tmp_path):
     assert found["name"] == [run_folder.name, "ConstRR"]
     everything = json.loads(call("prefixes", run_folder, *FEW, "--json")[1])
     assert everything["context"] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_path):
+    found = train(HeavyTails(context=6), "gdpp", 1, protocol=Search(effort=0.1), sequences=300, out=tmp_path)
+    code, out, err = call("eval", found.folder, "--noise", "uniform(0,1)", *FEW, "--json")
+    assert code == 0, err
+    assert json.loads(out)["problem"] == "d=3 n=6 uniform(0,1)"
+    text = call("prefixes", found.folder, "--noise", "uniform(0,1)", "--context", "2..4", *FEW)[1]
+    assert text.startswith(
+        "Trained for heavy-tails(dim=3,context=6,freedom=3.0).\nEvaluated on d=3 n=2..4 uniform(0,1)."
+    )
+    # Also where the class is not known, as in a new process.
+    spec = {"problem": "unknown-here", "arguments": {"dim": 3, "context": [5, 7]}}
+    save(found.model, tmp_path / "model.safetensors", {"spec": spec})
+    out = call("eval", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW, "--json")[1]
+    assert json.loads(out)["problem"] == "d=3 n=5,7 uniform(0,1)"
+    text = call("prefixes", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW)[1]
+    assert text.startswith("Trained for unknown-here(dim=3,context=[5, 7]).\n")
+
+
+def test_prefixes_say_what_the_model_was_trained_for_only_if_recorded(call, run_folder, by_mean):
+    text = call("prefixes", run_folder, "--noise", "uniform(0,1)", "--context", "3..5", *FEW)[1]
+    assert text.startswith(f"Trained for {load_run(run_folder).spec.problem}.\nEvaluated on d=3 n=3..5 uniform(0,1)")
+    text = call("prefixes", by_mean, *LAW, "--context", "5", *FEW)[1]
+    assert text.startswith("Evaluated on d=3 n=1..5 uniform(0,2).")
+    text = call("shifts", run_folder, "--noise", "uniform(0,1)", "--to-noise", "2", *FEW)[1]
+    assert "Trained for d=3 n=8 uniform(0,2)" in text
+    assert "The original problem is d=3 n=8 uniform(0,1)" in text
+
+
+@pytest.mark.parametrize("family", ["diag", "full"])
+def test_what_is_exported_of_attention_by_mean_is_for_one_number_of_examples(call, family, tmp_path):
+    model = LinearTransformer.random(family, dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
+    save(model, tmp_path / "mean.safetensors")
+    drawn = Problem(3, 10, 1).sequences(2)
+    expected = model.predict(drawn.x, drawn.y, drawn.queries)
+    for to in ("python", "torch", "latex"):
+        code, source, err = call("export", tmp_path / "mean.safetensors", "--context", 10, "--to", to)
+        assert code == 0, err
+        assert "valid for contexts of exactly n = 10 examples" in source
+        if to == "python":
+            space = {}
+            exec(source, space)
+            np.testing.assert_allclose(space["predict"](drawn.x, drawn.y, drawn.queries), expected, rtol=1e-9)
+            with pytest.raises(ValueError, match="of exactly n = 10 examples; got 9"):
+                space["predict"](drawn.x[:, 1:], drawn.y[:, 1:], drawn.queries)
+    assert "ValueError" not in call("export", "zoo:diag/2/uniform(0,1)")[1]
+
+
+def test_exported_torch_refuses_other_numbers_of_examples():
+    torch = pytest.importorskip("torch")
+    model = LinearTransformer.random("diag", dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
+    space = {"__name__": "exported"}
+    exec(export(model, "torch", context=10), space)
+    x, y, queries = torch.zeros(1, 10, 3), torch.zeros(1, 10), torch.zeros(1, 2, 3)
+    assert space["LinearTransformer"]().predict(x, y, queries).shape == (1, 2)
+    with pytest.raises(ValueError, match="of exactly n = 10 examples; got 9"):
+        space["LinearTransformer"]().predict(x[:, 1:], y[:, 1:], queries)

@@ -90,7 +90,7 @@ def test_models_and_problems_that_cannot_be_explained():
 
 def test_export_refuses_what_it_cannot_write():
     mean = LinearTransformer.random("diag", dim=3, layers=1, layout=Layout("mean"))
-    with pytest.raises(InputError, match=r"attention by sum and tokens \(x, y\); .* Convert it first: model.to_att"):
+    with pytest.raises(InputError, match=r"attention by sum and tokens \(x, y\); .* Pass context=20"):
         export.export(mean)
     wide = LinearTransformer.random("full", dim=3, layers=1, layout=Layout("sum", "constant"))
     for to in ("python", "latex", "torch", "onnx"):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from ridgeformer import Categorical, Fixed, Frozen, InputError, Uniform
+from ridgeformer import Categorical, Fixed, Frozen, InputError, Problem, Uniform
 from ridgeformer.noise import as_noise, parse
 
 ALL = [
@@ -31,6 +31,19 @@ def test_text_round_trips(text):
     assert parse(str(parse(text))) == parse(text)
     assert hash(parse(text)) == hash(parse(text))
     assert repr(parse(text)) == text
+
+
+@pytest.mark.parametrize(("text", "full"), [("1", "fixed(1)"), (" 0.25 ", "fixed(0.25)"), ("2e-3", "fixed(0.002)")])
+def test_a_plain_number_is_one_level(text, full):
+    assert str(parse(text)) == full
+    assert parse(str(parse(text))) == parse(text) == Fixed(float(text))
+    assert str(Problem(noise=text).noise) == full
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "1_0", "1e400", "0x1", "1 2", "--1"])
+def test_other_numbers_are_none(text):
+    with pytest.raises(InputError):
+        parse(text)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import read_model
+from ridgeformer.cli.models import read_model, trained_lengths
 from ridgeformer.cli.options import AS_JSON, PLACE
 from ridgeformer.errors import InputError, shown
 from ridgeformer.export import FORMATS
@@ -56,9 +56,9 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
             f"the format {to} is binary, so it needs a file; --out is missing. Add --out model{FORMATS[to].suffix}."
         )
     loaded, record = read_model(model)
-    loaded = _by_sum(loaded, record, context)
-    options = {} if digits is None else {"digits": digits}
-    content = convert(loaded, to, about=_about(record), **options)
+    length = _length(loaded, record, context)
+    options: dict[str, Any] = {} if digits is None else {"digits": digits}
+    content = convert(loaded, to, about=_about(record), context=length, **options)
     if out is not None:
         write(content, out)
     if as_json:
@@ -71,23 +71,23 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
         click.echo(content, nl=False)
 
 
-def _by_sum(model: LinearTransformer, record: dict[str, Any], context: int | None) -> LinearTransformer:
-    """A model with attention by mean as one by sum, for one number of examples; what cannot be converted as it is."""
+def _length(model: LinearTransformer, record: dict[str, Any], context: int | None) -> int | None:
+    """The only number of examples for which attention by mean is written as a sum; None for models by sum."""
     if model.layout.attention == "sum" or model.layout.extra:
         if context is not None and model.layout.attention == "sum":
             raise InputError(
                 f"--context is for models with attention by mean; got {context} for {model!r}. Leave it out."
             )
-        return model
-    spec = record.get("spec")
-    known = spec.get("context") if isinstance(spec, dict) else None
+        return None
+    lengths = trained_lengths(record)
+    known = None if lengths is None else lengths.least if lengths.fixed else str(lengths)
     chosen = known if context is None else context
     if type(chosen) is not int:
         raise InputError(
             "export writes attention by sum, which equals attention by mean for one number of examples only; this "
             f"model was trained on n = {shown(known) if known else 'an unknown number'}. Add --context 20, for example."
         )
-    return model.to_attention("sum", chosen)
+    return chosen
 
 
 def _about(record: dict[str, Any]) -> str:

@@ -31,8 +31,8 @@ Command = Callable[..., None]
 
 PARTS = ("noise", "dim", "context", "features", "tasks", "query")
 HELP = {
-    "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or the name of a "
-    "scipy.stats distribution with its parameters, such as 'expon(scale=2)'.",
+    "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or just '2', "
+    "or the name of a scipy.stats distribution with its parameters, such as 'expon(scale=2)'.",
     "dim": "Dimension d of the features x.",
     "context": "Number n of examples in a context: '20'; or drawn for each sequence, from a range '10..40' or a list "
     "'10,20,40'.",

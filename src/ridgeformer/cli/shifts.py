@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model
+from ridgeformer.cli.models import reads_a_model, trained_on
 from ridgeformer.cli.options import Command, plot_option
 from ridgeformer.errors import InputError
 
@@ -47,11 +45,12 @@ def _shift_options(command: Command) -> Command:
 )
 @_shift_options
 @plot_option("the losses")
-@reads_a_model(sequences=20_000)
+@reads_a_model(sequences=20_000, with_record=True)
 def shifts(
     name: str,
     model: LinearTransformer,
     problem: Problem,
+    record: dict[str, Any],
     plot: Path | None,
     sequences: int,
     seed: int,
@@ -78,7 +77,9 @@ def shifts(
         from ridgeformer.plotting.shifts import draw_shifts
 
         draw_shifts(plot, f"{name}, trained for {problem}", found)
-    _print(problem, found, as_json, "The floor is that of the shifted problem. ratio: loss / floor.")
+    trained = trained_on(record)
+    head = [] if trained == str(problem) else [f"The original problem is {problem}."]
+    _print(problem, trained, head, found, as_json, "The floor is that of the shifted problem. ratio: loss / floor.")
 
 
 @cli.command(
@@ -86,11 +87,12 @@ def shifts(
     "  ridgeformer prefixes model.safetensors --noise 'uniform(0,2)' --context 5,10,20,40 --json"
 )
 @plot_option("the losses")
-@reads_a_model(sequences=20_000)
+@reads_a_model(sequences=20_000, with_record=True)
 def prefixes(
     name: str,
     model: LinearTransformer,
     problem: Problem,
+    record: dict[str, Any],
     plot: Path | None,
     sequences: int,
     seed: int,
@@ -114,31 +116,31 @@ def prefixes(
         from ridgeformer.plotting.shifts import draw_prefixes
 
         draw_prefixes(plot, f"{name} on {problem}", found)
-    _print(problem, found, as_json, "The floor is the loss of the best predictor with as many examples.")
+    head = [f"Evaluated on {problem.replace(context=found.context.tolist())}."]
+    _print(
+        problem,
+        trained_on(record),
+        head,
+        found,
+        as_json,
+        "The floor is the loss of the best predictor with as many examples.",
+    )
 
 
 def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
     """What is shifted, and to which values."""
     used = [kind for kind in KINDS if given[f"to_{kind}"]]
     if len(used) != 1:
-        names = ", ".join(f"--to-{kind}" for kind in used) or "none"
+        names = " and ".join(f"--to-{kind}" for kind in used) or "none"
+        remedy = "Keep one of them, and remove the others." if used else "Add --to-noise '1;2;3', for example."
         raise InputError(
-            f"a shift is in one respect, named by one of --to-{', --to-'.join(KINDS)}; got {names}. "
-            "Add --to-noise '1;2;3', for example."
+            f"a shift is in one respect, named by one of --to-{', --to-'.join(KINDS)}; got {names}. {remedy}"
         )
     (kind,) = used
     texts = [text.strip() for value in given[f"to_{kind}"] for text in value.split(";") if text.strip()]
     if not texts:
         raise InputError(f"a shift needs at least one value; --to-{kind} names none. Separate values by semicolons.")
-    convert: Callable[[str], Any] = _noise if kind == "noise" else str
-    return kind, [None if (kind, text) == ("query", "none") else convert(text) for text in texts]
-
-
-def _noise(text: str) -> str | float:
-    """A number stands for one noise level."""
-    with contextlib.suppress(ValueError):
-        return float(text)
-    return text
+    return kind, [None if (kind, text) == ("query", "none") else text for text in texts]
 
 
 def _check_plot(plot: Path | None) -> None:
@@ -148,11 +150,13 @@ def _check_plot(plot: Path | None) -> None:
         check_plot(plot)
 
 
-def _print(problem: Problem, found: Any, as_json: bool, note: str) -> None:
+def _print(problem: Problem, trained: str | None, head: list[str], found: Any, as_json: bool, note: str) -> None:
+    """Print losses; what the model was trained for is said only where its record says it."""
     if as_json:
         from ridgeformer.jsonable import jsonable
 
-        facts = {"problem": str(problem), **found.as_dict(), "ratio": jsonable(found.ratio)}
+        facts = {"problem": str(problem), "trained": trained, **found.as_dict(), "ratio": jsonable(found.ratio)}
         click.echo(json.dumps(facts, indent=2))
         return
-    click.echo(f"Trained for {problem}.\n{found}\n\n{note}")
+    lines = [*([] if trained is None else [f"Trained for {trained}."]), *head]
+    click.echo("\n".join([*lines, f"{found}\n\n{note}"]))

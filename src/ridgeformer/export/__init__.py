@@ -22,6 +22,7 @@ from ridgeformer.export.python import to_python
 from ridgeformer.export.torch import to_torch
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.validation import integer
 
 __all__ = ["FORMATS", "Format", "export", "write"]
 
@@ -34,29 +35,35 @@ class Format(NamedTuple):
         suffix: The ending of a file's name, with the dot.
         binary: Whether `make` returns bytes.
         options: Names of the options that `make` takes.
+        checks: Whether `make` takes `context` too: what it writes then refuses other numbers of examples.
     """
 
     make: Callable[..., str | bytes]
     suffix: str
     binary: bool = False
     options: frozenset[str] = frozenset()
+    checks: bool = False
 
 
 FORMATS: dict[str, Format] = {
-    "python": Format(to_python, ".py"),
+    "python": Format(to_python, ".py", checks=True),
     "latex": Format(to_latex, ".tex", options=frozenset({"digits"})),
-    "torch": Format(to_torch, ".py"),
+    "torch": Format(to_torch, ".py", checks=True),
     "onnx": Format(to_onnx, ".onnx", binary=True),
 }
 
 
-def export(model: LinearTransformer, to: str = "python", *, about: str = "", **options: object) -> str | bytes:
+def export(
+    model: LinearTransformer, to: str = "python", *, about: str = "", context: int | None = None, **options: object
+) -> str | bytes:
     """Turn a model into standalone code, equations or an ONNX graph.
 
     Args:
         model: The model.
         to: `python` (a NumPy module), `latex` (equations), `torch` (a PyTorch module) or `onnx` (a graph).
         about: A remark that goes with it, such as what the model was trained on.
+        context: The number of examples n for which a model with attention by mean is written as one by sum. What is
+            written says that it is valid for this n alone; NumPy and PyTorch source refuses contexts of other lengths.
         **options: `digits` for LaTeX: significant digits, 3 by default.
 
     Returns:
@@ -68,8 +75,10 @@ def export(model: LinearTransformer, to: str = "python", *, about: str = "", **o
     """
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", f"a {type(model).__name__}", "Write export(model, to='python').")
+    if context is not None and not model.layout.extra:
+        model = model.to_attention("sum", integer("context", context))
     if not model.layout.is_plain:
-        remedy = "Convert it first: model.to_attention('sum', context=20) is the same function at n = 20."
+        remedy = "Pass context=20 for what is the same function at n = 20, for example."
         refuse(
             "export writes models with attention by sum and tokens (x, y)",
             f"one with {model.layout}",
@@ -83,7 +92,11 @@ def export(model: LinearTransformer, to: str = "python", *, about: str = "", **o
         takers = [name for name, other in FORMATS.items() if unknown[0] in other.options]
         remedy = f"Leave it out, or export to {takers[0]}." if takers else "Leave it out."
         refuse(f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], remedy)
-    return chosen.make(model, about=about, **options)
+    if context is None:
+        return chosen.make(model, about=about, **options)
+    only = f"What follows is valid for contexts of exactly n = {context} examples."
+    checked = {"context": context} if chosen.checks else {}
+    return chosen.make(model, about=f"{only} {about}".strip(), **checked, **options)
 
 
 def write(content: str | bytes, path: str | os.PathLike[str]) -> None:

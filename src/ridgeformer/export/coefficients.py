@@ -109,6 +109,22 @@ def harmless_lines(text: str, width: int = 110) -> list[str]:
     return textwrap.wrap(harmless, width)
 
 
+def length_check(n: str, context: int | None) -> str:
+    """Write the lines of a function that refuse contexts of another length.
+
+    Args:
+        n: The expression for the number of examples.
+        context: The only number that is allowed; None for any.
+
+    Returns:
+        Python source, which ends with a new line unless it is empty.
+    """
+    if context is None:
+        return ""
+    message = f"this model is valid for contexts of exactly n = {context} examples; got {{{n}}}"
+    return f'    if {n} != {context}:\n        raise ValueError(f"{message}")\n'
+
+
 def paragraph(about: str) -> str:
     """Make a paragraph of a docstring.
 

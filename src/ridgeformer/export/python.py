@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.export.coefficients import NAMES, exact, flat, omegas, paragraph, title
+from ridgeformer.export.coefficients import NAMES, exact, flat, length_check, omegas, paragraph, title
 from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["to_python"]
@@ -35,7 +35,7 @@ def predict(X, y, x_query):
 
 def weights(X, y):
     """The w [d] that the model finds in the context X [n, d], y [n]: it predicts <w, x> for a query x."""
-    E = np.concatenate([np.asarray(X, float), np.asarray(y, float)[..., None]], axis=-1)  # tokens e = (x, y)
+${check}    E = np.concatenate([np.asarray(X, float), np.asarray(y, float)[..., None]], axis=-1)  # tokens e = (x, y)
     G = np.swapaxes(E, -1, -2) @ E  # [S a; a' l] with S = sum x x', a = sum y x, l = sum y^2
     d = G.shape[-1] - 1
     C = np.eye(d + 1)  # what the layers so far make of a token: e -> C e
@@ -69,7 +69,7 @@ $Q
 """)
 
 
-def to_python(model: LinearTransformer, *, about: str = "") -> str:
+def to_python(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
     """Write the source of a module with `predict(X, y, x_query)` and `weights(X, y)` that imports NumPy alone.
 
     Diag and GD++ keep their few numbers per layer in a table, and every update is one line; terms that are zero in all
@@ -78,19 +78,22 @@ def to_python(model: LinearTransformer, *, about: str = "") -> str:
     Args:
         model: The model.
         about: A remark for the module's docstring.
+        context: The only number of examples that the functions accept; None for any.
 
     Returns:
         Python source.
     """
     header = HEADER.substitute(title=title(model), about=paragraph(about))
+    check = length_check("np.shape(X)[-2]", context)
     found = omegas(model)
     if found is not None:
-        return header + _diagonal(found)
+        return header + _diagonal(found, check)
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
-    return header + DENSE.substitute(P=flat(P), Q=flat(Q), shape=P.shape) + FUNCTIONS.substitute(loop=DENSE_LOOP)
+    functions = FUNCTIONS.substitute(loop=DENSE_LOOP, check=check)
+    return header + DENSE.substitute(P=flat(P), Q=flat(Q), shape=P.shape) + functions
 
 
-def _diagonal(omega: Float) -> str:
+def _diagonal(omega: Float, check: str) -> str:
     layers, heads = omega.shape[:2]
     numbers = omega.reshape(layers, heads, 4)
     used = [i for i in range(4) if numbers[..., i].any()] or [2]
@@ -110,7 +113,7 @@ def _diagonal(omega: Float) -> str:
         lines = ["    for heads in LAYERS:", f"        {left} = np.sum(heads, axis=0)  # heads add up"]
     lines += ["        T = np.zeros_like(G) + np.eye(d + 1)  # this layer: e -> T e"]
     lines += [f"        {UPDATES[name]}" for name in names]
-    return f"# {what}\nLAYERS = [\n{table}\n]\n" + FUNCTIONS.substitute(loop="\n".join(lines))
+    return f"# {what}\nLAYERS = [\n{table}\n]\n" + FUNCTIONS.substitute(loop="\n".join(lines), check=check)
 
 
 def _tuple(values: Float) -> str:

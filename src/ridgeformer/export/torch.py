@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from string import Template
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.export.coefficients import flat, paragraph, title, wrapped
+from ridgeformer.export.coefficients import flat, length_check, paragraph, title, wrapped
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 
@@ -56,7 +57,7 @@ $build
 
     def forward(self, tokens, queries=1):
         """Tokens (x, y) [..., n + m, d + 1], the m queries (x, 0) last, after every layer."""
-        for layer in self.layers:
+${check}        for layer in self.layers:
             tokens = layer(tokens, queries)
         return tokens
 
@@ -119,7 +120,7 @@ DIAGONAL_BUILD = """\
         self.layers = nn.ModuleList(Layer(p.clone(), q.clone()) for p, q in zip(*layers, strict=True))"""
 
 
-def to_torch(model: LinearTransformer, *, about: str = "") -> str:
+def to_torch(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
     """Write the source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
 
     What the family trains are its parameters: P and Q, or p and q, or omega. The numbers are written to read back
@@ -128,12 +129,15 @@ def to_torch(model: LinearTransformer, *, about: str = "") -> str:
     Args:
         model: The model.
         about: A remark for the module's docstring.
+        context: The only number of examples that the module accepts; None for any.
 
     Returns:
         Python source.
     """
     numbers, layer, build = _diagonal(model) if len(model.family.kernel()) == 1 else _dense(model)
-    return SOURCE.substitute(title=title(model), about=paragraph(about), numbers=numbers, layer=layer, build=build)
+    check = textwrap.indent(length_check("tokens.shape[-2] - queries", context), "    ")
+    texts = {"title": title(model), "about": paragraph(about), "check": check}
+    return SOURCE.substitute(texts, numbers=numbers, layer=layer, build=build)
 
 
 def _dense(model: LinearTransformer) -> tuple[str, str, str]:

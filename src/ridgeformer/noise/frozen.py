@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.errors import InputError, missing_bracket, refuse, shown
 from ridgeformer.noise.base import (
     EXAMPLES,
     LARGEST,
@@ -279,7 +279,7 @@ def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         positional = [ast.literal_eval(item) for item in call.args]
         named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        refuse("noise must be written as name(numbers)", repr(text[:80]), EXAMPLES)
+        refuse("noise must be written as name(numbers)", repr(text[:80]) + missing_bracket(text), EXAMPLES)
     return call.func.id, positional, named
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from ridgeformer.errors import InputError, refuse
@@ -10,6 +12,8 @@ from ridgeformer.noise.basic import Categorical, Fixed, Uniform
 from ridgeformer.noise.frozen import Frozen, parse_scipy, read_call
 
 __all__ = ["as_noise", "check_text", "parse"]
+
+NUMBER = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,4})?")
 
 
 def as_noise(value: object) -> Noise:
@@ -61,10 +65,11 @@ def check_text(noise: Noise) -> str:
 
 
 def parse(text: str) -> Noise:
-    """Make the distribution that a text names; the inverse of `str`.
+    """Make the distribution that a text names; the inverse of `str`. A plain number names one level.
 
     Args:
-        text: `fixed(2)`, `uniform(0,5)`, `categorical(1,3)`, or a scipy.stats distribution such as `expon(scale=2)`.
+        text: `fixed(2)`, or `2` for short, `uniform(0,5)`, `categorical(1,3)`, or a scipy.stats distribution such as
+            `expon(scale=2)`.
 
     Returns:
         The distribution.
@@ -74,7 +79,11 @@ def parse(text: str) -> Noise:
 
     >>> parse("categorical(1,3)").second_moment
     5.0
+    >>> parse("1")
+    fixed(1)
     """
+    if isinstance(text, str) and NUMBER.fullmatch(text.strip()):
+        return Fixed(float(text))
     name, positional, named = read_call(text)
     try:
         if name == "fixed":

@@ -50,7 +50,9 @@ class Lengths(Value):
             refuse(f"there may be at most {MOST_VALUES:,} context lengths", f"{len(found):,}", "Pass fewer.")
         numbers = [integer("context", n, 1, MOST) for n in found]
         if not numbers:
-            refuse(RULE, "an empty range or list", EXAMPLES)
+            empty = "an empty range or list"
+            backwards = isinstance(context, str) and ".." in context
+            refuse(RULE, f"{shown(context)}, which ends before it begins" if backwards else empty, EXAMPLES)
         if len(set(numbers)) < len(numbers):
             refuse("context lengths must differ from each other", shown(context), "Name each of them once.")
         self.values = read_only(np.array(sorted(numbers), np.int64))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.errors import InputError, missing_bracket, refuse, shown
 from ridgeformer.noise.base import number_text
 from ridgeformer.values import Value
 
@@ -90,20 +90,23 @@ def parse_call(text: str, what: str, known: Mapping[str, Callable[..., Any]], ex
         refuse(f"{what} must be written as text of at most {LONGEST_TEXT:,} characters", shown(text), examples)
     try:
         node = ast.parse(text.strip(), mode="eval").body
-        return _made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), known)
+        return _made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), what, known)
     except InputError:
         raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, KeyError, OverflowError):
-        refuse(f"{what} must be written as name(arguments)", shown(text), examples)
+        refuse(f"{what} must be written as name(arguments)", shown(text) + missing_bracket(text), examples)
 
 
-def _made(node: ast.expr, known: Mapping[str, Callable[..., Any]]) -> Any:
+def _made(node: ast.expr, what: str, known: Mapping[str, Callable[..., Any]]) -> Any:
     if isinstance(node, ast.Call):
         if not isinstance(node.func, ast.Name):
             raise ValueError
-        make = known[node.func.id]
+        make = known.get(node.func.id)
+        if make is None:
+            name = shown(node.func.id, 40)
+            raise InputError(f"there is no law of {what} called {name}. Write one of {', '.join(known)}.")
         return make(
-            *(_made(item, known) for item in node.args),
-            **{str(item.arg): _made(item.value, known) for item in node.keywords},
+            *(_made(item, what, known) for item in node.args),
+            **{str(item.arg): _made(item.value, what, known) for item in node.keywords},
         )
     return ast.literal_eval(node)

@@ -72,8 +72,9 @@ def _features(features: Features, dim: int) -> str:
         inner = _features(features.spectrum, dim)
         return f"Each sequence has a random rotation of the same law: {inner}"
     if isinstance(features, Factors):
+        factors = f"{features.count} common factor{'s' * (features.count > 1)}"
         return (
-            f"Each sequence has random correlations from {features.count} common factors, with a unique variance of "
+            f"Each sequence has random correlations from {factors}, with a unique variance of "
             f"{features.unique:g}; every feature has variance 1"
         )
     if isinstance(features, Scales):
