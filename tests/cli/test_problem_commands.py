@@ -239,10 +239,11 @@ def test_shifts_are_evaluated_as_other_problems(call, run_folder, tmp_path):
     code, text, err = call(*arguments, "--plot", plot)
     assert code == 0, err
     assert plot.stat().st_size > 5_000
+    assert run_folder.name not in plot.read_text()
     assert "Trained for d=3 n=8 uniform(0,2) features=powerlaw(1)" in text
     found = json.loads(call(*arguments, "--json")[1])
     assert found["values"] == ["fixed(0.5)", "uniform(0,1)", "uniform(0,4)"]
-    assert found["name"] == [run_folder.name, "best without the shift"]
+    assert found["name"] == [run_folder.name, "best for the original problem"]
     problem = load_run(run_folder).spec.problem
     expected = evaluate(load_run(run_folder).model, problem.replace(noise="uniform(0,4)"), sequences=300)
     assert found["loss"][0][2] == pytest.approx(expected.loss, rel=1e-9)
