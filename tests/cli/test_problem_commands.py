@@ -75,7 +75,8 @@ def test_baselines_are_those_of_the_problem(call, options, problem):
 def test_baselines_say_what_they_leave_out(call):
     text = call("baselines", *LAW, "--context", "3..6", *FEW)[1]
     assert "needs n > 3 examples, and n is 3..6." in text
-    assert "IterativeRR is left out: it is defined for isotropic problems" in text
+    assert "IterativeRR is left out: it assumes that features" in text
+    assert "and n is fixed; here n is 3..6." in text
     assert "TunedRR  " not in text
     assert "left out: they" not in call("baselines", *LAW, "--context", "3..6", "--tasks", "lowrank(2)", *FEW)[1]
 
@@ -206,6 +207,14 @@ def test_export_converts_attention_by_mean(call, by_mean):
 
     expected = load(by_mean).predict(drawn.x[0], drawn.y[0], drawn.queries[0])
     assert module["predict"](drawn.x[0], drawn.y[0], drawn.queries[0]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("command", ["baselines", "problem"])
+def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call, command):
+    text = call(command, *LAW, "--tasks", "pool(4)", *FEW)[1]
+    assert "\nOracleRR (Gaussian prior)  " in text
+    assert "is told sigma but not the pool" in text
+    assert "Gaussian prior" not in call(command, *LAW, *FEW)[1]
 
 
 # ---- problem, shifts, prefixes ------------------------------------------------------------------------------
