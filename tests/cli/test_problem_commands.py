@@ -75,7 +75,8 @@ def test_baselines_are_those_of_the_problem(call, options, problem):
 def test_baselines_say_what_they_leave_out(call):
     text = call("baselines", *LAW, "--context", "3..6", *FEW)[1]
     assert "needs n > 3 examples, and n is 3..6." in text
-    assert "IterativeRR is left out: it is defined for isotropic problems" in text
+    assert "IterativeRR is left out: it assumes that features" in text
+    assert "and n is fixed; here n is 3..6." in text
     assert "TunedRR  " not in text
     assert "left out: they" not in call("baselines", *LAW, "--context", "3..6", "--tasks", "lowrank(2)", *FEW)[1]
 
@@ -208,6 +209,14 @@ def test_export_converts_attention_by_mean(call, by_mean):
     assert module["predict"](drawn.x[0], drawn.y[0], drawn.queries[0]) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("command", ["baselines", "problem"])
+def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call, command):
+    text = call(command, *LAW, "--tasks", "pool(4)", *FEW)[1]
+    assert "\nOracleRR (Gaussian prior)  " in text
+    assert "is told sigma but not the pool" in text
+    assert "Gaussian prior" not in call(command, *LAW, *FEW)[1]
+
+
 # ---- problem, shifts, prefixes ------------------------------------------------------------------------------
 
 
@@ -239,10 +248,11 @@ def test_shifts_are_evaluated_as_other_problems(call, run_folder, tmp_path):
     code, text, err = call(*arguments, "--plot", plot)
     assert code == 0, err
     assert plot.stat().st_size > 5_000
+    assert run_folder.name not in plot.read_text()
     assert "Trained for d=3 n=8 uniform(0,2) features=powerlaw(1)" in text
     found = json.loads(call(*arguments, "--json")[1])
     assert found["values"] == ["fixed(0.5)", "uniform(0,1)", "uniform(0,4)"]
-    assert found["name"] == [run_folder.name, "best without the shift"]
+    assert found["name"] == [run_folder.name, "best for the original problem"]
     problem = load_run(run_folder).spec.problem
     expected = evaluate(load_run(run_folder).model, problem.replace(noise="uniform(0,4)"), sequences=300)
     assert found["loss"][0][2] == pytest.approx(expected.loss, rel=1e-9)

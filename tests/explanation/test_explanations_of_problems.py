@@ -1,5 +1,7 @@
 """Explanations on problems that are not isotropic: what they measure, and what they refuse."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,14 @@ def test_export_refuses_what_it_cannot_write():
     for to in ("python", "latex", "torch", "onnx"):
         with pytest.raises(InputError, match="Train one without further coordinates"):
             export.export(wide, to)
+
+
+def test_ablations_are_a_list_that_prints_as_a_table():
+    found = ablate(tame_model("diag", 3, 1, 1, 8, seed=1), Problem(3, 8, 1), sequences=100)
+    lines = str(found).splitlines()
+    assert lines[0] == "Adjusted loss without each part of the model on 100 sequences"
+    assert lines[2].split() == ["what", "loss", "over_whole"]
+    assert len(lines) == 3 + len(found)
+    assert isinstance(found, list)
+    assert found[0].what == "nothing"
+    assert pickle.loads(pickle.dumps(found)) == found

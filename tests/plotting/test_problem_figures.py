@@ -7,6 +7,7 @@ from ridgeformer import ConstRR, InputError, LinearTransformer, Problem, shifts,
 from ridgeformer.evaluation import by_prefix
 from ridgeformer.plotting.problems import draw_problem, problem_figure
 from ridgeformer.plotting.shifts import draw_prefixes, draw_shifts, prefixes_figure, shifts_figure
+from ridgeformer.problems import Lengths
 
 pytest.importorskip("matplotlib")
 PROBLEMS = [
@@ -109,3 +110,31 @@ def test_prefixes_are_drawn(tmp_path):
     draw_prefixes(tmp_path / "prefixes.svg", "title", found)
     with pytest.raises(InputError, match=r"must end in .png, .pdf or .svg"):
         draw_prefixes(tmp_path / "prefixes.gif", "title", found)
+
+
+def test_only_problems_with_an_order_are_connected():
+    problem = Problem(3, 6, "uniform(0,2)")
+    for shift, connected in (
+        ({"noise": [0.5, 1]}, True),
+        ({"context": [5, 8]}, True),
+        ({"context": [8, 5]}, False),
+        ({"context": [5, "6..9"]}, False),
+        ({"noise": [0.5, "uniform(0,1)"]}, False),
+        ({"features": ["isotropic()", "powerlaw(1)"]}, False),
+    ):
+        found = shifts({"ConstRR": ConstRR.tune(problem)}, problem, sequences=50, **shift)
+        drawn = line(shifts_figure("title", found).axes[0], "ConstRR")
+        assert (drawn.get_linestyle() != "None") == connected, shift
+        assert drawn.get_marker() == "o"
+
+
+def test_long_titles_are_wrapped_and_training_is_marked():
+    problem = Problem(3, 6, "uniform(0,2)")
+    found = by_prefix({"ConstRR": ConstRR.tune(problem)}, problem, sequences=50)
+    axis = prefixes_figure("a title with many words " * 8, found, Lengths("4..9")).axes[0]
+    assert max(map(len, axis.get_title().splitlines())) <= 85
+    assert "trained on n = 4..9" in labels(axis)
+    assert max(axis.get_xlim()) < 7  # training on more examples than are drawn does not widen the axis
+    assert all(float(tick).is_integer() for tick in axis.get_xticks())
+    assert "trained on n = 5" in labels(prefixes_figure("title", found, Lengths(5)).axes[0])
+    assert labels(prefixes_figure("title", found, Lengths(9)).axes[0]) == ["ConstRR", "floor"]

@@ -30,13 +30,22 @@ def test_which_baselines_there_are(problem, missing):
 
 def test_pools_have_dmmse():
     problem = Problem(3, 8, "uniform(0,1)", tasks="pool(4)")
-    chosen, _ = baselines(problem)
+    chosen, left_out = baselines(problem)
     assert list(chosen)[-1] == "DMMSE"
+    assert left_out == [
+        "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here the "
+        "tasks are not."
+    ]
     found = compare(chosen, problem, sequences=1000)
     assert found["DMMSE"].loss == pytest.approx(found["DMMSE"].floor, rel=1e-12)
-    assert all(found[name].loss >= found["DMMSE"].loss for name in chosen if name != "OracleRR")
+    assert all(found[name].loss >= found["DMMSE"].loss for name in chosen if name != "OracleRR (Gaussian prior)")
 
 
 def test_problems_of_ones_own_have_none():
     with pytest.raises(InputError, match="whose laws of noise and tasks are known; got a HeavyTails"):
         baselines(HeavyTails())
+
+
+def test_reasons_name_all_that_differs():
+    problem = Problem(3, "4..8", 1, features="factors(1)", query="powerlaw(1)")
+    assert baselines(problem)[1][0].endswith("; here the features and the queries are not and n is 4..8.")

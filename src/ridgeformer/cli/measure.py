@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["five", "print_results"]
 
+GAUSSIAN_ORACLE = "OracleRR (Gaussian prior)"  # see `ridgeformer.predictors.choice.oracle_label`
+
 
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer baselines --noise 'uniform(0,5)'\n"
@@ -30,6 +32,7 @@ def baselines(problem: Problem, sequences: int, seed: int, as_json: bool) -> Non
 
     \b
     OracleRR      ridge regression that is told the noise level; its loss is 0 if tasks are Gaussian
+                  (for tasks from a pool it assumes Gaussian ones, and is no oracle)
     ConstRR       ridge regression with one constant penalty, the best one
     LeastSquares  ordinary least squares
     AdaRR         ridge regression with the noise level estimated from the residuals
@@ -156,6 +159,11 @@ def print_results(problem: object, results: list[Any], as_json: bool) -> None:
         losses = f"{five(r.loss):>10}{five(r.error):>10}{ratio:>9}{five(r.unadjusted):>12}"
         click.echo(f"{r.name:{wide}}{losses}{r.tail:9.2g}{r.largest:9.2g}{r.exploded:10}")
     click.echo("\nratio: loss / floor. 99.99 % (quantile) and max: of the losses of single sequences.")
+    if any(r.name == GAUSSIAN_ORACLE for r in results):
+        click.echo(
+            f"{GAUSSIAN_ORACLE} is told sigma but not the pool: it is ridge regression, not the oracle that losses are "
+            "adjusted by, which knows both and has a loss of 0."
+        )
     if results[0].floor <= ROUNDING:
         click.echo("The noise level is always the same, so the best predictor can know it: the floor is 0.")
 

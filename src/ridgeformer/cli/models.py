@@ -25,6 +25,7 @@ __all__ = [
     "read_model",
     "read_model_and_problem",
     "reads_a_model",
+    "short_name",
     "trained_lengths",
     "trained_on",
     "zoo_place",
@@ -69,6 +70,18 @@ def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[Linear
     model, record = read_model(path)
     known = _recorded(path, record, named)
     return model, Problem(**{"dim": model.dim, **known, **arguments_of(named)}), record
+
+
+def short_name(name: str, record: Mapping[str, Any]) -> str:
+    """A name for pictures: family and size instead of the long name of a run's folder."""
+    spec = _spec(record)
+    family, layers, heads = spec.get("family"), spec.get("layers"), spec.get("heads", 1)
+    if name.startswith(ZOO) or name.endswith(".safetensors"):
+        return name
+    if not (isinstance(family, str) and isinstance(layers, int) and isinstance(heads, int)):
+        return name
+    more = "" if heads == 1 else f", {heads} heads"
+    return f"{family}, {layers} layer{'s' * (layers > 1)}{more}"
 
 
 def trained_on(record: Mapping[str, Any]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model, trained_on
+from ridgeformer.cli.models import reads_a_model, short_name, trained_lengths, trained_on
 from ridgeformer.cli.options import Command, plot_option
 from ridgeformer.errors import InputError
 
@@ -69,15 +70,17 @@ def shifts(
     from ridgeformer.predictors import best_predictor
 
     what, values = _shift(given)
+    trained = trained_on(record)
     _check_plot(plot)
-    chosen = {name: model, "best without the shift": best_predictor(problem)}
+    chosen = {name: model, "best for the original problem": best_predictor(problem)}
     with progress_bar("shifts") as step:
         found = measure(chosen, problem, sequences=sequences, seed=seed, progress=step, **{what: values})
     if plot is not None:
         from ridgeformer.plotting.shifts import draw_shifts
 
-        draw_shifts(plot, f"{name}, trained for {problem}", found)
-    trained = trained_on(record)
+        short = short_name(name, record)
+        title = f"{short}, shifted from {problem}" if trained is None else f"{short}, trained for {trained}"
+        draw_shifts(plot, title, dataclasses.replace(found, name=(short, *found.name[1:])))
     head = [] if trained == str(problem) else [f"The original problem is {problem}."]
     _print(problem, trained, head, found, as_json, "The floor is that of the shifted problem. ratio: loss / floor.")
 
@@ -112,15 +115,17 @@ def prefixes(
     chosen: dict[str, Predictor] = {name: model, "ConstRR": ConstRR.tune(problem)}
     with progress_bar("prefixes") as step:
         found = by_prefix(chosen, problem, context=context, sequences=sequences, seed=seed, progress=step)
+    evaluated = problem.replace(context=found.context.tolist())
     if plot is not None:
         from ridgeformer.plotting.shifts import draw_prefixes
 
-        draw_prefixes(plot, f"{name} on {problem}", found)
-    head = [f"Evaluated on {problem.replace(context=found.context.tolist())}."]
+        short = short_name(name, record)
+        renamed = dataclasses.replace(found, name=(short, *found.name[1:]))
+        draw_prefixes(plot, f"{short} on {evaluated}", renamed, trained_lengths(record))
     _print(
         problem,
         trained_on(record),
-        head,
+        [f"Evaluated on {evaluated}."],
         found,
         as_json,
         "The floor is the loss of the best predictor with as many examples.",

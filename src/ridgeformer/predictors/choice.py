@@ -23,7 +23,7 @@ from ridgeformer.predictors.ridge import (
 )
 from ridgeformer.problems import Problem
 
-__all__ = ["baselines", "best_label"]
+__all__ = ["baselines", "best_label", "oracle_label"]
 
 STEPS = 100  # of IterativeRR
 
@@ -40,11 +40,25 @@ def best_label(problem: Problem) -> str:
     return "DMMSE" if problem.has_pool else "Bayes floor"
 
 
+def oracle_label(problem: Problem) -> str:
+    """Return the name of ridge regression that is told the noise level in tables.
+
+    For tasks from a pool it is not the oracle of the adjusted loss, which knows the pool too, and its name says so.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The name.
+    """
+    return "OracleRR (Gaussian prior)" if problem.has_pool else "OracleRR"
+
+
 def baselines(problem: Problem) -> tuple[dict[str, Predictor], list[str]]:
     """Return the classical predictors that a problem allows, the best predictor last, and why others are left out.
 
     Those that estimate the noise from residuals need more examples than the tasks have directions, in every sequence.
-    IterativeRR is defined for isotropic problems only.
+    IterativeRR assumes that features, tasks and queries are N(0, I) and that all contexts have the same length.
 
     Args:
         problem: The distribution of sequences.
@@ -57,7 +71,7 @@ def baselines(problem: Problem) -> tuple[dict[str, Predictor], list[str]]:
     """
     prior, left_out = check_problem(problem).prior, []
     chosen: dict[str, Predictor] = {
-        "OracleRR": OracleRR(prior),
+        oracle_label(problem): OracleRR(prior),
         "ConstRR": ConstRR.tune(problem),
         "LeastSquares": LeastSquares(),
     }
@@ -74,6 +88,21 @@ def baselines(problem: Problem) -> tuple[dict[str, Predictor], list[str]]:
     elif problem.is_isotropic:
         left_out.append("IterativeRR is left out for the same reason.")
     else:
-        left_out.append("IterativeRR is left out: it is defined for isotropic problems with one context length only.")
+        left_out.append(
+            "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here "
+            f"{_differences(problem)}."
+        )
     chosen[best_label(problem)] = best_predictor(problem)
     return chosen, left_out
+
+
+def _differences(problem: Problem) -> str:
+    """In which respects a problem is not isotropic, in words."""
+    parts = {
+        "the features": str(problem.features) != "isotropic()",
+        "the tasks": str(problem.tasks) != "gaussian()",
+        "the queries": problem.query is not None,
+    }
+    names = [name for name, differs in parts.items() if differs]
+    found = [f"{' and '.join(names)} are not"] if names else []
+    return " and ".join([*found, *([] if problem.lengths.fixed else [f"n is {problem.lengths}"])])
