@@ -40,7 +40,6 @@ LONG_FILES = {
     "engine.reference": "the twin of the native core, which is read beside it",
     "models.families": "the base class and the three families, which are read side by side",
     "models.transformer": "all that a model is and does",
-    "problems.problem": "all that a problem is and does",
 }
 PLACE = {name: (level, group) for level, groups in enumerate(LAYERS) for group in groups for name in group.split("+")}
 

@@ -13,14 +13,13 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Engine, Key, Law
 from ridgeformer.errors import refuse, shown
-from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.lengths import Lengths
 from ridgeformer.validation import array, integer, precision, real
 from ridgeformer.values import Value
 
-__all__ = ["CUSTOM", "BaseProblem", "CustomProblem", "Dataset", "check_count", "check_key"]
+__all__ = ["CUSTOM", "BaseProblem", "CustomProblem", "check_count", "check_key", "from_tokens"]
 
 Array = NDArray[np.float64]
 Precision = type[np.float32] | type[np.float64]
@@ -268,7 +267,7 @@ class CustomProblem(BaseProblem):
         self._check_setup()
         drawn = self.draw(np.random.default_rng(np.random.SeedSequence((*key, first))), count)
         if isinstance(drawn, Sequences):
-            drawn = _from_tokens(drawn)
+            drawn = from_tokens(drawn)
         if not isinstance(drawn, Draw):
             refuse("draw must return Sequences or a Draw", f"a {type(drawn).__name__}", "Correct its draw method.")
         if sums and drawn.moments.sums is None:
@@ -350,62 +349,6 @@ class CustomProblem(BaseProblem):
         return hash(str(self)) if self.name is not None else id(self)
 
 
-class Dataset(CustomProblem):
-    """A fixed set of sequences to train or evaluate on: finite pretraining data.
-
-    Each key (seed, stream, step) takes the sequences of the set in a random order, each once before any comes again. So
-    an evaluation uses each sequence once, and no more sequences than there are.
-
-    Args:
-        sequences: The sequences, such as `problem.sequences(1000)` or `Sequences(x, y, queries, answers)`.
-    """
-
-    def __init__(self, sequences: Sequences) -> None:
-        if not isinstance(sequences, Sequences):
-            refuse("a data set is made of Sequences", f"a {type(sequences).__name__}", "Pass Sequences(x, y, ...).")
-        self._drawn = _from_tokens(sequences)
-        moments = self._drawn.moments
-        self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()
-
-    @property
-    def size(self) -> int:
-        """How many sequences there are."""
-        return self._count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def draw(self, rng: np.random.Generator, count: int) -> Draw:
-        """See `CustomProblem.draw`."""
-        return self._at(rng, 0, count)
-
-    def _moments(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Draw:
-        return self._at(np.random.default_rng(np.random.SeedSequence(key)), first, count).astype(dtype)
-
-    def _at(self, rng: np.random.Generator, first: int, count: int) -> Draw:
-        """So many sequences of a random order, from the first one on."""
-        return _select(self._drawn, rng.permutation(self._count)[(first + np.arange(count)) % self._count])
-
-    def __str__(self) -> str:
-        return f"Dataset({self._count} sequences, dim={self.dim}, context={self.lengths})"
-
-
-def _select(drawn: Draw, index: NDArray[np.integer[Any]]) -> Draw:
-    """The chosen sequences of a draw."""
-
-    def pick(value: Any) -> Any:
-        return None if value is None else np.asarray(value[index])
-
-    m = drawn.moments
-    context = m.context if isinstance(m.context, int) else pick(m.counts)
-    moments = Moments._trusted(pick(m.gram), context, pick(m.sigma), pick(m.sums))
-    metric = drawn.metric if drawn.metric is None or drawn.metric.ndim == 2 else pick(drawn.metric)
-    arrays = (pick(drawn.task), pick(drawn.ridge), pick(drawn.sigma), metric, pick(drawn.offset))
-    return Draw(moments, *arrays, drawn.oracle)
-
-
 def _first_labels(drawn: object) -> NDArray[Any] | None:
     """Numbers that tell one draw from another; None for what is no draw, which is refused elsewhere."""
     drawn_y = drawn.y if isinstance(drawn, Sequences) else drawn.task if isinstance(drawn, Draw) else None
@@ -413,7 +356,18 @@ def _first_labels(drawn: object) -> NDArray[Any] | None:
     return found if found is not None and found.dtype.kind == "f" else None
 
 
-def _from_tokens(sequences: Sequences) -> Draw:
+def from_tokens(sequences: Sequences) -> Draw:
+    """Return the draw of sequences whose shapes fit together.
+
+    Args:
+        sequences: The sequences.
+
+    Returns:
+        Their moments, and what is known about each.
+
+    Raises:
+        InputError: Shapes do not fit, values are not finite, or answers are not those of the tasks.
+    """
     x, queries = real("x", sequences.x), real("queries", sequences.queries)
     if x.ndim != 3:
         refuse("x must have shape (B, n, d)", f"shape {x.shape}", "Correct the draw method.")
