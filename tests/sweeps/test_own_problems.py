@@ -56,11 +56,11 @@ def test_a_grid_of_general_problems_is_every_combination():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (NOISE + 'features = ["round(1)"]', "line 2, key features: features must be written as name"),
+        (NOISE + 'features = ["round(1)"]', "line 2, key features: there is no law of features called 'round'"),
         (NOISE + "features = [3]", "line 2, key features: features must be listed as text; got 3"),
         (NOISE + 'features = "powerlaw(1)"', "line 2, key features: features must be a list"),
         (NOISE + 'tasks = ["pool(0)"]', "line 2, key tasks: the number of tasks in a pool must be at least 1"),
-        (NOISE + 'query = ["loud()"]', "line 2, key query: features must be written as name"),
+        (NOISE + 'query = ["loud()"]', "line 2, key query: there is no law of features called 'loud'"),
         (NOISE + 'context = ["40..10"]', "line 2, key context: the context must be a number of examples"),
         (NOISE + 'context = [20, "20"]', "line 2, key context: context must list every value once"),
         (NOISE + 'features = ["powerlaw(1)", "powerlaw( 1 )"]', "line 2, key features: features must list every"),
@@ -180,5 +180,5 @@ def test_a_run_whose_class_is_not_imported_is_listed(tmp_path):
     assert "a problem of your own. Name a built-in one with --noise" in evaluated.stderr
     named = [sys.executable, "-m", "ridgeformer", "eval", str(folder), "--noise", "fixed(1)", "--sequences", "50"]
     done = subprocess.run([*named, "--json"], capture_output=True, text=True, env=unmeasured())
-    assert json.loads(done.stdout)["problem"] == "d=3 n=20 fixed(1)"
+    assert json.loads(done.stdout)["problem"] == "d=3 n=8 fixed(1)"
     assert Path(folder).name.startswith("gdpp-1x1-heavy-tails-d3n8-s0-")
