@@ -70,11 +70,11 @@ class NumpyEngine(Engine):
         limited = np.empty(count, bool)
         doubled = tuple(p.astype(np.float64) for p in parameters)
         total = [np.zeros(p.shape) for p in parameters]
-        weight = np.broadcast_to(np.eye(length) if metric is None else metric, (count, length, length))
+        weight = None if metric is None else np.broadcast_to(metric, (count, length, length))
         with np.errstate(all="ignore"):
             for part in _chunks(count):
                 G, goal = gram[part].astype(np.float64), target[part].astype(np.float64)
-                M = weight[part].astype(np.float64)
+                M = None if weight is None else weight[part].astype(np.float64)
                 given = np.asarray(np.isfinite(G).all((1, 2)))  # one layer does not read all of G
                 w = np.where(given[:, None], -_forward(doubled, G).rows[0][:, :length], np.nan)
                 loss = _half_square(w - goal, M)
@@ -83,7 +83,7 @@ class NumpyEngine(Engine):
                 limited[part] = ~finite | (losses[part].astype(np.float64) > ceiling)
                 if gradient:
                     chosen = np.flatnonzero(finite)
-                    left_out = _add_gradient(doubled, G[chosen], goal[chosen], M[chosen], ceiling, total)
+                    left_out = _add_gradient(doubled, G[chosen], goal[chosen], _part(M, chosen), ceiling, total)
                     limited[part.start + chosen[left_out]] = True
             mean = tuple(sum_ / count for sum_ in total) if gradient else None
         return Evaluation(losses, found if weights else None, mean, int(limited.sum()))
@@ -232,9 +232,18 @@ def _posterior_mean(law: Law, A: Array, g: Array, z: Array, t: Array, sigma: Arr
     return w if law.mean is None else w + law.mean
 
 
-def _half_square(error: Array, metric: Array) -> Array:
+def _half_square(error: Array, metric: Array | None) -> Array:
     """1/2 e'M e of every sequence, [B]."""
-    return np.asarray(0.5 * np.einsum("bi,bij,bj->b", error, metric, error))
+    return np.asarray(0.5 * (error * _weighed(error, metric)).sum(1))
+
+
+def _weighed(error: Array, metric: Array | None) -> Array:
+    """M e of every sequence, [B, c]; without a metric e itself."""
+    return error if metric is None else (metric @ error[..., None])[..., 0]
+
+
+def _part(metric: Array | None, index: Any) -> Array | None:
+    return None if metric is None else metric[index]
 
 
 def _normals(key: Key, sequence: Any, count: int, use: int) -> Array:
@@ -297,7 +306,7 @@ def _forward(parameters: tuple[Array, ...], gram: Array) -> _Trace:
 
 
 def _backward(
-    parameters: tuple[Array, ...], trace: _Trace, target: Array, metric: Array, ceiling: float
+    parameters: tuple[Array, ...], trace: _Trace, target: Array, metric: Array | None, ceiling: float
 ) -> list[Array]:
     """Gradient of the summed loss, by the reverse mode that the documentation derives.
 
@@ -308,7 +317,7 @@ def _backward(
     length = target.shape[1]
     error = trace.rows[0][:, :length] + target
     loss = _half_square(error, metric)[:, None]
-    q[:, :length] = np.einsum("bij,bj->bi", metric, error) * np.where(loss > ceiling, ceiling / loss, 1.0)
+    q[:, :length] = _weighed(error, metric) * np.where(loss > ceiling, ceiling / loss, 1.0)
     carried = [q]
     for T in trace.maps:
         carried.append(np.einsum("bij,bj->bi", T, carried[-1]))
@@ -322,7 +331,7 @@ def _backward(
 
 
 def _add_gradient(
-    parameters: tuple[Array, ...], gram: Array, target: Array, metric: Array, ceiling: float, total: list[Array]
+    parameters: tuple[Array, ...], gram: Array, target: Array, metric: Array | None, ceiling: float, total: list[Array]
 ) -> list[int]:
     """Adds the summed gradient to `total`; returns the sequences left out because theirs is too large to be summed.
 
@@ -338,8 +347,8 @@ def _add_gradient(
     if len(gram) == 1:
         return [0]
     half = len(gram) // 2
-    left_out = _add_gradient(parameters, gram[:half], target[:half], metric[:half], ceiling, total)
-    more = _add_gradient(parameters, gram[half:], target[half:], metric[half:], ceiling, total)
+    left_out = _add_gradient(parameters, gram[:half], target[:half], _part(metric, slice(half)), ceiling, total)
+    more = _add_gradient(parameters, gram[half:], target[half:], _part(metric, slice(half, None)), ceiling, total)
     return left_out + [half + i for i in more]
 
 
