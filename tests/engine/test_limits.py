@@ -184,7 +184,9 @@ def test_input_that_is_not_finite_has_an_infinite_loss(any_engine, kind, layers,
     result = any_engine.evaluate(kernel, gram, target)
     good = np.delete(np.arange(70), bad)
     alone = any_engine.evaluate(kernel, gram[good], target[good])
-    np.testing.assert_array_equal(result.losses[good], alone.losses)
+    # The native core gives the same bits; NumPy may sum a row in another order where it stands elsewhere in the batch.
+    slack = 0.0 if any_engine.name != "numpy" else 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(result.losses[good], alone.losses, rtol=slack)
     for a, b in zip(result.gradient, alone.gradient, strict=True):
         close(a * 70 / 67, b, dtype)
 
