@@ -2,6 +2,7 @@
 
 from ridgeformer.models.families import FAMILIES, Diag, Family, Full, GDpp
 from ridgeformer.models.file import load, save
-from ridgeformer.models.transformer import LinearTransformer, States
+from ridgeformer.models.trace import Trace
+from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "LinearTransformer", "States", "load", "save"]
+__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "LinearTransformer", "Trace", "load", "save"]
