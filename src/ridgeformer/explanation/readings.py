@@ -27,7 +27,7 @@ from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.problems import Draw, Problem
 
-__all__ = ["Readings", "read"]
+__all__ = ["Readings", "inner", "read"]
 
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
@@ -164,7 +164,7 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
     w, coordinates = here.w, np.einsum("bim,bi->bm", found.vectors, ols)
 
     def size(weights: Array) -> Array:
-        return _inner(weights, weights, draw.metric)
+        return inner(weights, weights, draw.metric)
 
     return Readings(
         sigma=np.asarray(draw.sigma)[None],
@@ -176,7 +176,7 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
         bayes=size(mean)[None],
         bayes_moved=size(moved - mean)[None],
         own=size(w),
-        with_ridge=_inner(w, ridge, draw.metric),
+        with_ridge=inner(w, ridge, draw.metric),
         to_ols=size(w - ols),
         to_ridge=size(w - ridge),
         to_bayes=size(w - mean),
@@ -243,8 +243,17 @@ def _eigenvalues(matrices: Array) -> Array:
     return np.where(good[..., None], np.maximum(values, 0.0), np.nan)
 
 
-def _inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
-    """Products of weights [..., B, d] in the covariance of the queries, [..., B]; None stands for the identity."""
+def inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
+    """Compute products of weights in the covariance of the queries.
+
+    Args:
+        first: Weights, [..., B, d].
+        second: Weights, [..., B, d].
+        metric: The covariance, [d, d] or [B, d, d]; None for the identity.
+
+    Returns:
+        The products, [..., B].
+    """
     if metric is None:
         return np.asarray((first * second).sum(-1))
     weigh = np.asarray(metric, np.float64)
