@@ -87,7 +87,10 @@ class NoisePatching(Table):
         table = {"layer": self.layer, **dict(zip(self.part, self.restored, strict=True))}
         if "gram" in self.part:
             table["gram, once"] = self.once[self.part.index("gram")]
-        return lines({name: np.round(column, 3) for name, column in table.items()})
+        return [
+            {name.rjust(8) if name != "layer" else name: _three_digits(value) for name, value in row.items()}
+            for row in lines(table)
+        ]
 
     def _note(self) -> str:
         change, best = (float(values[0] - values[1]) for values in (self.shrinkage, self.oracle))
@@ -208,6 +211,13 @@ def _block(model: LinearTransformer, draws: list[Draw], parts: list[str], signal
     oracle = oracle if draws[0].oracle else np.full_like(oracle, np.nan)
     found = (own, oracle, every(lambda layer, part: here.patched(layer, there, part)), every(once))
     return tuple(value[..., kept] for value in found)
+
+
+def _three_digits(value: float | int) -> Any:
+    """A share as text; whole numbers as they are."""
+    if isinstance(value, int):
+        return value
+    return f"{round(value, 3) + 0.0:8.3f}" if np.isfinite(value) else "-".rjust(8)
 
 
 def _shares(patched: Array, sizes: Array) -> tuple[Array, Array, NDArray[np.int64]]:
