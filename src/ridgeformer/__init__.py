@@ -17,7 +17,7 @@ from ridgeformer import export, zoo
 from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import by_layer, compare, evaluate, floor, profile, shifts
-from ridgeformer.explanation import ablate, explain
+from ridgeformer.explanation import ablate, compare_algorithms, explain, patch_noise
 from ridgeformer.models import Diag, Family, Full, GDpp, LinearTransformer, load, save
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
@@ -71,6 +71,8 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     # Explanation
     "explain",
     "ablate",
+    "patch_noise",
+    "compare_algorithms",
     # Errors
     "InputError",
 ]

@@ -24,10 +24,10 @@ from ridgeformer import (
     train,
 )
 from ridgeformer.evaluation import profile_by_layer
-from ridgeformer.explanation.ablation import without, without_layer
+from ridgeformer.explanation.ablation import without_flow, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
-from ridgeformer.explanation.readings import read, run
+from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.symmetry import symmetry, turned
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
@@ -196,7 +196,7 @@ def test_swapped_noise_is_a_swap_of_residuals_in_the_tokens():
     other = fit + residual * (np.roll(size, 1) / size)[:, None]
     before, after = linear_model(model, s.x, s.y)[3], linear_model(model, s.x, other)[3]
     np.testing.assert_allclose(found.moved, np.square(after - before).sum(-1), rtol=1e-6, atol=1e-18)
-    here, there = run(model, Moments.from_tokens(s.x, s.y).gram), run(model, Moments.from_tokens(s.x, other).gram)
+    here, there = model.trace(s.x, s.y), model.trace(s.x, other)
     for layer in range(3):
         T = [there.T[i] if i == layer else here.T[i] for i in range(3)]
         w = -(T[2] @ T[1] @ T[0])[:, -1, :-1]
@@ -213,7 +213,7 @@ def test_parts_of_the_loss_are_what_the_best_factors_leave():
     found = behaviour(read(model, problem, problem.noise, sequences=3000, seed=0))
     draw = problem.moments(3000, seed=0, stream=1 << 30)
     grid = np.linspace(0.25, 4, 751)
-    for state, w in enumerate(model.weights_by_layer(draw.moments)):
+    for state, w in enumerate(model.trace(draw).weights):
         losses = np.stack([0.5 * np.square(c * w - draw.ridge).sum(1) for c in grid])
         quiet = draw.sigma < 1
         direction = (losses[:, quiet].sum(1).min() + losses[:, ~quiet].sum(1).min()) / 3000
@@ -499,7 +499,7 @@ def test_bad_options_are_refused():
     with pytest.raises(InputError, match="sequences must be at least 100"):
         explain(model, PROBLEM, sequences=5)
     with pytest.raises(InputError, match="a flow must be one of xx, xy, yx, yy; got 'zz'"):
-        without(model, 0, "zz")
+        without_flow(model, 0, "zz")
 
 
 def call(capsys, *arguments):

@@ -7,7 +7,7 @@ import pytest
 
 from own_problems import HeavyTails
 from ridgeformer import InputError, Layout, LinearTransformer, Problem, ablate, evaluate, explain, export
-from ridgeformer.explanation.ablation import without, without_layer
+from ridgeformer.explanation.ablation import without_flow, without_layer
 from ridgeformer.explanation.coefficients import diagonal_part
 from ridgeformer.explanation.symmetry import symmetry
 from support import tame_model
@@ -51,7 +51,7 @@ def test_attention_by_mean_is_explained_as_the_same_function():
 def test_ablations_keep_attention_by_mean(family):
     model = tame_model(family, 3, 2, 1, 8, seed=1)
     by_mean = model.to_attention("mean", 8)
-    for change in (lambda one: without_layer(one, 0), lambda one: without(one, 1, "yx"), diagonal_part):
+    for change in (lambda one: without_layer(one, 0), lambda one: without_flow(one, 1, "yx"), diagonal_part):
         assert change(by_mean).layout == Layout("mean")
     problem = PROBLEMS[0]
     expected = ablate(model, problem, sequences=300)

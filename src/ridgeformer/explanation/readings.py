@@ -20,30 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.evaluation import EVALUATION
-from ridgeformer.models.trace import Trace, trace
+from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.problems import Draw, Problem
 
-__all__ = ["Readings", "read", "run"]
+__all__ = ["Readings", "inner", "read"]
 
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
-
-
-def run(model: LinearTransformer, gram: NDArray[Any]) -> Trace:
-    """Follow Gram matrices through all layers of a model, in float64.
-
-    Args:
-        model: The model.
-        gram: Gram matrices, [B, D, D].
-
-    Returns:
-        The matrices of every layer.
-    """
-    return trace(model.P.astype(np.float64), model.Q.astype(np.float64), np.asarray(gram, np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,14 +158,14 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
     ols, rho = found.ridge(0.0), found.residual
     swapped = np.array(moments.gram, np.float64)
     swapped[:, -1, -1] += np.roll(rho, 1) - rho
-    mean, moved = bayes.weights(moments), bayes.weights(Moments._trusted(swapped, moments.context))
-    here, there = run(model, moments.gram), run(model, swapped)
+    other = Moments._trusted(swapped, moments.context)
+    mean, moved = bayes.weights(moments), bayes.weights(other)
+    here, there = model.trace(moments).compute("G", "T", "C"), model.trace(other).compute("T", "w")
     w, coordinates = here.w, np.einsum("bim,bi->bm", found.vectors, ols)
 
     def size(weights: Array) -> Array:
-        return _inner(weights, weights, draw.metric)
+        return inner(weights, weights, draw.metric)
 
-    M = here.C[:, :, :-1, :-1]
     return Readings(
         sigma=np.asarray(draw.sigma)[None],
         residual=rho[None],
@@ -189,12 +176,12 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
         bayes=size(mean)[None],
         bayes_moved=size(moved - mean)[None],
         own=size(w),
-        with_ridge=_inner(w, ridge, draw.metric),
+        with_ridge=inner(w, ridge, draw.metric),
         to_ols=size(w - ols),
         to_ridge=size(w - ridge),
         to_bayes=size(w - mean),
         labels=here.G[:, :, -1, -1],
-        spectrum=_eigenvalues(M @ moments.S.astype(np.float64) @ np.swapaxes(M, 2, 3)),
+        spectrum=_eigenvalues(here.M @ moments.S.astype(np.float64) @ np.swapaxes(here.M, 2, 3)),
         along=np.einsum("bim,lbi->lbm", found.vectors, w) * coordinates,
         moved=size(there.w - w),
         through=size(_patched(here, there.T) - w[-1]),
@@ -204,8 +191,7 @@ def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
 
 def _updates(model: LinearTransformer, here: Trace, draw: Draw, ols: Array, rho: Array) -> dict[str, Array]:
     """How each layer changes w and u, split as the paper's lemma does."""
-    T, C, w = here.T, here.C[:-1], here.w
-    M, u, a = C[:, :, :-1, :-1], C[:, :, :-1, -1], C[:, :, -1, -1]
+    T, M, u, a, w = here.T, here.M[:-1], here.u[:-1], here.a[:-1], here.w
     factor = T[:, :, -1, -1]
     delta = w[1:] - factor[..., None] * w[:-1]
     gradient = a[..., None] * draw.moments.a - np.einsum("bij,lbj->lbi", draw.moments.S, w[:-1])
@@ -257,8 +243,17 @@ def _eigenvalues(matrices: Array) -> Array:
     return np.where(good[..., None], np.maximum(values, 0.0), np.nan)
 
 
-def _inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
-    """Products of weights [..., B, d] in the covariance of the queries, [..., B]; None stands for the identity."""
+def inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
+    """Compute products of weights in the covariance of the queries.
+
+    Args:
+        first: Weights, [..., B, d].
+        second: Weights, [..., B, d].
+        metric: The covariance, [d, d] or [B, d, d]; None for the identity.
+
+    Returns:
+        The products, [..., B].
+    """
     if metric is None:
         return np.asarray((first * second).sum(-1))
     weigh = np.asarray(metric, np.float64)
