@@ -56,7 +56,8 @@ def draw_explanation(path: Path, found: Explanation) -> None:
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     behaviour = found.behaviour
     title = f"{found.model.family.name}, {layers} layer{'s' * (layers > 1)}, {found.problem}"
-    canvas.suptitle(f"{title}: loss {behaviour.loss[-1]:.4g}, floor {behaviour.floor:.4g}", fontsize=11)
+    floor = f", floor {behaviour.floor:.4g}" if behaviour.floor >= 0 else ""
+    canvas.suptitle(f"{title}: loss {behaviour.loss[-1]:.4g}{floor}", fontsize=11)
     write(canvas, path)
 
 
@@ -65,7 +66,7 @@ def _losses(axis: Axes, found: Explanation) -> None:
     behaviour, states = found.behaviour, np.arange(found.model.layers + 1)
     axis.plot(states, behaviour.loss, "o-", color="black", linewidth=2, markersize=4, label="loss")
     parts = (("direction", "s-", BLUE), ("shrinkage", "^-", VERMILION), ("size", "v-", GREEN))
-    least = 0.05 * min(behaviour.loss.min(), behaviour.floor or np.inf)
+    least = 0.05 * min(behaviour.loss.min(), behaviour.floor if behaviour.floor > 0 else np.inf)
     for name, style, colour in parts:
         values = getattr(behaviour, name)
         shown = np.where(values > 0, np.maximum(values, least), np.nan)  # what is less lies on the edge
@@ -99,21 +100,30 @@ def _noise(axis: Axes, found: Explanation) -> None:
 
 def _factors(axis: Axes, found: Explanation) -> None:
     """Each layer's factor against sigma, beside the shrinkage that ridge regression means."""
-    noise = found.noise
-    axis.plot(noise.sigma, noise.shrinkage, "k--", linewidth=1.2, label="best factor from least squares to ridge")
+    noise, sigma = found.noise, _levels(axis, found)
+    axis.plot(sigma, noise.shrinkage, "k--", linewidth=1.2, label=f"best factor from least squares to {found.goal}")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
-    _numbered(axis, noise.sigma, noise.factor)
-    axis.set(title="factor T_yy of layers (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
+    _numbered(axis, sigma, noise.factor)
+    axis.set(title="factor T_yy of layers (Diag: 1 + omega_yy lambda)")
     axis.legend(frameon=False, fontsize=7, loc="lower left")
 
 
 def _ways(axis: Axes, found: Explanation) -> None:
     """How far each layer goes to least squares, against sigma."""
-    noise = found.noise
+    noise, sigma = found.noise, _levels(axis, found)
     axis.axhline(0, color=GREY, linewidth=0.8, zorder=0)
     axis.set_ylim(*_room(noise.newton_step))
-    _numbered(axis, noise.sigma, noise.newton_step)
-    axis.set(title="share of the distance to least squares, by layer", xlabel="noise level sigma")
+    _numbered(axis, sigma, noise.newton_step)
+    axis.set(title="share of the distance to least squares, by layer")
+
+
+def _levels(axis: Axes, found: Explanation) -> Any:
+    """The noise levels as places on the axis; one place where there are none."""
+    if not np.isnan(found.noise.sigma).any():
+        axis.set_xlabel("noise level sigma")
+        return found.noise.sigma
+    axis.set_xticks([0.0], ["all sequences"])
+    return np.zeros(1)
 
 
 def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
@@ -162,7 +172,7 @@ def _filter(axis: Axes, found: Explanation, layer: int) -> None:
     noise = found.noise
     chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
     for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):
-        label = f"sigma = {noise.sigma[index]:g}"
+        label = "all sequences" if np.isnan(noise.sigma[index]) else f"sigma = {noise.sigma[index]:g}"
         axis.plot(noise.eigenvalues, noise.filter[layer, index], "o-", color=colour, markersize=3, label=label)
         axis.plot(noise.eigenvalues, noise.ideal[index], "--", color=colour, linewidth=1)
     low, high = float(noise.filter[layer].min()), float(noise.filter[layer].max())
@@ -172,7 +182,8 @@ def _filter(axis: Axes, found: Explanation, layer: int) -> None:
     place = axis.get_subplotspec()
     if layer == 1 or (place is not None and place.is_first_col()):
         axis.set_ylabel("w / least squares")
-    axis.plot([], [], "--", color="black", linewidth=1, label="ridge regression")
+    label = "ridge regression" if found.goal == "ridge" else found.goal
+    axis.plot([], [], "--", color="black", linewidth=1, label=label)
 
 
 def _shades(count: int) -> list[Any]:

@@ -147,6 +147,11 @@ class BaseProblem(Value, ABC):
         """Refuse a problem that a stored run could not be read back with."""
 
     @property
+    def has_at_noise(self) -> bool:
+        """Whether `at_noise` gives the problem at one noise level."""
+        return True
+
+    @property
     def size(self) -> int | None:
         """How many sequences there are; None where new ones can always be drawn."""
         return None
@@ -299,6 +304,11 @@ class CustomProblem(BaseProblem):
                 "Use the given rng, and no other random numbers.",
             )
         vars(self)["_set_up"] = True
+
+    @property
+    def has_at_noise(self) -> bool:
+        """Whether the subclass has a method `at_noise`."""
+        return type(self).at_noise is not CustomProblem.at_noise
 
     def at_noise(self, sigma: float) -> BaseProblem:
         """See `BaseProblem.at_noise`; a subclass may offer it.
