@@ -189,7 +189,7 @@ def _left_out(model: LinearTransformer, problem: BaseProblem, found: Behaviour, 
             "problem has no distribution of noise levels with a method at_noise."
         )
     if isinstance(model.family, Full) and not problem.is_isotropic:
-        said.append("Rotations of x are left out: the problem does not treat all directions alike.")
+        said.append("Rotations of x are left out: they are for isotropic problems with one context length.")
     if model.layout.extra:
         said.append("The omegas concern x and y only: what further coordinates of the tokens do is left out.")
     return tuple(said)
