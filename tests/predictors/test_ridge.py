@@ -11,12 +11,11 @@ from ridgeformer import (
     LeastSquares,
     Moments,
     OracleRR,
-    Predictor,
     Problem,
     TunedRR,
     compare,
 )
-from ridgeformer.predictors import IterativeRR
+from ridgeformer.predictors import IterativeRR, Predictor
 from support import draw
 
 PROBLEM = Problem(4, 12, "uniform(0,2)")

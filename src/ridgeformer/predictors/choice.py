@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 from ridgeformer.predictors.bayes import best_predictor
+from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import (
     AdaRR,
     ConstRR,
-    IterativeRR,
     LeastSquares,
     OracleRR,
     Predictor,

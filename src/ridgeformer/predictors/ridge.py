@@ -9,7 +9,7 @@ ConstRR(variance=8.33333)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,13 +24,14 @@ from ridgeformer.validation import integer, number
 __all__ = [
     "AdaRR",
     "ConstRR",
-    "IterativeRR",
     "LeastSquares",
     "OracleRR",
     "Predictor",
     "Ridge",
     "TunedRR",
     "check_any_problem",
+    "check_enough",
+    "check_one_length",
     "check_problem",
     "in_whitened",
     "spectrum_of",
@@ -340,68 +341,6 @@ def _label_variance(moments: Moments) -> float:
     return float((moments.l.astype(np.float64) / moments.counts).mean()) or 1.0
 
 
-class IterativeRR:
-    """AdaRR without a matrix inversion.
-
-    Gradient descent on least squares estimates the noise. At the same time, gradient descent on ridge regression, with
-    the estimate so far, finds the weights.
-
-    Both use the step 1 / (largest absolute row sum of S, plus the estimate), which needs no eigenvalue and never
-    diverges. (The computation here uses the eigenbasis, where a step costs O(d); the algorithm does not need it.)
-
-    Args:
-        steps: How many steps.
-    """
-
-    def __init__(self, steps: int) -> None:
-        self.steps = integer("steps", steps)
-
-    def weights(self, moments: Moments) -> Array:
-        """Return the weights after the last step.
-
-        Args:
-            moments: The contexts, of one length, with n > d.
-
-        Returns:
-            The weights, [B, d].
-        """
-        _one_length(moments)
-        for coordinates in self._steps(moments):
-            last = coordinates
-        return spectrum_of(moments).back(last)
-
-    def weights_by_step(self, moments: Moments) -> Array:
-        """Return the weights after every step.
-
-        Args:
-            moments: The contexts, of one length, with n > d.
-
-        Returns:
-            The weights, [steps + 1, B, d]; zero at the start.
-        """
-        _one_length(moments)
-        trace = [spectrum_of(moments).back(coordinates) for coordinates in self._steps(moments)]
-        return np.stack([np.zeros_like(trace[0]), *trace])
-
-    def _steps(self, moments: Moments) -> Iterator[Array]:
-        """Coordinates in the eigenbasis after each step, [B, m]."""
-        _enough(moments)
-        found = spectrum_of(moments)
-        values, c = found.values, found.c
-        largest = np.abs(moments.S.astype(np.float64)).sum(2).max(1)[:, None]
-        w, v = np.zeros_like(c), np.zeros_like(c)
-        for _ in range(self.steps):
-            slope = values * w - c
-            residual = np.maximum(found.total + (w * (slope - c)).sum(1), 0.0)
-            variance = (residual / (found.context - moments.dim))[:, None]
-            w = w - slope / largest
-            v = v - ((values + variance) * v - c) / (largest + variance)
-            yield v
-
-    def __repr__(self) -> str:
-        return f"IterativeRR(steps={self.steps})"
-
-
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
 GENERAL = 20_000  # sequences at most for tuning where the problem is not isotropic, where they cost more
 
@@ -456,7 +395,7 @@ def spectrum_of(moments: Moments) -> Spectrum:
     Raises:
         InputError: These are no moments, or their numbers of examples differ.
     """
-    _one_length(moments)
+    check_one_length(moments)
     return moments.spectrum
 
 
@@ -472,7 +411,7 @@ def estimate(moments: Moments) -> Array:
     Raises:
         InputError: There are too few examples.
     """
-    _enough(moments)
+    check_enough(moments)
     return spectrum_of(moments).unbiased_variance()
 
 
@@ -481,14 +420,30 @@ def _check_moments(moments: object) -> None:
         refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
 
 
-def _one_length(moments: Moments) -> None:
+def check_one_length(moments: Moments) -> None:
+    """Refuse moments whose contexts differ in length.
+
+    Args:
+        moments: The contexts.
+
+    Raises:
+        InputError: These are no moments, or their numbers of examples differ.
+    """
     _check_moments(moments)
     if not isinstance(moments.context, int):
         refuse("this takes contexts of one length", repr(moments), "Split them with moments.by_length().")
 
 
-def _enough(moments: Moments) -> None:
-    _one_length(moments)
+def check_enough(moments: Moments) -> None:
+    """Refuse moments from which the noise cannot be estimated.
+
+    Args:
+        moments: The contexts.
+
+    Raises:
+        InputError: They have no more examples than dimensions, or their numbers of examples differ.
+    """
+    check_one_length(moments)
     if moments.counts[0] <= moments.dim:
         refuse(
             "estimating the noise needs more examples than dimensions, n > d",
