@@ -2,6 +2,7 @@
 
 from ridgeformer.predictors.bayes import DMMSE, BayesRR, best_predictor
 from ridgeformer.predictors.choice import baselines, best_label
+from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
 
 __all__ = [
@@ -9,6 +10,8 @@ __all__ = [
     "AdaRR",
     "BayesRR",
     "ConstRR",
+    "Guarded",
+    "Guarding",
     "IterativeRR",
     "LeastSquares",
     "OracleRR",
