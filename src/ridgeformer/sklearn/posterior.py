@@ -1,8 +1,14 @@
 """The posterior of weights and noise level, given sums over rows.
 
-Features are standardised, and labels are scaled to a standard deviation of sqrt(d + E sigma^2): that of a problem with
-d standardised features and tasks N(0, I). A flat prior on the intercept takes one example: n - 1 are left. Given
-v = sigma^2, the weights are normal with the covariance v (S + v)^-1; the noise level is averaged over.
+Features are standardised, and a flat prior on the intercept takes one example: n - 1 are left. Weights are N(0, t) in
+every direction. Given t and the noise variance t v, they are normal with the mean (S + v)^-1 a and the covariance
+t v (S + v)^-1; what is not known is averaged over. There are two priors.
+
+- With a law of the noise level, t is 1 and sigma^2 = v follows the law, as in a `Problem`. Labels are scaled to a
+  standard deviation of sqrt(d + E sigma^2), which is theirs in that problem.
+- Without one, all shares R^2 of the variance of labels that features explain are equally likely. With V the variance
+  of labels, t = V R^2 / d and t v = V (1 - R^2). V is known to be about the variance in the sample, as if two further
+  examples had shown it.
 """
 
 from __future__ import annotations
@@ -14,49 +20,35 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import one_blas_thread
 from ridgeformer.moments import Moments
-from ridgeformer.noise import Noise, Uniform
+from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import noise_posterior
 from ridgeformer.sklearn.sums import Sums
 from ridgeformer.spectrum import Spectrum
 from ridgeformer.values import Value
 
-__all__ = ["Posterior", "Standardised", "default_noise"]
+__all__ = ["Posterior", "Standardised"]
 
 Array = NDArray[np.float64]
 RANK = 1e-12  # of the largest eigenvalue: what is smaller is 0 with rounding
 FINEST = 1024  # nodes per factor of two of the noise level
-
-
-def default_noise(dim: int) -> Uniform:
-    """Return the law of the noise level where none is given: uniform(0,5) for ten features, as in the seed paper.
-
-    In general sigma is uniform up to sqrt(2.5 d), because the labels of the standardised problem have a variance of
-    d + E sigma^2. So labels that do not depend on the features at all are possible for every d.
-
-    Args:
-        dim: The number of features d.
-
-    Returns:
-        The distribution.
-    """
-    return Uniform(0.0, float(np.sqrt(2.5 * dim)))
+NODES, ROUNDS, REACH = 145, 6, 40.0  # of the search for where the posterior of R^2 is; e^-40 of its peak is nothing
+FURTHER = 2.0  # examples that the variance in the sample counts for
 
 
 class Standardised(Value):
-    """Sums in the units of the problem that the prior is for; constant features are left out.
+    """Sums in the units of a problem with standardised features; constant features are left out.
 
     Args:
         sums: The sums over the rows.
-        noise: The law of the noise level; None for `default_noise`.
+        noise: The law of the noise level. None if there is none: labels then have a standard deviation of 1.
     """
 
     def __init__(self, sums: Sums, noise: Noise | None = None) -> None:
         scale = sums.x_scale
-        self.kept = np.flatnonzero(scale > 0)
-        self.dim, self.weight, self.x_scale = len(self.kept), sums.weight, scale[self.kept]
-        self.noise = default_noise(max(self.dim, 1)) if noise is None else noise
-        target = np.sqrt(self.dim + self.noise.second_moment)
-        self.unit = sums.y_scale / (target or 1.0)  # what 1 is in units of the labels, [q]
+        self.kept, self.noise, self.weight = np.flatnonzero(scale > 0), noise, sums.weight
+        self.dim, self.x_scale = len(self.kept), scale[self.kept]
+        deviation = 1.0 if noise is None else np.sqrt(self.dim + noise.second_moment)
+        self.unit = sums.y_scale / (deviation or 1.0)  # what 1 is in units of the labels, [q]
         inner = np.where(self.unit > 0, self.unit, np.inf)  # constant labels become 0
         self.S = sums.xx[np.ix_(self.kept, self.kept)] / np.outer(self.x_scale, self.x_scale)
         self.a = (sums.xy[self.kept] / self.x_scale[:, None] / inner).T  # [q, d]
@@ -69,7 +61,7 @@ class Standardised(Value):
         """
         with one_blas_thread():
             values, vectors = np.linalg.eigh(self.S)
-        kept = values > RANK * max(values.max(initial=0.0), 0.0)
+        kept = values > RANK * values.max(initial=0.0)
         values, vectors, q = values[kept], vectors[:, kept], len(self.total)
         c, rank = self.a @ vectors, int(kept.sum())
         residual = np.maximum(self.total - (c**2 / values).sum(1), 0.0)
@@ -91,17 +83,16 @@ class Standardised(Value):
         Returns:
             The moments, one context for each label.
         """
-        found, share, total = self.spectrum(), 1.0, self.total
+        found, share, total, n = self.spectrum(), 1.0, self.total, max(1, round(self.weight))
         freedom = found.context - found.dim
         if context is not None and freedom > 0 and context > found.dim:
-            share = context / self.weight
-            explained = self.total - found.residual
-            total = share * (explained + found.residual * (context - found.dim) / freedom)
+            n, share = context, context / self.weight
+            total = share * (self.total + found.residual * ((context - found.dim) / freedom - 1))
         gram = np.zeros((len(total), dim + 1, dim + 1))
         gram[:, : self.dim, : self.dim] = share * self.S
         gram[:, : self.dim, dim] = gram[:, dim, : self.dim] = share * self.a
         gram[:, dim, dim] = total
-        return Moments(gram, context if share != 1.0 and context else max(1, round(self.weight)))
+        return Moments(gram, n)
 
 
 @dataclass(eq=False)
@@ -110,7 +101,7 @@ class Posterior(Value):
 
     Attributes:
         weights: The mean of the weights, [q, d].
-        covariance: Their covariance, [q, d, d], averaged over the noise level, that of the means included.
+        covariance: Their covariance, [q, d, d].
         sigma: The mean of the noise level, [q].
         variance: The mean of its square, [q].
     """
@@ -131,17 +122,60 @@ class Posterior(Value):
             The posterior.
         """
         found, dim, q = given.spectrum(), given.dim, len(given.total)
-        freedom = max(found.context - found.dim, 0)
-        nodes, prior = given.noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), FINEST))
         weights, covariance, (sigma, variance) = np.empty((q, dim)), np.empty((q, dim, dim)), np.empty((2, q))
         for k in range(q):
-            basis = found.vectors[k]
-            v, chance, inverse = (array[..., 0, :] for array in noise_posterior(found, np.array([k]), nodes, prior))
-            means = found.c[k, :, None] * inverse  # [r, K]
-            mean = means @ chance
-            spread = (means - mean[:, None]) * np.sqrt(chance)
-            inner = spread @ spread.T + np.diag(inverse @ (chance * v))
+            nodes = _by_share(found, k, dim) if given.noise is None else _by_noise(found, k, given.noise)
+            basis, means = found.vectors[k], found.c[k, :, None] * nodes.inverse  # [r, K]
+            mean = means @ nodes.chance
+            spread = (means - mean[:, None]) * np.sqrt(nodes.chance)
+            inner = spread @ spread.T + np.diag(nodes.inverse @ (nodes.chance * nodes.size * nodes.v))
+            prior = float(nodes.chance @ nodes.size)  # what is known where rows do not differ
             weights[k] = basis @ mean
-            covariance[k] = basis @ (inner - np.eye(len(mean))) @ basis.T + np.eye(dim)  # the prior's in the rest
-            sigma[k], variance[k] = chance @ np.sqrt(v), chance @ v
+            covariance[k] = basis @ (inner - prior * np.eye(len(mean))) @ basis.T + prior * np.eye(dim)
+            sigma[k] = nodes.chance @ (nodes.root * np.sqrt(nodes.v))
+            variance[k] = nodes.chance @ (nodes.size * nodes.v)
         return cls(weights, covariance, sigma, variance)
+
+
+@dataclass(eq=False)
+class _Nodes:
+    """A quadrature rule for the posterior: K nodes with what belongs to each."""
+
+    chance: Array  # [K], posterior probabilities
+    v: Array  # [K], the noise variance over t
+    inverse: Array  # [r, K], 1 / (lambda + v)
+    size: Array  # [K], the mean of t, the prior variance of weights
+    root: Array  # [K], the mean of sqrt(t)
+
+
+def _by_noise(found: Spectrum, k: int, noise: Noise) -> _Nodes:
+    """For label k, with a law of the noise level."""
+    freedom = max(found.context - found.dim, 0)
+    levels, prior = noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), FINEST))
+    v, chance, inverse = (part[..., 0, :] for part in noise_posterior(found, np.array([k]), levels, prior))
+    return _Nodes(chance, v, inverse, np.ones_like(v), np.ones_like(v))
+
+
+def _by_share(found: Spectrum, k: int, dim: int) -> _Nodes:
+    """For label k, with a uniform share R^2. The posterior of log v is sampled ever more closely around its peak."""
+    from scipy.special import gammaln
+
+    values, n = found.values[k, :, None], found.context  # n - 1 examples
+    squares = found.c[k, :, None] ** 2 / values
+    low, high, dim = -36.0, 36.0, max(dim, 1)
+    for _ in range(ROUNDS):
+        x = np.linspace(low, high, NODES)  # log (1 - R^2) / R^2
+        v = dim * np.exp(x)
+        tasks = np.exp(-np.logaddexp(0.0, x)) / dim  # R^2 / d
+        inverse = 1 / (values + v)
+        quadratic = (found.residual[k] / v + (squares * inverse).sum(0)) / tasks
+        size = np.log(1 / inverse).sum(0) + (n - len(values)) * np.log(v) + n * np.log(tasks)
+        prior = x - 2 * np.logaddexp(0.0, x)
+        score = prior - 0.5 * (size + (n + FURTHER) * np.log(quadratic + FURTHER))
+        kept, step = np.flatnonzero(score > score.max() - REACH), x[1] - x[0]
+        low, high = max(x[kept[0]] - step, -36.0), min(x[kept[-1]] + step, 36.0)
+    chance = np.exp(score - score.max())
+    chance /= chance.sum()
+    freedom, scale = n + FURTHER, quadratic + FURTHER  # V is inverse gamma with these, given R^2
+    root = np.sqrt(scale / 2) * np.exp(gammaln((freedom - 1) / 2) - gammaln(freedom / 2))
+    return _Nodes(chance, v, inverse, tasks * scale / (freedom - 2), np.sqrt(tasks) * root)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ridgeformer import zoo
 from ridgeformer.errors import refuse
 from ridgeformer.models import LinearTransformer
-from ridgeformer.noise import Noise, as_noise
+from ridgeformer.noise import Noise, Uniform, as_noise
 from ridgeformer.predictors import BayesRR, Guarded, Predictor
 from ridgeformer.sklearn.posterior import Posterior, Standardised
 from ridgeformer.sklearn.sums import Sums
@@ -37,9 +37,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
             `diag 7 uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded: see
             `ridgeformer.predictors.Guarded`.
-        noise: The law of the noise level in the standardised problem, such as `uniform(0,5)`, a number, or a
-            `Noise`. None for that of a shipped model, and otherwise for `uniform(0, sqrt(2.5 d))`, which is
-            uniform(0,5) for ten features.
+        noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
+            `uniform(0,5)`, a number, or a `Noise`. None for that of a shipped model; for `bayes`, None means that
+            features may explain any share of the variance of y, all with the same probability; for other models it
+            means `uniform(0, sqrt(2.5 d))`, which is uniform(0,5) for ten features.
         context: The number of examples that a model was trained on. Other numbers of rows are translated to as many
             examples with another noise level. None for 20 for a shipped model, and otherwise for no translation.
 
@@ -152,11 +153,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _solve(self, sums: Sums) -> Self:
         """Compute everything that follows from the sums."""
         model, noise, context = self._resolved()
+        if model is not None and noise is None:
+            noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
         given = Standardised(sums, noise)
         found = Posterior.of(given)
         weights, fell_back = found.weights, np.zeros(len(sums.yy), bool)
         if model is not None:
-            weights, fell_back = self._by_model(model, given, context)
+            weights, fell_back = _by_model(model, given, context)
+            weights = np.where(fell_back[:, None], found.weights, weights)
         d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
         coef, covariance = np.zeros((q, d)), np.zeros((q, d, d))
         coef[:, kept] = unit[:, None] * weights / given.x_scale
@@ -194,29 +198,38 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context
 
-    def _by_model(self, model: Predictor, given: Standardised, context: int | None) -> tuple[Array, NDArray[np.bool_]]:
-        """The weights that a model gives, [q, d], and for which labels it was replaced, [q]."""
-        dim = model.dim if isinstance(model, LinearTransformer) else max(given.dim, 1)
-        if given.dim > dim:
-            refuse(
-                f"X must have at most {dim} features that are not constant, the dimension of the model",
-                f"{given.dim}",
-                "Select features, or train a model of this dimension.",
-            )
-        moments = given.moments(dim, context)
-        if not isinstance(model, LinearTransformer):
-            return np.asarray(model.weights(moments), np.float64)[:, : given.dim], np.zeros(len(moments), bool)
-        guarded = Guarded(model, BayesRR(given.noise))
-        report = guarded.check(moments)
-        if report.fell_back.any():
-            warnings.warn(
-                f"the training rows are beyond what {model} can handle, so exact Bayes predicts in its place: it "
-                f"{report}. It was trained on features that do not depend on each other, and on a fixed number of "
-                "examples: pass about as many rows, less correlated features, or the number as context=.",
-                FallbackWarning,
-                stacklevel=4,
-            )
-        weights = np.asarray(guarded.weights(moments), np.float64)[:, : given.dim]
-        if report.fell_back.any():
-            weights = np.where(report.fell_back[:, None], Posterior.of(given).weights, weights)
-        return weights, report.fell_back
+
+def default_noise(dim: int) -> Noise:
+    """Return the law of the noise level for models of which it is not known: uniform(0,5) for ten features.
+
+    Args:
+        dim: The number of features d.
+
+    Returns:
+        The distribution.
+    """
+    return Uniform(0.0, float(np.sqrt(2.5 * dim)))
+
+
+def _by_model(model: Predictor, given: Standardised, context: int | None) -> tuple[Array, NDArray[np.bool_]]:
+    """The weights that a model gives, [q, d], and for which labels they cannot be right, [q]."""
+    assert given.noise is not None
+    dim = model.dim if isinstance(model, LinearTransformer) else max(given.dim, 1)
+    if given.dim > dim:
+        refuse(
+            f"X must have at most {dim} features that are not constant, the dimension of the model",
+            given.dim,
+            "Select features, or train a model of this dimension.",
+        )
+    moments = given.moments(dim, context)
+    guarded = Guarded(model, BayesRR(given.noise))
+    report = guarded.check(moments)
+    if report.fell_back.any():
+        warnings.warn(
+            f"the training rows are beyond what {model} can handle, so exact Bayes predicts in its place: the guard "
+            f"{report}, one for each output. A model works on data like those it was trained on: about as many rows, "
+            "or context= with the right number, and features that are not too correlated.",
+            FallbackWarning,
+            stacklevel=4,
+        )
+    return np.asarray(guarded.weights(moments), np.float64)[:, : given.dim], report.fell_back
