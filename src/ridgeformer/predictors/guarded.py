@@ -31,7 +31,7 @@ __all__ = ["Guarded", "Guarding"]
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
-TOLERANCE = 0.1  # of the sum of squares of the labels
+TOLERANCE = 0.3  # of the sum of squares of the labels; shipped models of three and more layers stay below on their own problem
 
 
 @dataclass(eq=False, repr=False)

@@ -92,7 +92,7 @@ class Standardised(Value):
         gram[:, : self.dim, : self.dim] = share * self.S
         gram[:, : self.dim, dim] = gram[:, dim, : self.dim] = share * self.a
         gram[:, dim, dim] = total
-        return Moments(gram, n)
+        return Moments(gram, n, sums=np.zeros((len(total), dim + 1)))  # of centred rows
 
 
 @dataclass(eq=False)

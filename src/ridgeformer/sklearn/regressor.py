@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any, Self
 
@@ -35,7 +36,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Args:
         predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
-            `diag 7 uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded: see
+            `diag/7/uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded: see
             `ridgeformer.predictors.Guarded`.
         noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
             `uniform(0,5)`, a number, or a `Noise`. None for that of a shipped model; for `bayes`, None means that
@@ -133,8 +134,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if first:
             self._shape = labels.shape[1:]
         elif labels.shape[1:] != self._shape:
-            refuse(f"further labels must have the shape (n, {self._shape})".replace("(n, ())", "(n,)").replace(
-                "(n, (", "(n, ").replace(",))", ")"), f"shape {labels.shape}", "Pass labels of the same outputs.")
+            shape = f"(n, {self._shape[0]})" if self._shape else "(n,)"
+            refuse(f"further labels must have the shape {shape}", f"shape {labels.shape}", "Pass the same outputs.")
         used = weights > 0
         if first and used.sum() < 2:
             refuse("at least two rows must have a positive weight", f"n_samples={used.sum()}", "Pass more rows.")
@@ -184,19 +185,24 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            parts = self.predictor.split(maxsplit=2)
-            if len(parts) < 3 or not parts[1].isdigit():
-                refuse(
-                    "the predictor must be bayes, the name of a shipped model, or a predictor",
-                    repr(self.predictor),
-                    "Write bayes or diag 7 uniform(0,5), for example.",
-                )
-            cell = parts[0], int(parts[1]), parts[2]
+            cell = _cell(self.predictor)
             spec = zoo.record(*cell).spec
-            return zoo.load(*cell), noise or as_noise(parts[2]), context or int(spec["context"])
+            return zoo.load(*cell), noise or as_noise(cell[2]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context
+
+
+def _cell(name: str) -> tuple[str, int, str]:
+    """Family, layers and noise of a shipped model."""
+    parts = re.split(r"[/\s]+", name.removeprefix("zoo:"), maxsplit=2)
+    if len(parts) < 3 or not parts[1].isdigit():
+        refuse(
+            "the predictor must be bayes, the name of a shipped model, or a predictor",
+            repr(name),
+            "Write bayes or diag/7/uniform(0,5), for example.",
+        )
+    return parts[0], int(parts[1]), parts[2]
 
 
 def default_noise(dim: int) -> Noise:
