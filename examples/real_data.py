@@ -19,8 +19,8 @@ from ridgeformer.sklearn import InContextRegressor
 
 # Tables of statsmodels and their labels; "" for the labels and features that statsmodels names. All other numeric
 # columns are features, at most the first ten.
-TABLES = dict.fromkeys("anes96 ccard committee copper cpunish fair grunfeld longley modechoice randhie".split(), "")
-TABLES |= dict.fromkeys("scotland spector stackloss star98 statecrime".split(), "")
+NAMED = ("anes96", "ccard", "committee", "copper", "cpunish", "fair", "grunfeld", "longley", "modechoice", "randhie")
+TABLES = dict.fromkeys((*NAMED, "scotland", "spector", "stackloss", "star98", "statecrime"), "")
 TABLES |= {"danish_data": "lrm", "elnino": "DEC", "heart": "survival", "interest_inflation": "R", "macrodata": "unemp"}
 MODELS = {
     "Bayes": InContextRegressor(),

@@ -3,8 +3,21 @@
 import numpy as np
 import pytest
 
-from ridgeformer import BayesRR, ConstRR, InputError, Layout, LeastSquares, LinearTransformer, Moments, OracleRR, Problem
-from ridgeformer import compare, evaluate, profile, zoo
+from ridgeformer import (
+    BayesRR,
+    ConstRR,
+    InputError,
+    Layout,
+    LeastSquares,
+    LinearTransformer,
+    Moments,
+    OracleRR,
+    Problem,
+    compare,
+    evaluate,
+    profile,
+    zoo,
+)
 from ridgeformer.losses import exploded
 from ridgeformer.predictors import Guarded, Predictor
 
@@ -126,7 +139,7 @@ def test_models_whose_tokens_have_a_further_coordinate_get_their_sums():
         ((BAYES, BAYES, -1), "tolerance must be at least 0"),
         (
             (LinearTransformer.random("full", dim=3, layers=1, layout=Layout(coordinate="constant")), BAYES),
-            "must predict by weights alone",
+            "must have weights alone",
         ),
     ],
 )

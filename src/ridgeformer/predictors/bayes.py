@@ -175,9 +175,7 @@ def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Arr
     return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
 
 
-def noise_posterior(
-    found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array
-) -> tuple[Array, Array, Array]:
+def noise_posterior(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> tuple[Array, Array, Array]:
     """Compute p(sigma | context) of some contexts, best with similar residuals, on the nodes of a quadrature rule.
 
     Args:

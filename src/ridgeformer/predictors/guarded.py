@@ -9,8 +9,11 @@ and it can be computed from the moments alone. A model that explodes leaves the 
 >>> from ridgeformer.predictors import BayesRR, Guarded
 >>> model = zoo.load("diag", layers=7, noise="uniform(0,5)")
 >>> guarded = Guarded(model, BayesRR("uniform(0,5)"))
->>> correlated = Problem(noise="uniform(0,5)", features="factors(2)").moments(1000).moments
->>> print(guarded.check(correlated))
+>>> print(guarded.check(Problem(noise="uniform(0,5)").moments(1000).moments))
+fell back on 0 of 1000 contexts
+>>> louder = guarded.check(Problem(noise="fixed(9)").moments(1000).moments)  # trained on noise up to 5
+>>> bool(0.01 < louder.share < 0.2)
+True
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ __all__ = ["Guarded", "Guarding"]
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
-TOLERANCE = 0.3  # of the sum of squares of the labels; shipped models of three and more layers stay below on their own problem
+TOLERANCE = 0.3  # of y'y; shipped models of three and more layers stay below it on their own problem
 
 
 @dataclass(eq=False, repr=False)
@@ -80,7 +83,7 @@ class Guarded(Value):
             if isinstance(one, type) or not isinstance(one, Predictor):
                 refuse(f"the {name} must have a method weights(moments)", repr(one), "Pass a model or BayesRR(noise).")
         if getattr(getattr(model, "layout", None), "counted", False):
-            refuse("a guarded model must predict by weights alone", f"{model}, with an intercept", "Use another layout.")
+            refuse("a guarded model must have weights alone", f"{model}, with an intercept", "Use another layout.")
         self.model, self.fallback, self.tolerance = model, fallback, number("tolerance", tolerance)
 
     @property
@@ -140,8 +143,9 @@ def _excess(weights: Float, moments: Moments) -> Array:
     found = moments.spectrum
     least_squares = np.zeros((len(weights), found.dim))
     least_squares[:, found.dim - found.c.shape[1] :] = found.c / found.values
-    values, vectors = np.linalg.eigh(moments.S.astype(np.float64)) if found.c.shape[1] < found.dim else (
-        found.values, found.vectors)
+    values, vectors = (
+        np.linalg.eigh(moments.S.astype(np.float64)) if found.c.shape[1] < found.dim else (found.values, found.vectors)
+    )
     with np.errstate(all="ignore"):
         mine = np.einsum("bim,bi->bm", vectors, weights.astype(np.float64))
         outside = mine - np.clip(mine, np.minimum(least_squares, 0.0), np.maximum(least_squares, 0.0))

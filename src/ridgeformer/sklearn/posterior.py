@@ -174,6 +174,8 @@ def _by_share(found: Spectrum, k: int, dim: int) -> _Nodes:
         score = prior - 0.5 * (size + (n + FURTHER) * np.log(quadratic + FURTHER))
         kept, step = np.flatnonzero(score > score.max() - REACH), x[1] - x[0]
         low, high = max(x[kept[0]] - step, -36.0), min(x[kept[-1]] + step, 36.0)
+        if high - low > 0.5 * (x[-1] - x[0]):
+            break
     chance = np.exp(score - score.max())
     chance /= chance.sum()
     freedom, scale = n + FURTHER, quadratic + FURTHER  # V is inverse gamma with these, given R^2

@@ -29,7 +29,7 @@ class FallbackWarning(UserWarning):
     """The data are beyond what the model can handle, and exact Bayes predicts in its place."""
 
 
-class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Linear regression in context: the training rows are the context, and new rows are the queries.
 
     Fitting computes sums over the rows. From then on nothing depends on the number of rows.
@@ -84,7 +84,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         sums = self._summed(X, y, sample_weight, first=True)
         if not sums.x_scale.any():
-            refuse("at least one feature must differ between rows", "constant features alone", "Check the columns of X.")
+            refuse("at least one feature must differ between rows", "constant features only", "Check X.")
         return self._solve(sums)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -143,7 +143,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             sums = Sums.of(x[used], labels[used].reshape(used.sum(), -1), weights[used])
         if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):
             refuse("the squares of X and y must be finite", "larger values", "Divide X or y by a large number.")
-        if first and not sums.weight > 1:
+        if first and not sums.weight > 1 + 1e-9:  # 1 with rounding
             refuse(
                 "the weights must sum to more than 1, because a weight of 1 is one example",
                 f"a sum of {sums.weight:g}",
@@ -166,7 +166,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         coef, covariance = np.zeros((q, d)), np.zeros((q, d, d))
         coef[:, kept] = unit[:, None] * weights / given.x_scale
         scales = np.outer(given.x_scale, given.x_scale)
-        covariance[np.ix_(range(q), kept, kept)] = unit[:, None, None] ** 2 * found.covariance / scales
+        covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * found.covariance / scales
 
         def shaped(value: Array) -> Any:
             return value.reshape(self._shape + value.shape[1:])[()]
