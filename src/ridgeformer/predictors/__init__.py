@@ -2,6 +2,7 @@
 
 from ridgeformer.predictors.bayes import DMMSE, BayesRR, best_predictor
 from ridgeformer.predictors.choice import baselines, best_label
+from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, Predictor, TunedRR
 
@@ -10,6 +11,8 @@ __all__ = [
     "AdaRR",
     "BayesRR",
     "ConstRR",
+    "Guarded",
+    "Guarding",
     "IterativeRR",
     "LeastSquares",
     "OracleRR",
