@@ -53,7 +53,7 @@ class Channel:
         used = np.where(self.size > EMPTY, self.erased, 1.0)
         if not np.any(np.abs(used - 1) > 0.01):
             return f"Further {self.name}: the model hardly uses it; erasing it changes the loss by less than 1 %."
-        layer = int(np.argmax(used))
+        layer = int(np.argmax(np.abs(used - 1)))
         where = "at the input" if layer == 0 else f"after layer {layer}"
         effect = f"Erasing it there multiplies the loss by {used[layer]:.3g}"
         return f"Further {self.name}: it matters most {where}, where it holds {self._content(layer)}. {effect}."
@@ -64,10 +64,8 @@ class Channel:
         told = f"; its mean square has a rank correlation of {self.noise[layer]:.2f} with sigma"
         tail = "" if np.isnan(self.noise[layer]) else told
         if self.error[layer] < 0.5:
-            what = (
-                f"{self.label[layer]:.2g} times the residuals of a linear model whose weights are those of the oracle"
-            )
-            return f"{what} to a relative error of {self.error[layer]:.2g}{tail}"
+            what = f"{self.label[layer]:.2g} times the residuals of weights that are those of the oracle"
+            return f"{what} but for a relative error of {self.error[layer]:.2g}{tail}"
         if abs(self.cosine[layer]) > 0.5:
             return f"predictions along the oracle's weights (cosine {self.cosine[layer]:.2f}){tail}"
         return f"{self.label[layer]:.2g} y and little of what predicts it (cosine {self.cosine[layer]:.2f}){tail}"
