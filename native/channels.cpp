@@ -17,11 +17,8 @@ void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64
     const Block<T> block(scratch, model.dim, model.metric);
     const auto with = [&](auto network) { differentiate_with<T>(network, block, kind, offset, count, out); };
     Vec<T> *const memory = block.end();
-    // The paper's dimension with few scalars is worth copies whose sizes the compiler knows.
-    const Size scalars = model.vectors == 1 && model.dim + 1 - model.scalars == 10 ? model.scalars : 0;
-    if (scalars == 2) with(Channels<T, Known<10>, Known<2>>(memory, model, watch));
-    else if (scalars == 3) with(Channels<T, Known<10>, Known<3>>(memory, model, watch));
-    else if (scalars == 4) with(Channels<T, Known<10>, Known<4>>(memory, model, watch));
+    // The paper's dimension with three scalars is worth a copy whose sizes the compiler knows.
+    if (model.vectors == 1 && model.scalars == 3 && model.dim == 12) with(Channels<T, Known<10>, Known<3>>(memory, model, watch));
     else if (model.vectors == 1) with(Channels<T>(memory, model, watch));
     else with(Vectors<T>(memory, model, watch));
 }
