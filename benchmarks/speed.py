@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks import frameworks
 from benchmarks.clock import best_times
 from ridgeformer import engine
-from ridgeformer.engine import Engine, Key
+from ridgeformer.engine import PLAIN, Engine, Key, Layout
 from ridgeformer.evaluation import evaluate, floor
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Gaussian, Problem
@@ -83,14 +83,21 @@ class Setup:
         context: int = CONTEXT,
         layers: int = LAYERS,
         threads: int | None = None,
+        dtype: type = np.float32,
+        channels: tuple[int, int] | None = None,
         **law: Any,
     ) -> Callable[[], object]:
         """One training step as training does it: noise levels, moments, exact loss, gradient.
 
-        `law` are further arguments of the problem; n may vary.
+        `channels` are numbers of vectors and scalars, instead of a kind; `law` are further arguments of the problem; n
+        may vary.
         """
         problem = Problem(dim, law.pop("lengths", context), noise="uniform(0,5)", **law)
-        kernel = tame(kind, dim, context, layers).family.kernel()
+        layout = PLAIN if channels is None else Layout(scratch=(channels[0] - 1) * dim + channels[1] - 1)
+        if channels is None:
+            kernel = tame(kind, dim, context, layers).astype(dtype).family.kernel()
+        else:
+            kernel = tame_channels(*channels, dim, context, layers, dtype)
         count = 0
 
         def work() -> object:
@@ -98,7 +105,7 @@ class Setup:
             count += 1
             choices = problem.choices(BATCH, step=count, engine=self.engine)
             key = Key(0, 0, count)
-            return self.engine.step(kernel, problem.law, choices, key, threads=threads or self.threads)
+            return self.engine.step(kernel, problem.law, choices, key, layout=layout, threads=threads or self.threads)
 
         return work
 
@@ -113,6 +120,15 @@ def tame(kind: str, dim: int, context: int, layers: int = LAYERS) -> LinearTrans
     """A random model that explodes on no sequence, so that every sequence costs the same."""
     model = LinearTransformer.random(kind, dim=dim, layers=layers, context=context * dim, scale=0.1)
     return model.astype(np.float32)
+
+
+def tame_channels(
+    vectors: int, scalars: int, dim: int, context: int, layers: int, dtype: type
+) -> tuple[np.ndarray, ...]:
+    """Random parameters of channels with one head that explode on no sequence."""
+    rng, scale = np.random.default_rng(0), (0.1 / (context * dim)) ** 0.5
+    sizes = (vectors, vectors, scalars, scalars)
+    return tuple((scale * rng.standard_normal((layers, 1, size, size))).astype(dtype) for size in sizes)
 
 
 def diag_flops(dim: int, layers: int) -> int:
@@ -205,6 +221,23 @@ def _problems(setup: Setup) -> list[Measurement]:
     return measurements
 
 
+CHANNELS: dict[tuple[int, int], float | None] = {(1, 2): None, (1, 3): 2.0, (1, 4): None, (2, 3): None}
+
+
+def _channels(setup: Setup) -> list[Measurement]:
+    """Steps of channel models with one head, over that of Diag."""
+    measurements = []
+    for dtype in (np.float32, np.float64):
+        work = {"diag": setup.step("diag", dtype=dtype)}
+        work |= {str(pair): setup.step("channels", channels=pair, dtype=dtype) for pair in CHANNELS}
+        times = best_times(work, setup.rounds, dict.fromkeys(work, 10))
+        for pair, most in CHANNELS.items():
+            detail = f"{1e3 * times[str(pair)]:.2f} ms against {1e3 * times['diag']:.2f} ms"
+            name = f"channels{pair} step over diag, {dtype.__name__}".replace(" ", "", 1)
+            measurements.append(Measurement(name, times[str(pair)] / times["diag"], "x", most, False, detail))
+    return measurements
+
+
 def _threads(setup: Setup) -> list[Measurement]:
     if setup.threads < 2:
         return []
@@ -259,6 +292,7 @@ GROUPS: dict[str, Callable[[Setup], list[Measurement]]] = {
     "sampling": _sampling,
     "context": _context,
     "problems": _problems,
+    "channels": _channels,
     "scaling": _threads,
     "growth": _growth,
     "evaluation": _evaluation,
