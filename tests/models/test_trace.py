@@ -49,7 +49,7 @@ def close(found, expected):
 def test_all_families_and_layouts_are_tried():
     assert {("full", layout) for layout in LAYOUTS} <= set(CASES)
     names = {name for name, _ in CASES}
-    assert {"diag", "gdpp", "preconditioned", "looped(diag,4)", "lowrank(2)", "registers(2)"} <= names
+    assert {"diag", "gdpp", "preconditioned", "channels(1,3)", "looped(diag,4)", "lowrank(2)", "registers(2)"} <= names
 
 
 @pytest.mark.parametrize(("family", "layout"), CASES, ids=str)

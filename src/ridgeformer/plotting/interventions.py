@@ -111,9 +111,9 @@ def _heat(axis: Axes, found: AlgorithmMap, name: str, values: Any, colours: str,
     if ridge:
         axis.set_xlim(edges.max(), edges.min())
     else:
-        ticks = [k for k in (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if k < places[-1]] if far else None
-        if ticks is not None:
-            axis.set_xticks([k + 1 for k in ticks])
+        even = range(0, len(places), 10 if len(places) > 30 else max(1, len(places) // 6))
+        ticks = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000) if far else even
+        axis.set_xticks([k + 1 for k in ticks if k < places[-1]])
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value - 1:.0f}"))
         axis.xaxis.set_minor_formatter(NullFormatter())
     axis.tick_params(labelsize=7)
