@@ -133,7 +133,7 @@ def without_flow(model: LinearTransformer, layer: int, flow: str) -> LinearTrans
         return model.edit(layer, **{f"omega_{flow}": 0})
     to, origin = FLOWS[flow]
     # Rows of P are where a flow goes, columns of Q where it comes from: two heads for each hold all blocks but one.
-    rows, columns = _block(to, model.dim), _block(origin, model.dim)
+    rows, columns = _block(to, model), _block(origin, model)
     P, Q = np.concatenate([model.P, np.zeros_like(model.P)], 1), np.concatenate([model.Q, model.Q], 1)
     heads = model.heads
     P[layer, :heads, rows], P[layer, heads:, rows] = 0, model.P[layer][:, rows]
@@ -141,12 +141,13 @@ def without_flow(model: LinearTransformer, layer: int, flow: str) -> LinearTrans
     return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
-def _block(index: int, dim: int) -> slice:
-    return slice(0, dim) if index == 0 else slice(dim, dim + 1)
+def _block(index: int, model: LinearTransformer) -> slice:
+    """The coordinates x or y of a token; y is the last one, after any further ones."""
+    return slice(0, model.dim) if index == 0 else slice(model.width, model.width + 1)
 
 
 def _flows(model: LinearTransformer, layer: int, flow: str) -> bool:
     """Whether there is anything to take away."""
     to, origin = FLOWS[flow]
-    P, Q = model.P[layer][:, _block(to, model.dim)], model.Q[layer][:, :, _block(origin, model.dim)]
+    P, Q = model.P[layer][:, _block(to, model)], model.Q[layer][:, :, _block(origin, model)]
     return bool((P.any((1, 2)) & Q.any((1, 2))).any())
