@@ -52,7 +52,7 @@ def edited(model: LinearTransformer, layer: int, parameters: Mapping[str, ArrayL
             "Make one edit after the other: model.edit(...).edit(...).",
         )
     if parameters.keys() & {"P", "Q"}:
-        dense = family if _holds(family, parameters) else Full(model.P, model.Q)
+        dense = family if _holds(model, family, parameters) else Full(model.P, model.Q)
         one = dense.heads == 1
         return dense.edit(
             layer, **{k: np.asarray(v)[None] if one and np.ndim(v) == 2 else v for k, v in parameters.items()}
@@ -90,10 +90,14 @@ def joined(models: Sequence[LinearTransformer]) -> Family:
     return Full(*(np.concatenate([_padded(getattr(model, name), heads) for model in models]) for name in ("P", "Q")))
 
 
-def _holds(family: Family, parameters: Mapping[str, ArrayLike]) -> bool:
-    """Whether these are arrays of the family itself, of its own shape: registers have a small P, low rank has no Q."""
+def _holds(model: LinearTransformer, family: Family, parameters: Mapping[str, ArrayLike]) -> bool:
+    """Whether these are arrays of the family itself, of its own shape: registers have a small P, low rank has no Q.
+
+    A number fills a whole dense matrix, also where the family has smaller ones of that name.
+    """
+    dense = (model.width + 1, model.width + 1)
     shapes = {name: value.shape[-2:] for name, value in family.arrays.items()}
-    return all(name in shapes and np.shape(value)[-2:] in ((), shapes[name]) for name, value in parameters.items())
+    return all(shapes.get(name) == (np.shape(value)[-2:] or dense) for name, value in parameters.items())
 
 
 def _new_omega(family: Diag | GDpp, layer: int, parameters: Mapping[str, ArrayLike]) -> Float:
