@@ -208,7 +208,7 @@ class LinearTransformer(Value):
         The new model has the same family and heads wherever these can hold the new values. Otherwise it becomes the
         next larger one: one head of a Diag model holds omegas of rank one only, so that other omegas give a model with
         two heads; a GD++ model becomes Diag with an omega_xy or omega_yy other than 0; and any model becomes Full with
-        a dense P or Q.
+        a dense P or Q. A looped model is unrolled, because only one repetition changes.
 
         Args:
             layer: The layer, from 0 to L - 1; negative numbers count from the end.
@@ -259,8 +259,8 @@ class LinearTransformer(Value):
             other: A model for the same dimension and layout.
 
         Returns:
-            The model with the layers of both. It has their family if they have the same one, or if both are Diag or
-            GD++ models; otherwise it is a Full model.
+            The model with the layers of both. It has their family if they have the same one (looped models are
+            unrolled), it is Diag if both are Diag or GD++, and otherwise Full.
 
         Raises:
             InputError: The other model has another dimension or layout.
