@@ -93,6 +93,9 @@ bench: $(VENV)/.bench  ## measure the speed, compared with PyTorch and JAX (inst
 bench-training: install  ## measure the loss and time of training, seeds 0 to 4; half an hour
 	$(BIN)/python -m benchmarks --only training --only silence --seeds 5 --out benchmarks/training.json
 
+bench-general: install  ## measure what training reaches on problems that nothing was tuned for; hours, but it resumes
+	$(BIN)/python -m benchmarks --only general --only lengths --only pools --out benchmarks/general.json
+
 lint: install  ## run ruff (lint and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -8,21 +8,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    Categorical,
-    Diag,
-    Full,
-    GDpp,
-    InputError,
-    LinearTransformer,
-    Moments,
-    Problem,
-    Uniform,
-    evaluate,
-    train,
-    zoo,
-)
-from ridgeformer.noise import parse
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, evaluate, train, zoo
+from ridgeformer.noise import Categorical, Uniform, parse
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.training.runs import Memory
 from ridgeformer.values import ReadOnlyArray, ReadOnlyDict, Value, frozen, read_only
@@ -49,12 +36,12 @@ HELD = {
     "Full P": lambda: full().P,
     "Full Q": lambda: full().Q,
     "Full arrays": lambda: full().family.arrays["P"],
-    "Full kernel": lambda: full().family.kernel()[1],
+    "Full kernel": lambda: full().kernel[1],
     "Diag P": lambda: diag().P,
     "Diag omega": lambda: diag().family.omega,
     "Diag arrays": lambda: diag().family.arrays["p"],
     "Diag dense": lambda: diag().family.dense(3)[0],
-    "Diag kernel": lambda: diag().family.kernel()[0],
+    "Diag kernel": lambda: diag().kernel[0],
     "GD++ omega": lambda: gdpp().family.omega,
     "GD++ arrays": lambda: gdpp().family.arrays["omega"],
     "shipped": lambda: zoo.load("full", layers=4, noise="uniform(0,5)").P,
