@@ -101,6 +101,8 @@ def _print(name: str, found: Explanation, removed: list[Ablation], numbers: bool
     click.echo(f"loss {b.loss[-1]:.5f}{floor}{ratio}\n")
     _print_sentences("Summary", found.summary)
     _print_sentences("Layer by layer", [role.sentence for role in found.roles])
+    if found.contents:
+        _print_sentences("What the further coordinates hold", found.contents)
     if found.left_out:
         _print_sentences("Left out", list(found.left_out))
     if removed:

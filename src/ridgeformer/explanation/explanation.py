@@ -22,6 +22,7 @@ from ridgeformer.evaluation.sequence_losses import how_many
 from ridgeformer.explanation.ablation import without_layer
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import Coefficients, check, coefficients
+from ridgeformer.explanation.further import Channel, channels
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, roles, summary
 from ridgeformer.explanation.symmetry import Symmetry, symmetry
@@ -49,6 +50,7 @@ class Explanation:
         noise: What they do at fixed noise levels.
         removed: The loss without each layer, which counts as at most 1e12, over the loss of the whole model, [L].
         symmetry: Of a Full model on an isotropic problem, whether it treats all directions alike; else None.
+        channels: What further scalars and vectors of the tokens hold; empty where tokens are (x, y).
         roles: What each layer does, with a sentence that carries its numbers.
         goal: What w is compared with, in words: `ridge`, `the oracle` where tasks are not Gaussian, or `the task` where
             there is no oracle.
@@ -62,6 +64,7 @@ class Explanation:
     noise: ByNoise
     removed: Array
     symmetry: Symmetry | None
+    channels: list[Channel]
     roles: list[Role]
     goal: str = "ridge"
     left_out: tuple[str, ...] = ()
@@ -72,7 +75,12 @@ class Explanation:
         return summary(self.behaviour, self.roles)
 
     def __str__(self) -> str:
-        return "\n".join([*self.summary, *(role.sentence for role in self.roles), *self.left_out])
+        return "\n".join([*self.summary, *(role.sentence for role in self.roles), *self.contents, *self.left_out])
+
+    @property
+    def contents(self) -> list[str]:
+        """What each further scalar and vector of the tokens holds, in sentences."""
+        return [channel.sentence for channel in self.channels]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON can hold; numbers that are not finite or do not exist are None."""
@@ -84,6 +92,7 @@ class Explanation:
             "by_noise": jsonable(vars(self.noise)),
             "removed": jsonable(self.removed),
             "symmetry": None if self.symmetry is None else jsonable(asdict(self.symmetry)),
+            "channels": [jsonable(vars(channel)) for channel in self.channels],
             "roles": [role._asdict() for role in self.roles],
             "goal": self.goal,
             "left_out": list(self.left_out),
@@ -146,7 +155,10 @@ def explain(
         directions = symmetry(model, problem, seed=seed)
     goal, left_out = _goal(problem), _left_out(model, problem, found, bool(fixed))
     told = roles(found, noise, removed, goal)
-    return Explanation(model, problem, coefficients(model), found, noise, removed, directions, told, goal, left_out)
+    held = channels(model, problem, each, seed)
+    return Explanation(
+        model, problem, coefficients(model), found, noise, removed, directions, held, told, goal, left_out
+    )
 
 
 def _levels(problem: BaseProblem, sigma: Sequence[float] | Array | None) -> Array:
@@ -191,5 +203,5 @@ def _left_out(model: LinearTransformer, problem: BaseProblem, found: Behaviour, 
     if isinstance(model.family, Full) and not problem.is_isotropic:
         said.append("Rotations of x are left out: they are for isotropic problems with one context length.")
     if model.layout.extra:
-        said.append("The omegas concern x and y only: what further coordinates of the tokens do is left out.")
+        said.append("The omegas concern x and y only: they leave out what further coordinates of the tokens do.")
     return tuple(said)
