@@ -13,7 +13,6 @@ from typing import Any
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import FAMILIES, Family, Full, check_registered
-from ridgeformer.models.transformer import check_intercept
 from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
 from ridgeformer.training.protocols import NAMES, Paper, Protocol, as_protocol, describe
@@ -150,7 +149,6 @@ def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -
         return default_layout(problem, family)
     if not isinstance(layout, Layout):
         refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
-    check_intercept(layout, problem)
     if layout.extra and family is not Full:
         refuse("further coordinates of tokens need the family full", family.name, "Train a Full model.")
     return layout
