@@ -137,7 +137,7 @@ def test_readings_of_other_layouts_by_the_tokens(layout):
     found = _block(model, dataclasses.replace(draw, moments=next(s.moments.by_length())[1]), BayesRR(1.0))
     other = fit + residual * (np.roll(size, 1) / size)[:, None]
     for state in range(1, 4):
-        first = model.first(state)
+        first = model.truncate(state)
         (w, bias), (moved, moved_bias) = slopes(first, s.x, s.y), slopes(first, s.x, other)
         np.testing.assert_allclose(found.own[state], np.square(w).sum(1) + bias**2, rtol=1e-8)
         np.testing.assert_allclose(found.to_goal[state], np.square(w - s.task).sum(1) + bias**2, rtol=1e-8)
