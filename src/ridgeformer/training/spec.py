@@ -13,7 +13,6 @@ from typing import Any
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, check_registered, family_named
-from ridgeformer.models.transformer import check_intercept
 from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
 from ridgeformer.training.protocols import NAMES, Paper, Protocol, as_protocol, describe
@@ -154,7 +153,6 @@ def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -
         return default_layout(problem, family)
     if not isinstance(layout, Layout):
         refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
-    check_intercept(layout, problem)
     return family.fitted(layout, problem.dim)
 
 
