@@ -288,9 +288,9 @@ def test_comparisons_share_sequences():
 @pytest.mark.parametrize("problem", [Student(), Cubic(6), Cubic(), Laplace()], ids=str)
 def test_training_on_a_problem_of_ones_own(problem):
     """Better than predicting 0 and than one step alone would be by chance; the loss is that of an evaluation."""
-    result = train(problem, "diag", 2, protocol=Search(effort=0.05), sequences=2000)
+    result = train(problem, "diag", 1, protocol=Search(effort=0.05), sequences=2000)
     nothing = by_layer(result.model, problem, sequences=2000, with_floor=False).loss[0]
-    assert result.loss < 0.6 * nothing
+    assert result.loss < 0.7 * nothing
     again = evaluate(result.model, problem, sequences=2000, seed=9, with_floor=False)
     assert abs(again.loss - result.loss) < 5 * np.hypot(again.error, result.result.error)
     assert result.model.layout.attention == ("sum" if problem.lengths.fixed else "mean")
