@@ -22,6 +22,7 @@ form with averages over given contexts instead of expectations is the loss on a 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
+from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 
@@ -129,12 +131,28 @@ class Quadratic:
 
     def __call__(self, model: LinearTransformer) -> tuple[float, dict[str, Array]]:
         """Return the loss, and its gradient with respect to the arrays of the model's family."""
-        kernel = model.family.kernel()
+        return self.of_family(model.family)
+
+    def of_family(self, family: Family) -> tuple[float, dict[str, Array]]:
+        """Return the loss and its gradient for parameters alone.
+
+        Args:
+            family: The parameters of one layer.
+
+        Returns:
+            The loss, and the gradient by the names of the arrays.
+
+        Raises:
+            InputError: There is more than one layer.
+        """
+        kernel = family.kernel(len(self.metric))
+        if len(kernel[0]) != 1:
+            refuse("the loss is a quadratic form for one layer", f"{len(kernel[0])} layers", REMEDY)
         if len(kernel) == 2:
             loss, gradient = self._dense(*kernel)
         else:
             loss, gradient = self._by_channels(kernel)
-        return loss, model.family.pullback(gradient)
+        return loss, family.pullback(gradient)
 
     def _dense(self, P: Array, Q: Array) -> tuple[float, tuple[Array, Array]]:
         """Value and gradient for P and Q, [1, H, D', D']; coordinates between x and y are zero."""
@@ -182,8 +200,13 @@ class Quadratic:
         half = self.second @ theta + self.first
         slope = half @ self.metric
         # <Theta, (M Theta + 2 c) Lambda_q>, as the sum of <Theta, slope> and <c Lambda_q, Theta>.
-        value = float(theta.ravel() @ slope.ravel()) + float((self.first @ self.metric).ravel() @ theta.ravel())
-        return self.constant + 0.5 * value, slope
+        flat = theta.ravel()
+        return self.constant + 0.5 * float(flat @ slope.ravel() + self._linear @ flat), slope
+
+    @functools.cached_property
+    def _linear(self) -> Array:
+        """c Lambda_q, flattened."""
+        return (self.first @ self.metric).ravel()
 
 
 def _token_moments(problem: Problem) -> tuple[Array, Array]:

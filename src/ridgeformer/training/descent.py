@@ -19,7 +19,6 @@ from ridgeformer.training.gradients import Course
 from ridgeformer.training.history import COLUMNS
 from ridgeformer.training.job import Found, Job, Report, Step, Steps, follow
 from ridgeformer.training.protocols import Adam, Descent, GradientDescent, GradientFlow
-from ridgeformer.training.vector import Vector
 
 __all__ = ["descend_and_record"]
 
@@ -76,9 +75,9 @@ class _Walk:
     """A descent of a job by a protocol."""
 
     def __init__(self, job: Job, protocol: Descent) -> None:
-        self.job, self.protocol, self.course = job, protocol, Course(job, protocol)
         start = job.start(protocol.scale)
-        self.vector = Vector(start, None)
+        self.job, self.protocol, self.course = job, protocol, Course(job, protocol, start)
+        self.vector = self.course.vector
         self.name = type(protocol).__name__
         kept = job.journal.recall(PIECE)
         point = self.vector.pack(start)
@@ -118,10 +117,9 @@ class _Walk:
 
     def _run_to(self, stop: int) -> tuple[float, Array]:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before."""
-        state, vector, gradient, advance = self.state, self.vector, self.course.gradient, self._advance
+        state, gradient, advance = self.state, self.course.gradient, self._advance
         while True:
-            loss, slopes = gradient(vector.model(state.point), state.taken)
-            slope = vector.slope(slopes)
+            loss, slope = gradient(state.point, state.taken)
             if state.taken == stop or not math.isfinite(loss):
                 return loss, slope
             new = advance(state, slope)
@@ -153,7 +151,7 @@ class _Walk:
         def downhill(_: float, point: Array) -> Array:
             if not math.isfinite(float(point @ point)):
                 refuse("gradient flow must stay finite", "parameters that overflow", "Pass a smaller scale or time.")
-            return -self.vector.slope(self.course.gradient(self.vector.model(point), 0)[1])
+            return -self.course.gradient(point, 0)[1]
 
         size = float(np.abs(state.point).max()) or 1.0
         span = (float(self.times[state.taken]), float(self.times[state.taken + 1]))
