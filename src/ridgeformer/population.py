@@ -5,11 +5,14 @@ query x is <w_hat, x> with
 
     w_hat_i = -sum_ab Theta_abi G_ab,      Theta_abi = sum_h (p_h)_a (Q_h)_bi,
 
-so the unadjusted loss is 1/2 E (w_hat - w)' Lambda_q (w_hat - w) = 1/2 tr(Lambda_q [Theta' M Theta + Theta' c + c' Theta
-+ E w w']) with M = E[G_ab G_cd] and c = E[G_ab w_j]. Given the task and sigma, G is a sum of n independent z z' with z ~
-N(0, C), so E[G_ab] = n C_ab and E[G_ab G_cd] = n^2 C_ab C_cd + n (C_ac C_bd + C_ad C_bc) by Isserlis' theorem; C is
-quadratic in w, and the average over w and sigma needs moments of w up to the fourth, and E sigma^2 and E sigma^4. The same
-form with averages over given contexts instead of expectations is the loss on a fixed sample.
+so the unadjusted loss is
+
+    1/2 E (w_hat - w)' Lambda_q (w_hat - w) = 1/2 tr(Lambda_q [Theta' M Theta + Theta' c + c' Theta + E w w'])
+
+with M = E[G_ab G_cd] and c = E[G_ab w_j]. Given the task and sigma, G is a sum of n independent z z' with z ~ N(0, C), so
+E[G_ab] = n C_ab and E[G_ab G_cd] = n^2 C_ab C_cd + n (C_ac C_bd + C_ad C_bc) by Isserlis' theorem. C is quadratic in w,
+so the average over w and sigma needs moments of w up to the fourth, and E sigma^2 and E sigma^4. The same form with
+averages over given contexts instead of expectations is the loss on a fixed sample.
 
 >>> from ridgeformer import LinearTransformer, Problem
 >>> from ridgeformer.theory import one_layer
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +41,7 @@ from ridgeformer.problems import BaseProblem, Problem
 __all__ = ["Quadratic", "check_population"]
 
 Array = NDArray[np.float64]
+Float = NDArray[np.floating[Any]]
 LARGEST = 64  # dimensions, beyond which the D^4 moments fill the memory
 REMEDY = 'Use a fixed sample, batch="sample(8192)", or fresh sequences in every step, batch=512.'
 
@@ -148,13 +153,10 @@ class Quadratic:
         kernel = family.kernel(len(self.metric))
         if len(kernel[0]) != 1:
             refuse("the loss is a quadratic form for one layer", f"{len(kernel[0])} layers", REMEDY)
-        if len(kernel) == 2:
-            loss, gradient = self._dense(*kernel)
-        else:
-            loss, gradient = self._by_channels(kernel)
+        loss, gradient = self._dense(*kernel) if len(kernel) == 2 else self._by_channels(kernel)
         return loss, family.pullback(gradient)
 
-    def _dense(self, P: Array, Q: Array) -> tuple[float, tuple[Array, Array]]:
+    def _dense(self, P: Float, Q: Float) -> tuple[float, tuple[Array, ...]]:
         """Value and gradient for P and Q, [1, H, D', D']; coordinates between x and y are zero."""
         d, D, H = len(self.metric), len(self.metric) + 1, P.shape[1]
         plain = P.shape[-1] == D
@@ -173,7 +175,7 @@ class Quadratic:
             gQ[0, :, :d, :d], gQ[0, :, -1, :d] = dq[:, :-1], dq[:, -1]
         return loss, (gP, gQ)
 
-    def _by_channels(self, kernel: tuple[Array, ...]) -> tuple[float, tuple[Array, ...]]:
+    def _by_channels(self, kernel: tuple[Float, ...]) -> tuple[float, tuple[Array, ...]]:
         """The same for omegas (xx, xy; yx, yy), and for channels (P and Q of vectors, P and Q of scalars).
 
         Then w_hat = -r a with one number r: omega_yx, or the sum over heads of P's entry of y times Q's entry of x.
@@ -205,7 +207,7 @@ class Quadratic:
 
     @functools.cached_property
     def _linear(self) -> Array:
-        """c Lambda_q, flattened."""
+        """C Lambda_q, flattened."""
         return (self.first @ self.metric).ravel()
 
 

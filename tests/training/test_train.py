@@ -301,7 +301,7 @@ def test_a_result_tells_all(table):
     assert t.loss == t.result.loss == pytest.approx(evaluate(t.model, SMALL, sequences=50_000).loss)
     assert 0 < t.floor < t.loss
     assert t.result.exploded == 0
-    works = [work for _, work, _ in t.history]
+    works = t.history.sequences.tolist()
     assert works == sorted(works)
     assert works[-1] > 0
     assert 0 < t.seconds < t.total_seconds
@@ -377,7 +377,7 @@ def test_the_paper_s_protocol_learns():
     best = train(SMALL, "gdpp", 1, sequences=20_000)
     assert found.status == "budget reached"
     assert found.loss < 1.05 * best.loss
-    assert found.history[-1][1] == 1500 * 256
+    assert found.history.sequences[-1] == 1500 * 256
 
 
 class Tied(Family):
@@ -440,7 +440,7 @@ def test_a_custom_family_is_a_small_class(tmp_path):
         (lambda: train(SMALL, heads=0), "heads must be at least 1"),
         (lambda: train(SMALL, seed=-1), "seed must be at least 0"),
         (lambda: train(SMALL, sequences=1), "sequences must be at least 2"),
-        (lambda: train(SMALL, protocol="adam"), "protocol must be search, paper, or .*got 'adam'"),
+        (lambda: train(SMALL, protocol="newton"), "protocol must be one of search, paper, .*got 'newton'"),
         (lambda: Search(effort=0), r"effort must lie in \(0, 1000\]"),
         (lambda: Search(effort=float("nan")), "effort must be at least 0"),
         (lambda: Search(caution=-1), "caution must be at least 0"),

@@ -81,7 +81,10 @@ class _Function(Callback):
     """A plain function, called with every step."""
 
     def __init__(self, function: Callable[[TrainingProgress], Any]) -> None:
-        self.on_step = function  # type: ignore[method-assign]
+        self._function = function
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        self._function(progress)
 
 
 def as_callbacks(values: Sequence[AnyCallback]) -> list[Callback]:

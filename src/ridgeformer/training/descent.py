@@ -93,7 +93,8 @@ class _Walk:
     def steps(self) -> Steps:
         """Take all steps; stop at those that are recorded or kept."""
         protocol, state = self.protocol, self.state
-        recorded, shot = set(protocol.recorded().tolist()), set(protocol.kept().tolist())
+        kept = protocol.kept()
+        recorded, shot = set(protocol.recorded().tolist()), set(kept.tolist())
         stops = sorted(stop for stop in recorded | shot if stop >= state.taken)
         for stop in stops:
             loss, slope = self._run_to(stop)
@@ -102,7 +103,7 @@ class _Walk:
                 return Found(model, False, f"step {state.taken:,}: {message}", self._recorded())
             if stop in recorded and not (state.rows and state.rows[-1][0] >= stop):
                 state.rows.append(self._row(loss, slope))
-            if stop in shot and len(state.shots) < int(np.searchsorted(protocol.kept(), stop, "right")):
+            if stop in shot and len(state.shots) < int((kept <= stop).sum()):
                 state.shots.append(state.point.copy())
             self._keep()
             now = time.monotonic()

@@ -1,12 +1,13 @@
 """What descents follow: the loss and gradient of the population, of a fixed sample, or of fresh sequences.
 
-All three give the gradient of the plain mean loss, without what the search does about exploding sequences. For one layer
-the population and a fixed sample are quadratic forms (`ridgeformer.population`), and a gradient takes microseconds.
+All three give the gradient of the plain mean loss, without what the search does about exploding sequences. For one
+layer the population and a fixed sample are quadratic forms (`ridgeformer.population`): a gradient takes microseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +94,7 @@ class Course:
         draw = job.problem.moments(size, seed=job.seed, stream=FINISH, sums=sums, threads=job.threads)
         batch = Batch.of(draw, job.layout)
         shared = batch.metric is None or batch.metric.ndim == 2
-        if self.start.layers == 1 and not job.layout.extra and shared and D * D <= size:
+        if self.start.layers == 1 and not job.layout.extra and shared and size >= D * D:
             metric = None if batch.metric is None else np.asarray(batch.metric, np.float64)
             return self._of_quadratic(Quadratic.of_sample(np.asarray(batch.gram), np.asarray(batch.target), metric))
 
@@ -109,7 +110,7 @@ class Course:
 
         def gradient(point: Array, step: int) -> Gradient:
             model = self.vector.model(point, dtype)
-            key = {"seed": job.seed, "stream": FINISH if fixed else RACE, "step": 0 if fixed else step}
+            key: dict[str, Any] = {"seed": job.seed, "stream": FINISH if fixed else RACE, "step": 0 if fixed else step}
             found = model.step(job.problem, size, threads=job.threads, **key)
             return found.loss, self.vector.slope(model.family.pullback(found.gradient))
 
@@ -119,9 +120,9 @@ class Course:
 class _Live:
     """Parameters that follow a vector without being checked and copied at every step.
 
-    Making a family costs more than the gradient of one layer. A family of ridgeformer's own keeps its arrays, and nothing
-    computed from them, as attributes: an object of which these are views of one vector is always up to date. It never
-    leaves this module. Other families are made anew at every step.
+    Making a family costs more than the gradient of one layer. A family of ridgeformer's own keeps its arrays, and
+    nothing computed from them, as attributes: an object of which these are views of one vector is always up to date. It
+    never leaves this module. Other families are made anew at every step.
     """
 
     def __init__(self, family: Family, vector: Vector) -> None:

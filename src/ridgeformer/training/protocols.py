@@ -173,9 +173,7 @@ class GradientDescent:
 
     def kept(self) -> NDArray[np.int64]:
         """Return the steps whose parameters are kept, ascending."""
-        if isinstance(self.snapshots, tuple):
-            return np.array(self.snapshots)
-        return np.unique(np.linspace(0, self.steps, self.snapshots or 0).round().astype(np.int64))
+        return _kept(self)
 
 
 @dataclass(frozen=True)
@@ -262,7 +260,9 @@ class GradientFlow:
         """Return the numbers of the recorded times, from 0 to `steps`."""
         return np.arange(self.steps + 1)
 
-    kept = GradientDescent.kept
+    def kept(self) -> NDArray[np.int64]:
+        """Return the numbers of the recorded times whose parameters are kept, ascending."""
+        return _kept(self)
 
 
 Descent = GradientDescent | GradientFlow
@@ -295,10 +295,16 @@ def _check_common(protocol: Descent) -> None:
         object.__setattr__(protocol, name, _stops(name, getattr(protocol, name), protocol.steps))
 
 
+def _kept(protocol: Descent) -> NDArray[np.int64]:
+    if isinstance(protocol.snapshots, tuple):
+        return np.array(protocol.snapshots)
+    return np.unique(np.linspace(0, protocol.steps, protocol.snapshots or 0).round().astype(np.int64))
+
+
 def _stops(name: str, value: Any, steps: int) -> Stops:
     if value is None and name == "record":
         return None
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if isinstance(value, Integral):
         return integer(name, value, int(name == "record"), MOST_STEPS)
     if not isinstance(value, Iterable) or isinstance(value, str) or not (found := list(value)):
         given = "an empty list" if isinstance(value, Iterable) and not isinstance(value, str) else repr(value)

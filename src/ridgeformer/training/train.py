@@ -48,9 +48,9 @@ def train(
 ) -> Training:
     """Train a linear transformer of a family on a problem: by default, find the best one.
 
-    The search grows a model. The shallower models of the family, and those of the simpler families that it contains (Full
-    contains Diag, Diag contains GD++), are trained first and stay candidates to the end. So, on the sequences that
-    select, one more layer or a larger family is never worse, unless what it is grown from explodes more often.
+    The search grows a model. The shallower models of the family, and those of the simpler families that it contains
+    (Full contains Diag, Diag contains GD++), are trained first and stay candidates to the end. So, on the sequences
+    that select, one more layer or a larger family is never worse, unless what it is grown from explodes more often.
 
     Args:
         problem: What to train on.
@@ -59,8 +59,8 @@ def train(
         heads: Heads per layer, from 1 to 64.
         seed: Seed of the starts and of the sequences. Runs with the same arguments have the same bits.
         protocol: How to train. `search`, the default, finds the best model; `paper` does what the paper did. To watch
-            how a model learns: `GradientDescent`, `SGD`, `Adam` or `GradientFlow`, or `descent`, `sgd`, `adam` or `flow`
-            with their default settings.
+            how a model learns: `GradientDescent`, `SGD`, `Adam` or `GradientFlow`, or by name, with their default
+            settings, `descent`, `sgd`, `adam` or `flow`.
         sequences: How many fresh sequences the reported loss is measured on.
         layout: What the model's tokens hold beside (x, y), and whether its attention is a sum or a mean. None for sums
             where all contexts have the same length; where it varies, for means, and for Full with a further coordinate
