@@ -9,7 +9,7 @@ so the unadjusted loss is
 
     1/2 E (w_hat - w)' Lambda_q (w_hat - w) = 1/2 tr(Lambda_q [Theta' M Theta + Theta' c + c' Theta + E w w'])
 
-with M = E[G_ab G_cd] and c = E[G_ab w_j]. Given the task and sigma, G is a sum of n independent z z' with z ~ N(0, C), so
+with M = E[G_ab G_cd] and c = E[G_ab w_j]. Given the task and sigma, G is a sum of n independent z z' with z ~ N(0, C):
 E[G_ab] = n C_ab and E[G_ab G_cd] = n^2 C_ab C_cd + n (C_ac C_bd + C_ad C_bc) by Isserlis' theorem. C is quadratic in w,
 so the average over w and sigma needs moments of w up to the fourth, and E sigma^2 and E sigma^4. The same form with
 averages over given contexts instead of expectations is the loss on a fixed sample.

@@ -1,4 +1,4 @@
-"""Descents against independent loops and closed forms; their histories, snapshots, starts, callbacks and stored runs."""
+"""Descents against independent loops and closed forms; histories, snapshots, starts, callbacks and stored runs."""
 
 import csv
 import json
@@ -93,7 +93,7 @@ def test_adam_is_that_of_pytorch():
 def test_a_fixed_sample_is_followed_with_one_layer_and_with_more():
     """One layer is a quadratic form, two go through the engine: both descend, to the bit with any number of threads."""
     for layers in (1, 2):
-        protocol = descent(batch="sample(500)", steps=200, rate=2e-3, scale=0.2)
+        protocol = descent(batch="sample(500)", steps=400, rate=3e-4, scale=0.1)
         found, other = (train(SMALL, "diag", layers, protocol=protocol, sequences=1000, threads=n) for n in (1, 2))
         assert same_model(found.model, other.model)
         losses = found.history.adjusted_loss
@@ -126,18 +126,20 @@ def test_sgd_follows_the_population_gradient_on_average():
     ],
 )
 def test_gradient_flow_ends_in_the_closed_form(problem):
-    """The loss of the best one-layer weights, to 1e-6."""
+    """The loss of the best one-layer weights, to 1e-6, from small starts that only use a = sum y x.
+
+    A random start of Full can end in a worse minimum, where labels flow through rank-one parts of P and Q.
+    """
     layout = Layout("mean") if not problem.lengths.fixed else Layout()
+    W = 0.01 * np.random.default_rng(0).standard_normal((problem.dim, problem.dim))
+    init = LinearTransformer(one_layer.model_of(W).family.scaled(0.1), problem.dim, layout)
     protocol = GradientFlow(time=1e4, scale=0.1, record=40, snapshots=2)
-    found = train(problem, "full", 1, protocol=protocol, layout=layout, **FEW)
-    if problem.lengths.fixed:
-        best = one_layer.risk(one_layer.optimum(problem), problem)
-    else:
-        best = mean_optimum(problem)
+    found = train(problem, "full", 1, protocol=protocol, init=init, **FEW)
+    fixed = problem.lengths.fixed
+    best = one_layer.risk(one_layer.optimum(problem), problem) if fixed else mean_optimum(problem)
     assert found.history.loss[-1] == pytest.approx(best, rel=1e-6)
     assert (np.diff(found.history.loss) < 1e-9).all()
-    if problem.lengths.fixed:
-        assert found.status == "converged"
+    assert found.status == "converged"
 
 
 def mean_optimum(problem):
@@ -154,9 +156,9 @@ def plateaus(history):
     error, found = 2 * history.loss, []
     for i, time in enumerate(history.time):
         later = np.searchsorted(history.time, 1.2 * time)
-        if 0 < i < later < len(error) and error[i] - error[later] < 0.01 * error[i]:
-            if not found or error[i] < 0.9 * found[-1]:
-                found.append(float(error[i]))
+        still = 0 < i < later < len(error) and error[i] - error[later] < 0.01 * error[i]
+        if still and (not found or error[i] < 0.9 * found[-1]):
+            found.append(float(error[i]))
     return found
 
 
@@ -244,7 +246,7 @@ def test_a_start_is_random_by_scale_and_seed():
     np.testing.assert_allclose(larger.model.family.arrays["P"], 2 * first.model.family.arrays["P"])
 
 
-@pytest.mark.parametrize("protocol", [Search(effort=0.1), Paper(steps=20, batch=16), SGD(steps=5, batch=16)])
+@pytest.mark.parametrize("protocol", [Search(effort=0.1), Paper(steps=20, batch=16), SGD(rate=1e-6, steps=5, batch=16)])
 def test_every_protocol_starts_from_a_model(tmp_path, protocol):
     init = train(SMALL, "diag", 2, protocol=Search(effort=0.2), **FEW).model
     found = train(SMALL, "diag", 2, protocol=protocol, init=init, out=tmp_path, **FEW)
@@ -284,23 +286,23 @@ def test_the_start_is_part_of_the_spec():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: train(SMALL, "full", 1, init=LinearTransformer.random("diag", dim=3)), "got family diag, not full"),
+        (lambda: train(SMALL, "full", 1, init=LinearTransformer.random("diag", dim=3, layers=1)), "got family diag, not full"),
         (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=3, layers=2)), "layers 2, not 1"),
-        (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=4)), "dimension 4, not 3"),
-        (lambda: train(SMALL, "full", 1, 2, init=LinearTransformer.random("full", dim=3)), "heads 1, not 2"),
-        (lambda: train(SMALL, "diag", 1, init=Diag(omega=[[[0, 0], [0, 0]]])), "must be a LinearTransformer; got a Diag"),
+        (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=4, layers=1)), "dimension 4, not 3"),
+        (lambda: train(SMALL, "full", 1, 2, init=LinearTransformer.random("full", dim=3, layers=1)), "heads 1, not 2"),
+        (lambda: train(SMALL, "diag", 1, init=Diag(omega=[[[0, 0], [0, 0]]])), "LinearTransformer; got a Diag"),
         (lambda: GradientDescent(rate=-1), "the learning rate must be at least 0; got -1"),
         (lambda: GradientDescent(rate=0), "must be positive and finite; got 0"),
         (lambda: GradientDescent(steps=0), "steps must be at least 1"),
         (lambda: GradientDescent(momentum=1), r"momentum must lie in \[0, 1\); got 1"),
         (lambda: Adam(second=1.5), r"second must lie in \[0, 1\)"),
-        (lambda: GradientDescent(schedule="step"), "schedule must be constant, linear, cosine or a list of pairs; got 'step'"),
+        (lambda: GradientDescent(schedule="x"), "schedule must be constant, linear, cosine or .*got 'x'"),
         (lambda: GradientDescent(schedule=[(5, 1), (2, 1)]), "steps of a schedule must ascend"),
         (lambda: GradientDescent(schedule=3), "a schedule must be a name or pairs"),
-        (lambda: GradientDescent(snapshots=[]), "snapshots must be a number or a list with at least one step; got an empty"),
+        (lambda: GradientDescent(snapshots=[]), "snapshots must be a number or a list .*got an empty list"),
         (lambda: GradientDescent(record=[]), "record must be a number or a list"),
         (lambda: GradientDescent(steps=10, snapshots=[11]), "a step of snapshots must be at most 10; got 11"),
-        (lambda: GradientDescent(batch="all"), "batch must be population, sample.N. or a number of fresh sequences; got 'all'"),
+        (lambda: GradientDescent(batch="all"), "batch must be population, sample.N. or .*got 'all'"),
         (lambda: GradientDescent(scale=-0.1), "scale must be at least 0; got -0.1"),
         (lambda: GradientFlow(batch=512), "gradient flow follows one function; .*got 512"),
         (lambda: GradientFlow(time=0), "time of gradient flow must be positive"),
@@ -371,7 +373,7 @@ def test_damaged_files_of_a_descent_are_noticed(tmp_path, name):
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
     path.write_bytes(bytes(content))
-    with pytest.raises(DamageError, match="damaged|another one|must be one that ridgeformer saved"):
+    with pytest.raises(DamageError, match=r"damaged|another one|must be one that ridgeformer saved"):
         load_run(found.folder)
     path.unlink()
     with pytest.raises(DamageError, match="does not exist"):
@@ -411,11 +413,11 @@ def test_callbacks_are_told_everything():
 def test_a_csv_file_holds_the_history(tmp_path):
     path = tmp_path / "logs" / "history.csv"
     found = train(SMALL, "diag", 1, protocol=descent(), callbacks=[CSVLogger(path)], **FEW)
-    rows = list(csv.DictReader(path.open()))
+    rows = list(csv.DictReader(path.read_text().splitlines()))
     assert [float(row["loss"]) for row in rows] == found.history.loss.tolist()
     assert {row["run"] for row in rows} == {found.spec.name}
     search = train(SMALL, "diag", 1, protocol=Search(effort=0.1), callbacks=[CSVLogger(path)], **FEW)
-    rows = list(csv.DictReader(path.open()))
+    rows = list(csv.DictReader(path.read_text().splitlines()))
     assert len({row["run"] for row in rows}) == 2  # with the simpler family
     assert sum(row["run"] == search.spec.name for row in rows) == len(search.history)
 

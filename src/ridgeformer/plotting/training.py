@@ -74,7 +74,9 @@ def training_figure(training: Training) -> Figure:
     axis.plot([], [], " ", label=f"{kind} loss {when}:")
     for phase, colour in zip(phases, itertools.cycle(PHASES), strict=False):
         # A start that overflowed has a loss of any size: it would leave the others no room.
-        points = [(work / 1e6, loss) for name, work, loss in training.history.points if name == phase and loss <= highest]
+        points = [
+            (work / 1e6, loss) for name, work, loss in training.history.points if name == phase and loss <= highest
+        ]
         if not points:
             continue
         works, losses = zip(*points, strict=True)

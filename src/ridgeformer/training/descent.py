@@ -119,15 +119,16 @@ class _Walk:
     def _run_to(self, stop: int) -> tuple[float, Array]:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before."""
         state, gradient, advance = self.state, self.course.gradient, self._advance
-        while True:
-            loss, slope = gradient(state.point, state.taken)
-            if state.taken == stop or not math.isfinite(loss):
-                return loss, slope
-            new = advance(state, slope)
-            if not math.isfinite(float(new @ new)):
-                return math.inf, slope
-            state.point = new
-            state.taken += 1
+        with np.errstate(all="ignore"):
+            while True:
+                loss, slope = gradient(state.point, state.taken)
+                if state.taken == stop or not math.isfinite(loss):
+                    return loss, slope
+                new = advance(state, slope)
+                if not math.isfinite(float(new @ new)):
+                    return math.inf, slope
+                state.point = new
+                state.taken += 1
 
     def _advance(self, state: _State, slope: Array) -> Array:
         """The next point."""
@@ -161,7 +162,9 @@ class _Walk:
         return np.asarray(found.y[:, -1] if found.success else np.full_like(state.point, np.nan))
 
     def _row(self, loss: float, slope: Array) -> tuple[float, ...]:
-        taken, norm = self.state.taken, math.sqrt(float(slope @ slope))
+        taken = self.state.taken
+        with np.errstate(all="ignore"):
+            norm = float(np.sqrt(slope @ slope))
         whole, adjusted = self.course.both(loss)
         work = self.course.sequences * taken
         return float(taken), float(self.times[taken]), float(work), whole, adjusted, norm, self.job.journal.seconds

@@ -100,6 +100,8 @@ class Course:
 
         def gradient(point: Array, step: int) -> Gradient:
             model = self.vector.model(point)
+            if not _is_finite(model):
+                return np.inf, np.zeros_like(point)
             found = batch.evaluate(model, np.inf, threads=job.threads)
             return float(found.losses.mean()), self.vector.slope(model.family.pullback(found.gradient))
 
@@ -110,11 +112,18 @@ class Course:
 
         def gradient(point: Array, step: int) -> Gradient:
             model = self.vector.model(point, dtype)
+            if not _is_finite(model):
+                return np.inf, np.zeros_like(point)
             key: dict[str, Any] = {"seed": job.seed, "stream": FINISH if fixed else RACE, "step": 0 if fixed else step}
             found = model.step(job.problem, size, threads=job.threads, **key)
             return found.loss, self.vector.slope(model.family.pullback(found.gradient))
 
         return gradient
+
+
+def _is_finite(model: LinearTransformer) -> bool:
+    """Whether products of finite parameters are finite too, which engines require."""
+    return all(bool(np.isfinite(value).all()) for value in model.kernel)
 
 
 class _Live:

@@ -125,8 +125,9 @@ def load_run(folder: str | os.PathLike[str]) -> Training:
         DamageError: The run is damaged.
     """
     model, record = read_run(folder)
+    init = read_init(Path(folder), record["spec"])
     try:
-        spec = parse_spec(record["spec"], read_init(Path(folder), record["spec"]))
+        spec = parse_spec(record["spec"], init)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _incomplete(Path(folder), error) from error
     return training_of_record(spec, model, record, Path(folder), read_course(Path(folder), record))
