@@ -286,7 +286,7 @@ def test_the_start_is_part_of_the_spec():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: train(SMALL, "full", 1, init=LinearTransformer.random("diag", dim=3, layers=1)), "got family diag, not full"),
+        (lambda: train(SMALL, "full", 1, init=LinearTransformer.random("diag", dim=3, layers=1)), "diag, not full"),
         (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=3, layers=2)), "layers 2, not 1"),
         (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=4, layers=1)), "dimension 4, not 3"),
         (lambda: train(SMALL, "full", 1, 2, init=LinearTransformer.random("full", dim=3, layers=1)), "heads 1, not 2"),

@@ -106,10 +106,10 @@ def curves_figure(
             va="center", fontsize=8, color="#555555",
         )  # fmt: skip
     first = next(iter(named.values()))
-    panel(axis, f"{first.spec.problem}", "time, the sum of all rates" if by_time else "step", QUANTITIES[quantity])
+    panel(axis, str(first.spec.problem), "time, the sum of all rates" if by_time else "step", QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
     decimals(axis)
-    axis.legend(frameon=False, loc="lower left")
+    axis.legend(frameon=False, fontsize=8)
     return canvas
 
 
@@ -150,7 +150,7 @@ def trajectories_figure(training: Training) -> Figure:
         for k, colour in zip(range(tracks.shape[2]), _cycle(tracks.shape[2]), strict=True):
             label = f"omega {OMEGAS[k]}" if omegas else f"singular value {k + 1}"
             axis.plot(steps, tracks[:, layer, k], "o-", markersize=2.5, color=colour, label=label)
-        panel(axis, f"layer {layer + 1}" if layers > 1 else f"{training.spec.describe()}", "step")
+        panel(axis, f"layer {layer + 1}" if layers > 1 else training.spec.describe_model(), "step")
     for axis in axes[layers:]:
         axis.set_visible(False)
     axes[0].set_ylabel("omega" if omegas else "singular values of W")
@@ -287,8 +287,7 @@ show();
 def _numbers(model: LinearTransformer, layer: int) -> Array:
     """The four omegas of a layer, or its singular values."""
     if _has_omegas(model):
-        omega = np.asarray(model.kernel[0], np.float64)[layer]
-        return omega.ravel()
+        return np.asarray(model.kernel[0], np.float64)[layer].ravel()
     return np.asarray(np.linalg.svd(alone(model, layer), compute_uv=False))
 
 
