@@ -1,6 +1,6 @@
 """Watch one layer learn: with separate keys and queries the loss falls in steps, with merged ones it drops once.
 
-This is the setting of "Training dynamics of in-context learning in linear attention" (Zhang, Singh, Latham, Saxe, 2025):
+The setting is that of "Training dynamics of in-context learning in linear attention" (Zhang and others, 2025):
 gradient descent on the exact expected loss, from a small start. Run it: python examples/plateaus.py
 """
 
