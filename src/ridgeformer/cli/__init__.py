@@ -13,6 +13,7 @@ from ridgeformer.cli import (  # noqa: F401  registers them
     evidence,
     explain,
     export,
+    interventions,
     machine,
     measure,
     problem,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer, check_intercept
+from ridgeformer.predictors.guarded import Guarded
 from ridgeformer.predictors.ridge import Predictor, check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer
@@ -123,8 +124,8 @@ def needs_sums(predictors: Iterable[object]) -> bool:
     Returns:
         Whether there is such a model.
     """
-    models = (predictor for predictor in predictors if isinstance(predictor, LinearTransformer))
-    return any(model.layout.coordinate != "none" for model in models)
+    inner = (one.model if isinstance(one, Guarded) else one for one in predictors)
+    return any(isinstance(one, LinearTransformer) and one.layout.coordinate != "none" for one in inner)
 
 
 def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:

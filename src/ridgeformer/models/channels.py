@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine.channels import dense_channels
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, with_more_heads
-from ridgeformer.models.family import EDIT, Family, Gradient, sized
+from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
 from ridgeformer.validation import array, integer
 from ridgeformer.values import ReadOnlyDict, read_only
 
@@ -120,7 +120,6 @@ class ChannelFamily(Family):
 
 
 @sized("channels(1,3)")
-@functools.cache
 def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     """Return the family of models with so many channels.
 
@@ -137,7 +136,11 @@ def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     >>> Channels(vectors=1, scalars=3).name
     'channels(1,3)'
     """
-    vectors, scalars = integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64)
-    facts = {"vectors": vectors, "scalars": scalars, "name": f"channels({vectors},{scalars})", "has_sizes": True}
+    return _channels(integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64))
+
+
+@functools.cache
+def _channels(vectors: int, scalars: int) -> type[ChannelFamily]:
+    sizes = {"vectors": vectors, "scalars": scalars}
     room = {"further_vectors": vectors - 1, "further_scalars": scalars - 1}
-    return type("Channels", (ChannelFamily,), {**facts, **room, "__doc__": ChannelFamily.__doc__})
+    return with_sizes(ChannelFamily, f"channels({vectors},{scalars})", **sizes, **room)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
-from ridgeformer.models.family import EDIT, Family, Gradient, sized
+from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
 from ridgeformer.validation import array, integer, real
 from ridgeformer.values import ReadOnlyDict, read_only
 
@@ -105,7 +105,6 @@ class LowRankFamily(_Arrays):
 
 
 @sized("lowrank(2)")
-@functools.cache
 def LowRank(rank: int = 1) -> type[LowRankFamily]:
     """Return the family with separate keys and queries of a rank.
 
@@ -121,9 +120,12 @@ def LowRank(rank: int = 1) -> type[LowRankFamily]:
     >>> LowRank(rank=2).name
     'lowrank(2)'
     """
-    rank = integer("rank", rank, 1, 4097)
-    facts = {"rank": rank, "name": f"lowrank({rank})", "has_sizes": True, "__doc__": LowRankFamily.__doc__}
-    return type("LowRank", (LowRankFamily,), facts)
+    return _low_rank(integer("rank", rank, 1, 4097))
+
+
+@functools.cache
+def _low_rank(rank: int) -> type[LowRankFamily]:
+    return with_sizes(LowRankFamily, f"lowrank({rank})", rank=rank)
 
 
 def _check_rank(rank: int, D: int) -> None:
@@ -270,7 +272,6 @@ class RegisterFamily(_Arrays):
 
 
 @sized("registers(2)")
-@functools.cache
 def Registers(count: int = 2) -> type[RegisterFamily]:
     """Return the family that is diagonal but for some coordinates of x, which may be used freely.
 
@@ -286,9 +287,12 @@ def Registers(count: int = 2) -> type[RegisterFamily]:
     >>> Registers(2).name
     'registers(2)'
     """
-    count = integer("the number of registers", count, 0, 4096)
-    facts = {"count": count, "name": f"registers({count})", "has_sizes": True, "__doc__": RegisterFamily.__doc__}
-    return type("Registers", (RegisterFamily,), facts)
+    return _registers(integer("the number of registers", count, 0, 4096))
+
+
+@functools.cache
+def _registers(count: int) -> type[RegisterFamily]:
+    return with_sizes(RegisterFamily, f"registers({count})", count=count)
 
 
 def _check_registers(count: int, dim: int) -> int:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import Engine, Key
 from ridgeformer.errors import refuse
-from ridgeformer.moments import Moments
 from ridgeformer.problems.base import CustomProblem, Precision, from_tokens
 from ridgeformer.problems.draws import Draw, Sequences
 
@@ -52,21 +48,7 @@ class Dataset(CustomProblem):
 
     def _at(self, rng: np.random.Generator, first: int, count: int) -> Draw:
         """So many sequences of a random order, from the first one on."""
-        return _select(self._drawn, rng.permutation(self._count)[(first + np.arange(count)) % self._count])
+        return self._drawn.chosen(rng.permutation(self._count)[(first + np.arange(count)) % self._count])
 
     def __str__(self) -> str:
         return f"Dataset({self._count} sequences, dim={self.dim}, context={self.lengths})"
-
-
-def _select(drawn: Draw, index: NDArray[np.integer[Any]]) -> Draw:
-    """The chosen sequences of a draw."""
-
-    def pick(value: Any) -> Any:
-        return None if value is None else np.asarray(value[index])
-
-    m = drawn.moments
-    context = m.context if isinstance(m.context, int) else pick(m.counts)
-    moments = Moments._trusted(pick(m.gram), context, pick(m.sigma), pick(m.sums))
-    metric = drawn.metric if drawn.metric is None or drawn.metric.ndim == 2 else pick(drawn.metric)
-    arrays = (pick(drawn.task), pick(drawn.ridge), pick(drawn.sigma), metric, pick(drawn.offset))
-    return Draw(moments, *arrays, drawn.oracle)

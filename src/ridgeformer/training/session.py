@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import time
 from collections.abc import Sequence
@@ -11,6 +12,9 @@ import numpy as np
 
 from ridgeformer import engine as engines
 from ridgeformer.evaluation import Result, evaluate
+from ridgeformer.exact import const_loss
+from ridgeformer.predictors import ConstRR
+from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.training.callbacks import Callback, TrainingProgress
 from ridgeformer.training.descent import descend_and_record
 from ridgeformer.training.history import Point
@@ -161,7 +165,18 @@ def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
         return "diverged", f"worse than predicting 0 for everything (a loss of {result.loss:.3g}): {found.message}"
     more = "; more effort may gain more" if isinstance(spec.protocol, Search) and not found.converged else ""
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
+    simple = _simple_loss(spec.problem)
+    if result.loss - 2 * result.error > 1.01 * simple:
+        tail += f"; ConstRR is better, with a loss of {simple:.4g}"
     return "converged" if found.converged else "budget reached", found.message + tail
+
+
+@functools.lru_cache(maxsize=16)
+def _simple_loss(problem: BaseProblem) -> float:
+    """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
+    if isinstance(problem, Problem) and problem.is_isotropic:
+        return const_loss(problem)
+    return evaluate(ConstRR.tune(problem, sequences=2000), problem, sequences=5000, with_floor=False).loss
 
 
 def _made_with(threads: int | None) -> dict[str, Any]:
