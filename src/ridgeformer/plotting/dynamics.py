@@ -287,7 +287,7 @@ show();
 def _numbers(model: LinearTransformer, layer: int) -> Array:
     """The four omegas of a layer, or its singular values."""
     if _has_omegas(model):
-        return np.asarray(model.kernel[0], np.float64)[layer].ravel()
+        return np.array(model.kernel[0][layer], np.float64).ravel()
     return np.asarray(np.linalg.svd(alone(model, layer), compute_uv=False))
 
 
