@@ -207,6 +207,7 @@ def test_all_arguments_attributes_and_results_are_documented():
         "problems.base",
         "problems.lengths",
         "engine.law",
+        "models.trace",
         "models.transformer",
         "models.file",
         "losses",
@@ -253,6 +254,7 @@ def test_examples_in_docstrings_run(name):
     "name",
     [
         "docs/models.md",
+        "docs/interventions.md",
         "docs/second-order.md",
         "docs/rescaling.md",
         pytest.param("docs/training.md", marks=pytest.mark.long),

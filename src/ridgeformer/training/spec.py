@@ -14,7 +14,7 @@ from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, check_registered, family_named
 from ridgeformer.models.file import fingerprint
-from ridgeformer.models.transformer import LinearTransformer, check_intercept
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import check_population
 from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
@@ -198,7 +198,6 @@ def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -
         return default_layout(problem, family)
     if not isinstance(layout, Layout):
         refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
-    check_intercept(layout, problem)
     return family.fitted(layout, problem.dim)
 
 
