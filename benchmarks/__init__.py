@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import general, regressor, speed, sweeps, training
+from benchmarks import dynamics, general, regressor, speed, sweeps, training
 from benchmarks.speed import Measurement, Setup
 from ridgeformer.errors import refuse
 
@@ -12,6 +12,7 @@ __all__ = ["GROUPS", "Measurement", "run"]
 
 GROUPS = {
     **speed.GROUPS,
+    "dynamics": dynamics.measurements,
     "training": training.measurements,
     "silence": training.silent_measurements,
     "general": general.measurements,

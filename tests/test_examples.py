@@ -14,6 +14,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 WORDS = {
     "train_and_compare.py": ("Training(", "loss / floor", "below that of ConstRR"),
     "edit_a_layer.py": ("x unchanged", "layer 2 without yx"),
+    "plateaus.py": ("separate: steps there", "the exact loss never rises"),
     "sweep_a_grid.py": ("loss / floor", "uniform(0,3)"),
     "real_data.py": ("BayesianRidge, real", "(0 times for Bayes)", "diabetes"),
 }

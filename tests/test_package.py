@@ -25,7 +25,7 @@ LAYERS = (
     ("moments+spectrum",),  # the spectrum of moments is computed on demand
     ("problems",),
     ("models", "predictors"),
-    ("evaluation", "exact"),
+    ("evaluation", "exact", "population"),
     ("training",),
     ("sweeps", "zoo"),
     ("explanation", "export", "sklearn", "theory"),
@@ -217,6 +217,8 @@ def test_all_arguments_attributes_and_results_are_documented():
         "evaluation.noise_levels",
         "evaluation.table",
         "wishart",
+        "population",
+        "training.callbacks",
         "training.train",
         "sweeps.grid",
         "sweeps.grid_file",
