@@ -235,11 +235,11 @@ def test_models_and_problems_that_cannot_be_explained():
 
 def test_export_refuses_what_it_cannot_write():
     mean = LinearTransformer.random("diag", dim=3, layers=1, layout=Layout("mean"))
-    with pytest.raises(InputError, match=r"attention by sum and tokens \(x, y\); .* Pass context=20"):
+    with pytest.raises(InputError, match=r"whose further coordinates start at zero; .* Pass context=20"):
         export.export(mean)
     wide = LinearTransformer.random("full", dim=3, layers=1, layout=Layout("sum", "constant"))
     for to in ("python", "latex", "torch", "onnx"):
-        with pytest.raises(InputError, match="Train one without further coordinates"):
+        with pytest.raises(InputError, match="Train one without a constant or a length in its tokens"):
             export.export(wide, to)
 
 

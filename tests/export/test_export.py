@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ridgeformer import Diag, Full, GDpp, LinearTransformer, Moments, Problem, load, save, train
+from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Problem, load, save, train
 from ridgeformer.cli import main
 from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
@@ -222,6 +222,31 @@ def test_numbers_read_back_exactly():
     single = np.float32(0.1)
     model = LinearTransformer(GDpp(omega=np.full((1, 2), single, np.float32)), 2)
     assert run(export(model))["LAYERS"] == [(float(single), float(single))]
+
+
+@pytest.mark.parametrize(
+    "name", ["channels(1,3)", "channels(2,2)", "registers(1)", "lowrank(1)", "looped(diag,2)", "full"]
+)
+def test_every_family_is_exported(name):
+    """Room for intermediate results included: NumPy, PyTorch and ONNX predict what the token form does."""
+    layout = Layout(scratch=2) if name == "full" else Layout()
+    model = LinearTransformer.random(name, dim=3, layers=2, heads=2, scale=0.2, context=30, layout=layout)
+    inputs = sequences(model, 8)
+    truth = model.predict(*inputs)
+    assert_close_in_float64(model, inputs, run(export(model))["predict"](*inputs))
+    torch = pytest.importorskip("torch")
+    module = run(export(model, "torch"))["LinearTransformer"](torch.float64)
+    found = module.predict(*(torch.tensor(value) for value in inputs)).detach().numpy()
+    assert_close_in_float64(model, inputs, found)
+    session = pytest.importorskip("onnxruntime").InferenceSession(
+        export(model, "onnx"), providers=["CPUExecutionProvider"]
+    )
+    given = dict(zip(("X", "y", "x_query"), (value.astype(np.float32) for value in inputs), strict=True))
+    np.testing.assert_allclose(session.run(["prediction"], given)[0], truth, atol=1e-4 * np.abs(truth).max())
+    text = export(model, "latex")
+    room = model.layout.scratch
+    assert (f"0_{{{room}}}" in text) == bool(room)
+    assert name == "looped(diag,2)" or f"_{{{model.width + 1}}}" in text or f"_{model.width + 1}" in text
 
 
 def test_torch_layers_can_be_hooked_and_trained():

@@ -406,11 +406,11 @@ def test_further_coordinates_need_full_models_and_sums():
     layout = Layout("mean", "length")
     refused(
         lambda: train(Problem(D, 6, 1.0), "diag", 1, layout=layout, sequences=10),
-        "further coordinates of tokens need the family full; got diag. Train a Full model.",
+        "tokens of the family diag have 0 further scalars; got a layout with 1 further coordinates. Use the",
     )
     refused(
         lambda: LinearTransformer.random("diag", dim=2, layers=1, layout=layout),
-        "further coordinates of tokens need a Full model; got a diag one",
+        "tokens of the family diag have 0 further scalars; got a layout with 1 further coordinates",
     )
     model = LinearTransformer.random("full", dim=2, layers=1, layout=layout)
     bare = moments(moments=lambda f: Moments(Moments.from_tokens(f["x"], f["y"]).gram, 5))

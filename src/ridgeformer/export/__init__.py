@@ -75,14 +75,15 @@ def export(
     """
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", f"a {type(model).__name__}", "Write export(model, to='python').")
-    if context is not None and not model.layout.extra:
+    known = model.layout.coordinate == "none"
+    if context is not None and known:
         model = model.to_attention("sum", integer("context", context))
-    if not model.layout.is_plain:
+    if model.layout.attention == "mean" or not known:
         remedy = "Pass context=20 for what is the same function at n = 20, for example."
         refuse(
-            "export writes models with attention by sum and tokens (x, y)",
+            "export writes models with attention by sum, whose further coordinates start at zero",
             f"one with {model.layout}",
-            "Train one without further coordinates." if model.layout.extra else remedy,
+            remedy if known else "Train one without a constant or a length in its tokens.",
         )
     if not isinstance(to, str) or to not in FORMATS:
         refuse(f"a format must be one of {', '.join(FORMATS)}", repr(to), "Choose one of these.")

@@ -20,7 +20,7 @@ MOMENTS = r"""  \Sigma^{l} &= \sum_{i=1}^{n} x_i^{l} (x_i^{l})^\top, \qquad
   \alpha^{l} = \sum_{i=1}^{n} y_i^{l} x_i^{l}, \qquad
   \lambda^{l} = \sum_{i=1}^{n} (y_i^{l})^2"""
 
-LAYER = r"""  e_i^{0} &= \begin{pmatrix} x_i \\ y_i \end{pmatrix}, \qquad
+LAYER = r"""  e_i^{0} &= \begin{pmatrix} x_i \\ ROOMy_i \end{pmatrix}, \qquad
   G^{l} = \sum_{i=1}^{n} e_i^{l} (e_i^{l})^\top \\
   e_i^{l+1} &= e_i^{l} + \sum_{k=1}^{HEADS} P_k^{l} G^{l} Q_k^{l} e_i^{l} \\
   \hat{y} &= -(e_{n+1}^{LAYERS})_{SIZE}"""
@@ -83,7 +83,8 @@ def _dense(model: LinearTransformer, digits: int) -> list[str]:
     text = LAYER.replace("HEADS", str(model.heads)).replace("LAYERS", str(model.layers))
     if model.heads == 1:
         text = text.replace(r"\sum_{k=1}^{1} P_k^{l} G^{l} Q_k^{l}", "P^{l} G^{l} Q^{l}")
-    lines = _align([text.replace("SIZE", str(model.dim + 1))])
+    room = rf"0_{{{model.layout.scratch}}} \\\\ " if model.layout.scratch else ""  # so many zeros
+    lines = _align([text.replace("SIZE", str(model.width + 1)).replace("ROOM", room)])
     for layer, (P, Q) in enumerate(zip(model.P, model.Q, strict=True)):
         for head in range(model.heads):
             at = f"^{{{layer}}}" if model.heads == 1 else f"_{{{head + 1}}}^{{{layer}}}"

@@ -95,10 +95,11 @@ def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
 
 
 def _layers(graph: _Graph, model: LinearTransformer) -> None:
-    D = model.dim + 1
+    D, room = model.width + 1, model.layout.scratch
     last, eye = graph.constant("last axis", [-1]), graph.constant("identity", np.eye(D))
     column = graph.node("Unsqueeze", "y column", "y", last)
-    tokens = graph.node("Concat", "tokens 0", "X", column, axis=2)
+    zeros = [graph.node("MatMul", "room", "X", graph.constant("no x", np.zeros((model.dim, room))))] if room else []
+    tokens = graph.node("Concat", "tokens 0", "X", *zeros, column, axis=2)
     maps, omega, (P, Q) = [], omegas(model), model.family.dense(model.dim)
     for layer in range(1, model.layers + 1):
         turned = graph.node("Transpose", f"tokens {layer - 1} transposed", tokens, perm=[0, 2, 1])
@@ -106,7 +107,7 @@ def _layers(graph: _Graph, model: LinearTransformer) -> None:
         if omega is None:
             change = _dense(graph, layer, P[layer - 1], Q[layer - 1], gram)
         else:
-            change = _diagonal(graph, layer, omega[layer - 1].sum(0), model.dim, gram)
+            change = _diagonal(graph, layer, omega[layer - 1].sum(0), model.width, gram)
         T = graph.node("Add", f"T {layer}", change, eye)  # a token e becomes T e
         maps.append(T)
         if layer < model.layers:

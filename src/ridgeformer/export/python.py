@@ -35,14 +35,15 @@ def predict(X, y, x_query):
 
 def weights(X, y):
     """The w [d] that the model finds in the context X [n, d], y [n]: it predicts <w, x> for a query x."""
-${check}    E = np.concatenate([np.asarray(X, float), np.asarray(y, float)[..., None]], axis=-1)  # tokens e = (x, y)
+${check}    X, y = np.asarray(X, float), np.asarray(y, float)
+    E = np.concatenate([X$room, y[..., None]], axis=-1)  # tokens e = $token
     G = np.swapaxes(E, -1, -2) @ E  # [S a; a' l] with S = sum x x', a = sum y x, l = sum y^2
     d = G.shape[-1] - 1
     C = np.eye(d + 1)  # what the layers so far make of a token: e -> C e
 $loop
         C = T @ C
         G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, a and l
-    return -C[..., d, :d]  # the query (x, 0) has become (M x, -<w, x>)
+    return -C[..., d, :$read]  # the query (x, 0) has become (M x, -<w, x>)
 ''')
 
 UPDATES = {
@@ -89,7 +90,7 @@ def to_python(model: LinearTransformer, *, about: str = "", context: int | None 
     if found is not None:
         return header + _diagonal(found, check)
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
-    functions = FUNCTIONS.substitute(loop=DENSE_LOOP, check=check)
+    functions = _functions(DENSE_LOOP, check, model.layout.scratch)
     return header + DENSE.substitute(P=flat(P), Q=flat(Q), shape=P.shape) + functions
 
 
@@ -113,7 +114,19 @@ def _diagonal(omega: Float, check: str) -> str:
         lines = ["    for heads in LAYERS:", f"        {left} = np.sum(heads, axis=0)  # heads add up"]
     lines += ["        T = np.zeros_like(G) + np.eye(d + 1)  # this layer: e -> T e"]
     lines += [f"        {UPDATES[name]}" for name in names]
-    return f"# {what}\nLAYERS = [\n{table}\n]\n" + FUNCTIONS.substitute(loop="\n".join(lines), check=check)
+    return f"# {what}\nLAYERS = [\n{table}\n]\n" + _functions("\n".join(lines), check)
+
+
+def _functions(loop: str, check: str, room: int = 0) -> str:
+    """The functions, for tokens with so many coordinates that start at zero."""
+    texts = {"room": "", "token": "(x, y)", "read": "d"}
+    if room:
+        texts = {
+            "room": f", np.zeros((*y.shape, {room}))",
+            "token": "(x, 0, y): zeros for results",
+            "read": f"d - {room}",
+        }
+    return FUNCTIONS.substitute(texts, loop=loop, check=check)
 
 
 def _tuple(values: Float) -> str:

@@ -63,8 +63,8 @@ ${check}        for layer in self.layers:
 
     def predict(self, X, y, x_query):
         """Predictions [..., m] for the queries x_query [..., m, d] from the context X [..., n, d], y [..., n]."""
-        asked = torch.cat([x_query, torch.zeros_like(x_query[..., :1])], -1)
-        tokens = torch.cat([torch.cat([X, y[..., None]], -1), asked], -2)
+        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
+        tokens = torch.cat([torch.cat([X$room, y[..., None]], -1), asked], -2)
         return -self(tokens, queries=x_query.shape[-2])[..., X.shape[-2] :, -1]
 ''')
 
@@ -136,7 +136,9 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
     """
     numbers, layer, build = _diagonal(model) if len(model.kernel) == 1 else _dense(model)
     check = textwrap.indent(length_check("tokens.shape[-2] - queries", context), "    ")
-    texts = {"title": title(model), "about": paragraph(about), "check": check}
+    room = model.layout.scratch
+    zeros = {"zeros": str(room + 1), "room": f", X.new_zeros((*y.shape, {room}))" if room else ""}
+    texts = {"title": title(model), "about": paragraph(about), "check": check, **zeros}
     return SOURCE.substitute(texts, numbers=numbers, layer=layer, build=build)
 
 
