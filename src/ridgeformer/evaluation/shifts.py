@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.comparison import compare
-from ridgeformer.evaluation.sequence_losses import Progress
+from ridgeformer.evaluation.sequence_losses import AnyPredictor, Progress
 from ridgeformer.evaluation.table import Table, ratio, ratios, without_rounding
-from ridgeformer.predictors.ridge import Predictor, check_problem
+from ridgeformer.predictors.ridge import check_problem
 from ridgeformer.problems import Problem
 
 __all__ = ["Shifts", "shifts"]
@@ -88,7 +88,7 @@ class Shifts(Table):
 
 
 def shifts(
-    predictors: Predictor | Mapping[str, Predictor],
+    predictors: AnyPredictor | Mapping[str, AnyPredictor],
     problem: Problem,
     *,
     sequences: int = 20_000,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class Dataset(CustomProblem):
     def __init__(self, sequences: Sequences) -> None:
         if not isinstance(sequences, Sequences):
             refuse("a data set is made of Sequences", f"a {type(sequences).__name__}", "Pass Sequences(x, y, ...).")
-        self._drawn = from_tokens(sequences)
+        self._tokens, self._drawn = sequences, from_tokens(sequences)
         moments = self._drawn.moments
         self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()
 
@@ -40,6 +41,14 @@ class Dataset(CustomProblem):
 
     def __len__(self) -> int:
         return self._count
+
+    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
+        """See `BaseProblem.sequences`."""
+        rng = np.random.default_rng(np.random.SeedSequence((seed, stream, step)))
+        index, tokens = rng.permutation(self._count)[np.arange(count) % self._count], vars(self._tokens)
+        shared = {"metric"} if np.ndim(tokens["metric"]) == 2 else set()
+        names = [name for name, value in tokens.items() if isinstance(value, np.ndarray) and name not in shared]
+        return replace(self._tokens, **{name: np.asarray(tokens[name][index]) for name in names})
 
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""

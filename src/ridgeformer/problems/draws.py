@@ -71,6 +71,7 @@ class Draw(Value):
         metric: The covariance of the queries, [d, d] for all sequences or [B, d, d]; None for the identity.
         offset: What no weights can predict, [B]; None for 0.
         oracle: Whether `ridge` is an oracle's, so that there is an adjusted loss. Without one, losses are not adjusted.
+        tokens: The whole sequences, where they were drawn: what predictors that need tokens see.
     """
 
     moments: Moments
@@ -80,6 +81,7 @@ class Draw(Value):
     metric: Float | None = None
     offset: Array | None = None
     oracle: bool = True
+    tokens: Sequences | None = None
 
     def __repr__(self) -> str:
         return f"Draw({self.moments!r}, task, ridge, sigma)"
