@@ -71,7 +71,8 @@ def moment_loss(
     rest = [gram, goal, *([] if weight is None else [weight])]
     native = all(value.device.type == "cpu" and value.dtype in PRECISE for value in (*kernel, *rest))
     if native and not any(value.requires_grad for value in rest):
-        found: Tensor = _native(list(kernel), gram, goal, weight)[0]
+        gradient = torch.is_grad_enabled() and any(value.requires_grad for value in kernel)
+        found: Tensor = _native(list(kernel), gram, goal, weight, gradient)[0]
         return found
     error = module.map_of(kernel, gram)[:, : goal.shape[1]] - goal
     weighed = error if weight is None else (weight @ error[..., None])[..., 0]
@@ -136,53 +137,41 @@ def _counted(goal: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor | None
 
 
 @torch.library.custom_op("ridgeformer::moment_loss", mutates_args=())
-def _native(kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None) -> list[Tensor]:
-    """The mean loss, and its gradient with respect to the kernel."""
-    need = any(value.requires_grad for value in kernel) or torch.is_grad_enabled()
+def _native(
+    kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool
+) -> list[Tensor]:
+    """The mean loss, and its gradient with respect to the kernel if asked for."""
     found = engines.current().evaluate(
         tuple(value.detach().numpy() for value in kernel),
         gram.detach().numpy(),
         target.detach().numpy(),
         metric=None if metric is None else metric.detach().numpy(),
         counted=target.shape[1],
-        gradient=need,
+        gradient=gradient,
     )
-    slope = found.gradient or tuple(np.zeros(value.shape) for value in kernel)
+    slope = found.gradient or ()
     return [gram.new_tensor(found.loss), *(torch.from_numpy(piece).to(gram.dtype) for piece in slope)]
 
 
 @_native.register_fake
-def _(kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None) -> list[Tensor]:
-    return [gram.new_empty(()), *(torch.empty_like(value) for value in kernel)]
+def _(
+    kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool
+) -> list[Tensor]:
+    return [gram.new_empty(()), *(gram.new_empty(value.shape) for value in kernel if gradient)]
 
 
 def _save(ctx: Any, inputs: Any, output: list[Tensor]) -> None:
-    ctx.slope = [value.detach() for value in output[1:]]
-    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*output[1:])
 
 
-def _backward(ctx: Any, gradient: list[Tensor | None]) -> Any:
-    return [_once(gradient[0], piece) for piece in ctx.slope], None, None, None
-
-
-def _once(outer: Tensor | None, piece: Tensor) -> Tensor | None:
-    return None if outer is None else _Once.apply(outer, piece)
-
-
-class _Once(torch.autograd.Function):
-    """A product that refuses to be differentiated again, where zeros would be wrong."""
-
-    @staticmethod
-    def forward(ctx: Any, outer: Tensor, piece: Tensor) -> Tensor:
-        return outer * piece
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
+def _backward(ctx: Any, gradient: list[Tensor]) -> Any:
+    if torch.is_grad_enabled():  # create_graph=True: the saved gradient would count as a constant
         refuse(
             "the gradient of the native kernel cannot be differentiated again",
             "a second derivative",
             "Use module.weights(gram) and a loss of your own.",
         )
+    return [gradient[0] * piece for piece in ctx.saved_tensors], None, None, None, None
 
 
 _native.register_autograd(_backward, setup_context=_save)
