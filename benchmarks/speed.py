@@ -90,7 +90,7 @@ class Setup:
         `law` are further arguments of the problem; n may vary.
         """
         problem = Problem(dim, law.pop("lengths", context), noise="uniform(0,5)", **law)
-        kernel = tame(kind, dim, context, layers).family.kernel()
+        kernel = tame(kind, dim, context, layers).kernel
         count = 0
 
         def work() -> object:
@@ -105,7 +105,7 @@ class Setup:
     def gradient(self, kind: str, threads: int | None = None) -> Callable[[], object]:
         """Loss and gradient of a batch of moments that is already there."""
         draw = Problem(DIM, CONTEXT, noise="uniform(0,5)").moments(BATCH, dtype=np.float32)
-        kernel = tame(kind, DIM, CONTEXT).family.kernel()
+        kernel = tame(kind, DIM, CONTEXT).kernel
         return lambda: self.engine.evaluate(kernel, draw.moments.gram, draw.ridge, threads=threads or self.threads)
 
 

@@ -38,7 +38,6 @@ LAYERS = (
 # Files of more than 300 lines beside their docstrings, and why they read better whole.
 LONG_FILES = {
     "engine.reference": "the twin of the native core, which is read beside it",
-    "models.families": "the base class and the three families, which are read side by side",
     "models.transformer": "all that a model is and does",
 }
 PLACE = {name: (level, group) for level, groups in enumerate(LAYERS) for group in groups for name in group.split("+")}

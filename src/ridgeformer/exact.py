@@ -96,7 +96,7 @@ def exact_loss(model: LinearTransformer, problem: Problem) -> float:
 
 def _expected(model: LinearTransformer, problem: Problem, rare: float) -> float:
     """The expected adjusted loss of a GD++ model, over the eigenvalues that are not too rare."""
-    point = problem.context * model.family.kernel()[0][:, :, 0].astype(np.float64).ravel()
+    point = problem.context * model.kernel[0][:, :, 0].astype(np.float64).ravel()
     with np.errstate(all="ignore"):
         return Excess(problem, rare)(point)[0] + const_loss(problem)
 
@@ -176,7 +176,7 @@ def least_excess(
     rng = np.random.default_rng([seed, layers, 1])
     starts = [_start(problem, layers, rng) for _ in range(max(FRESH, 72 // layers))]
     if shallower is not None:
-        known = problem.context * shallower.family.kernel()[0][:, :, 0].astype(np.float64)
+        known = problem.context * shallower.kernel[0][:, :, 0].astype(np.float64)
         same = np.append(known, np.zeros((1, 2)), axis=0).ravel()
         grown = [np.insert(known, at, -rng.uniform(0.05, 0.8, 2), axis=0).ravel() for at in [*range(layers)] * GROWN]
         # Where ConstRR's loss is all that is left, nothing can be gained.

@@ -10,7 +10,7 @@ from ridgeformer.engine import Choices, Engine, Key, Law, Layout
 from support import tame_model
 
 DIM, COUNT = 3, 5
-OMEGA, FULL = (tame_model(kind, DIM, 2, 1, 4).family.kernel() for kind in ("diag", "full"))
+OMEGA, FULL = (tame_model(kind, DIM, 2, 1, 4).kernel for kind in ("diag", "full"))
 GRAM, TARGET = np.repeat(np.eye(DIM + 1)[None], COUNT, 0), np.zeros((COUNT, DIM))
 SOUND = {
     "uniforms": {"key": Key(), "count": COUNT, "first": 0},

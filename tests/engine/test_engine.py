@@ -52,7 +52,7 @@ def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, c
     """Sampling, losses, weights, gradient, and the fused step: all that an engine does."""
     native = engine.named(name)
     model = tame_model(kind, dim, layers, heads, context, seed).astype(dtype)
-    kernel = model.family.kernel()
+    kernel = model.kernel
     problem = Problem(dim, context, "uniform(0.5,1)")
     sigma = problem.sigmas(count, seed=seed, engine=native)
     np.testing.assert_array_equal(sigma, problem.sigmas(count, seed=seed, engine=TWIN))
@@ -89,7 +89,7 @@ def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, c
 def test_gradient_is_the_slope_of_the_loss(name, kind, dim, context, layers, heads, seed):
     """Central differences along random directions, step h: error h^2 from curvature, 1e-16 / h from rounding."""
     chosen = engine.named(name)
-    kernel = tame_model(kind, dim, layers, heads, context, seed).family.kernel()
+    kernel = tame_model(kind, dim, layers, heads, context, seed).kernel
     d = draw(dim, context, 30, seed)
 
     def loss(parameters):
@@ -111,7 +111,7 @@ def test_gradient_is_the_slope_of_the_loss(name, kind, dim, context, layers, hea
 def test_same_bits_on_any_number_of_threads(native, kind, dtype):
     """2000 sequences are 32 blocks, the last one not full; 40,000 exceed one wave of partial sums."""
     for count in (2000, 40_000):
-        kernel = tame_model(kind, 4, 3, 2, 8).astype(dtype).family.kernel()
+        kernel = tame_model(kind, 4, 3, 2, 8).astype(dtype).kernel
         law, choices = Law(4, 8), Problem(4, 8, "uniform(0,1)").choices(count)
         runs = []
         for threads in (1, 2, 5):
@@ -146,7 +146,7 @@ from ridgeformer import Problem, engine
 from ridgeformer.engine import Key
 sys.path.insert(0, sys.argv[4])
 from support import tame_model
-kernel = tame_model("diag", 10, 3, 1, 20).astype(np.float32).family.kernel()
+kernel = tame_model("diag", 10, 3, 1, 20).astype(np.float32).kernel
 problem = Problem(noise="uniform(0,5)")
 with open(sys.argv[1], "ab") as out:
     for step in range(int(sys.argv[2]), int(sys.argv[3])):
@@ -231,7 +231,7 @@ def test_several_python_threads_may_use_the_core_at_once(native):
     """The helper threads serve one caller at a time; the others work alone, with the same result."""
     from concurrent.futures import ThreadPoolExecutor
 
-    kernel = tame_model("full", 4, 3, 1, 8).family.kernel()
+    kernel = tame_model("full", 4, 3, 1, 8).kernel
     law, choices = Law(4, 8), Problem(4, 8, "uniform(0,1)").choices(1000)
 
     def work(step):
@@ -280,7 +280,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_native_is_numpy_at_length(name, kind, dim, context, layers, heads, seed, count):
     """As test_native_is_numpy, ten times as many shapes and larger ones."""
     native = engine.named(name)
-    kernel = tame_model(kind, dim, layers, heads, context, seed).family.kernel()
+    kernel = tame_model(kind, dim, layers, heads, context, seed).kernel
     problem = Problem(dim, context, "uniform(0.5,1)")
     d, other = (problem.moments(count, seed=seed, engine=chosen) for chosen in (native, TWIN))
     close(d.moments.gram, other.moments.gram, np.float64)

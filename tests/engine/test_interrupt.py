@@ -97,7 +97,7 @@ def alarm():
 def test_a_handler_may_itself_compute(alarm, threads):
     """Its call comes in the middle of another one, whose threads it cannot have; neither disturbs the other."""
     core = engine.current()
-    kernel = tame_model("full", 40, 5, 1, 80).family.kernel()
+    kernel = tame_model("full", 40, 5, 1, 80).kernel
     law, choices = Law(40, 80), Problem(40, 80, "fixed(1)").choices(1500)
 
     def work(count):
@@ -124,7 +124,7 @@ def test_what_a_handler_raises_is_raised_and_the_core_still_works(alarm, threads
         raise Enough
 
     core = engine.current()
-    kernel = tame_model("diag", 60, 6, 1, 120).family.kernel()
+    kernel = tame_model("diag", 60, 6, 1, 120).kernel
     law, few, many = Law(60, 120), Choices(np.ones(300)), Choices(np.ones(100_000))
     small = core.step(kernel, law, few, Key(), threads=threads)
     alarm(stop)

@@ -21,7 +21,7 @@ def close(actual, expected, dtype):
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_exploding_sequences_stay_out_of_the_gradient(any_engine, kind, dtype):
     """Contexts scaled up until the model overflows: infinite losses, counted; the gradient is that of the others."""
-    kernel = tame_model(kind, 4, 5, 1, 8).astype(dtype).family.kernel()
+    kernel = tame_model(kind, 4, 5, 1, 8).astype(dtype).kernel
     d = draw(4, 8, 100, dtype=dtype)
     gram = np.array(d.moments.gram)
     wild = [3, 50, 99]
@@ -40,7 +40,7 @@ def test_exploding_sequences_stay_out_of_the_gradient(any_engine, kind, dtype):
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_above_the_ceiling_the_gradient_is_that_of_a_logarithm(any_engine, kind, dtype):
     """Of ceiling (1 + log(loss / ceiling)): every sequence's own gradient times ceiling / loss."""
-    kernel = tame_model(kind, 4, 5, 1, 8).astype(dtype).family.kernel()
+    kernel = tame_model(kind, 4, 5, 1, 8).astype(dtype).kernel
     d = draw(4, 8, 70, dtype=dtype)
     gram = np.array(d.moments.gram)
     plain = any_engine.evaluate(kernel, gram, d.ridge)
@@ -65,7 +65,7 @@ def test_the_gradient_is_finite_whatever_explodes(any_engine, kind, dtype, scale
     highest = 1e18 if dtype == np.float32 else 1e100
     model = LinearTransformer.random(kind, dim=5, layers=4, heads=2, scale=min(scale, highest))
     d = Problem(5, 8, "uniform(0,5)").moments(150, dtype=dtype)
-    kernel = model.astype(dtype).family.kernel()
+    kernel = model.astype(dtype).kernel
     result = any_engine.evaluate(kernel, d.moments.gram, d.ridge)
     assert all(np.isfinite(piece).all() for piece in result.gradient)
     assert np.isinf(result.losses).sum() <= result.limited <= 150
@@ -75,7 +75,7 @@ def test_the_gradient_is_finite_whatever_explodes(any_engine, kind, dtype, scale
 
 def test_overflowing_gradients_leave_the_others_as_they_are(native):
     """One context scaled so that its loss is finite and its gradient is not."""
-    kernel = tame_model("full", 4, 4, 1, 8).astype(np.float32).family.kernel()
+    kernel = tame_model("full", 4, 4, 1, 8).astype(np.float32).kernel
     d = draw(4, 8, 100, dtype=np.float32)
     for scale in np.geomspace(10, 1e6, 200):
         gram = np.array(d.moments.gram)
@@ -139,7 +139,7 @@ def test_gradients_too_large_to_be_summed_leave_the_others_as_they_are(any_engin
 def test_the_gradient_is_finite_up_to_the_largest_losses(any_engine, kind, layers, dtype):
     """Contexts scaled up step by step until all of them overflow: losses from 1e290 (1e30 in float32) to infinity."""
     count = 150 if any_engine.name == "numpy" else 4500
-    kernel = tame_model(kind, 2, layers, 1, 4).astype(dtype).family.kernel()
+    kernel = tame_model(kind, 2, layers, 1, 4).astype(dtype).kernel
     d = draw(2, 4, count)
     seen = []
     for scale in np.geomspace(1, 1e160 if dtype == np.float64 else 1e25, 120):
@@ -166,7 +166,7 @@ def test_the_gradient_is_finite_up_to_the_largest_losses(any_engine, kind, layer
 @pytest.mark.parametrize("where", ["S", "a", "l", "target"])
 def test_input_that_is_not_finite_has_an_infinite_loss(any_engine, kind, layers, dtype, value, where):
     """In every engine, wherever it stands and however many layers would read it; the other sequences do not notice."""
-    kernel = tame_model(kind, 3, layers, 1, 6).astype(dtype).family.kernel()
+    kernel = tame_model(kind, 3, layers, 1, 6).astype(dtype).kernel
     d = draw(3, 6, 70, dtype=dtype)
     gram, target = np.array(d.moments.gram), np.array(d.ridge)
     bad = [0, 33, 69]

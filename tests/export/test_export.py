@@ -342,13 +342,13 @@ class Scaled(Family):
     arrays = property(lambda self: {"step": self._step})
     heads = property(lambda self: 2)  # as the dense form of omegas has them
 
-    def kernel(self):
+    def kernel(self, dim):
         omega = np.zeros((len(self._step), 2, 2))
         omega[:, 1, 0] = -self._step
         return (omega,)
 
     def dense(self, dim):
-        return Diag(omega=self.kernel()[0]).dense(dim)
+        return Diag(omega=self.kernel(dim)[0]).dense(dim)
 
     def pullback(self, gradient):
         return {"step": -gradient[0][:, 1, 0]}

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ridgeformer.sweeps import Entry
     from ridgeformer.training.protocols import Protocol
 
-_FAMILIES = click.Choice(["gdpp", "diag", "full"])
 _PLOT = plot_option("the learning curve")
 
 
@@ -34,11 +33,11 @@ _PLOT = plot_option("the learning curve")
 )
 @click.option(
     "--family",
-    type=_FAMILIES,
     default="diag",
     show_default=True,
-    help="Parametrisation of a layer, from simple to rich: gdpp (2 coefficients), diag (4 coefficients), full (two "
-    "matrices per head).",
+    help="Parametrisation of a layer, from simple to rich: gdpp (2 coefficients), diag (4), channels(1,3) (20, with "
+    "room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), preconditioned "
+    "and looped(diag,4).",
 )
 @click.option("--layers", default=4, show_default=True, help="Number of layers.")
 @click.option("--heads", default=1, show_default=True, help="Number of attention heads per layer.")

@@ -35,7 +35,7 @@ def omegas(model: LinearTransformer) -> Float | None:
         family = _as_diag(family)
     if family is None:
         return None
-    kernel = family.kernel()
+    kernel = family.kernel(model.dim)
     if len(kernel) != 1:
         return None
     if isinstance(family, GDpp):
@@ -48,9 +48,9 @@ def omegas(model: LinearTransformer) -> Float | None:
 
 
 def _as_diag(full: Full) -> Diag | None:
-    (P, Q), ends = full.dense(full.dim), [0, -1]
+    (P, Q), ends = full.dense(full.width), [0, -1]
     diag = Diag(P[..., ends, ends], Q[..., ends, ends])
-    same = all(np.array_equal(one, other) for one, other in zip(diag.dense(full.dim), (P, Q), strict=True))
+    same = all(np.array_equal(one, other) for one, other in zip(diag.dense(full.width), (P, Q), strict=True))
     return diag if same else None
 
 

@@ -134,7 +134,7 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
     Returns:
         Python source.
     """
-    numbers, layer, build = _diagonal(model) if len(model.family.kernel()) == 1 else _dense(model)
+    numbers, layer, build = _diagonal(model) if len(model.kernel) == 1 else _dense(model)
     check = textwrap.indent(length_check("tokens.shape[-2] - queries", context), "    ")
     texts = {"title": title(model), "about": paragraph(about), "check": check}
     return SOURCE.substitute(texts, numbers=numbers, layer=layer, build=build)
@@ -153,7 +153,7 @@ def _diagonal(model: LinearTransformer) -> tuple[str, str, str]:
         p, q = family.arrays["p"], family.arrays["q"]
         what, keep = "p and q of every layer and head", "self.p = nn.Parameter(p)"
     else:  # omega: a head that writes x and one that writes y
-        omega = family.kernel()[0]
+        omega = family.kernel(model.dim)[0]
         p, q = np.broadcast_to(np.eye(2), omega.shape), omega[:, :, 0] if without_y else omega
         what, keep = "P: a head that writes x and one that writes y; Q: omega", 'self.register_buffer("p", p)'
     what += ": the number for x alone, that for y is zero in Q" if without_y else ": for x and for y"

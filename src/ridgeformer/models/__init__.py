@@ -1,7 +1,27 @@
 """Linear transformers: parameter families, the model itself, and its file."""
 
-from ridgeformer.models.families import FAMILIES, Diag, Family, Full, GDpp
+from ridgeformer.models.channels import Channels
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import FAMILIES, Family, family_named
 from ridgeformer.models.file import load, save
+from ridgeformer.models.looped import Looped
+from ridgeformer.models.structured import LowRank, Preconditioned, Registers
 from ridgeformer.models.transformer import LinearTransformer, States
 
-__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "LinearTransformer", "States", "load", "save"]
+__all__ = [
+    "FAMILIES",
+    "Channels",
+    "Diag",
+    "Family",
+    "Full",
+    "GDpp",
+    "LinearTransformer",
+    "Looped",
+    "LowRank",
+    "Preconditioned",
+    "Registers",
+    "States",
+    "family_named",
+    "load",
+    "save",
+]

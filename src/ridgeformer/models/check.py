@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import NumpyEngine
+from ridgeformer.engine.law import PLAIN
 from ridgeformer.errors import refuse
-from ridgeformer.models.families import Diag, Family, Full, GDpp
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import Family
 
 __all__ = ["check_family"]
 
@@ -40,28 +42,30 @@ def check_family(family: type[Family]) -> None:
     _good.add(family)  # its own models are made below
     try:
         for heads in range(1, 1 + min(family.useful_heads or 2, 2)):
-            _check(family, family.random(DIM, LAYERS, heads, SCALE, np.random.default_rng(heads)))
+            width = DIM + family.fitted(PLAIN, DIM).extra
+            _check(family, family.random(width, LAYERS, heads, SCALE, np.random.default_rng(heads)), width + 1)
     except BaseException:
         _good.discard(family)
         raise
 
 
-def _check(family: type[Family], made: Family) -> None:
+def _check(family: type[Family], made: Family, D: int) -> None:
     arrays = {name: np.array(value, np.float64) for name, value in made.arrays.items()}
-    if not arrays or any(len(value) != LAYERS for value in arrays.values()):
+    if not arrays or made.layers != LAYERS:
         shapes = {name: value.shape for name, value in arrays.items()}
-        _refuse(family, "arrays must hold all parameters, with layers first", f"{shapes} for {LAYERS} layers")
+        rule = "arrays must hold all parameters, with layers first, or layers must say how many there are"
+        _refuse(family, rule, f"{shapes} and layers = {made.layers if arrays else None} for {LAYERS} layers")
     made = family(**arrays)
     P, Q = made.dense(DIM)
-    wanted = (LAYERS, made.heads, DIM + 1, DIM + 1)
+    wanted = (LAYERS, made.heads, D, D)
     if np.shape(P) != wanted or np.shape(Q) != wanted:
         _refuse(family, f"dense must give P and Q of shape {wanted}", f"shapes {np.shape(P)} and {np.shape(Q)}")
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((BATCH, CONTEXT, DIM)), rng.standard_normal((BATCH, CONTEXT))
-    tokens = np.concatenate([x, y[..., None]], -1)
+    tokens = np.concatenate([x, np.zeros((BATCH, CONTEXT, D - DIM - 1)), y[..., None]], -1)
     gram = np.swapaxes(tokens, 1, 2) @ tokens
     target = rng.standard_normal((BATCH, DIM))
-    found = NumpyEngine().evaluate(made.kernel(), gram, target, weights=True)
+    found = NumpyEngine().evaluate(made.kernel(DIM), gram, target, counted=DIM, weights=True)
     assert found.weights is not None
     expected = _token_form(P, Q, tokens)
     error = float(np.abs(found.weights - expected).max() / max(np.abs(expected).max(), 1e-300))
@@ -79,7 +83,7 @@ def _check_slope(
         _refuse(family, "pullback must give a derivative for every array, of its shape", f"shapes {shapes}")
 
     def loss(changed: dict[str, Array]) -> float:
-        return NumpyEngine().evaluate(family(**changed).kernel(), gram, target, gradient=False).loss
+        return NumpyEngine().evaluate(family(**changed).kernel(DIM), gram, target, counted=DIM, gradient=False).loss
 
     largest = max(float(np.abs(np.asarray(value)).max()) for value in slope.values())
     places = [(name, index) for name, value in arrays.items() for index in np.ndindex(value.shape)]
@@ -101,12 +105,13 @@ def _check_slope(
 
 def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
     """The weights of a model by equation (3) of the paper: the predictions for the unit vectors as queries."""
-    queries = np.broadcast_to(np.eye(DIM + 1)[:DIM], (len(tokens), DIM, DIM + 1))
+    D = tokens.shape[2]
+    queries = np.broadcast_to(np.eye(D)[:DIM], (len(tokens), DIM, D))
     e, n = np.concatenate([tokens, queries], 1), tokens.shape[1]
     for p, q in zip(np.asarray(P), np.asarray(Q), strict=True):
         context = e[:, :n]
         e = e + np.einsum("bjc,kcd,bid,kfe,bje->bif", context, q, e, p, context, optimize=True)
-    return np.asarray(-e[:, n:, DIM])
+    return np.asarray(-e[:, n:, -1])
 
 
 def _refuse(family: type[Family], rule: str, received: str) -> NoReturn:

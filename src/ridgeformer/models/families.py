@@ -1,267 +1,21 @@
-"""Parameter families of linear transformers: Full matrices, Diag ones, and GD++.
-
-A family holds the numbers that are trained and stored, and says what they mean: dense P and Q in the paper's
-convention, and the parameters an engine takes. Layers come first in every array.
-"""
+"""The families of the seed paper: Full matrices, Diag ones, and GD++. Layers come first in every array."""
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from abc import abstractmethod
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.validation import array, integer, precision, real
-from ridgeformer.values import ReadOnlyDict, Value, read_only
+from ridgeformer.models.family import EDIT, FAMILIES, Family, Gradient, check_registered, family_named
+from ridgeformer.validation import array, real
+from ridgeformer.values import ReadOnlyDict, read_only
 
-__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "check_registered"]
+__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "check_registered", "family_named", "with_more_heads"]
 
 Float = NDArray[np.floating[Any]]
-EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
-FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
-
-
-def check_registered(family: type[Family]) -> str:
-    """Return the name of a family, under which its models are stored; refuse a class that the name does not lead to.
-
-    Args:
-        family: The class.
-
-    Returns:
-        Its name.
-
-    Raises:
-        InputError: The class has no name of its own, so that its models would be read back as those of another family.
-    """
-    known = FAMILIES.get(family.name)
-    if known is not family:
-        refuse(
-            "a family that is stored must have a name of its own",
-            f"{family.__qualname__} with the name {family.name!r}, which is {known and known.__qualname__}",
-            'Write name = "my_family" in its class.',
-        )
-    return family.name
-
-
-def _check_name(family: type[Family]) -> None:
-    """Refuse a name that is no name, or that another class has; the same class may be defined again."""
-    name, module = family.name, family.__module__
-    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
-        refuse(
-            "the name of a family must be a lower-case letter and up to 30 more letters, digits, _ or -",
-            repr(name)[:80],
-            'Write name = "my_family", for example.',
-        )
-    known = FAMILIES.get(name)
-    if known is not None and (known.__module__, known.__qualname__) != (module, family.__qualname__):
-        refuse(
-            "the name of a family must be its own",
-            f"{name!r}, which is {known.__module__}.{known.__qualname__}",
-            "Choose another name.",
-        )
-
-
-class Family(Value, ABC):
-    """Parameters of every layer and head.
-
-    A family cannot change once it is made: arrays that it holds become read-only copies.
-    """
-
-    name: ClassVar[str]
-    contains: ClassVar[type[Family] | None] = None  # a simpler family, whose every model `embed` turns into one of this
-    useful_heads: ClassVar[int | None] = None  # further heads add no expressive power; None: every head adds some
-    _remedy = EDIT
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """A subclass with a name can be trained, saved and loaded by that name."""
-        super().__init_subclass__(**keywords)
-        if "name" in cls.__dict__:
-            _check_name(cls)
-            FAMILIES[cls.name] = cls
-
-    @classmethod
-    def embed(cls, other: Family, dim: int, heads: int) -> Self:
-        """Make a model of this family from one of the family that it `contains`, with the same layers and function.
-
-        Args:
-            other: The parameters of the simpler family.
-            dim: The dimension d of the features.
-            heads: How many heads the result has.
-
-        Returns:
-            The parameters of this family.
-
-        Raises:
-            InputError: This family contains no other, or the heads are too few.
-        """
-        refuse(f"{cls.name} contains no other family", other, "Train without growing from one.")
-
-    @property
-    @abstractmethod
-    def arrays(self) -> dict[str, Float]:
-        """The parameters by name, layers first."""
-
-    @abstractmethod
-    def dense(self, dim: int) -> tuple[Float, Float]:
-        """Return P and Q in the paper's convention.
-
-        Args:
-            dim: The dimension d of the features.
-
-        Returns:
-            P and Q, each [L, H, D, D].
-        """
-
-    @abstractmethod
-    def kernel(self) -> tuple[Float, ...]:
-        """What an engine takes: (omega,) or (P, Q)."""
-
-    @abstractmethod
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
-        """Apply the chain rule: from a gradient with respect to `kernel()` to that with respect to `arrays`.
-
-        Args:
-            gradient: The gradient that an engine returned, of the shapes of `kernel()`.
-
-        Returns:
-            The gradient by the names of `arrays`.
-
-        Raises:
-            InputError: There is none, or its shapes differ.
-        """
-
-    def _checked(self, gradient: tuple[NDArray[np.float64], ...] | None) -> tuple[NDArray[np.float64], ...]:
-        if gradient is None:
-            refuse("pullback needs a gradient", "None", "Evaluate with gradient=True.")
-        wanted = [value.shape for value in self.kernel()]
-        given = [np.shape(piece) for piece in gradient]
-        if given != wanted:
-            refuse(
-                f"a gradient must have the shapes {wanted} of kernel()", given, "Pass evaluate(...).gradient as it is."
-            )
-        return gradient
-
-    @classmethod
-    @abstractmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """Make random parameters: independent normal numbers.
-
-        Args:
-            dim: The dimension d of the features.
-            layers: How many layers.
-            heads: How many heads per layer.
-            scale: The standard deviation of the numbers.
-            rng: The random numbers.
-
-        Returns:
-            The parameters.
-        """
-
-    @abstractmethod
-    def identity_layer(self) -> dict[str, Float]:
-        """One layer that changes nothing, but whose gradient need not vanish."""
-
-    @property
-    def layers(self) -> int:
-        """L."""
-        return len(next(iter(self.arrays.values())))
-
-    @property
-    @abstractmethod
-    def heads(self) -> int:
-        """H, as the dense form has them."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        return next(iter(self.arrays.values())).dtype
-
-    def __repr__(self) -> str:
-        shapes = ", ".join(f"{name} {value.shape}" for name, value in self.arrays.items())
-        return f"{type(self).__name__}({shapes})"
-
-    def astype(self, dtype: type) -> Self:
-        """Return the same parameters in another precision.
-
-        Args:
-            dtype: float32 or float64.
-
-        Returns:
-            The parameters.
-        """
-        dtype = precision(dtype)
-        return type(self)(**{name: value.astype(dtype) for name, value in self.arrays.items()})
-
-    def edit(self, layer: int, **parameters: ArrayLike) -> Family:
-        """Return the same parameters but for those of one layer, which are replaced.
-
-        Args:
-            layer: The layer, from 0 to L - 1; negative numbers count from the end.
-            **parameters: New values by name, each of the shape that one layer has in `arrays`, or a number for all of
-                its entries.
-
-        Returns:
-            The new parameters.
-
-        Raises:
-            InputError: There is no such layer or name, or the values have another shape or are not finite.
-        """
-        layer = _check_layer(layer, self.layers)
-        arrays = {name: np.array(value, subok=False) for name, value in self.arrays.items()}
-        if not parameters or not parameters.keys() <= arrays.keys():
-            given = ", ".join(sorted(parameters.keys() - arrays.keys())) or "no name"
-            refuse(f"the parameters of a {self.name} layer are {', '.join(arrays)}", given, "Choose among these.")
-        for name, value in parameters.items():
-            new, old = real(name, value), arrays[name]
-            if new.ndim == 0:
-                new = np.full(old.shape[1:], new, old.dtype)
-            arrays[name] = old.astype(np.result_type(old, new))  # promoted, never cut
-            arrays[name][layer] = array(name, new, old.shape[1:])
-        return type(self)(**arrays)
-
-    def scaled(self, by: float) -> Self:
-        """Return the family whose attention P G Q is `by` times as strong in every layer and head.
-
-        Args:
-            by: The factor.
-
-        Returns:
-            The new parameters.
-
-        Raises:
-            InputError: The family does not say how.
-        """
-        refuse(f"a {self.name} model cannot be scaled", by, "Write a method scaled(by) in its class.")
-
-    def select(self, layers: slice) -> Self:
-        """Return the parameters of some layers only.
-
-        Args:
-            layers: Which layers.
-
-        Returns:
-            Their parameters.
-        """
-        return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
-
-    def with_identity(self, at: int) -> Self:
-        """Insert one layer that leaves the function as it was.
-
-        Args:
-            at: The layer before which it is inserted, or L for the end.
-
-        Returns:
-            The parameters of L + 1 layers.
-
-        Raises:
-            InputError: There is no such position.
-        """
-        at = integer("the position of a new layer", at, 0, self.layers)
-        new = self.identity_layer()
-        return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
 
 
 class Full(Family):
@@ -276,6 +30,7 @@ class Full(Family):
     """
 
     name = "full"
+    further_scalars = None
 
     def __init__(self, P: ArrayLike, Q: ArrayLike) -> None:
         self._P = array("P", P, ("L", "H", "D", "D"))
@@ -298,26 +53,27 @@ class Full(Family):
         return int(self._P.shape[1])
 
     @property
-    def dim(self) -> int:
-        """The d these matrices are for."""
+    def width(self) -> int:
+        """How many coordinates beside y these matrices are for."""
         return int(self._P.shape[2]) - 1
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
         return self._P, self._Q
 
-    def kernel(self) -> tuple[Float, ...]:
-        """P and Q themselves."""
-        return self._P, self._Q
-
     def scaled(self, by: float) -> Self:
         """See `Family.scaled`."""
         return type(self)(by * self._P, self._Q)
 
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
-        P, Q = self._checked(gradient)
+        P, Q = self._checked(gradient, self._P.shape, self._P.shape)
         return {"P": P, "Q": Q}
+
+    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.factors`."""
+        D = np.array([feature] * dim + [1.0] * (self.width - dim) + [label])
+        return {"P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
 
     @classmethod
     def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
@@ -329,11 +85,11 @@ class Full(Family):
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
         """See `Family.embed`: dense matrices; further heads do nothing."""
         P, Q = other.dense(dim)
-        return cls(_more_heads(P, heads, 0.0), _more_heads(Q, heads, 0.1))
+        return cls(with_more_heads(P, heads, 0.0), with_more_heads(Q, heads, 0.1))
 
     def identity_layer(self) -> dict[str, Float]:
         """See `Family.identity_layer`."""
-        D = self.dim + 1
+        D = self.width + 1
         return {"P": np.zeros((self.heads, D, D)), "Q": np.broadcast_to(np.eye(D), (self.heads, D, D))}
 
 
@@ -357,9 +113,15 @@ class _Diagonal(Family):
     def omega(self) -> Float:
         """[L, 2, 2]: row to, column from, x first: [[xx, xy], [yx, yy]]."""
 
-    def kernel(self) -> tuple[Float, ...]:
+    def kernel(self, dim: int) -> tuple[Float, ...]:
         """The omegas."""
         return (self.omega,)
+
+    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.factors`."""
+        column = np.array([1 / feature**2, 1 / label**2])
+        column = column if isinstance(self, Diag) else column[0]
+        return {name: column for name in ("q", "omega") if name in self._arrays}
 
     def scaled(self, by: float) -> Self:
         """See `Family.scaled`."""
@@ -409,9 +171,9 @@ class Diag(_Diagonal):
         omega = self._arrays["omega"]
         return _spread(np.broadcast_to(np.eye(2, dtype=omega.dtype), omega.shape), dim), _spread(omega, dim)
 
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
-        (slope,) = self._checked(gradient)
+        (slope,) = self._checked(gradient, (self.layers, 2, 2))
         if "omega" in self._arrays:
             return {"omega": slope}
         return {
@@ -433,7 +195,7 @@ class Diag(_Diagonal):
         column = other.omega[:, :, 0]
         size = np.sqrt(np.abs(column).max(1) + np.finfo(column.dtype).tiny)
         p, q = column / size[:, None], np.stack([size, np.zeros_like(size)], -1)
-        return cls(_more_heads(p[:, None], heads, 0.0), _more_heads(q[:, None], heads, 0.1))
+        return cls(with_more_heads(p[:, None], heads, 0.0), with_more_heads(q[:, None], heads, 0.1))
 
     def identity_layer(self) -> dict[str, Float]:
         """See `Family.identity_layer`."""
@@ -481,9 +243,9 @@ class GDpp(_Diagonal):
         """See `Family.dense`."""
         return self.to_diag().dense(dim)
 
-    def pullback(self, gradient: tuple[NDArray[np.float64], ...] | None) -> dict[str, NDArray[np.float64]]:
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
-        column = self._checked(gradient)[0][:, :, 0]
+        column = self._checked(gradient, (self.layers, 2, 2))[0][:, :, 0]
         if "omega" in self._arrays:
             return {"omega": column}
         return {
@@ -506,8 +268,20 @@ class GDpp(_Diagonal):
 Diag.contains, Full.contains = GDpp, Diag
 
 
-def _more_heads(values: Float, heads: int, fill: float) -> Float:
-    """[L, H, ...] with further heads of constant parameters."""
+def with_more_heads(values: Float, heads: int, fill: float) -> Float:
+    """Return parameters with further heads.
+
+    Args:
+        values: The parameters, [L, H, ...].
+        heads: How many heads the result has.
+        fill: The value of all parameters of the further heads.
+
+    Returns:
+        The parameters, [L, heads, ...].
+
+    Raises:
+        InputError: There are more heads already.
+    """
     if heads < values.shape[1]:
         refuse(f"the embedded model needs {values.shape[1]} heads", heads, "Pass at least as many.")
     extra = np.full((values.shape[0], heads - values.shape[1], *values.shape[2:]), fill, values.dtype)
@@ -547,12 +321,6 @@ def _promoted(first: Float, second: Float) -> tuple[Float, Float]:
     """Both in the wider of their two precisions."""
     dtype = np.result_type(first, second)
     return first.astype(dtype, copy=False), second.astype(dtype, copy=False)
-
-
-def _check_layer(layer: int, layers: int) -> int:
-    """A layer's number, counted from the front."""
-    layer = integer("layer", layer, -layers, layers - 1)
-    return layer % layers
 
 
 def _check_layers(name: str, value: Float) -> None:

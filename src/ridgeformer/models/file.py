@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ridgeformer.engine import Layout
 from ridgeformer.errors import DamageError, InputError
 from ridgeformer.files import LARGEST, parse_json, short, write_whole
-from ridgeformer.models.families import FAMILIES, check_registered
+from ridgeformer.models.family import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
 
@@ -141,7 +141,7 @@ def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
     """The model with these arrays, if its spec fits them."""
     try:
         layout = Layout(**spec.get("layout", {}))
-        model = LinearTransformer(FAMILIES[spec["family"]](**arrays), spec["dim"], layout)
+        model = LinearTransformer(family_named(spec["family"])(**arrays), spec["dim"], layout)
     except (InputError, KeyError, TypeError) as error:
         _refuse(path, f"its parameters do not fit its spec {short(spec)} ({short(error)})")
     if (model.layers, model.heads) != (spec.get("layers"), spec.get("heads")):
@@ -171,11 +171,11 @@ def _spec(path: Path, header: Mapping[str, str]) -> Record:
         _refuse(path, "it has no checksum")
     spec = _json(path, header.get("spec", ""))
     family = spec.get("family")
-    if isinstance(family, str) and family not in FAMILIES:
-        raise InputError(
-            f"a model's family must be one of {', '.join(FAMILIES)}; {path} has {family[:80]!r}. "
-            "Import the module that defines that family first."
-        )
+    if isinstance(family, str):
+        try:
+            family_named(family)
+        except InputError as error:
+            raise InputError(f"{short(path)}: {error}") from error
     if not isinstance(family, str) or type(spec.get("dim")) is not int:
         _refuse(path, "its header is damaged")
     return spec

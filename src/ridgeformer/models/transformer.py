@@ -20,7 +20,8 @@ from ridgeformer import engine as engines
 from ridgeformer.engine import PLAIN, Engine, Evaluation, Key, Layout, Target
 from ridgeformer.errors import ExplosionWarning, refuse
 from ridgeformer.models.check import check_family
-from ridgeformer.models.families import EDIT, FAMILIES, Diag, Family, Full, GDpp
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import EDIT, Family, family_named
 from ridgeformer.models.trace import trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw
@@ -59,9 +60,9 @@ class LinearTransformer(Value):
 
     Args:
         family: The parameters, such as `Full(P, Q)` or `Diag(p, q)`.
-        dim: The dimension d of the features; not needed for Full.
-        layout: What tokens hold beside (x, y), and whether attention sums over tokens or takes their mean. Coordinates
-            beside x and y need a Full model.
+        dim: The dimension d of the features; not needed where the parameters are for one dimension, as those of Full.
+        layout: What tokens hold beside (x, y), and whether attention sums over tokens or takes their mean. Families
+            with further scalars or vectors, such as `Channels(1, 3)`, add the coordinates that they need.
 
     Raises:
         InputError: The arguments do not fit together.
@@ -74,26 +75,30 @@ class LinearTransformer(Value):
             refuse("the layout of tokens must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean").')
         if not isinstance(family, Family):
             refuse(
-                "a model needs a parameter family", f"a {type(family).__name__}", "Pass Full, Diag or GDpp parameters."
+                "a model needs a parameter family",
+                f"a {type(family).__name__}",
+                "Pass Full or Diag parameters, for example.",
             )
-        if isinstance(family, Full):
-            fitting = family.dim - layout.extra
+        if family.width is not None:
+            fitting = family.width - layout.extra
             if dim is not None and dim != fitting:
-                refuse(f"dim must fit P and Q, which are for {fitting}", dim, "Leave dim out.")
+                refuse(f"dim must fit the parameters, which are for {fitting}", dim, "Leave dim out.")
             dim = fitting
-        elif layout.extra:
-            refuse("further coordinates of tokens need a Full model", f"a {family.name} one", "Use Full parameters.")
         if dim is None:
-            refuse("Diag and GD++ fit any dimension, so dim must be given", "none", "Pass dim=10, for example.")
+            refuse(
+                f"parameters of the family {family.name} fit any dimension, so dim must be given",
+                "none",
+                "Pass dim=10, for example.",
+            )
         check_family(type(family))
         self.family = family
         self.dim = integer("dim", dim, 1, 4096)
-        self.layout = layout
+        self.layout = family.fitted(layout, self.dim)
 
     @classmethod
     def random(
         cls,
-        family: str,
+        family: str | type[Family],
         *,
         dim: int,
         layers: int,
@@ -106,7 +111,7 @@ class LinearTransformer(Value):
         """Make a model with random parameters.
 
         Args:
-            family: The name of a family, such as `full` or `diag`.
+            family: A family or its name, such as `full`, `diag` or `channels(1,3)`.
             dim: The dimension d of the features.
             layers: How many layers.
             heads: How many heads per layer.
@@ -115,12 +120,12 @@ class LinearTransformer(Value):
             seed: Seed of the random numbers.
             layout: See `LinearTransformer`.
         """
-        if not isinstance(family, str) or family not in FAMILIES:
-            refuse(f"the family must be one of {', '.join(FAMILIES)}", repr(family), "Choose one of these.")
+        kind = family_named(family)
         dim, layers, heads = integer("dim", dim), integer("layers", layers), integer("heads", heads)
         rng = np.random.default_rng(integer("seed", seed, 0))
         spread = number("scale", scale) / np.sqrt(integer("context", context))
-        return cls(FAMILIES[family].random(dim + layout.extra, layers, heads, spread, rng), dim, layout)
+        layout = kind.fitted(layout, dim)
+        return cls(kind.random(dim + layout.extra, layers, heads, spread, rng), dim, layout)
 
     def _with(self, family: Family) -> LinearTransformer:
         """The model with other parameters and the same tokens."""
@@ -147,6 +152,11 @@ class LinearTransformer(Value):
     def Q(self) -> Float:
         """Dense, [L, H, D, D], the paper's convention."""
         return read_only(self.family.dense(self.dim)[1], EDIT)
+
+    @property
+    def kernel(self) -> tuple[Float, ...]:
+        """The parameters as an engine takes them; see `Family.kernel`."""
+        return self.family.kernel(self.dim)
 
     @property
     def width(self) -> int:
@@ -239,7 +249,7 @@ class LinearTransformer(Value):
         Returns:
             The model with L + 1 layers.
         """
-        return self._with(self.family.with_identity(at))
+        return self._with(self.family.inserted(at, self.family.identity_layer()))
 
     def first(self, layers: int) -> LinearTransformer:
         """Return the model made of the first layers only.
@@ -394,7 +404,7 @@ class LinearTransformer(Value):
         counted = self.dim + self.layout.counted
         nothing = np.zeros((len(moments), counted), moments.dtype)
         found = engine.evaluate(
-            self.family.kernel(),
+            self.kernel,
             self._gram(moments),
             nothing,
             counted=counted,
@@ -434,7 +444,7 @@ class LinearTransformer(Value):
             moments: The contexts.
             target: What w_hat is compared with, [B, d].
             metric: The covariance of the queries, [d, d] or [B, d, d]; None for the identity.
-            gradient: Whether to compute the gradient with respect to `family.kernel()` too.
+            gradient: Whether to compute the gradient with respect to `kernel` too.
             ceiling: Losses above it enter the gradient by their logarithm.
             engine: Where it is computed; None for the current engine.
             threads: How many threads; None for the default.
@@ -447,7 +457,7 @@ class LinearTransformer(Value):
         weight = None if metric is None else np.asarray(real("metric", metric), moments.dtype)
         engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
         return engine.evaluate(
-            self.family.kernel(),
+            self.kernel,
             self._gram(moments),
             self.layout.target(np.asarray(goal)),
             metric=self.layout.metric(weight),
@@ -512,7 +522,7 @@ class LinearTransformer(Value):
         choices = problem.choices(sequences, engine=engine, **key)  # type: ignore[attr-defined]
         options: dict[str, Any] = {"ceiling": ceiling, "gradient": gradient, "unadjusted": unadjusted}
         options |= {"layout": self.layout, "target": goal, "first": first, "threads": threads}
-        return engine.step(self.family.kernel(), problem.law, choices, Key(seed, stream, step), **options)
+        return engine.step(self.kernel, problem.law, choices, Key(seed, stream, step), **options)
 
     def _step_on(
         self,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.models.families import FAMILIES
+from ridgeformer.models.family import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
 from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Lengths, Problem
@@ -164,8 +164,9 @@ def _check(axis: str, value: Any) -> None:
     elif axis == "problem":
         check_any_problem(value)
     elif axis == "family":
-        if not (isinstance(value, str) and value in FAMILIES):
-            refuse(f"family must be one of {', '.join(FAMILIES)}", shown(value), "Choose one of these.")
+        if not isinstance(value, str):
+            refuse("a family must be listed by its name", shown(value), 'Write "diag", for example.')
+        family_named(value)
     else:
         chosen = {"layers": 1, "heads": 1, "seed": 0, axis: value}
         make_spec(PLAIN, "gdpp", **chosen, protocol=SEARCH, sequences=2)

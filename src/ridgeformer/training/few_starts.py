@@ -75,17 +75,16 @@ class _Work:
         self.job = job
         start = job.fresh(0)
         self.vector = Vector(start, job.units)
-        self.shape = next(iter(start.family.arrays.values())).shape[-2:]
         self.dtype = job.dtype()
 
     def begin(self, model: LinearTransformer) -> _Place:
         """A start."""
-        point = self.vector.pack(model).reshape(-1, *self.shape)
-        return _Place(Soap.start(point), Hard.none(self.job.problem, self.job.layout), float("inf"))
+        soap = Soap.start(self.vector.pack(model), self.vector.matrices())
+        return _Place(soap, Hard.none(self.job.problem, self.job.layout), float("inf"))
 
     def model(self, place: _Place) -> LinearTransformer:
         """The model that a descent has come to."""
-        return self.vector.model(place.state.point.ravel())
+        return self.vector.model(place.state.point)
 
     def race(
         self, name: str, begin: float, end: float, places: list[_Place], batch: int, rates: Array, most: int
@@ -140,24 +139,22 @@ class _Work:
             kept = {**state.arrays(), **hard.arrays(), "loss": np.array([loss])}
             self.job.journal.note(phase, batch * len(rates), loss)
             self.job.journal.keep(name, kept)
-        others = {*place.hard.arrays(), "loss"}
-        state = Soap(**{key: value.copy() for key, value in kept.items() if key not in others})
-        return _Place(state, Hard.restored(kept), float(kept["loss"][0]))
+        return _Place(Soap.restored(kept), Hard.restored(kept), float(kept["loss"][0]))
 
     def _gradient(self, stream: int, batch: int, hard: Hard, losses: list[float]) -> Callable[[int, Array], Array]:
         job, limit = self.job, ceiling(self.job.problem)
 
         def slope(step: int, point: Array) -> Array:
-            model = self.vector.model(point.ravel(), self.dtype)
+            model = self.vector.model(point, self.dtype)
             found = model.step(
                 job.problem, batch, seed=job.seed, stream=stream, step=step, ceiling=limit, threads=job.threads
             )
             losses.append(float(damped(np.minimum(found.losses, np.finfo(self.dtype).max), limit).mean()))
             slopes = model.family.pullback(found.gradient)
             if len(hard):
-                more = hard.value(self.vector.model(point.ravel()), limit, job.threads)[1]
+                more = hard.value(self.vector.model(point), limit, job.threads)[1]
                 slopes = {name: value + more[name] for name, value in slopes.items()}
-            return self.vector.slope(slopes).reshape(point.shape)
+            return self.vector.slope(slopes)
 
         return slope
 

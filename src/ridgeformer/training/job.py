@@ -206,11 +206,9 @@ class Job:
     def _grown(self, shallower: LinearTransformer, number: int) -> LinearTransformer:
         """The shallower model with a small random layer somewhere; successive numbers try all positions."""
         rng = self._rng(2, number)
-        new = self._random(1, np.exp(rng.uniform(np.log(0.1), np.log(0.4))), rng).arrays
+        new = self._random(1, np.exp(rng.uniform(np.log(0.1), np.log(0.4))), rng)
         at = self._rng(3).permutation(self.layers)[number % self.layers]
-        old = shallower.family.arrays
-        merged = {name: np.insert(old[name], at, new[name], axis=0) for name in old}
-        return self.model(self.family(**merged))
+        return self.model(shallower.family.inserted(at, new))
 
     def _rng(self, *which: int) -> np.random.Generator:
         """Random numbers for one purpose: the same whatever was interrupted."""

@@ -170,7 +170,7 @@ class Batch:
     def evaluate(
         self, model: LinearTransformer, limit: float, gradient: bool = True, threads: int | None = None
     ) -> Evaluation:
-        """Return losses, and the gradient with respect to the model's `kernel()`.
+        """Return losses, and the gradient with respect to the model's `kernel`.
 
         Args:
             model: The model, with tokens of this layout.
@@ -182,7 +182,7 @@ class Batch:
             What the engine found.
         """
         return engines.current().evaluate(
-            model.family.kernel(),
+            model.kernel,
             self.gram,
             self.target,
             metric=self.metric,
@@ -315,8 +315,9 @@ def _above(
     threads: int | None,
 ) -> list[int]:
     """Which of a key's sequences, with stretched contexts, have losses above the limit."""
-    first, *others = model.astype(np.float32).family.kernel()
-    stretched = (np.float32(stretch) * first, *others)  # the same as stretching the Gram matrix
+    kernel = model.astype(np.float32).kernel
+    # The same as stretching the Gram matrix. Omegas, P and the P of channels come first, each followed by its Q.
+    stretched = tuple(value if i % 2 else np.float32(stretch) * value for i, value in enumerate(kernel))
     found: list[int] = []
     for start, count in _blocks(problem, sequences):
         losses = _losses(stretched, model.layout, problem, key, start, count, threads)
@@ -394,7 +395,7 @@ class SampleAverage:
         """Value and gradient with respect to the family's arrays; an infinite value where the model overflows."""
         limit = ceiling(self.problem)
         model = model.astype(self.dtype)
-        if not all(np.isfinite(values).all() for values in model.family.kernel()):  # products of finite parameters
+        if not all(np.isfinite(values).all() for values in model.kernel):  # products of finite parameters
             return np.inf, {name: np.zeros(value.shape) for name, value in model.family.arrays.items()}
         found = self._evaluate(model, limit)
         value = float(damped(found.losses, limit).mean())

@@ -7,8 +7,8 @@ transformer it reaches in 3,000 steps what plain Adam misses in 12,000, and from
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,74 +23,117 @@ CLIP = 3.0  # a gradient may be so many times longer than usual
 
 
 @dataclass(eq=False)
-class Soap:
-    """An optimiser and its whole state.
+class _Stack:
+    """Matrices of one shape, and what the optimiser remembers of them."""
 
-    `arrays()` and `Soap(**arrays)` store and restore it: a descent that was interrupted between two calls of `run` goes
+    point: Array  # [K, m, n]
+    momentum: Array  # the mean of past gradients g, [K, m, n]
+    second: Array  # the mean of past squared gradients in the eigenbasis, [K, m, n]
+    rows: Array  # the mean of g g', [K, m, m]
+    columns: Array  # the mean of g' g, [K, n, n]
+
+    @classmethod
+    def start(cls, point: Array) -> _Stack:
+        count, m, n = point.shape
+        zero = np.zeros_like(point)
+        return cls(point.copy(), zero, zero.copy(), np.zeros((count, m, m)), np.zeros((count, n, n)))
+
+    def arrays(self) -> dict[str, Array]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def move(self, g: Array, rate: float, refresh: bool) -> None:
+        """Take a step; now and then find the eigenbasis anew, which is not stored."""
+        turned = g.transpose(0, 2, 1)
+        self.rows += (1 - BASIS) * (g @ turned - self.rows)
+        self.columns += (1 - BASIS) * (turned @ g - self.columns)
+        self.momentum += (1 - MOMENTUM) * (g - self.momentum)
+        if refresh:
+            self._bases = np.linalg.eigh(self.rows)[1], np.linalg.eigh(self.columns)[1]
+        left, right = self._bases
+        left_turned = left.transpose(0, 2, 1)
+        self.second += (1 - SECOND) * (np.square(left_turned @ g @ right) - self.second)
+        size = np.sqrt(self.second)
+        # Where the gradient has only rounding errors, so has the momentum: their quotient could be of any size.
+        size = np.maximum(size, ROUNDING * size.max((1, 2), keepdims=True)) + np.finfo(np.float64).tiny
+        move = left @ ((left_turned @ self.momentum @ right) / size) @ right.transpose(0, 2, 1)
+        self.point -= rate * move
+
+
+@dataclass(eq=False)
+class Soap:
+    """An optimiser and its whole state, for parameters that are stacks of matrices.
+
+    `arrays()` and `Soap.restored` store and restore it: a descent that was interrupted between two calls of `run` goes
     on as if it had not been.
 
     Attributes:
-        point: The parameters, a stack of matrices, [K, m, n].
-        momentum: The mean of past gradients g, [K, m, n].
-        second: The mean of past squared gradients in the eigenbasis, [K, m, n].
-        rows: The mean of g g', [K, m, m].
-        columns: The mean of g' g, [K, n, n].
+        stacks: Matrices of one shape each.
         usual: The usual length of a gradient, [1].
         taken: Steps taken so far, [1].
     """
 
-    point: Array
-    momentum: Array
-    second: Array
-    rows: Array  # [K, m, m], the mean of g g'
-    columns: Array  # [K, n, n], the mean of g' g
-    usual: Array  # [1], the usual length of a gradient
-    taken: Array  # [1], steps taken so far
+    stacks: list[_Stack]
+    usual: Array
+    taken: Array
 
     @classmethod
-    def start(cls, point: Array) -> Soap:
+    def start(cls, point: Array, shapes: Sequence[tuple[int, int, int]]) -> Soap:
         """Make an optimiser without memory.
 
         Args:
-            point: Where to start, [K, m, n].
+            point: Where to start, all numbers one after another.
+            shapes: What they are: stacks of K matrices m x n, as (K, m, n).
 
         Returns:
             The optimiser.
         """
-        count, m, n = point.shape
-        zero = np.zeros_like(point)
-        squares = np.zeros((count, m, m)), np.zeros((count, n, n))
-        return cls(point.copy(), zero, zero.copy(), *squares, np.zeros(1), np.zeros(1))
+        ends = np.cumsum([K * m * n for K, m, n in shapes])[:-1]
+        pieces = [piece.reshape(shape) for piece, shape in zip(np.split(point, ends), shapes, strict=True)]
+        return cls([_Stack.start(piece) for piece in pieces], np.zeros(1), np.zeros(1))
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Array]) -> Soap:
+        """Return what `arrays` stored.
+
+        Args:
+            arrays: The arrays by name; others among them are left alone.
+
+        Returns:
+            The optimiser.
+        """
+        stacks: list[_Stack] = []
+        while _named("point", len(stacks)) in arrays:
+            names = {field.name: _named(field.name, len(stacks)) for field in fields(_Stack)}
+            stacks.append(_Stack(**{name: arrays[stored].copy() for name, stored in names.items()}))
+        return cls(stacks, arrays["usual"].copy(), arrays["taken"].copy())
 
     def arrays(self) -> dict[str, Array]:
         """Return the state, by name."""
-        return dict(vars(self))
+        found = {
+            _named(name, i): value for i, stack in enumerate(self.stacks) for name, value in stack.arrays().items()
+        }
+        return {**found, "usual": self.usual, "taken": self.taken}
+
+    @property
+    def point(self) -> Array:
+        """The parameters, all numbers one after another."""
+        return np.concatenate([stack.point.ravel() for stack in self.stacks])
 
     def run(self, gradient: Callable[[int, Array], Array], rates: Array) -> None:
         """Take one step for each learning rate.
 
         Args:
-            gradient: Is called once per step with the number of the step and the point, and returns the gradient.
+            gradient: Is called once per step with the number of the step and the point, and returns the gradient, both
+                as one vector.
             rates: Learning rates, [steps].
         """
-        left = right = np.empty(0)
+        ends = np.cumsum([stack.point.size for stack in self.stacks])[:-1]
         for k, rate in enumerate(rates):
             taken = int(self.taken[0])
-            g = self._clipped(gradient(taken, self.point))
-            turned = g.transpose(0, 2, 1)
-            self.rows += (1 - BASIS) * (g @ turned - self.rows)
-            self.columns += (1 - BASIS) * (turned @ g - self.columns)
-            self.momentum += (1 - MOMENTUM) * (g - self.momentum)
-            if k % REFRESH == 0:
-                left, right = np.linalg.eigh(self.rows)[1], np.linalg.eigh(self.columns)[1]
-            left_turned = left.transpose(0, 2, 1)
-            self.second += (1 - SECOND) * (np.square(left_turned @ g @ right) - self.second)
             bias = (1 - MOMENTUM ** (taken + 1)) / np.sqrt(1 - SECOND ** (taken + 1))
-            size = np.sqrt(self.second)
-            # Where the gradient has only rounding errors, so has the momentum: their quotient could be of any size.
-            size = np.maximum(size, ROUNDING * size.max((1, 2), keepdims=True)) + np.finfo(np.float64).tiny
-            move = left @ ((left_turned @ self.momentum @ right) / size) @ right.transpose(0, 2, 1)
-            self.point -= rate / bias * move
+            slopes = np.split(self._clipped(gradient(taken, self.point)), ends)
+            for stack, slope in zip(self.stacks, slopes, strict=True):
+                stack.move(slope.reshape(stack.point.shape), rate / bias, k % REFRESH == 0)
             self.taken += 1
 
     def _clipped(self, g: Array) -> Array:
@@ -100,3 +143,8 @@ class Soap:
             g, length = g * (CLIP * usual / length), CLIP * usual
         self.usual[0] = length if not usual else 0.95 * usual + 0.05 * length
         return g
+
+
+def _named(name: str, stack: int) -> str:
+    """The name under which a part of a stack is stored."""
+    return name if stack == 0 else f"{name}.{stack}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
-from ridgeformer.models.families import FAMILIES, Family, Full, check_registered
+from ridgeformer.models.family import Family, check_registered, family_named
 from ridgeformer.models.transformer import check_intercept
 from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
@@ -53,7 +53,8 @@ class Spec:
             One entry per attribute; the problem gives its own, such as `dim`, `context` and `noise`. What has its
             default is left out.
         """
-        layout = {} if self.layout.is_plain else {"layout": dataclasses.asdict(self.layout)}
+        plain = self.layout == self.family.fitted(PLAIN, self.problem.dim)
+        layout = {} if plain else {"layout": dataclasses.asdict(self.layout)}
         return {
             **self.problem.as_dict(),
             **layout,
@@ -72,7 +73,13 @@ class Spec:
         law = self.problem.noise if isinstance(self.problem, Problem) else self.problem.as_dict()["problem"]
         noise = re.sub(r"[^a-z0-9.]+", "-", str(law).lower()).strip("-")[:40]
         size = f"d{self.problem.dim}n{str(self.problem.lengths)[:20]}"
-        parts = [self.family.name, f"{self.layers}x{self.heads}", noise, size, f"s{self.seed}"]
+        parts = [
+            re.sub(r"[^a-z0-9_-]+", "-", self.family.name).strip("-"),
+            f"{self.layers}x{self.heads}",
+            noise,
+            size,
+            f"s{self.seed}",
+        ]
         return "-".join(parts) + "-" + hashlib.sha256(text.encode()).hexdigest()[:10]
 
     def describe_model(self) -> str:
@@ -105,9 +112,8 @@ def make_spec(
         seed: Seed of the run, from 0 to 2^63 - 1.
         protocol: `search`, `paper`, or a `Search` or `Paper`.
         sequences: How many fresh sequences the reported loss is measured on, at least 2.
-        layout: What tokens hold beside (x, y), and whether attention is a sum or a mean. None for `Layout()` where all
-            contexts have the same length; otherwise for attention by mean, and for Full with the coordinate that shows
-            the length.
+        layout: What tokens hold beside (x, y), and whether attention is a sum or a mean. None for what
+            `default_layout` returns.
 
     Returns:
         The spec.
@@ -116,10 +122,7 @@ def make_spec(
         InputError: An argument is not one of these.
     """
     check_any_problem(problem)
-    if isinstance(family, str) and family in FAMILIES:
-        family = FAMILIES[family]
-    if isinstance(family, str) or not (isinstance(family, type) and issubclass(family, Family)):
-        refuse(f"the family must be one of {', '.join(FAMILIES)}", repr(family), "Name one, or pass a Family class.")
+    family = family_named(family)
     check_registered(family)
     layers, heads = integer("layers", layers, 1, 1000), integer("heads", heads, 1, 64)
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
@@ -137,12 +140,13 @@ def default_layout(problem: BaseProblem, family: str | type[Family]) -> Layout:
         family: The name of a family, or its class.
 
     Returns:
-        `Layout()` where all contexts have the same length; otherwise attention by mean, and for Full the coordinate
-        that shows the length.
+        Attention by sum where all contexts have the same length; otherwise by mean, and where the family has room for
+        it, the coordinate that shows the length.
     """
+    kind = family_named(family)
     if problem.lengths.fixed:
-        return Layout()
-    return Layout("mean", "length" if family in (Full, Full.name) else "none")
+        return kind.fitted(Layout(), problem.dim)
+    return kind.fitted(Layout("mean", "none" if kind.further_scalars == 0 else "length"), problem.dim)
 
 
 def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -> Layout:
@@ -151,9 +155,7 @@ def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -
     if not isinstance(layout, Layout):
         refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
     check_intercept(layout, problem)
-    if layout.extra and family is not Full:
-        refuse("further coordinates of tokens need the family full", family.name, "Train a Full model.")
-    return layout
+    return family.fitted(layout, problem.dim)
 
 
 def parse_spec(spec: dict[str, Any]) -> Spec:
@@ -189,10 +191,10 @@ def parents(spec: Spec) -> list[Spec]:
     if isinstance(spec.protocol, Paper):
         return []
     found = []
-    simpler = spec.family.contains
-    if simpler is not None and not spec.layout.extra:
+    simpler, dim, layout = spec.family.contains, spec.problem.dim, Layout(spec.layout.attention)
+    if simpler is not None and spec.layout == spec.family.fitted(layout, dim):
         heads = spec.heads if simpler.useful_heads is None else min(spec.heads, simpler.useful_heads)
-        found.append(dataclasses.replace(spec, family=simpler, heads=heads))
+        found.append(dataclasses.replace(spec, family=simpler, heads=heads, layout=simpler.fitted(layout, dim)))
     if spec.layers > 1:
         found.append(dataclasses.replace(spec, layers=spec.layers - 1))
     return found

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Layout
-from ridgeformer.models.families import Diag, Family, Full, GDpp
+from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 
@@ -22,8 +22,7 @@ class Units:
     """The natural size of a model's parameters on a problem.
 
     A layer multiplies tokens by P G Q, and G grows as n where attention is a sum: parameters times sqrt(n) are of the
-    order of one whatever n is. Features of size f and labels of size g, relative to N(0, I) and isotropic tasks, change
-    tokens by D = diag(f, g): P becomes D P D^-1 and Q becomes D^-1 Q D^-1.
+    order of one whatever n is. `Family.factors` says what sizes of features and labels change.
 
     Args:
         problem: What the model is trained on.
@@ -32,7 +31,7 @@ class Units:
 
     def __init__(self, problem: BaseProblem, layout: Layout) -> None:
         self.scale = 1.0 if layout.attention == "mean" else float(np.sqrt(problem.lengths.mean))
-        self.extra = layout.extra
+        self.dim = problem.dim
         self.feature = problem.feature_scale
         self.label = float(np.sqrt(problem.signal / problem.dim))
 
@@ -43,18 +42,9 @@ class Units:
             family: The parameters.
 
         Returns:
-            The factors by name; nothing where all factors are one, or are not known.
+            The factors by name; arrays that are not named have the factor one.
         """
-        f, g = self.feature, self.label
-        if f == g == 1.0 or type(family) not in (Full, Diag, GDpp):
-            return {}
-        if isinstance(family, Full):
-            D = np.array([f] * (family.dim - self.extra) + [1.0] * self.extra + [g])
-            return {"P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
-        column = np.array([1 / f**2, 1 / g**2])
-        if isinstance(family, Diag):
-            return {"q": column, "omega": column}
-        return {"q": column[0], "omega": column[0]}
+        return family.factors(self.dim, self.scale, self.feature, self.label)
 
     def applied(self, family: AnyFamily) -> AnyFamily:
         """Return the parameters times their factors.
@@ -117,6 +107,21 @@ class Vector:
             arrays[name] = (values * self._factors[name] if name in self._factors else values).astype(dtype)
             start = end
         return LinearTransformer(type(self._like.family)(**arrays), self._like.dim, self._like.layout)
+
+    def matrices(self) -> list[tuple[int, int, int]]:
+        """Return what the numbers are: stacks of K matrices m x n, as (K, m, n).
+
+        Returns:
+            One entry for each run of arrays whose axes after layers and heads are the same.
+        """
+        found: list[tuple[int, int, int]] = []
+        for shape in self._shapes.values():
+            m, n = (1, 1, *shape[2:])[-2:]
+            count = int(np.prod(shape)) // (m * n)
+            if found and found[-1][1:] == (m, n):
+                count += found.pop()[0]
+            found.append((count, m, n))
+        return found
 
     def slope(self, gradient: dict[str, Array]) -> Array:
         """Convert a gradient.

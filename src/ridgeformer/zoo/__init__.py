@@ -20,7 +20,7 @@ from typing import Any
 
 from ridgeformer.errors import DamageError, InputError, refuse
 from ridgeformer.files import read_json, short, write_whole
-from ridgeformer.models.families import FAMILIES
+from ridgeformer.models.family import family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tensors
@@ -263,7 +263,7 @@ def _zoo(runs: list[dict[str, Any]], arrays: Mapping[str, Any]) -> Zoo:
         family, layers, noise, number, parameter = name.split("/")
         parts.setdefault(((family, int(layers), noise), int(number)), {})[parameter] = value
     models = {
-        (cell, seed): LinearTransformer(FAMILIES[cell[0]](**values), made[cell][seed].spec["dim"])
+        (cell, seed): LinearTransformer(family_named(cell[0])(**values), made[cell][seed].spec["dim"])
         for (cell, seed), values in parts.items()
     }
     return Zoo(made, models)

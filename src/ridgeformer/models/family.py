@@ -1,0 +1,414 @@
+"""What a parameter family is, and how families are named.
+
+A family holds the numbers that are trained and stored, and says what they mean: dense P and Q in the paper's
+convention, and the parameters an engine takes. A class is one parametrisation, such as `Full`; an object of it is the
+parameters of one model.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.engine import Layout
+from ridgeformer.errors import refuse, shown
+from ridgeformer.validation import array, integer, precision, real
+from ridgeformer.values import Value
+
+__all__ = ["FAMILIES", "Family", "check_registered", "family_named", "known_families", "sized"]
+
+Float = NDArray[np.floating[Any]]
+EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
+FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
+_SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: example and function
+Gradient = tuple[NDArray[np.float64], ...] | None
+
+
+def sized(example: str) -> Callable[[Callable[..., type[Family]]], Callable[..., type[Family]]]:
+    """Register a function that makes families of different sizes, so that these are found by names with arguments.
+
+    Args:
+        example: The name of one of them, such as `channels(1,3)`. The function must always return the same class for
+            the same arguments; it is called with the parts between the commas, whole numbers as such.
+
+    Returns:
+        A decorator.
+    """
+
+    def register(make: Callable[..., type[Family]]) -> Callable[..., type[Family]]:
+        _SIZED[example.split("(")[0]] = (example, make)
+        return make
+
+    return register
+
+
+def known_families() -> str:
+    """Return the names of all families, and an example of each that has sizes, for messages and help texts."""
+    return ", ".join([*FAMILIES, *(example for example, _ in _SIZED.values())])
+
+
+def family_named(name: object) -> type[Family]:
+    """Return a family by its name.
+
+    Args:
+        name: Such as `diag`, `full` or `channels(1,3)`, or a family itself.
+
+    Returns:
+        The class.
+
+    Raises:
+        InputError: There is no such family.
+
+    >>> from ridgeformer.models import family_named
+    >>> family_named("channels(1,3)").name
+    'channels(1,3)'
+    """
+    if isinstance(name, type) and issubclass(name, Family):
+        return name
+    if isinstance(name, str):
+        if name in FAMILIES:
+            return FAMILIES[name]
+        parts = re.fullmatch(r"\s*([a-z]+)\s*\((.{1,200})\)\s*", name)
+        if parts and parts[1] in _SIZED:
+            given = [part.strip() for part in re.split(r",(?![^(]*\))", parts[2])]  # commas outside inner brackets
+            sizes = [int(part) if re.fullmatch(r"\d{1,9}", part) else part for part in given]
+            try:
+                return _SIZED[parts[1]][1](*sizes)
+            except TypeError:
+                refuse(f"{parts[1]} must be given as in {_SIZED[parts[1]][0]}", shown(name), "Name it like that.")
+    refuse(
+        f"the family must be one of {known_families()}",
+        shown(name),
+        "Name one of these, or import the module that defines the family first.",
+    )
+
+
+def check_registered(family: type[Family]) -> str:
+    """Return the name of a family, under which its models are stored; refuse a class that the name does not lead to.
+
+    Args:
+        family: The class.
+
+    Returns:
+        Its name.
+
+    Raises:
+        InputError: The class has no name of its own, so that its models would be read back as those of another family.
+    """
+    known = family if family.has_sizes else FAMILIES.get(family.name)
+    if known is not family:
+        refuse(
+            "a family that is stored must have a name of its own",
+            f"{family.__qualname__} with the name {family.name!r}, which is {known and known.__qualname__}",
+            'Write name = "my_family" in its class.',
+        )
+    return family.name
+
+
+def _check_name(family: type[Family]) -> None:
+    """Refuse a name that is no name, or that another class has; the same class may be defined again."""
+    name, module = family.name, family.__module__
+    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
+        refuse(
+            "the name of a family must be a lower-case letter and up to 30 more letters, digits, _ or -",
+            repr(name)[:80],
+            'Write name = "my_family", for example.',
+        )
+    known = FAMILIES.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (module, family.__qualname__):
+        refuse(
+            "the name of a family must be its own",
+            f"{name!r}, which is {known.__module__}.{known.__qualname__}",
+            "Choose another name.",
+        )
+
+
+class Family(Value, ABC):
+    """Parameters of every layer and head.
+
+    A family cannot change once it is made: arrays that it holds become read-only copies. `family(**arrays)` must make
+    the same parameters again. Where layers do not come first in every array, `layers`, `select`, `edit` and `inserted`
+    must be written too.
+
+    Attributes:
+        name: By which the family is trained, saved and loaded.
+        contains: A simpler family, whose every model `embed` turns into one of this family; None where there is none.
+        useful_heads: How many heads add expressive power; None where every head does.
+        further_scalars: How many coordinates tokens have beside x, y and further vectors; None for any number.
+        further_vectors: How many vectors of the length of x tokens have beside x.
+        has_sizes: Whether the class was made by a function with sizes, such as `Channels(1, 3)`.
+    """
+
+    name: ClassVar[str]
+    contains: ClassVar[type[Family] | None] = None
+    useful_heads: ClassVar[int | None] = None
+    further_scalars: ClassVar[int | None] = 0
+    further_vectors: ClassVar[int] = 0
+    has_sizes: ClassVar[bool] = False
+    _remedy = EDIT
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """A subclass with a name can be trained, saved and loaded by that name."""
+        super().__init_subclass__(**keywords)
+        if "name" in cls.__dict__ and not cls.has_sizes:
+            _check_name(cls)
+            FAMILIES[cls.name] = cls
+
+    @classmethod
+    def fitted(cls, layout: Layout, dim: int) -> Layout:
+        """Return a layout of tokens with as many coordinates as the family needs.
+
+        Args:
+            layout: The layout that was asked for.
+            dim: The dimension d of the features.
+
+        Returns:
+            The layout, with more coordinates that start at zero where the family has further scalars or vectors.
+
+        Raises:
+            InputError: The layout has coordinates for which the family has no room.
+        """
+        if cls.further_scalars is None:
+            return layout
+        coordinate = int(layout.coordinate != "none")
+        needed = cls.further_scalars + cls.further_vectors * dim - coordinate
+        if coordinate > cls.further_scalars or layout.scratch not in (0, needed):
+            refuse(
+                f"tokens of the family {cls.name} have {cls.further_scalars} further scalars",
+                f"a layout with {layout.extra} further coordinates",
+                "Use the family full, or channels with as many scalars as you need.",
+            )
+        return replace(layout, scratch=needed)
+
+    @classmethod
+    def embed(cls, other: Family, dim: int, heads: int) -> Self:
+        """Make a model of this family from one of the family that it `contains`, with the same layers and function.
+
+        Args:
+            other: The parameters of the simpler family.
+            dim: The dimension d of the features.
+            heads: How many heads the result has.
+
+        Returns:
+            The parameters of this family.
+
+        Raises:
+            InputError: This family contains no other, or the heads are too few.
+        """
+        refuse(f"{cls.name} contains no other family", other, "Train without growing from one.")
+
+    @property
+    @abstractmethod
+    def arrays(self) -> dict[str, Float]:
+        """The parameters by name, layers first."""
+
+    @abstractmethod
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """Return P and Q in the paper's convention.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            P and Q, each [L, H, D, D], where D counts all coordinates of a token.
+        """
+
+    def kernel(self, dim: int) -> tuple[Float, ...]:
+        """Return what an engine takes: (P, Q) as in `dense`, unless the family has a faster form.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            (P, Q); for Diag and GD++ (omega,), [L, 2, 2]; for channels (P_v, Q_v, P_s, Q_s).
+        """
+        return self.dense(dim)
+
+    @abstractmethod
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
+        """Apply the chain rule: from a gradient with respect to `kernel(dim)` to that with respect to `arrays`.
+
+        Args:
+            gradient: The gradient that an engine returned, of the shapes of `kernel(dim)`.
+
+        Returns:
+            The gradient by the names of `arrays`.
+
+        Raises:
+            InputError: There is none, or its shapes differ.
+        """
+
+    @staticmethod
+    def _checked(gradient: Gradient, *wanted: tuple[int, ...]) -> tuple[NDArray[np.float64], ...]:
+        """Return a gradient if it has these shapes; negative lengths stand for any."""
+        if gradient is None:
+            refuse("pullback needs a gradient", "None", "Evaluate with gradient=True.")
+        given = [np.shape(piece) for piece in gradient]
+        alike = len(given) == len(wanted) and [len(shape) for shape in given] == [len(shape) for shape in wanted]
+        if not alike or any(
+            a != b and b >= 0 for g, w in zip(given, wanted, strict=True) for a, b in zip(g, w, strict=True)
+        ):
+            refuse(
+                f"a gradient must have the shapes {list(wanted)} of the kernel",
+                given,
+                "Pass evaluate(...).gradient as it is.",
+            )
+        return gradient
+
+    @classmethod
+    @abstractmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """Make random parameters: independent normal numbers.
+
+        Args:
+            dim: How many coordinates tokens have beside y.
+            layers: How many layers.
+            heads: How many heads per layer.
+            scale: The standard deviation of the numbers.
+            rng: The random numbers.
+
+        Returns:
+            The parameters.
+        """
+
+    @abstractmethod
+    def identity_layer(self) -> dict[str, Float]:
+        """Return the arrays of one layer that changes nothing, but whose gradient need not vanish."""
+
+    @property
+    def width(self) -> int | None:
+        """How many coordinates beside y the arrays are for; None where they fit any dimension."""
+        return None
+
+    @property
+    def layers(self) -> int:
+        """How many layers the arrays describe."""
+        return len(next(iter(self.arrays.values())))
+
+    @property
+    @abstractmethod
+    def heads(self) -> int:
+        """H, as the dense form has them."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return next(iter(self.arrays.values())).dtype
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in self.arrays.items())
+        return f"{type(self).__name__}({shapes})"
+
+    def astype(self, dtype: type) -> Self:
+        """Return the same parameters in another precision.
+
+        Args:
+            dtype: float32 or float64.
+
+        Returns:
+            The parameters.
+        """
+        dtype = precision(dtype)
+        return type(self)(**{name: value.astype(dtype) for name, value in self.arrays.items()})
+
+    def edit(self, layer: int, **parameters: ArrayLike) -> Family:
+        """Return the same parameters but for those of one layer, which are replaced.
+
+        Args:
+            layer: The layer, from 0 to L - 1; negative numbers count from the end.
+            **parameters: New values by name, each of the shape that one layer has in `arrays`, or a number for all of
+                its entries.
+
+        Returns:
+            The new parameters.
+
+        Raises:
+            InputError: There is no such layer or name, or the values have another shape or are not finite.
+        """
+        layer = integer("layer", layer, -self.layers, self.layers - 1) % self.layers
+        arrays = {name: np.array(value, subok=False) for name, value in self.arrays.items()}
+        if not parameters or not parameters.keys() <= arrays.keys():
+            given = ", ".join(sorted(parameters.keys() - arrays.keys())) or "no name"
+            refuse(f"the parameters of a {self.name} layer are {', '.join(arrays)}", given, "Choose among these.")
+        for name, value in parameters.items():
+            new, old = real(name, value), arrays[name]
+            if new.ndim == 0:
+                new = np.full(old.shape[1:], new, old.dtype)
+            arrays[name] = old.astype(np.result_type(old, new))  # promoted, never cut
+            arrays[name][layer] = array(name, new, old.shape[1:])
+        return type(self)(**arrays)
+
+    def scaled(self, by: float) -> Self:
+        """Return the family whose attention P G Q is `by` times as strong in every layer and head.
+
+        Args:
+            by: The factor.
+
+        Returns:
+            The new parameters.
+
+        Raises:
+            InputError: The family does not say how.
+        """
+        refuse(f"a {self.name} model cannot be scaled", by, "Write a method scaled(by) in its class.")
+
+    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """Return the natural size of each array on a problem, relative to the usual one, 1 / scale.
+
+        Descents are faster where all numbers have one size. Where features have the size f and labels the size g,
+        relative to N(0, I) and isotropic tasks, tokens change by D = diag(f, g): P becomes D P D^-1 and Q becomes
+        D^-1 Q D^-1.
+
+        Args:
+            dim: The dimension d of the features.
+            scale: The square root of n where attention is a sum, or 1.
+            feature: The size f of features.
+            label: The size g of labels.
+
+        Returns:
+            Factors by name, which fit the arrays; arrays that are not named have the usual size.
+        """
+        return {}
+
+    def select(self, layers: slice) -> Family:
+        """Return the parameters of some layers only.
+
+        Args:
+            layers: Which layers.
+
+        Returns:
+            Their parameters.
+        """
+        return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
+
+    def inserted(self, at: int, layer: Self | dict[str, Float]) -> Self:
+        """Insert a layer.
+
+        Args:
+            at: The layer before which it is inserted, or L for the end.
+            layer: The parameters of one layer, as a family with one layer or as in `identity_layer`.
+
+        Returns:
+            The parameters of L + 1 layers.
+
+        Raises:
+            InputError: There is no such position.
+        """
+        at = integer("the position of a new layer", at, 0, self.layers)
+        new = layer.arrays if isinstance(layer, Family) else layer
+        return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
+
+
+def _reduced(kind: type[Any]) -> Any:
+    """How a class is pickled: families with sizes by their names, others by where they are defined."""
+    return (family_named, (kind.name,)) if getattr(kind, "has_sizes", False) else kind.__qualname__
+
+
+copyreg.pickle(type(Family), _reduced)

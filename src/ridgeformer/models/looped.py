@@ -1,0 +1,165 @@
+"""Looped models: the layers of any family, repeated with tied weights."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.models.family import Family, Gradient, family_named, sized
+from ridgeformer.validation import integer
+
+__all__ = ["Looped", "LoopedFamily"]
+
+Float = NDArray[np.floating[Any]]
+
+
+class LoopedFamily(Family):
+    """The layers of another family, repeated: l layers of parameters make a model of l times `loops` layers.
+
+    Args:
+        **arrays: The parameters of the layers that are repeated, as the other family has them.
+
+    Attributes:
+        inner: The other family.
+        loops: How often its layers are repeated.
+
+    Raises:
+        InputError: The other family refuses the arrays.
+    """
+
+    inner: ClassVar[type[Family]]
+    loops: ClassVar[int]
+
+    def __init__(self, **arrays: ArrayLike) -> None:
+        self.once = self.inner(**arrays)
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """Those of the layers that are repeated."""
+        return self.once.arrays
+
+    @property
+    def layers(self) -> int:
+        """The layers that the model has, repetitions included."""
+        return self.loops * self.once.layers
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return self.once.heads
+
+    @property
+    def width(self) -> int | None:
+        """As for the other family."""
+        return self.once.width
+
+    def unrolled(self) -> Family:
+        """Return the same model as one of the other family, with parameters of its own for every layer."""
+        found = self.once
+        for _ in range(self.loops - 1):
+            for layer in range(self.once.layers):
+                found = found.inserted(found.layers, self.once.select(slice(layer, layer + 1)))
+        return found
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """See `Family.dense`."""
+        P, Q = self.once.dense(dim)
+        return self._repeated(P), self._repeated(Q)
+
+    def kernel(self, dim: int) -> tuple[Float, ...]:
+        """That of the other family, repeated."""
+        return tuple(self._repeated(value) for value in self.once.kernel(dim))
+
+    def _repeated(self, value: Float) -> Float:
+        return np.tile(np.asarray(value), (self.loops, *(1,) * (value.ndim - 1)))
+
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
+        """See `Family.pullback`: what all repetitions contribute."""
+        if gradient is None:
+            return self.once.pullback(None)
+        once = self.once.layers
+        if any(np.ndim(piece) == 0 or len(piece) != self.layers for piece in gradient):
+            refuse(f"a gradient must have {self.layers} layers", [np.shape(p) for p in gradient], "Pass it as it is.")
+        return self.once.pullback(tuple(p.reshape(self.loops, once, *p.shape[1:]).sum(0) for p in gradient))
+
+    def scaled(self, by: float) -> Self:
+        """See `Family.scaled`."""
+        return type(self)(**self.once.scaled(by).arrays)
+
+    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.factors`."""
+        return self.once.factors(dim, scale, feature, label)
+
+    def edit(self, layer: int, **parameters: ArrayLike) -> Family:
+        """See `Family.edit`. Only one repetition changes, so the result is a model of the other family."""
+        return self.unrolled().edit(layer, **parameters)
+
+    def select(self, layers: slice) -> Family:
+        """See `Family.select`. The result is a model of the other family."""
+        return self.unrolled().select(layers)
+
+    def inserted(self, at: int, layer: Self | dict[str, Float]) -> Self:
+        """See `Family.inserted`. The new layer is repeated with the others, and `at` counts within one repetition."""
+        new = layer.arrays if isinstance(layer, Family) else layer
+        return type(self)(**self.once.inserted(at, new).arrays)
+
+    @classmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`; `layers` are those of one repetition."""
+        return cls(**cls.inner.random(dim, layers, heads, scale, rng).arrays)
+
+    @classmethod
+    def embed(cls, other: Family, dim: int, heads: int) -> Self:
+        """See `Family.embed`: a looped model of the family that the other family contains."""
+        if not isinstance(other, LoopedFamily):
+            refuse("a looped model contains looped models", other, "Pass parameters of a looped family.")
+        return cls(**cls.inner.embed(other.once, dim, heads).arrays)
+
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
+        return self.once.identity_layer()
+
+
+def Looped(family: str | type[Family], loops: int) -> type[LoopedFamily]:
+    """Return the family of models that repeat the layers of another family with tied weights.
+
+    Args:
+        family: The other family, or its name.
+        loops: How often its layers are repeated, from 1 to 1000; with 1 they are the plain model.
+
+    Returns:
+        The family, a class; the same class for the same arguments.
+
+    Raises:
+        InputError: There is no such family, it is looped itself, or the number is out of range.
+
+    >>> Looped("diag", loops=4).name
+    'looped(diag,4)'
+    """
+    return _looped(family_named(family), integer("loops", loops, 1, 1000))
+
+
+@functools.cache
+def _looped(inner: type[Family], loops: int) -> type[LoopedFamily]:
+    if issubclass(inner, LoopedFamily):
+        refuse("the family of a looped model must not be looped itself", inner.name, "Multiply the numbers of loops.")
+    simpler = inner.contains
+    facts = {
+        "inner": inner,
+        "loops": loops,
+        "name": f"looped({inner.name},{loops})",
+        "has_sizes": True,
+        "contains": None if simpler is None else _looped(simpler, loops),
+        "useful_heads": inner.useful_heads,
+        "further_scalars": inner.further_scalars,
+        "further_vectors": inner.further_vectors,
+        "__doc__": LoopedFamily.__doc__,
+    }
+    return type("Looped", (LoopedFamily,), facts)
+
+
+sized("looped(diag,4)")(Looped)

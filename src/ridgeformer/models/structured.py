@@ -1,0 +1,298 @@
+"""Families of dense P and Q with a structure: low rank, preconditioned gradient descent, and registers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import Diag
+from ridgeformer.models.family import EDIT, Family, Gradient, sized
+from ridgeformer.validation import array, integer, real
+from ridgeformer.values import ReadOnlyDict, read_only
+
+__all__ = ["LowRank", "LowRankFamily", "Preconditioned", "RegisterFamily", "Registers"]
+
+Float = NDArray[np.floating[Any]]
+
+
+class _Arrays(Family):
+    """What families that keep a dict of arrays of one precision share."""
+
+    _arrays: dict[str, Float]
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """The parameters by name."""
+        return ReadOnlyDict(self._arrays)
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(next(iter(self._arrays.values())).shape[1])
+
+    def _keep(self, **given: Float) -> None:
+        dtype = np.result_type(*given.values())
+        self._arrays = {name: value.astype(dtype, copy=False) for name, value in given.items()}
+
+
+class LowRankFamily(_Arrays):
+    """Separate keys and queries: Q = K' R of rank r, so that two tokens attend by <K e_j, R e_i>.
+
+    Args:
+        P: The values, [L, H, D, D].
+        K: The keys, [L, H, r, D].
+        R: The queries, [L, H, r, D].
+
+    Attributes:
+        rank: r.
+
+    Raises:
+        InputError: The shapes do not fit, the rank is larger than D, or a number is not finite.
+    """
+
+    rank: ClassVar[int]
+    further_scalars = None
+
+    def __init__(self, P: ArrayLike, K: ArrayLike, R: ArrayLike) -> None:
+        values = array("P", P, ("L", "H", "D", "D"))
+        layers, heads, D, other = values.shape
+        if other != D or D < 2:
+            refuse("P must have shape (L, H, d+1, d+1)", f"shape {values.shape}", "Make its last two axes equal.")
+        _check_rank(self.rank, D)
+        shape = (layers, heads, self.rank, D)
+        self._keep(P=values, K=array("K", K, shape), R=array("R", R, shape))
+
+    @property
+    def width(self) -> int:
+        """How many coordinates beside y the arrays are for."""
+        return int(self._arrays["P"].shape[2]) - 1
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """See `Family.dense`."""
+        return self._arrays["P"], read_only(np.swapaxes(self._arrays["K"], 2, 3) @ self._arrays["R"], EDIT)
+
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
+        """See `Family.pullback`."""
+        shape = self._arrays["P"].shape
+        P, Q = self._checked(gradient, shape, shape)
+        return {"P": P, "K": self._arrays["R"] @ np.swapaxes(Q, 2, 3), "R": self._arrays["K"] @ Q}
+
+    def scaled(self, by: float) -> Self:
+        """See `Family.scaled`."""
+        return type(self)(by * self._arrays["P"], self._arrays["K"], self._arrays["R"])
+
+    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.factors`: keys and queries share what Q has alone in other families."""
+        D = np.array([feature] * dim + [1.0] * (self.width - dim) + [label])
+        return {"P": D[:, None] / D, "K": np.sqrt(scale) / D, "R": np.sqrt(scale) / D}
+
+    @classmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`."""
+        _check_rank(cls.rank, dim + 1)
+        shapes = ((dim + 1, dim + 1), (cls.rank, dim + 1), (cls.rank, dim + 1))
+        return cls(*(scale * rng.standard_normal((layers, heads, *shape)) for shape in shapes))
+
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
+        D, eye = self.width + 1, np.eye(self.rank, self.width + 1)
+        keys = np.broadcast_to(eye, (self.heads, self.rank, D))
+        return {"P": np.zeros((self.heads, D, D)), "K": keys, "R": keys}
+
+
+@sized("lowrank(2)")
+@functools.cache
+def LowRank(rank: int = 1) -> type[LowRankFamily]:
+    """Return the family with separate keys and queries of a rank.
+
+    Args:
+        rank: The rank r of every head's Q, at least 1 and at most the number D of coordinates of a token.
+
+    Returns:
+        The family, a class; the same class for the same rank.
+
+    Raises:
+        InputError: The rank is less than 1.
+
+    >>> LowRank(rank=2).name
+    'lowrank(2)'
+    """
+    rank = integer("rank", rank, 1, 4097)
+    facts = {"rank": rank, "name": f"lowrank({rank})", "has_sizes": True, "__doc__": LowRankFamily.__doc__}
+    return type("LowRank", (LowRankFamily,), facts)
+
+
+def _check_rank(rank: int, D: int) -> None:
+    if rank > D:
+        refuse(f"the rank of keys and queries must be at most {D}, the coordinates of a token", rank, "Lower it.")
+
+
+class Preconditioned(_Arrays):
+    """The sparse form of preconditioned gradient descent: P = diag(B, 1) and Q = diag(A, 0).
+
+    Every layer moves y by <x_j, A x_i> y_j and the features by B. There is nothing that flows out of y.
+
+    Args:
+        A: The preconditioners, [L, H, d, d].
+        B: How features change, [L, H, d, d].
+
+    Raises:
+        InputError: The shapes do not fit, or a number is not finite.
+    """
+
+    name = "preconditioned"
+
+    def __init__(self, A: ArrayLike, B: ArrayLike) -> None:
+        first = array("A", A, ("L", "H", "d", "d"))
+        if first.shape[2] != first.shape[3]:
+            refuse("A must have shape (L, H, d, d)", f"shape {first.shape}", "Make its last two axes equal.")
+        self._keep(A=first, B=array("B", B, first.shape))
+
+    @property
+    def width(self) -> int:
+        """How many coordinates beside y the arrays are for: d."""
+        return int(self._arrays["A"].shape[2])
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """See `Family.dense`."""
+        A, B = self._arrays["A"], self._arrays["B"]
+        P, Q = np.zeros((2, *A.shape[:2], self.width + 1, self.width + 1), A.dtype)
+        P[..., :-1, :-1], P[..., -1, -1], Q[..., :-1, :-1] = B, 1.0, A
+        return read_only(P, EDIT), read_only(Q, EDIT)
+
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
+        """See `Family.pullback`."""
+        shape = (*self._arrays["A"].shape[:2], self.width + 1, self.width + 1)
+        P, Q = self._checked(gradient, shape, shape)
+        return {"A": Q[..., :-1, :-1], "B": P[..., :-1, :-1]}
+
+    def scaled(self, by: float) -> Self:
+        """See `Family.scaled`."""
+        return type(self)(by * self._arrays["A"], self._arrays["B"])
+
+    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.factors`: A alone has the size of P and Q together, and B is of the order of one."""
+        return {"A": np.array(1 / (scale * feature**2)), "B": np.array(scale)}
+
+    @classmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`."""
+        return cls(*(scale * rng.standard_normal((layers, heads, dim, dim)) for _ in range(2)))
+
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
+        d = self.width
+        return {"A": np.zeros((self.heads, d, d)), "B": np.zeros((self.heads, d, d))}
+
+
+class RegisterFamily(_Arrays):
+    """Diagonal as Diag is, but for k coordinates of x, the last ones, which may be used freely together with y.
+
+    Args:
+        p: P on the coordinates of x that are not set aside: p times the identity, [L, H].
+        q: Q on them, [L, H].
+        P: P on the k coordinates and y, [L, H, k+1, k+1].
+        Q: Q on the k coordinates and y, [L, H, k+1, k+1].
+
+    Attributes:
+        count: k.
+
+    Raises:
+        InputError: The shapes do not fit, or a number is not finite.
+    """
+
+    count: ClassVar[int]
+    contains = Diag
+
+    def __init__(self, p: ArrayLike, q: ArrayLike, P: ArrayLike, Q: ArrayLike) -> None:
+        first = array("p", p, ("L", "H"))
+        block = (*first.shape, self.count + 1, self.count + 1)
+        self._keep(p=first, q=array("q", q, first.shape), P=array("P", P, block), Q=array("Q", Q, block))
+
+    def dense(self, dim: int) -> tuple[Float, Float]:
+        """See `Family.dense`."""
+        free = _check_registers(self.count, dim)
+        P, Q = np.zeros((2, *self._arrays["p"].shape, dim + 1, dim + 1), self.dtype)
+        for matrix, diagonal, block in ((P, "p", "P"), (Q, "q", "Q")):
+            matrix[..., range(free), range(free)] = self._arrays[diagonal][..., None]
+            matrix[..., free:, free:] = self._arrays[block]
+        return read_only(P, EDIT), read_only(Q, EDIT)
+
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
+        """See `Family.pullback`."""
+        shape = (*self._arrays["p"].shape, -1, -1)
+        P, Q = self._checked(gradient, shape, shape)
+        free = P.shape[-1] - 1 - self.count
+        p, q = (np.trace(slope[..., :free, :free], axis1=2, axis2=3) for slope in (P, Q))
+        return {"p": p, "q": q, "P": P[..., free:, free:], "Q": Q[..., free:, free:]}
+
+    def scaled(self, by: float) -> Self:
+        """See `Family.scaled`."""
+        return type(self)(**{name: by * value if name in "pP" else value for name, value in self._arrays.items()})
+
+    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.factors`."""
+        D = np.array([feature] * self.count + [label])
+        return {"q": np.array(1 / feature**2), "P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
+
+    @classmethod
+    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`."""
+        _check_registers(cls.count, dim)
+        block = (layers, heads, cls.count + 1, cls.count + 1)
+        return cls(*(scale * rng.standard_normal(shape) for shape in ((layers, heads), (layers, heads), block, block)))
+
+    @classmethod
+    def embed(cls, other: Family, dim: int, heads: int) -> Self:
+        """See `Family.embed`: a Diag model, which treats the coordinates set aside as the others."""
+        _check_registers(cls.count, dim)
+        P, Q = other.dense(cls.count)
+        found = np.zeros((2, other.layers, heads, cls.count + 1, cls.count + 1))
+        found[1] = 0.1
+        if other.heads > heads:
+            refuse(f"the embedded model needs {other.heads} heads", heads, "Pass at least as many.")
+        found[0, :, : other.heads], found[1, :, : other.heads] = P, Q
+        if "p" not in other.arrays:
+            refuse("registers contain Diag models with p and q", other, "Pass Diag(p, q).")
+        first = np.zeros((2, other.layers, heads))
+        first[1] = 0.1
+        first[0, :, : other.heads], first[1, :, : other.heads] = (real(n, other.arrays[n])[..., 0] for n in "pq")
+        return cls(*first, *found)
+
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
+        eye = np.broadcast_to(np.eye(self.count + 1), (self.heads, self.count + 1, self.count + 1))
+        return {"p": np.zeros(self.heads), "q": np.ones(self.heads), "P": 0 * eye, "Q": eye}
+
+
+@sized("registers(2)")
+@functools.cache
+def Registers(count: int = 2) -> type[RegisterFamily]:
+    """Return the family that is diagonal but for some coordinates of x, which may be used freely.
+
+    Args:
+        count: How many coordinates, from 0 (which is Diag) to d.
+
+    Returns:
+        The family, a class; the same class for the same number.
+
+    Raises:
+        InputError: The number is negative.
+
+    >>> Registers(2).name
+    'registers(2)'
+    """
+    count = integer("the number of registers", count, 0, 4096)
+    facts = {"count": count, "name": f"registers({count})", "has_sizes": True, "__doc__": RegisterFamily.__doc__}
+    return type("Registers", (RegisterFamily,), facts)
+
+
+def _check_registers(count: int, dim: int) -> int:
+    """How many coordinates of x are left."""
+    if count > dim:
+        refuse(f"registers are coordinates of x, of which there are {dim}", f"{count} registers", "Set aside fewer.")
+    return dim - count
