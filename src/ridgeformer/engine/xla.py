@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine.arguments import Float, Key, Parameters
+from ridgeformer.engine.channels import _places
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.law import Choices, Law, Layout
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
@@ -109,10 +110,12 @@ def attention(parameters: tuple[Any, ...], gram: Any) -> Any:
 
 
 def _blocks(vectors: Any, scalars: Any, D: int) -> Any:
-    """The matrices diag(vectors (x) I, scalars) of channels, [H, D, D]."""
+    """The matrices that parameters of channels stand for, [H, D, D]; see `dense_channels`."""
     v, s = vectors.shape[-1], scalars.shape[-1]
-    wide = jax.vmap(lambda one: jnp.kron(one, jnp.eye((D - s) // v, dtype=one.dtype)))(vectors)
-    return jnp.pad(wide, ((0, 0), (0, s), (0, s))) + jnp.pad(scalars, ((0, 0), (D - s, 0), (D - s, 0)))
+    at, single = _places(v, s, (D - s) // v)
+    found = jnp.zeros((len(vectors), D, D), vectors.dtype)
+    found = found.at[:, at[:, None, :], at[None, :, :]].set(vectors[..., None])
+    return found.at[:, single[:, None], single[None, :]].set(scalars)
 
 
 def map_of(kernel: tuple[Any, ...], gram: Any) -> Any:

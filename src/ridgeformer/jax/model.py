@@ -13,8 +13,11 @@ import numpy as np
 from ridgeformer.engine import Layout
 from ridgeformer.engine.xla import map_of
 from ridgeformer.errors import refuse, shown
-from ridgeformer.models.families import Diag, Family, Full, GDpp
-from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.models.channels import ChannelFamily
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import Family
+from ridgeformer.models.looped import LoopedFamily
+from ridgeformer.models.transformer import LinearTransformer, gram_of
 from ridgeformer.moments import Moments
 
 __all__ = ["Form", "JaxParameters", "apply", "check_parameters", "from_jax", "gram_array", "kernel_of", "to_jax"]
@@ -160,8 +163,8 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
 def kernel_of(parameters: JaxParameters) -> tuple[Any, ...]:
     """Return what `Family.kernel` gives, differentiably.
 
-    For Full, Diag and GD++ this is written in JAX. For any other family NumPy computes it on the host, and the family's
-    own `pullback` is the derivative.
+    For Full, Diag, GD++, channels, and their loops this is written in JAX. For any other family NumPy computes it on the
+    host, and the family's own `pullback` is the derivative.
 
     Args:
         parameters: The parameters.
@@ -169,11 +172,15 @@ def kernel_of(parameters: JaxParameters) -> tuple[Any, ...]:
     Returns:
         The kernel, layers first.
     """
-    family, arrays = parameters.form.family, {name: jnp.asarray(value) for name, value in parameters.arrays.items()}
-    if family is Full:
-        return arrays["P"], arrays["Q"]
+    form, arrays = parameters.form, {name: jnp.asarray(value) for name, value in parameters.arrays.items()}
+    family = form.family
+    if family is Full or (family.has_sizes and issubclass(family, ChannelFamily)):
+        return tuple(arrays.values())
+    if family.has_sizes and issubclass(family, LoopedFamily):
+        once = kernel_of(JaxParameters(arrays, form._replace(family=family.inner)))
+        return tuple(jnp.concatenate([value] * family.loops) for value in once)
     if family is not Diag and family is not GDpp:
-        return _by_family(parameters.form, tuple(arrays), tuple(arrays.values()))
+        return tuple(_kernel(form, tuple(arrays), tuple(arrays.values())))
     found = arrays.get("omega")
     if found is None:
         found = jnp.einsum("lhi,lh->li" if family is GDpp else "lhi,lhj->lij", arrays["p"], arrays["q"])
@@ -208,16 +215,6 @@ def _by_family_backward(form: Form, names: tuple[str, ...], values: tuple[Any, .
         return tuple(np.array(found[name], dtype) for name in names)
 
     return (_call(pullback, shapes, values, slope),)
-
-
-@jax.custom_vjp
-def _unused(values: Any) -> Any:
-    return values
-
-
-def _by_family(form: Form, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = _kernel(form, names, values)
-    return found
 
 
 def _kernel_only(form: Form, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
@@ -265,7 +262,7 @@ def gram_array(form: Form, moments: Any) -> Any:
     if isinstance(moments, Moments):
         if moments.dim != form.dim:
             refuse(f"moments must have the model's dimension {form.dim}", moments.dim, "Use one dimension.")
-        return jnp.asarray(form.layout.gram_of(moments))
+        return jnp.asarray(np.asarray(gram_of(form.layout, moments)))
     gram = jnp.asarray(moments)
     _check_shape("gram", gram.shape, (form.width + 1, form.width + 1))
     return gram

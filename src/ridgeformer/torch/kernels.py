@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ridgeformer.models.families import Diag, Family, Full, GDpp
+from ridgeformer.engine.channels import _places
+from ridgeformer.models.channels import ChannelFamily
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import Family
+from ridgeformer.models.looped import LoopedFamily
 
 __all__ = ["attention", "kernel_of", "to_numpy"]
 
@@ -33,8 +37,8 @@ def to_numpy(value: Tensor) -> NDArray[Any]:
 def kernel_of(family: type[Family], dim: int, arrays: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     """Return what `Family.kernel` gives, as tensors through which gradients flow.
 
-    For Full, Diag and GD++ this is written in PyTorch. For any other family NumPy computes it on the CPU, and the
-    family's own `pullback` is the derivative, which can then be taken once only.
+    For Full, Diag, GD++, channels, and their loops this is written in PyTorch. For any other family NumPy computes it
+    on the CPU, and the family's own `pullback` is the derivative, which can then be taken once only.
 
     Args:
         family: The family.
@@ -48,6 +52,11 @@ def kernel_of(family: type[Family], dim: int, arrays: Mapping[str, Tensor]) -> t
         return arrays["P"], arrays["Q"]
     if family is Diag or family is GDpp:
         return (_omega(arrays, family is GDpp),)
+    if family.has_sizes and issubclass(family, ChannelFamily):
+        return tuple(arrays.values())
+    if family.has_sizes and issubclass(family, LoopedFamily):
+        once = kernel_of(family.inner, dim, arrays)
+        return tuple(value.repeat(family.loops, *[1] * (value.ndim - 1)) for value in once)
     return tuple(_Kernel.apply(family, dim, tuple(arrays), *arrays.values()))
 
 
@@ -97,8 +106,10 @@ def attention(parameters: tuple[Tensor, ...], gram: Tensor) -> Tensor:
 
 
 def _blocks(vectors: Tensor, scalars: Tensor, D: int) -> Tensor:
-    """The matrices diag(vectors (x) I, scalars) of channels, [H, D, D]."""
+    """The matrices that parameters of channels stand for, [H, D, D]; see `dense_channels`."""
     v, s = vectors.shape[-1], scalars.shape[-1]
-    one = torch.eye((D - s) // v, dtype=vectors.dtype, device=vectors.device)
-    wide = torch.einsum("kij,ab->kiajb", vectors, one).reshape(len(vectors), D - s, D - s)
-    return torch.stack([torch.block_diag(a, b) for a, b in zip(wide, scalars, strict=True)])
+    at, single = (torch.from_numpy(places).to(vectors.device) for places in _places(v, s, (D - s) // v))
+    found = vectors.new_zeros((len(vectors), D, D))
+    found[:, at[:, None, :], at[None, :, :]] = vectors[..., None].expand(-1, -1, -1, at.shape[1])
+    found[:, single[:, None], single[None, :]] = scalars
+    return found

@@ -61,9 +61,11 @@ class TorchModel(nn.Module):
         values = {name: torch.from_numpy(np.array(value)) for name, value in model.family.arrays.items()}
         self.names = tuple(values)
         self.layered = _layers_first(model)
-        own = [{name: value[layer].clone() for name, value in values.items()} for layer in range(model.layers)]
-        self.layers = nn.ModuleList(TorchLayer(one if self.layered else {}) for one in own)
-        self.shared = nn.ParameterDict({} if self.layered else values)
+        own, shared = (values, {}) if self.layered else ({}, values)
+        self.layers = nn.ModuleList(
+            TorchLayer({name: value[layer].clone() for name, value in own.items()}) for layer in range(model.layers)
+        )
+        self.shared = nn.ParameterDict(shared)
 
     def arrays(self) -> dict[str, Tensor]:
         """Return all parameters under the names and in the shapes of `family.arrays`, differentiably."""
