@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import Diag, InputError, Layout, LinearTransformer, Moments, Problem, evaluate, zoo
+from frameworks_models import models
+from ridgeformer import InputError, LinearTransformer, Moments, Problem, evaluate, zoo
 from ridgeformer.errors import MissingPackageError
 from support import draw, tame_model
 
@@ -11,22 +12,12 @@ torch = pytest.importorskip("torch")
 
 from ridgeformer.torch import from_torch, to_torch  # noqa: E402
 
-LAYOUTS = [Layout(), Layout("mean"), Layout("mean", "length"), Layout("sum", "constant", 2), Layout("sum", "none", 3)]
-
-
-def models():
-    yield from (tame_model(kind, 4, 3, heads, 9) for kind in ("full", "diag", "gdpp") for heads in (1, 2))
-    yield LinearTransformer(Diag(omega=0.01 * np.random.default_rng(0).standard_normal((3, 2, 2))), dim=4)
-    for layout in LAYOUTS[1:]:
-        yield LinearTransformer.random("full", dim=4, layers=3, scale=0.1, context=90, layout=layout)
-
-
 def tensors(*arrays, dtype=torch.float64):
     return [torch.tensor(np.asarray(value), dtype=dtype) for value in arrays]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("model", list(models()), ids=repr)
+@pytest.mark.parametrize("model", models(), ids=repr)
 def test_round_trips_keep_every_bit(model, dtype):
     model = model.astype(dtype)
     back = from_torch(to_torch(model))
@@ -36,7 +27,7 @@ def test_round_trips_keep_every_bit(model, dtype):
         assert np.array_equal(back.family.arrays[name], value)
 
 
-@pytest.mark.parametrize("model", list(models()), ids=repr)
+@pytest.mark.parametrize("model", models(), ids=repr)
 def test_predictions_and_weights_are_those_of_the_model(model):
     """To 1e-12 in float64, and 1e-5 of the largest in float32."""
     s = Problem(4, 9, "uniform(0,1)").sequences(7, queries=3)

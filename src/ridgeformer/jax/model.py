@@ -152,7 +152,7 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
     n = x.shape[-2]
     coordinates = jnp.zeros((*y.shape, layout.extra), x.dtype)
     if layout.coordinate != "none":
-        coordinates = coordinates.at[..., 0].set(layout.value(n))
+        coordinates = coordinates.at[..., 0].set(float(layout.value(n)))
     tokens = jnp.concatenate([x, coordinates, y[..., None]], -1)
     gram = tokens.mT @ tokens / (n if layout.attention == "mean" else 1)
     weights = map_of(kernel_of(parameters), gram)

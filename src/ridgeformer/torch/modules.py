@@ -17,17 +17,29 @@ from ridgeformer.torch.kernels import attention, kernel_of, to_numpy
 __all__ = ["TorchLayer", "TorchModel", "check_tensor", "from_torch", "gram_tensor", "to_torch"]
 
 
-class TorchLayer(nn.Module):
-    """One layer of linear attention, and its parameters.
-
-    Args:
-        values: The layer's parameters by name; none where layers share theirs, which then belong to the model.
-    """
+class _Values(nn.Module):
+    """Parameters by name. A name that modules use for something else, such as `half`, gets an underscore."""
 
     def __init__(self, values: Mapping[str, Tensor]) -> None:
         super().__init__()
         for name, value in values.items():
-            self.register_parameter(name, nn.Parameter(value))
+            self.register_parameter(_attribute(name), nn.Parameter(value))
+
+    def value(self, name: str) -> Tensor:
+        """Return a parameter.
+
+        Args:
+            name: Its name in `family.arrays`.
+
+        Returns:
+            The parameter.
+        """
+        found: Tensor = getattr(self, _attribute(name))
+        return found
+
+
+class TorchLayer(_Values):
+    """One layer of linear attention, and its parameters; none where layers share theirs, which belong to the model."""
 
     def forward(self, tokens: Tensor, gram: Tensor, *parameters: Tensor) -> Tensor:
         """Apply e -> e + sum_k P_k G Q_k e, which is linear attention to the context.
@@ -65,13 +77,13 @@ class TorchModel(nn.Module):
         self.layers = nn.ModuleList(
             TorchLayer({name: value[layer].clone() for name, value in own.items()}) for layer in range(model.layers)
         )
-        self.shared = nn.ParameterDict(shared)
+        self.shared = _Values(shared)
 
     def arrays(self) -> dict[str, Tensor]:
         """Return all parameters under the names and in the shapes of `family.arrays`, differentiably."""
         if not self.layered:
-            return {name: self.shared[name] for name in self.names}
-        return {name: torch.stack([getattr(layer, name) for layer in self.layers]) for name in self.names}
+            return {name: self.shared.value(name) for name in self.names}
+        return {name: torch.stack([layer.value(name) for layer in self.layers]) for name in self.names}
 
     def kernel(self) -> tuple[Tensor, ...]:
         """Return what an engine takes, layers first, differentiably; see `Family.kernel`."""
@@ -153,6 +165,11 @@ class TorchModel(nn.Module):
     def extra_repr(self) -> str:
         """Return what the module is, for its text."""
         return repr(self.source)
+
+
+def _attribute(name: str) -> str:
+    """The attribute of a module that holds a parameter."""
+    return f"{name}_" if hasattr(nn.Module(), name) or name == "value" else name
 
 
 def to_torch(
