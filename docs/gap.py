@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgeformer import Diag, Family, Full, LinearTransformer, Problem, evaluate, load_run, train
+from ridgeformer import Diag, Full, LinearTransformer, Problem, evaluate, load_run, train
 from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key
 from ridgeformer.explanation import diagonal_part
+from ridgeformer.models import Registers
 from ridgeformer.training import Search
 from ridgeformer.training.objective import SampleAverage
-from ridgeformer.training.vector import Vector
+from ridgeformer.training.vector import Units, Vector
 
 
 def saddle(folder: Path, sequences: int = 1 << 15, batches: int = 16) -> None:
@@ -87,7 +88,7 @@ def projected(folder: Path) -> None:
     u, s, v = np.linalg.svd(start.family.omega)
     one = Diag((u[:, :, :1] * np.sqrt(s[:, None, :1])).swapaxes(1, 2), np.sqrt(s[:, :1, None]) * v[:, :1])
     for name, model in (("two heads", start), ("one head", LinearTransformer(one, problem.dim))):
-        vector = Vector(model, problem.context)
+        vector = Vector(model, Units(problem, model.layout))
         point = vector.pack(model)
         for sequences, iterations in ((2048, 300), (32_768, 100)):
             average = SampleAverage(problem, sequences, Key(0, 1, sequences), np.float64, None, None)
@@ -116,52 +117,11 @@ def directions(folder: Path) -> None:
     print("  " + " ".join(f"{share:.3f}" for share in shares))
 
 
-def registers(count: int, dim: int) -> type[Family]:
-    """The family that is diagonal but for `count` coordinates of x, which it may treat as it likes, as it does y."""
-
-    class Registers(Family):
-        name = f"registers{count}"
-
-        def __init__(self, p, q, P, Q):
-            self._arrays = {"p": np.array(p), "q": np.array(q), "P": np.array(P), "Q": np.array(Q)}
-
-        arrays = property(lambda self: self._arrays)
-        heads = property(lambda self: 1)
-
-        def kernel(self):
-            return self.dense(dim)
-
-        def dense(self, dim):
-            found = []
-            for diagonal, block in (("p", "P"), ("q", "Q")):
-                dense = self.arrays[diagonal][:, :, None, None] * np.eye(dim + 1, dtype=self.dtype)
-                dense[:, :, dim - count :, dim - count :] = self.arrays[block]
-                found.append(dense)
-            return tuple(found)
-
-        def pullback(self, gradient):
-            free = dim - count
-            traces = [np.trace(g[..., :free, :free], axis1=2, axis2=3) for g in gradient]
-            blocks = [g[..., free:, free:] for g in gradient]
-            return {"p": traces[0], "q": traces[1], "P": blocks[0], "Q": blocks[1]}
-
-        @classmethod
-        def random(cls, dim, layers, heads, scale, rng):
-            sizes = ((layers, 1), (layers, 1), *2 * [(layers, 1, count + 1, count + 1)])
-            return cls(*(scale * rng.standard_normal(size) for size in sizes))
-
-        def identity_layer(self):
-            eye = np.eye(count + 1)[None]
-            return {"p": np.zeros(1), "q": np.ones(1), "P": 0 * eye, "Q": eye}
-
-    return Registers
-
-
 def train_registers(layers: int, least: int, most: int, effort: float, out: Path | None) -> None:
     """Losses by the number of coordinates set aside."""
     problem = Problem(10, 20, "categorical(1,3)")
     for count in range(least, most + 1):
-        made = train(problem, registers(count, problem.dim), layers, protocol=Search(effort=effort), out=out)
+        made = train(problem, Registers(count), layers, protocol=Search(effort=effort), out=out)
         numbers = f"loss {made.loss:.4f} +- {made.result.error:.4f}, {made.result.exploded} exploded"
         print(f"{layers} layers, {count} coordinates set aside: {numbers}, {made.total_seconds:.0f} s", flush=True)
 

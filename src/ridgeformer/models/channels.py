@@ -120,7 +120,6 @@ class ChannelFamily(Family):
 
 
 @sized("channels(1,3)")
-@functools.cache
 def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     """Return the family of models with so many channels.
 
@@ -137,7 +136,11 @@ def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     >>> Channels(vectors=1, scalars=3).name
     'channels(1,3)'
     """
-    vectors, scalars = integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64)
+    return _channels(integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64))
+
+
+@functools.cache
+def _channels(vectors: int, scalars: int) -> type[ChannelFamily]:
     facts = {"vectors": vectors, "scalars": scalars, "name": f"channels({vectors},{scalars})", "has_sizes": True}
     room = {"further_vectors": vectors - 1, "further_scalars": scalars - 1}
     return type("Channels", (ChannelFamily,), {**facts, **room, "__doc__": ChannelFamily.__doc__})

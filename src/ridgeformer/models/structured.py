@@ -105,7 +105,6 @@ class LowRankFamily(_Arrays):
 
 
 @sized("lowrank(2)")
-@functools.cache
 def LowRank(rank: int = 1) -> type[LowRankFamily]:
     """Return the family with separate keys and queries of a rank.
 
@@ -121,7 +120,11 @@ def LowRank(rank: int = 1) -> type[LowRankFamily]:
     >>> LowRank(rank=2).name
     'lowrank(2)'
     """
-    rank = integer("rank", rank, 1, 4097)
+    return _low_rank(integer("rank", rank, 1, 4097))
+
+
+@functools.cache
+def _low_rank(rank: int) -> type[LowRankFamily]:
     facts = {"rank": rank, "name": f"lowrank({rank})", "has_sizes": True, "__doc__": LowRankFamily.__doc__}
     return type("LowRank", (LowRankFamily,), facts)
 
@@ -270,7 +273,6 @@ class RegisterFamily(_Arrays):
 
 
 @sized("registers(2)")
-@functools.cache
 def Registers(count: int = 2) -> type[RegisterFamily]:
     """Return the family that is diagonal but for some coordinates of x, which may be used freely.
 
@@ -286,7 +288,11 @@ def Registers(count: int = 2) -> type[RegisterFamily]:
     >>> Registers(2).name
     'registers(2)'
     """
-    count = integer("the number of registers", count, 0, 4096)
+    return _registers(integer("the number of registers", count, 0, 4096))
+
+
+@functools.cache
+def _registers(count: int) -> type[RegisterFamily]:
     facts = {"count": count, "name": f"registers({count})", "has_sizes": True, "__doc__": RegisterFamily.__doc__}
     return type("Registers", (RegisterFamily,), facts)
 

@@ -1,0 +1,290 @@
+"""Every family: its token form, its moment form, the engines, its derivative, its file, and its place among the others."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from ridgeformer import Diag, Family, Full, InputError, LinearTransformer, engine, load, save
+from ridgeformer.engine import Layout
+from ridgeformer.models import FAMILIES, Channels, Looped, LowRank, Preconditioned, Registers, family_named
+from ridgeformer.moments import Moments
+
+SHIPPED = ("full", "diag", "gdpp", "preconditioned")
+SIZED = ("channels(1,1)", "channels(1,3)", "channels(2,2)", "lowrank(1)", "lowrank(3)", "registers(0)", "registers(2)")
+LOOPED = ("looped(diag,3)", "looped(full,2)", "looped(channels(1,2),2)", "looped(lowrank(2),2)")
+EVERY = (*SHIPPED, *SIZED, *LOOPED)
+DIM, CONTEXT, BATCH = 3, 7, 5
+
+
+def model_of(name, layers=2, heads=1, layout=None, seed=0, scale=0.25):
+    """A random model that changes tokens by about a tenth in every layer."""
+    chosen = Layout("mean") if layout is None else layout
+    return LinearTransformer.random(name, dim=DIM, layers=layers, heads=heads, scale=scale, seed=seed, layout=chosen)
+
+
+def tokens(seed=0, queries=4):
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((BATCH, CONTEXT, DIM)), rng.standard_normal((BATCH, CONTEXT))
+    return x, y, rng.standard_normal((BATCH, queries, DIM))
+
+
+def plain_predictions(P, Q, x, y, queries):
+    """Attention by mean, sequence by sequence and token by token, with a zero for every coordinate beside x and y."""
+    D = P.shape[-1]
+    found = np.empty(queries.shape[:2])
+    for b in range(len(x)):
+        room = np.zeros(D - 1 - x.shape[2])
+        context = [np.concatenate([row, room, [label]]) for row, label in zip(x[b], y[b], strict=True)]
+        asked = [np.concatenate([row, room, [0.0]]) for row in queries[b]]
+        for p, q in zip(P, Q, strict=True):
+
+            def moved(e, context=context, p=p, q=q):
+                return e + sum(p[h] @ t * (t @ q[h] @ e) for h in range(len(p)) for t in context) / len(context)
+
+            context, asked = [moved(e) for e in context], [moved(e) for e in asked]
+        found[b] = [-e[-1] for e in asked]
+    return found
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("name", EVERY)
+def test_token_form_is_moment_form_is_every_engine(name, heads):
+    model = model_of(name, heads=heads)
+    x, y, queries = tokens()
+    truth = plain_predictions(model.P, model.Q, x, y, queries)
+    assert np.abs(truth).max() > 1e-3
+    moments = Moments.from_tokens(x, y)
+    np.testing.assert_allclose(model.predict(x, y, queries), truth, atol=1e-10)
+    for one in engine.available():
+        weights = model.weights(moments, engine=one)
+        np.testing.assert_allclose(np.einsum("bi,bmi->bm", weights, queries), truth, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_pullback_is_the_derivative(name):
+    model = model_of(name, heads=2)
+    x, y, _ = tokens()
+    moments, target = Moments.from_tokens(x, y), np.random.default_rng(1).standard_normal((BATCH, DIM))
+    slope = model.family.pullback(model.evaluate(moments, target, gradient=True).gradient)
+    arrays = {key: np.array(value) for key, value in model.family.arrays.items()}
+    assert slope.keys() == arrays.keys()
+    for key, value in arrays.items():
+        for index in list(np.ndindex(value.shape))[::7]:
+            ends = []
+            for step in (1e-5, -1e-5):
+                changed = {**arrays, key: value.copy()}
+                changed[key][index] += step
+                other = LinearTransformer(type(model.family)(**changed), DIM, model.layout)
+                ends.append(other.evaluate(moments, target).loss)
+            assert slope[key][index] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-6), (key, index)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_saved_loaded_pickled_and_embedded(name, tmp_path):
+    model = model_of(name, heads=2)
+    save(model, tmp_path / "model.safetensors")
+    x, y, queries = tokens()
+    for other in (load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(model))):
+        assert type(other.family) is type(model.family) is family_named(name)
+        assert other.layout == model.layout
+        assert all(np.array_equal(other.family.arrays[key], value) for key, value in model.family.arrays.items())
+    full = model.to_full()
+    assert isinstance(full.family, Full)
+    np.testing.assert_array_equal(full.predict(x, y, queries), model.predict(x, y, queries))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_growing_truncating_and_rescaling_keep_the_function(name):
+    model = model_of(name, heads=2)
+    x, y, queries = tokens()
+    moments = Moments.from_tokens(x, y)
+    once = model.family.once.layers if name in LOOPED else model.layers
+    for at in range(once + 1):
+        grown = model.with_identity(at)
+        assert grown.layers > model.layers
+        np.testing.assert_allclose(grown.weights(moments), model.weights(moments), atol=1e-12)
+    shorter = LinearTransformer(model.family.select(slice(0, 1)), DIM, model.layout)
+    np.testing.assert_array_equal(shorter.P, model.P[:1])
+    other = model.to_attention("sum", CONTEXT)
+    np.testing.assert_allclose(other.predict(x, y, queries), model.predict(x, y, queries), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if family_named(name).contains is not None])
+def test_a_family_holds_what_it_contains(name):
+    family = family_named(name)
+    heads = min(2, family.contains.useful_heads or 2)
+    simpler = model_of(family.contains, heads=heads)
+    embedded = LinearTransformer(family.embed(simpler.family, DIM, 2), DIM, Layout("mean"))
+    x, y, queries = tokens()
+    np.testing.assert_allclose(embedded.predict(x, y, queries), simpler.predict(x, y, queries), atol=1e-12)
+
+
+def test_factors_follow_the_sizes_of_features_and_labels():
+    """On features 2 x and labels 3 y, parameters times their factors do what they did on x and y, to the scale of y."""
+    x, y, queries = tokens()
+    for name in EVERY:
+        model = model_of(name)
+        factors = model.family.factors(DIM, 1.0, 2.0, 3.0)
+        arrays = {key: value * factors.get(key, np.ones(())) for key, value in model.family.arrays.items()}
+        other = LinearTransformer(type(model.family)(**arrays), DIM, model.layout)
+        found = other.predict(2 * x, 3 * y, 2 * queries)
+        np.testing.assert_allclose(found, 3 * model.predict(x, y, queries), atol=1e-10, err_msg=name)
+
+
+def test_one_vector_and_one_scalar_are_diag():
+    made = model_of("channels(1,1)", heads=2)
+    P_v, Q_v, P_s, Q_s = made.family.arrays.values()
+    p, q = np.stack([P_v[..., 0, 0], P_s[..., 0, 0]], -1), np.stack([Q_v[..., 0, 0], Q_s[..., 0, 0]], -1)
+    diag = LinearTransformer(Diag(p, q), DIM, Layout("mean"))
+    np.testing.assert_array_equal(made.P, diag.P)
+    x, y, _ = tokens()
+    moments = Moments.from_tokens(x, y)
+    np.testing.assert_allclose(made.weights(moments), diag.weights(moments), atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["channels(1,3)", "channels(2,2)"])
+def test_channels_turn_with_the_features(name):
+    """If x turns by an orthogonal matrix U, so do the weights."""
+    model = model_of(name)
+    x, y, _ = tokens()
+    U = np.linalg.qr(np.random.default_rng(3).standard_normal((DIM, DIM)))[0]
+    turned = model.weights(Moments.from_tokens(x @ U.T, y))
+    np.testing.assert_allclose(turned, model.weights(Moments.from_tokens(x, y)) @ U.T, atol=1e-12)
+
+
+def test_channels_fit_every_dimension():
+    made = model_of("channels(2,3)")
+    wider = LinearTransformer(made.family, 6)
+    assert (made.width, wider.width) == (2 * DIM + 2, 14)
+    assert wider.P.shape == (2, 1, 15, 15)
+
+
+def test_a_coordinate_of_the_layout_is_the_first_further_scalar():
+    """With a constant in every token, a channel model with P_s reading it and moving y has an intercept."""
+    family = Channels(1, 2)
+    zero = np.zeros((1, 1, 1, 1))
+    P_s, Q_s = np.zeros((2, 1, 1, 2, 2))
+    P_s[..., 1, 1] = Q_s[..., 0, 0] = 1.0  # y moves by sum_j y_j * 1 * 1
+    model = LinearTransformer(family(zero, zero, P_s, Q_s), DIM, Layout("mean", "constant"))
+    x, y, queries = tokens()
+    np.testing.assert_allclose(model.predict(x, y, queries), -np.repeat(y.mean(1)[:, None], 4, 1), atol=1e-14)
+
+
+def test_a_loop_of_one_is_the_plain_model():
+    for inner in ("diag", "full", "channels(1,2)"):
+        plain = model_of(inner)
+        looped = LinearTransformer(Looped(inner, 1)(**plain.family.arrays), DIM, plain.layout)
+        assert all(np.array_equal(a, b) for a, b in zip(looped.kernel, plain.kernel, strict=True))
+        assert looped.layers == plain.layers == 2
+
+
+def test_a_loop_repeats_its_layers():
+    once, thrice = model_of("diag", layers=2), None
+    thrice = LinearTransformer(Looped("diag", 3)(**once.family.arrays), DIM, once.layout)
+    assert thrice.layers == 6
+    np.testing.assert_array_equal(thrice.P, np.concatenate([once.P] * 3))
+    edited = thrice.edit(3, p=0.0)
+    assert edited.family.name == "diag"
+    np.testing.assert_array_equal(edited.P[[0, 1, 2, 4, 5]], thrice.P[[0, 1, 2, 4, 5]])
+    assert not edited.P[3].any()
+
+
+def test_low_rank_at_full_rank_holds_every_full_model():
+    full = model_of("full")
+    keys = np.broadcast_to(np.eye(DIM + 1), full.Q.shape)
+    made = LinearTransformer(LowRank(DIM + 1)(full.P, keys, full.Q), layout=full.layout)
+    np.testing.assert_array_equal(made.Q, full.Q)
+    assert np.linalg.matrix_rank(model_of("lowrank(1)").Q[0, 0]) == 1
+
+
+def test_preconditioned_is_gradient_descent_with_a_matrix():
+    """With B = 0, one layer predicts -sum_j y_j <x_j, A x> / n: a step of gradient descent that is preconditioned."""
+    x, y, queries = tokens()
+    A = np.random.default_rng(2).standard_normal((DIM, DIM))
+    model = LinearTransformer(Preconditioned(A[None, None], np.zeros((1, 1, DIM, DIM))), layout=Layout("mean"))
+    expected = -np.einsum("bn,bni,ij,bmj->bm", y, x, A, queries) / CONTEXT
+    np.testing.assert_allclose(model.predict(x, y, queries), expected, atol=1e-12)
+
+
+def test_registers_treat_the_other_coordinates_alike():
+    P = model_of("registers(1)").P[0, 0]
+    np.testing.assert_array_equal(P[:2, :2], P[0, 0] * np.eye(2))
+    assert not P[:2, 2:].any()
+    assert P[2:, 2:].all()
+
+
+def test_names_lead_to_one_class():
+    assert family_named(" channels( 1, 3 ) ") is Channels(1, 3) is Channels(vectors=1, scalars=3)
+    assert family_named("looped(channels(1,3),2)") is Looped(Channels(1, 3), 2)
+    assert family_named(Diag) is Diag
+    assert all(family_named(name) is family for name, family in FAMILIES.items())
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (lambda: Channels(0, 3), "vectors must be at least 1; got 0"),
+        (lambda: Channels(1, 0), "scalars must be at least 1; got 0"),
+        (lambda: Looped("diag", 0), "loops must be at least 1; got 0"),
+        (lambda: Looped(Looped("diag", 2), 2), "must not be looped itself; got looped(diag,2)"),
+        (lambda: LowRank(0), "rank must be at least 1; got 0"),
+        (lambda: model_of("lowrank(5)"), "rank of keys and queries must be at most 4, the coordinates of a token; got 5"),
+        (lambda: Registers(-1), "number of registers must be at least 0; got -1"),
+        (lambda: model_of("registers(4)"), "registers are coordinates of x, of which there are 3; got 4 registers"),
+        (lambda: family_named("channels(1,2,3)"), "channels must be given as in channels(1,3)"),
+        (lambda: family_named("channels(a,b)"), "vectors must be a whole number"),
+        (lambda: family_named("mlp"), "the family must be one of"),
+        (lambda: family_named(3), "the family must be one of"),
+        (lambda: model_of("diag", layout=Layout(scratch=2)), "tokens of the family diag have 0 further scalars"),
+        (lambda: model_of("channels(1,1)", layout=Layout("mean", "length")), "have 0 further scalars"),
+        (lambda: Channels(1, 2)(*np.zeros((4, 1, 1, 1, 1))), "P_s must have shape (1, 1, 2, 2)"),
+        (lambda: LinearTransformer(model_of("channels(1,2)").family), "fit any dimension, so dim must be given"),
+        (lambda: Channels(1, 2).embed(model_of("full").family, 3, 1), "channels contain Diag models"),
+    ],
+)  # fmt: skip
+def test_bad_input(bad, words):
+    with pytest.raises(InputError) as caught:
+        bad()
+    assert words in str(caught.value)
+
+
+class Schedule(Family):
+    """A family without layers in its arrays: the steps of gradient descent fall by a factor from layer to layer."""
+
+    name = "test-schedule"
+    LAYERS = 2
+
+    def __init__(self, first, decay):
+        self._arrays = {"first": np.array(first), "decay": np.array(decay)}
+
+    arrays = property(lambda self: self._arrays)
+    heads = property(lambda self: 1)
+    layers = property(lambda self: self.LAYERS)
+
+    def dense(self, dim):
+        P, Q = np.zeros((2, self.layers, 1, dim + 1, dim + 1))
+        P[..., -1, -1] = -self._arrays["first"] * self._arrays["decay"] ** np.arange(self.layers)[:, None]
+        Q[..., range(dim), range(dim)] = 1.0
+        return P, Q
+
+    def pullback(self, gradient):
+        slope, decay, k = gradient[0][:, 0, -1, -1], self._arrays["decay"], np.arange(self.layers)
+        first = -(slope * decay**k).sum()
+        return {"first": first, "decay": -(slope * self._arrays["first"] * k * decay ** np.maximum(k - 1, 0)).sum()}
+
+    @classmethod
+    def random(cls, dim, layers, heads, scale, rng):
+        return cls(scale * abs(rng.standard_normal()), 0.5)
+
+    def identity_layer(self):
+        raise NotImplementedError
+
+
+def test_arrays_need_not_have_layers_first():
+    """Such a family is checked against the token form like any other."""
+    model = LinearTransformer(Schedule(0.1, 0.5), dim=DIM)
+    assert model.layers == 2
+    x, y, queries = tokens()
+    truth = plain_predictions(model.P, model.Q * CONTEXT, x, y, queries)  # attention by sum
+    np.testing.assert_allclose(model.predict(x, y, queries), truth, atol=1e-12)
