@@ -29,7 +29,7 @@ LAYERS = (
     ("training",),
     ("sweeps", "zoo"),
     ("explanation", "export", "theory"),
-    ("plotting",),
+    ("jax", "plotting", "torch"),
     ("papers",),
     ("ridgeformer",),  # the package itself
     ("cli",),

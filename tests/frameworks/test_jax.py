@@ -15,7 +15,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
-from ridgeformer.engine.xla import double_precision, map_of  # noqa: E402
+from ridgeformer.engine.xla import map_of  # noqa: E402
 from ridgeformer.jax import from_jax, moment_loss, to_jax  # noqa: E402
 from ridgeformer.jax.loss import _xla  # noqa: E402
 from ridgeformer.jax.model import kernel_of  # noqa: E402
@@ -23,9 +23,10 @@ from ridgeformer.jax.model import kernel_of  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def _double():
-    """Float64 in these tests only, as a user would enable it."""
-    with double_precision():
-        yield
+    """Float64 in these tests only, as a user would enable it: callbacks run in threads that see no context manager."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def fit(
     The loss is the adjusted one: half the squared difference from the prediction of the oracle, which knows the noise
     level. It has the same minimum as the loss against the answers, and less noise. Losses above half the problem's
     signal, which predicting 0 has, enter by their logarithm, so that a batch on which the model explodes does no harm.
-    The step size rises linearly over the first twentieth of the steps and then falls to 0 like a cosine.
+    PyTorch uses one thread meanwhile. The step size rises linearly over the first twentieth of the steps and then falls to 0 like a cosine.
 
     Args:
         shape: What the transformer is made of.
@@ -101,14 +102,26 @@ def fit(
     path = _path(out)
     losses = _restore(path, spec, model, adam)
     first = len(losses)
-    for step in range(first, steps):
-        warm = min(1.0, 20 * (step + 1) / steps)
-        adam.param_groups[0]["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
-        losses.append(_step(model, adam, problem, {"seed": seed, "step": step}, batch, queries))
-        if path is not None and ((step + 1) % every == 0 or step + 1 == steps):
-            write_whole(path, _packed(spec, model, adam, losses))
-        progress(step + 1, steps, losses[-1])
+    with _one_thread():
+        for step in range(first, steps):
+            warm = min(1.0, 20 * (step + 1) / steps)
+            adam.param_groups[0]["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+            losses.append(_step(model, adam, problem, {"seed": seed, "step": step}, batch, queries))
+            if path is not None and ((step + 1) % every == 0 or step + 1 == steps):
+                write_whole(path, _packed(spec, model, adam, losses))
+            progress(step + 1, steps, losses[-1])
     return Fitted(model, problem, np.array(losses), time.perf_counter() - began, first)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let PyTorch use one thread: more do not help with matrices this small, and could change the bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _step(
