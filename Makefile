@@ -64,15 +64,15 @@ coverage: install  ## run the tests and print the share of lines that they execu
 
 # A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.
 LOWEST := build/lowest
-LOWEST_TESTS := tests/cli tests/engine tests/models tests/noise tests/sweeps/test_connection.py tests/test_moments.py tests/test_values.py
+LOWEST_TESTS := tests/cli tests/engine tests/models tests/noise tests/sklearn tests/sweeps/test_connection.py tests/test_moments.py tests/test_values.py
 
 test-lowest: install  ## run a fast part of the tests with the lowest allowed versions of the dependencies
 	rm -rf $(LOWEST)
 	$(BIN)/python -m venv $(LOWEST)
-	$(BIN)/python .ci/lowest.py plot dask onnx > $(LOWEST)/constraints.txt
+	$(BIN)/python .ci/lowest.py plot dask onnx sklearn > $(LOWEST)/constraints.txt
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir $(LOWEST)/wheel .
 	$(LOWEST)/bin/python -m pip --quiet --disable-pip-version-check install --constraint $(LOWEST)/constraints.txt \
-	  "$$(echo $(LOWEST)/wheel/*.whl)[plot,dask,onnx]" 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'scikit-learn>=1.4'
+	  "$$(echo $(LOWEST)/wheel/*.whl)[plot,dask,onnx,sklearn]" 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
 	$(LOWEST)/bin/python -m pytest -q -n auto -m 'not long' $(LOWEST_TESTS)
 
 # What an installation without a working compiler does: NumPy takes the core's place.
@@ -83,7 +83,7 @@ test-numpy: $(BIN)/python  ## run a fast part of the tests in an installation wi
 	rm -rf $(NUMPY)
 	$(BIN)/python -m venv $(NUMPY)
 	CXX=false $(NUMPY)/bin/python -m pip --quiet --disable-pip-version-check install --config-settings=build-dir=$(NUMPY)/cmake . \
-	  'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'scikit-learn>=1.4'
+	  'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'scikit-learn>=1.6'
 	$(NUMPY)/bin/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("ridgeformer._core") is not None)'
 	RIDGEFORMER_ENGINE=numpy $(NUMPY)/bin/python -m pytest -q -n auto -m 'not long' $(NUMPY_TESTS)
 
@@ -92,6 +92,9 @@ bench: $(VENV)/.bench  ## measure the speed, compared with PyTorch and JAX (inst
 
 bench-training: install  ## measure the loss and time of training, seeds 0 to 4; half an hour
 	$(BIN)/python -m benchmarks --only training --only silence --seeds 5 --out benchmarks/training.json
+
+bench-general: install  ## measure what training reaches on problems that nothing was tuned for; hours, but it resumes
+	$(BIN)/python -m benchmarks --only general --only lengths --only pools --out benchmarks/general.json
 
 lint: install  ## run ruff (lint and format) and mypy
 	$(BIN)/ruff check .

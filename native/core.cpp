@@ -209,41 +209,86 @@ int size_of_block(int64_t batch, int64_t block) { return int(std::min<int64_t>(k
 
 // ---- models ---------------------------------------------------------------------------------------
 
-// The parameters a kernel reads; Full also needs the transposes, made here once a call.
+using Inputs = std::vector<Input>;
+
+// The parameters a kernel reads, and what is made of them once per call: the transposes for Full, sums over heads for
+// channels.
 template <class T>
 struct Parameters {
     Model<T> model;
-    std::vector<T> transposed;
+    std::vector<T> derived;
 
-    // `dim` coordinates beside y, of which the first `counted` enter the loss.
-    Parameters(int64_t dim, int64_t counted, bool metric, const Input &first, const Input &second) {
+    // `dim` coordinates beside y, of which the first `counted` enter the loss. One array is omega, two are P and Q, four
+    // are Pv, Qv, Ps and Qs.
+    Parameters(int64_t dim, int64_t counted, bool metric, const Inputs &given) {
         model.dim = dim;
         model.counted = in_range("counted", counted, 1, dim);
         model.metric = metric;
-        if (!second.is_valid()) {
-            if (counted != dim) refuse("omega must be for tokens without further coordinates");
-            model.layers = in_range("layers", extent("omega", first, 3, 0), 1, kMaxLayers);
-            model.heads = 1;
-            model.omega = memory<T>("omega", first, {model.layers, 2, 2});
-            return;
-        }
-        const int64_t D = dim + 1, cells = D * D;
-        model.layers = in_range("layers", extent("P", first, 4, 0), 1, kMaxLayers);
-        model.heads = in_range("heads", extent("P", first, 4, 1), 1, kMaxHeads);
-        model.P = memory<T>("P", first, {model.layers, model.heads, D, D});
-        model.Q = memory<T>("Q", second, {model.layers, model.heads, D, D});
+        if (given.size() == 1) diagonal(given);
+        else if (given.size() == 2) full(given);
+        else if (given.size() == 4) channels(given);
+        else refuse("parameters must be 1, 2 or 4 arrays, got " + std::to_string(given.size()));
+    }
+    Parameters(const Parameters &) = delete;
+
+  private:
+    void diagonal(const Inputs &given) {
+        if (model.counted != model.dim) refuse("omega must be for tokens without further coordinates");
+        model.layers = in_range("layers", extent("omega", given[0], 3, 0), 1, kMaxLayers);
+        model.heads = 1;
+        model.omega = memory<T>("omega", given[0], {model.layers, 2, 2});
+    }
+
+    void count(const char *name, const Input &first) {
+        model.layers = in_range("layers", extent(name, first, 4, 0), 1, kMaxLayers);
+        model.heads = in_range("heads", extent(name, first, 4, 1), 1, kMaxHeads);
+    }
+
+    void full(const Inputs &given) {
+        const int64_t D = model.dim + 1, cells = D * D;
+        count("P", given[0]);
+        model.P = memory<T>("P", given[0], {model.layers, model.heads, D, D});
+        model.Q = memory<T>("Q", given[1], {model.layers, model.heads, D, D});
         const int64_t total = model.layers * model.heads * cells;
-        transposed.resize(size_t(2 * total));
+        derived.resize(size_t(2 * total));
         for (int64_t at = 0; at < total; at += cells)
             for (int64_t i = 0; i < D; ++i)
                 for (int64_t j = 0; j < D; ++j) {
-                    transposed[size_t(at + j * D + i)] = model.P[at + i * D + j];
-                    transposed[size_t(total + at + j * D + i)] = model.Q[at + i * D + j];
+                    derived[size_t(at + j * D + i)] = model.P[at + i * D + j];
+                    derived[size_t(total + at + j * D + i)] = model.Q[at + i * D + j];
                 }
-        model.PT = transposed.data();
-        model.QT = transposed.data() + total;
+        model.PT = derived.data();
+        model.QT = derived.data() + total;
     }
-    Parameters(const Parameters &) = delete;
+
+    void channels(const Inputs &given) {
+        const int64_t D = model.dim + 1;
+        count("Pv", given[0]);
+        const int64_t v = model.vectors = in_range("vectors", extent("Pv", given[0], 4, 2), 1, D);
+        const int64_t s = model.scalars = in_range("scalars", extent("Ps", given[2], 4, 2), 1, D);
+        if (v * ((D - s) / v) + s != D || D == s)
+            refuse("tokens of " + std::to_string(D) + " coordinates must hold " + std::to_string(v) + " vectors and " +
+                   std::to_string(s) + " scalars");
+        model.Pv = memory<T>("Pv", given[0], {model.layers, model.heads, v, v});
+        model.Qv = memory<T>("Qv", given[1], {model.layers, model.heads, v, v});
+        model.Ps = memory<T>("Ps", given[2], {model.layers, model.heads, s, s});
+        model.Qs = memory<T>("Qs", given[3], {model.layers, model.heads, s, s});
+        if (v > 1) return;
+        const int64_t cells = s * s, row = 1 + 4 * cells;
+        derived.resize(size_t(model.layers * row));
+        for (int64_t l = 0; l < model.layers; ++l) {
+            T *const p = derived.data() + l * row, *const C = p + 1, *const R = C + cells;
+            for (int64_t at = l * model.heads; at < (l + 1) * model.heads; ++at) {
+                *p += model.Pv[at] * model.Qv[at];
+                for (int64_t i = 0; i < cells; ++i) {
+                    C[i] += model.Pv[at] * model.Qs[at * cells + i];
+                    R[i] += model.Qv[at] * model.Ps[at * cells + i];
+                }
+            }
+            for (int64_t i = 0; i < 2 * cells; ++i) C[2 * cells + i] = *p * C[i];
+        }
+        model.maps = derived.data();
+    }
 };
 
 // So many blocks at a time: memory for partial sums stays bounded.
@@ -413,13 +458,13 @@ Outcome<T> make_outcome(const Model<T> &model, int64_t size, const Output &losse
 }
 
 template <class T>
-int64_t evaluate_as(const InstructionSet &set, int64_t dim, const Input &first, const Input &second, const Input &gram,
+int64_t evaluate_as(const InstructionSet &set, int64_t dim, const Inputs &given, const Input &gram,
                     const Input &target, const Input &metric, double ceiling, const Output &losses, const Output &weights,
                     const Output &gradient, int threads) {
     const int64_t size = extent("gram", gram, 3, 2), D = dim + 1;
     in_range("batch", size, 1, kMaxBatch);
     const int64_t counted = in_range("the length of targets", extent("target", target, 2, 0), 1, dim);
-    const Parameters<T> parameters(dim, counted, metric.is_valid(), first, second);
+    const Parameters<T> parameters(dim, counted, metric.is_valid(), given);
     // The kernels only read these; Batch serves sampling too, which writes.
     Batch<T> batch{size, const_cast<T *>(memory<T>("gram", gram, {D, D, size})),
                    const_cast<T *>(memory<T>("target", target, {counted, size})), nullptr, nullptr, counted};
@@ -437,26 +482,26 @@ int64_t evaluate_as(const InstructionSet &set, int64_t dim, const Input &first, 
     return differentiate(set, parameters.model, no_law, Target::task, size, threads, outcome, fill);
 }
 
-int64_t evaluate(const std::string &isa, int64_t dim, const Input &first, const Input &second, const Input &gram,
+int64_t evaluate(const std::string &isa, int64_t dim, const Inputs &given, const Input &gram,
                  const Input &target, const Input &metric, double ceiling, const Output &losses, const Output &weights,
                  const Output &gradient, int threads) {
     const InstructionSet &set = instruction_set(isa);
     in_range("dim", dim, 1, kMaxDim);
     in_range("threads", threads, 1, kMaxThreads);
     const auto run = is_single("gram", gram) ? evaluate_as<float> : evaluate_as<double>;
-    return run(set, dim, first, second, gram, target, metric, ceiling, losses, weights, gradient, threads);
+    return run(set, dim, given, gram, target, metric, ceiling, losses, weights, gradient, threads);
 }
 
 template <class T>
 int64_t step_as(const InstructionSet &set, const nb::dict &law, const Key &key, int64_t first_sequence, const Input &sigma,
-                const Input &first, const Input &second, Target target, double ceiling, const Output &losses,
+                const Inputs &given, Target target, double ceiling, const Output &losses,
                 const Output &unadjusted, const Output &gradient, int threads) {
     const int64_t size = extent("sigma", sigma, 1, 0);
     check_sequences(first_sequence, size);
     const Description<T> from(law, key, size);
     const double *levels = memory<double>("sigma", sigma, {size});
     const int64_t counted = from.law.dim + (from.layout.coordinate == Coordinate::constant);
-    const Parameters<T> parameters(from.law.dim + from.layout.extra(), counted, from.metric(), first, second);
+    const Parameters<T> parameters(from.law.dim + from.layout.extra(), counted, from.metric(), given);
     auto outcome = make_outcome(parameters.model, size, losses, Output(), gradient, ceiling);
     if (unadjusted.is_valid()) outcome.unadjusted = memory<T>("unadjusted", unadjusted, {size});
     const auto fill = [&](int64_t offset, int count, void *scratch, Watch &watch) {
@@ -466,13 +511,13 @@ int64_t step_as(const InstructionSet &set, const nb::dict &law, const Key &key, 
 }
 
 int64_t step(const std::string &isa, const nb::dict &law, std::uint64_t seed, int64_t stream, std::uint64_t step_,
-             int64_t first_sequence, const Input &sigma, const Input &first, const Input &second, bool ridge, double ceiling,
+             int64_t first_sequence, const Input &sigma, const Inputs &given, bool ridge, double ceiling,
              const Output &losses, const Output &unadjusted, const Output &gradient, int threads) {
     const InstructionSet &set = instruction_set(isa);
     in_range("threads", threads, 1, kMaxThreads);
     const Target target = ridge ? Target::ridge : Target::task;
     const auto run = is_single("losses", losses) ? step_as<float> : step_as<double>;
-    return run(set, law, make_key(seed, stream, step_), first_sequence, sigma, first, second, target, ceiling, losses,
+    return run(set, law, make_key(seed, stream, step_), first_sequence, sigma, given, target, ceiling, losses,
                unadjusted, gradient, threads);
 }
 
@@ -522,12 +567,12 @@ NB_MODULE(_core, m) {
     m.def("sample", &sample, "isa"_a, "law"_a, "seed"_a, "stream"_a, "step"_a, "first"_a, nb::arg("sigma").noconvert(),
           nb::arg("gram").noconvert(), nb::arg("task").noconvert(), nb::arg("ridge").noconvert(),
           nb::arg("metric").noconvert().none(), "threads"_a);
-    m.def("evaluate", &evaluate, "isa"_a, "dim"_a, nb::arg("first").noconvert(), nb::arg("second").noconvert().none(),
-          nb::arg("gram").noconvert(), nb::arg("target").noconvert(), nb::arg("metric").noconvert().none(), "ceiling"_a,
+    m.def("evaluate", &evaluate, "isa"_a, "dim"_a, nb::arg("parameters").noconvert(), nb::arg("gram").noconvert(),
+          nb::arg("target").noconvert(), nb::arg("metric").noconvert().none(), "ceiling"_a,
           nb::arg("losses").noconvert(), nb::arg("weights").noconvert().none(), nb::arg("gradient").noconvert().none(),
           "threads"_a);
     m.def("step", &step, "isa"_a, "law"_a, "seed"_a, "stream"_a, "step"_a, "first_sequence"_a,
-          nb::arg("sigma").noconvert(), nb::arg("first").noconvert(), nb::arg("second").noconvert().none(), "ridge"_a,
+          nb::arg("sigma").noconvert(), nb::arg("parameters").noconvert(), "ridge"_a,
           "ceiling"_a, nb::arg("losses").noconvert(), nb::arg("unadjusted").noconvert().none(),
           nb::arg("gradient").noconvert().none(), "threads"_a);
     m.def("uniforms", &uniforms, "seed"_a, "stream"_a, "step"_a, "first"_a, "word"_a, nb::arg("out").noconvert());

@@ -58,8 +58,9 @@ constexpr double kReference = 20;  // n at which the coordinate that shows n is 
 
 enum class Target { task, ridge };
 
-// Diag and GD++: omega[layers][4] = xx, xy, yx, yy. Full: P, Q and their transposes,
-// [layers][heads][D][D]; omega is null then.
+// Diag and GD++: omega[layers][4] = xx, xy, yx, yy. Full: P, Q and their transposes, [layers][heads][D][D]; omega is null
+// then. Channels: how P and Q mix v vectors and s scalars, [layers][heads][v][v] and [layers][heads][s][s]; tokens are x,
+// the scalars beside y, the vectors beside x, y.
 template <class T>
 struct Model {
     std::int64_t dim = 0, layers = 0, heads = 0;
@@ -67,9 +68,13 @@ struct Model {
     bool metric = false;       // whether blocks hold a metric for the loss; without one it is the identity
     const T *omega = nullptr;
     const T *P = nullptr, *Q = nullptr, *PT = nullptr, *QT = nullptr;
+    std::int64_t vectors = 0, scalars = 0;  // 0 without channels
+    const T *Pv = nullptr, *Qv = nullptr, *Ps = nullptr, *Qs = nullptr;
+    const T *maps = nullptr;  // with one vector, [layers][1 + 4 s s]: sums over heads, see channels.hpp
 
     std::size_t gradient_size() const {
         const std::size_t D = std::size_t(dim) + 1;
+        if (scalars) return 2 * std::size_t(layers * heads * (vectors * vectors + scalars * scalars));
         return omega ? std::size_t(layers) * 4 : 2 * std::size_t(layers) * std::size_t(heads) * D * D;
     }
 };

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.hpp"
 
@@ -242,6 +243,14 @@ struct Tile {
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 12
             for (int c = 0; c < C; ++c) parts[r] += sum[r][c] * m[r * ld + c];
+    }
+
+    // m(r, c) = sum[r][c]
+    RF_INLINE void copy(Vec<T> *m, Size ld) const {
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 12
+            for (int c = 0; c < C; ++c) m[r * ld + c] = sum[r][c];
     }
 
     RF_INLINE void scale(T by) {

@@ -8,23 +8,18 @@ from scipy import stats
 
 from ridgeformer import (
     BayesRR,
-    Categorical,
     Diag,
     Family,
-    Fixed,
-    Frozen,
     InputError,
     LinearTransformer,
-    Noise,
     Problem,
-    Uniform,
     evaluate,
     floor,
     load,
     save,
     train,
 )
-from ridgeformer.noise import as_noise, parse
+from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform, as_noise, parse
 from ridgeformer.training import Search
 from ridgeformer.training.spec import make_spec
 

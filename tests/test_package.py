@@ -28,7 +28,7 @@ LAYERS = (
     ("evaluation", "exact"),
     ("training",),
     ("sweeps", "zoo"),
-    ("explanation", "export", "theory"),
+    ("explanation", "export", "sklearn", "theory"),
     ("jax", "plotting", "torch"),
     ("papers",),
     ("ridgeformer",),  # the package itself
@@ -123,7 +123,18 @@ def test_one_module_writes_files():
 
 def test_importing_is_light():
     """None of these is needed to import the package; each would cost a tenth of a second or more."""
-    heavy = {"scipy", "safetensors", "rich", "click", "torch", "jax", "matplotlib", "multiprocessing", "pandas"}
+    heavy = {
+        "scipy",
+        "safetensors",
+        "rich",
+        "click",
+        "torch",
+        "jax",
+        "matplotlib",
+        "multiprocessing",
+        "pandas",
+        "sklearn",
+    }
     code = "import sys, ridgeformer; print(*{name.split('.')[0] for name in sys.modules})"
     command = [sys.executable, "-c", code]
     done = subprocess.run(
@@ -199,6 +210,7 @@ def test_all_arguments_attributes_and_results_are_documented():
         "models.transformer",
         "models.file",
         "losses",
+        "predictors.guarded",
         "predictors.ridge",
         "evaluation",
         "evaluation.noise_levels",
@@ -210,6 +222,7 @@ def test_all_arguments_attributes_and_results_are_documented():
         "sweeps.listing",
         "explanation.explanation",
         "export",
+        "sklearn",
         "zoo",
         "plotting.style",
         "papers.vladymyrov2024.paper",

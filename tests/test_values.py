@@ -8,21 +8,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    Categorical,
-    Diag,
-    Full,
-    GDpp,
-    InputError,
-    LinearTransformer,
-    Moments,
-    Problem,
-    Uniform,
-    evaluate,
-    train,
-    zoo,
-)
-from ridgeformer.noise import parse
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, evaluate, train, zoo
+from ridgeformer.noise import Categorical, Uniform, parse
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.training.runs import Memory
 from ridgeformer.values import ReadOnlyArray, ReadOnlyDict, Value, frozen, read_only

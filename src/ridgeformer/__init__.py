@@ -9,7 +9,7 @@ with a target::
     model = train(problem, "diag", layers=3).model
     print(evaluate(model, problem))  # adjusted loss, floor, and the ratio of the two
 
-Everything else is in named submodules: `ridgeformer.problems`, `engine`, `models`, `predictors`, `evaluation`,
+Everything else is in named submodules: `ridgeformer.noise`, `problems`, `engine`, `models`, `predictors`, `evaluation`,
 `training`, `sweeps`, `theory`, `explanation`, `plotting`, `export`, `zoo` and `papers`.
 """
 
@@ -17,26 +17,20 @@ from ridgeformer import export, zoo
 from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import by_layer, compare, evaluate, floor, profile, shifts
-from ridgeformer.explanation import ablate, explain
+from ridgeformer.explanation import ablate, compare_algorithms, explain, patch_noise
 from ridgeformer.models import Diag, Family, Full, GDpp, LinearTransformer, load, save
 from ridgeformer.moments import Moments
-from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform
-from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, Predictor, TunedRR
+from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import CustomProblem, Problem
 from ridgeformer.training import load_run, train, train_many
 
 __version__ = "0.2.0.dev0"
 
 __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
-    # The problem and its noise
+    # The problem
     "Problem",
     "CustomProblem",
     "Moments",
-    "Noise",
-    "Uniform",
-    "Categorical",
-    "Fixed",
-    "Frozen",
     # Models
     "LinearTransformer",
     "Family",
@@ -45,7 +39,6 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     "GDpp",
     "Layout",
     # Predictors to compare with
-    "Predictor",
     "OracleRR",
     "BayesRR",
     "LeastSquares",
@@ -71,6 +64,8 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     # Explanation
     "explain",
     "ablate",
+    "patch_noise",
+    "compare_algorithms",
     # Errors
     "InputError",
 ]

@@ -32,7 +32,7 @@ class Spectrum(Value):
         vectors: The eigenvectors V, [B, d, m].
         residual: The residual sums of squares of least squares, [B].
         total: The sums y'y, [B].
-        context: The number of tokens n.
+        context: The number of tokens n; not a whole number where examples have weights.
         dim: The dimension d.
         rounding: The share of y'y below which a residual may be nothing but rounding.
     """
@@ -42,7 +42,7 @@ class Spectrum(Value):
     vectors: Array
     residual: Array
     total: Array
-    context: int
+    context: float
     dim: int
     rounding: float
 

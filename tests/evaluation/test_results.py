@@ -149,8 +149,8 @@ def test_a_result_as_text():
     assert str(found).splitlines() == [
         "Adjusted loss on 100,000 sequences",
         "",
-        "name     loss      error    floor  ratio  unadjusted  largest  exploded",
-        "it    0.06912  0.0002000  0.03456  2.000       1.600    3.000         0",
+        "name     loss      error    floor  ratio  unadjusted  unadjusted_error  largest  exploded",
+        "it    0.06912  0.0002000  0.03456  2.000       1.600           0.01000    3.000         0",
     ]
     assert repr(found) == "Result('it', loss=0.06912, error=0.0002, floor=0.03456)"
 

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from own_problems import HeavyTails
 from ridgeformer import BayesRR, ConstRR, InputError, Layout, LinearTransformer, OracleRR, Problem, evaluate, shifts
 from ridgeformer.evaluation import oracle_risk
+from ridgeformer.problems import Dataset
 from support import tame_model
 
 PROBLEM = Problem(3, 8, "uniform(0,2)")
@@ -90,3 +92,38 @@ def test_the_oracles_risk_is_what_unadjusted_losses_have_in_common(change):
     if not problem.has_pool:
         oracle = evaluate(OracleRR(problem.prior), problem, sequences=4000, seed=1)
         assert oracle.unadjusted == pytest.approx(found.loss, rel=1e-9)
+
+
+def test_problems_of_ones_own_are_shifted_in_their_arguments_or_listed():
+    problem = HeavyTails()
+    rr = ConstRR.tune(problem, sequences=1000)
+    found = shifts({"rr": rr}, problem, freedom=[3.0, 30.0], sequences=500)
+    assert (found.what, found.values) == ("freedom", ("3.0", "30.0"))
+    for k, freedom in enumerate((3.0, 30.0)):
+        assert found.loss[0, k] == evaluate(rr, HeavyTails(freedom=freedom), sequences=500).loss
+    assert np.isnan(found.floor).all()
+    few = Dataset(Problem(3, 8, 1).sequences(50))
+    listed = shifts({"rr": rr}, problem, to={"fifty": few, "own": problem}, sequences=500)
+    assert listed.values == ("fifty", "own")
+    assert listed.loss[0].tolist() == [evaluate(rr, one, sequences=500).loss for one in (few, problem)]
+    assert shifts(rr, few, to=[few], sequences=500).values == (str(few),)
+    assert str(listed)
+
+
+def test_bad_shifts_of_problems_of_ones_own():
+    rr = ConstRR(1.0)
+    with pytest.raises(InputError, match=r"one of dim, context, freedom, to; got noise. Pass to="):
+        shifts(rr, HeavyTails(), noise=[1])
+    with pytest.raises(InputError, match="a HeavyTails has the arguments dim, context, freedom; got noise"):
+        HeavyTails().replace(noise=1)
+    with pytest.raises(InputError, match="this needs a Problem; got a int"):
+        shifts(rr, HeavyTails(), to=[1])
+
+    class Forgetful(HeavyTails):
+        name = None
+
+        def __init__(self, more):
+            super().__init__()
+
+    with pytest.raises(InputError, match="as attributes of the same names; got a Forgetful without more"):
+        Forgetful(1).replace()

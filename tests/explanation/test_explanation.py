@@ -24,10 +24,10 @@ from ridgeformer import (
     train,
 )
 from ridgeformer.evaluation import profile_by_layer
-from ridgeformer.explanation.ablation import without, without_layer
+from ridgeformer.explanation.ablation import without_flow, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
-from ridgeformer.explanation.readings import read, run
+from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.symmetry import symmetry, turned
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
@@ -138,7 +138,7 @@ def test_readings_of_a_diagonal_model_by_the_lemma_and_the_tokens():
     model = tame_model("diag", 3, 3, 2, 8, seed=4)
     model = LinearTransformer(Diag(omega=2 * model.family.omega), 3)
     s = problem.sequences(12, seed=3)
-    found = read(model, Fake(s), problem.noise, sequences=12, seed=0)
+    found = read(model, Fake(s), BayesRR(problem.noise), sequences=12, seed=0)
     M, u, a, w, labels = linear_model(model, s.x, s.y)
     S = np.einsum("bni,bnj->bij", s.x, s.x)
     star = np.stack([np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(s.x, s.y, strict=True)])
@@ -170,12 +170,12 @@ def test_readings_of_a_full_model_by_the_tokens():
     model = tame_model("full", 3, 3, 2, 8, seed=5)
     s = problem.sequences(12, seed=3)
     draw = Fake(s).moments(12)
-    found = read(model, Fake(s), problem.noise, sequences=12, seed=0)
+    found = read(model, Fake(s), BayesRR(problem.noise), sequences=12, seed=0)
     M, _, _, w, labels = linear_model(model, s.x, s.y)
     S = np.einsum("bni,bnj->bij", s.x, s.x)
     np.testing.assert_allclose(found.labels, np.square(labels).sum(-1), rtol=1e-8)
     np.testing.assert_allclose(found.own, np.square(w).sum(-1), rtol=1e-8)
-    np.testing.assert_allclose(found.to_ridge, np.square(w - draw.ridge).sum(-1), rtol=1e-8)
+    np.testing.assert_allclose(found.to_goal, np.square(w - draw.ridge).sum(-1), rtol=1e-8)
     np.testing.assert_allclose(found.to_ols, np.square(w - LeastSquares().weights(draw.moments)).sum(-1), rtol=1e-8)
     bayes = BayesRR(problem.noise).weights(draw.moments)
     np.testing.assert_allclose(found.to_bayes, np.square(w - bayes).sum(-1), rtol=1e-8)
@@ -188,7 +188,7 @@ def test_swapped_noise_is_a_swap_of_residuals_in_the_tokens():
     problem = Problem(3, 8, "uniform(0.5,2)")
     model = tame_model("full", 3, 3, 1, 8, seed=6)
     s = problem.sequences(5, seed=1)
-    found = read(model, Fake(s), problem.noise, sequences=5, seed=0)
+    found = read(model, Fake(s), BayesRR(problem.noise), sequences=5, seed=0)
     star = np.stack([np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(s.x, s.y, strict=True)])
     fit = np.einsum("bni,bi->bn", s.x, star)
     residual = s.y - fit
@@ -196,7 +196,7 @@ def test_swapped_noise_is_a_swap_of_residuals_in_the_tokens():
     other = fit + residual * (np.roll(size, 1) / size)[:, None]
     before, after = linear_model(model, s.x, s.y)[3], linear_model(model, s.x, other)[3]
     np.testing.assert_allclose(found.moved, np.square(after - before).sum(-1), rtol=1e-6, atol=1e-18)
-    here, there = run(model, Moments.from_tokens(s.x, s.y).gram), run(model, Moments.from_tokens(s.x, other).gram)
+    here, there = model.trace(s.x, s.y), model.trace(s.x, other)
     for layer in range(3):
         T = [there.T[i] if i == layer else here.T[i] for i in range(3)]
         w = -(T[2] @ T[1] @ T[0])[:, -1, :-1]
@@ -210,10 +210,10 @@ def test_parts_of_the_loss_are_what_the_best_factors_leave():
     problem = Problem(3, 8, "categorical(0.5,3)")
     model = tame_model("diag", 3, 2, 1, 8, seed=2)
     model = LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[-0.01, -0.001], [-0.03, -0.002]]]), 3)
-    found = behaviour(read(model, problem, problem.noise, sequences=3000, seed=0))
+    found = behaviour(read(model, problem, BayesRR(problem.noise), sequences=3000, seed=0))
     draw = problem.moments(3000, seed=0, stream=1 << 30)
     grid = np.linspace(0.25, 4, 751)
-    for state, w in enumerate(model.weights_by_layer(draw.moments)):
+    for state, w in enumerate(model.trace(draw).weights):
         losses = np.stack([0.5 * np.square(c * w - draw.ridge).sum(1) for c in grid])
         quiet = draw.sigma < 1
         direction = (losses[:, quiet].sum(1).min() + losses[:, ~quiet].sum(1).min()) / 3000
@@ -244,25 +244,25 @@ def test_what_labels_know_is_a_rank_correlation():
     model = tame_model("diag", 3, 2, 1, 8, seed=1)
     for noise in ("uniform(0,2)", "categorical(1,2)"):
         problem = Problem(3, 8, noise)
-        readings = read(model, problem, problem.noise, sequences=1000, seed=0)
+        readings = read(model, problem, BayesRR(problem.noise), sequences=1000, seed=0)
         found = behaviour(readings)
         for state in range(3):
             assert found.known[state] == pytest.approx(spearmanr(readings.labels[state], readings.sigma[0])[0])
-    assert np.isnan(behaviour(read(model, Problem(3, 8, 1.0), as_noise(1.0), sequences=500, seed=0)).knowable)
+    assert np.isnan(behaviour(read(model, Problem(3, 8, 1.0), BayesRR(1.0), sequences=500, seed=0)).knowable)
 
 
 def test_distances_by_noise_level_are_profiles():
     model = tame_model("full", 3, 2, 1, 8, seed=3)
     found = explain(model, PROBLEM, sigma=[0.5, 2.0], sequences=5000).noise
     expected = profile_by_layer(model, PROBLEM, sigma=[0.5, 2.0], sequences=1000)
-    np.testing.assert_allclose(0.5 * found.to_ridge, expected.loss, rtol=1e-9)
+    np.testing.assert_allclose(0.5 * found.to_goal, expected.loss, rtol=1e-9)
 
 
 def test_the_filter_of_ridge_regression_is_its_own_ideal():
     """One gradient step has w = eta lambda w* along an eigenvector: the filter is eta times the eigenvalue."""
     step = LinearTransformer(Diag(omega=[[[0, 0], [-0.02, 0]]]), 4)
     problem = Problem(4, 12, 1.5)
-    readings = read(step, problem, problem.noise, sequences=4000, seed=0)
+    readings = read(step, problem, BayesRR(problem.noise), sequences=4000, seed=0)
     found = by_noise(np.array([1.5]), [readings])
     values, weight = readings.values[0], readings.least[0]
     edges = np.quantile(values, np.linspace(0, 1, len(found.eigenvalues) + 1))
@@ -499,7 +499,7 @@ def test_bad_options_are_refused():
     with pytest.raises(InputError, match="sequences must be at least 100"):
         explain(model, PROBLEM, sequences=5)
     with pytest.raises(InputError, match="a flow must be one of xx, xy, yx, yy; got 'zz'"):
-        without(model, 0, "zz")
+        without_flow(model, 0, "zz")
 
 
 def call(capsys, *arguments):

@@ -1,4 +1,4 @@
-"""Every family: its token form, its moment form, the engines, its derivative, its file, and its place among the others."""
+"""Every family: token form, moment form, engines, derivative, file, and its place among the others."""
 
 import pickle
 
@@ -229,7 +229,7 @@ def test_names_lead_to_one_class():
         (lambda: Looped("diag", 0), "loops must be at least 1; got 0"),
         (lambda: Looped(Looped("diag", 2), 2), "must not be looped itself; got looped(diag,2)"),
         (lambda: LowRank(0), "rank must be at least 1; got 0"),
-        (lambda: model_of("lowrank(5)"), "rank of keys and queries must be at most 4, the coordinates of a token; got 5"),
+        (lambda: model_of("lowrank(5)"), "keys and queries must be at most 4, the coordinates of a token; got 5"),
         (lambda: Registers(-1), "number of registers must be at least 0; got -1"),
         (lambda: model_of("registers(4)"), "registers are coordinates of x, of which there are 3; got 4 registers"),
         (lambda: family_named("channels(1,2,3)"), "channels must be given as in channels(1,3)"),

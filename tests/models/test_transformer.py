@@ -51,7 +51,8 @@ def test_token_form_is_moment_form_at_every_layer(kind, dim, context, layers, he
     s = sequences(dim, context, seed, queries=3)
     trace = model.tokens(s.x, s.y, s.queries)
     moments = Moments.from_tokens(s.x, s.y)
-    M, u, a, w = model.states(moments)
+    found = model.trace(moments).compute("M", "u", "a", "w")
+    M, u, a, w = found.M, found.u, found.a, found.w
     features = np.einsum("lbij,bnj->lbni", M, s.x) + s.y[None, :, :, None] * u[:, :, None, :]
     labels = a[:, :, None] * s.y - np.einsum("lbi,bni->lbn", w, s.x)
     scale = max(1.0, np.abs(trace).max())
@@ -61,10 +62,9 @@ def test_token_form_is_moment_form_at_every_layer(kind, dim, context, layers, he
         model.predict(s.x, s.y, s.queries), np.einsum("bi,bmi->bm", w[-1], s.queries), rtol=1e-10, atol=1e-11 * scale
     )
     np.testing.assert_allclose(model.weights(moments), w[-1], rtol=1e-10, atol=1e-11 * scale)
-    np.testing.assert_allclose(model.weights_by_layer(moments), w, rtol=1e-10, atol=1e-11 * scale)
     assert (w[0] == 0).all()
     for depth in range(1, layers + 1):
-        np.testing.assert_allclose(model.first(depth).weights(moments), w[depth], rtol=1e-10, atol=1e-11 * scale)
+        np.testing.assert_allclose(model.truncate(depth).weights(moments), w[depth], rtol=1e-10, atol=1e-11 * scale)
 
 
 @given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
@@ -79,7 +79,7 @@ def test_token_form_is_moment_form_in_float32(kind, dim, context, layers, heads,
     assert tokens.dtype == native.dtype == moments.dtype == np.float32
     scale = max(1.0, np.abs(tokens).max())
     np.testing.assert_allclose(np.einsum("bi,bmi->bm", native, queries), tokens, rtol=0, atol=1e-4 * scale)
-    np.testing.assert_allclose(model.weights_by_layer(moments)[-1], native, rtol=0, atol=1e-4 * scale)
+    np.testing.assert_allclose(model.trace(moments).weights[-1], native, rtol=0, atol=1e-4 * scale)
 
 
 @given(kind=st.sampled_from(["diag", "gdpp"]), seed=st.integers(0, 99), **SHAPE)
@@ -252,7 +252,7 @@ def diag(**options):
         (lambda: LinearTransformer.random("diag", dim=2, layers=0), "layers must be at least 1; got 0"),
         (lambda: LinearTransformer.random("diag", dim=2, layers=1, heads=0), "heads must be at least 1"),
         (lambda: diag(dim=3).weights(draw(4, 5).moments), "dimension 3 takes moments of dimension 3; got dimension 4"),
-        (lambda: diag(dim=3).states(draw(4, 5).moments), "Use a problem or a model of the same dimension"),
+        (lambda: diag(dim=3).trace(draw(4, 5).moments), "Use a problem or a model of the same dimension"),
         (lambda: diag(dim=3).weights(np.zeros((3, 4, 4))), "takes Moments; got a ndarray"),
         (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((3, 4))), "target must have shape (9, 4)"),
         (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.full((9, 4), np.nan)), "target must be finite"),
@@ -268,7 +268,7 @@ def diag(**options):
             lambda: diag(dim=4).tokens(np.zeros((2, 3, 4)), np.zeros((2, 3)), np.zeros((3, 1, 4))),
             "queries must have shape",
         ),
-        (lambda: diag(dim=4).first(2), "layers must be at most 1"),
+        (lambda: diag(dim=4).truncate(2), "layers must be at most 1"),
         (lambda: diag(dim=4).with_identity(2), "position of a new layer must be at most 1"),
         (lambda: tame_model("full", 2, 1, 1, 3).to_diag(), "only GD++ and Diag"),
         (lambda: diag(dim=4).astype(int), "dtype must be float32 or float64; got <class 'int'>"),

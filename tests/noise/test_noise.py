@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from ridgeformer import Categorical, Fixed, Frozen, InputError, Problem, Uniform
-from ridgeformer.noise import as_noise, parse
+from ridgeformer import InputError, Problem
+from ridgeformer.noise import Categorical, Fixed, Frozen, Uniform, as_noise, parse
 
 ALL = [
     "fixed(2)",

@@ -41,9 +41,15 @@ def test_pools_have_dmmse():
     assert all(found[name].loss >= found["DMMSE"].loss for name in chosen if name != "OracleRR (Gaussian prior)")
 
 
-def test_problems_of_ones_own_have_none():
-    with pytest.raises(InputError, match="whose laws of noise and tasks are known; got a HeavyTails"):
-        baselines(HeavyTails())
+def test_problems_of_ones_own_have_no_oracle():
+    problem = HeavyTails()
+    chosen, left_out = baselines(problem)
+    assert list(chosen) == ["ConstRR", "LeastSquares", "AdaRR", "TunedRR"]
+    assert [line.split(" is left out: ")[0] for line in left_out] == ["OracleRR", "The floor"]
+    found = compare(chosen, problem, sequences=2000)
+    assert found["TunedRR"].loss < found["ConstRR"].loss < found["LeastSquares"].loss
+    with pytest.raises(InputError, match="this needs a Problem; got a str"):
+        baselines("uniform(0,5)")
 
 
 def test_reasons_name_all_that_differs():

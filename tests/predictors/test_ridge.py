@@ -6,15 +6,16 @@ from ridgeformer import (
     AdaRR,
     BayesRR,
     ConstRR,
+    CustomProblem,
     InputError,
     LeastSquares,
     Moments,
     OracleRR,
-    Predictor,
     Problem,
     TunedRR,
+    compare,
 )
-from ridgeformer.predictors import IterativeRR
+from ridgeformer.predictors import IterativeRR, Predictor
 from support import draw
 
 PROBLEM = Problem(4, 12, "uniform(0,2)")
@@ -74,8 +75,8 @@ def test_the_best_constant_is_the_mean_variance():
 
 def test_tuning_finds_the_best_factor_and_ceiling():
     problem = Problem(10, 20, "categorical(1,3)")
-    tuned = TunedRR.tune(problem, sequences=20_000)
-    assert tuned.ceiling == pytest.approx(9, rel=0.02)  # the largest variance there is
+    tuned = TunedRR.tune(problem, sequences=10_000)
+    assert tuned.ceiling == pytest.approx(9, rel=0.05)  # the largest variance there is
     d = problem.moments(20_000, seed=9)
 
     def loss(predictor):
@@ -93,7 +94,7 @@ def test_tuned_is_never_worse_than_const():
     d = problem.moments(20_000, seed=9)
     losses = [
         np.square(p.weights(d.moments) - d.ridge).sum(1).mean()
-        for p in (TunedRR.tune(problem, sequences=20_000), ConstRR.tune(problem))
+        for p in (TunedRR.tune(problem, sequences=10_000), ConstRR.tune(problem))
     ]
     assert losses[0] < 1.02 * losses[1]
 
@@ -161,3 +162,25 @@ def test_bad_input_is_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
+
+
+class Sampled(CustomProblem):
+    """A built-in problem as one of one's own: only its sequences are known."""
+
+    def __init__(self, problem):
+        self.problem, self.dim, self.context = problem, problem.dim, problem.lengths.values.tolist()
+
+    def draw(self, rng, count):
+        return self.problem.sequences(count, seed=int(rng.integers(1 << 60)), queries=8)
+
+
+@pytest.mark.parametrize("context", [12, "6..12"])
+def test_tuning_by_sequences_finds_what_is_known_of_the_law(context):
+    """The best constant is E[sigma^2] = 4 / 3; the loss is flat there, which leaves 10 % of it and 5 % of losses."""
+    problem = Problem(3, context, "uniform(0,2)")
+    const = ConstRR.tune(Sampled(problem))
+    assert const.variance == pytest.approx(4 / 3, rel=0.1)
+    tuned, known = TunedRR.tune(Sampled(problem), sequences=10_000), TunedRR.tune(problem, sequences=10_000)
+    losses = compare({"sampled": tuned, "known": known, "const": const}, problem, sequences=10_000)
+    assert losses["sampled"].loss == pytest.approx(losses["known"].loss, rel=0.05)
+    assert losses["sampled"].loss < losses["const"].loss

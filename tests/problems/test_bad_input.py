@@ -5,6 +5,7 @@ import pytest
 
 from ridgeformer import ConstRR, InputError, LinearTransformer, Moments, Problem, evaluate, floor, profile, train
 from ridgeformer.engine import Layout
+from ridgeformer.evaluation import oracle_risk
 from ridgeformer.problems import (
     CustomProblem,
     Dataset,
@@ -375,10 +376,7 @@ def test_what_a_custom_problem_does_not_offer():
     refused(
         lambda: profile(ConstRR(1.0), problem, sequences=10), "a profile of this problem needs noise levels; got none"
     )
-    refused(
-        lambda: ConstRR.tune(problem),
-        "whose laws of noise and tasks are known; got a Broken",
-    )
+    refused(lambda: oracle_risk(problem), "whose laws of noise and tasks are known; got a Broken")
 
 
 def test_a_run_of_a_problem_without_a_name_is_not_stored(tmp_path):

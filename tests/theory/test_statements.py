@@ -66,7 +66,7 @@ def test_the_recursion_is_what_the_tokens_show(kind, dim, context, layers, seed)
     for recursive, plain, product in zip(
         states,
         linear_model.read_off(model, s.x, s.y),
-        model.states(Moments.from_tokens(s.x, s.y)),
+        [getattr(model.trace(s.x, s.y), name) for name in states._fields],
         strict=True,
     ):
         assert relative_error(recursive, product, apart=2) < 1e-10
@@ -90,9 +90,9 @@ def test_the_momentum_form_is_the_model(dim, context, layers, heads, seed):
     """Also for n < d, where w* is the solution of least norm."""
     model = random_model("diag", dim=dim, context=context, layers=layers, heads=heads, seed=seed)
     moments = draw(dim, context, seed=seed).moments
-    found, truth = momentum.terms(model, moments), model.states(moments)
+    found, truth = momentum.terms(model, moments), model.trace(moments)
     scale = 1e-7  # S may be close to singular, and w* large
-    for name in truth._fields:
+    for name in found.states._fields:
         assert relative_error(getattr(found.states, name), getattr(truth, name), apart=2) < scale, name
     change = np.diff(truth.w, axis=0)
     np.testing.assert_allclose(sum(found.parts().values()), change, atol=scale * max(1, np.abs(truth.w).max()))
@@ -117,7 +117,7 @@ def test_every_term_matters(term):
     """With one term halved, u or w of the next layer is another one."""
     model = random_model("diag", dim=3, context=9, layers=3, heads=2, seed=1)
     moments = draw(3, 9).moments
-    found, truth = momentum.terms(model, moments), model.states(moments)
+    found, truth = momentum.terms(model, moments), model.trace(moments)
 
     def after(t):
         u, w, g = truth.u[-2], truth.w[-2], t.g[-1]

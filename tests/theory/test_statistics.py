@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ridgeformer import ConstRR, Diag, GDpp, InputError, LinearTransformer, Moments, Problem, cli, compare
+from ridgeformer import ConstRR, Diag, GDpp, InputError, LinearTransformer, Problem, cli, compare
 from ridgeformer.exact import least_excess
 from ridgeformer.theory import Check, fixed_noise, heads, quadratic, verification
 from ridgeformer.theory.examples import random_model
@@ -22,7 +22,7 @@ def failing(checks):
 def test_labels_are_linear():
     model = random_model("full", dim=3, context=12, layers=3, heads=2)
     s = Problem(3, 12, "uniform(0,1)").sequences(5)
-    states = model.states(Moments.from_tokens(s.x, s.y))
+    states = model.trace(s.x, s.y)
     linear = states.a[:, :, None] * s.y - np.einsum("lbd,bnd->lbn", states.w, s.x)
     np.testing.assert_allclose(quadratic.labels(model, s.x, s.y), linear, atol=1e-12)
 

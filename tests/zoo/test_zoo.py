@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Problem, Uniform, evaluate, train_many, zoo
+from ridgeformer import InputError, Problem, evaluate, train_many, zoo
+from ridgeformer.noise import Uniform
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, DEPTHS, FAMILIES, SEEDS
 from ridgeformer.training import Search
 

@@ -14,6 +14,7 @@ from ridgeformer.cli import (  # noqa: F401  registers them
     evidence,
     explain,
     export,
+    interventions,
     machine,
     measure,
     problem,

@@ -95,11 +95,16 @@ def explain(
 def _print(name: str, found: Explanation, removed: list[Ablation], numbers: bool) -> None:
     b = found.behaviour
     left_out = f" ({b.exploded} that explode are left out)" if b.exploded else ""
+    floor = f", floor {b.floor:.5f}" if b.floor >= 0 else ""
     ratio = f", ratio {b.loss[-1] / b.floor:.2f}" if b.floor > ROUNDING else ""
     click.echo(f"{name}: {found.model!r} on {found.problem}, {b.sequences:,} sequences{left_out}")
-    click.echo(f"loss {b.loss[-1]:.5f}, floor {b.floor:.5f}{ratio}\n")
+    click.echo(f"loss {b.loss[-1]:.5f}{floor}{ratio}\n")
     _print_sentences("Summary", found.summary)
     _print_sentences("Layer by layer", [role.sentence for role in found.roles])
+    if found.contents:
+        _print_sentences("What the further coordinates hold", found.contents)
+    if found.left_out:
+        _print_sentences("Left out", list(found.left_out))
     if removed:
         click.echo("Loss when a part of the model is removed, and its ratio to the loss of the whole model\n")
         click.echo(f"{'removed':40} {'loss':>12} {'ratio':>10}")
@@ -156,11 +161,13 @@ def _print_layers(found: Explanation) -> None:
     for i in range(found.model.layers + 1):
         parts = "".join(f"{_short(v):>11}" for v in (b.loss[i], b.direction[i], b.shrinkage[i], b.size[i]))[1:]
         quantiles = f"{_short(b.spectrum[i, 0]):>8}{_short(b.spectrum[i, 2]):>7}{_short(b.spectrum[i, 4]):>8}"
-        click.echo(f"{i:5}{parts}{b.known[i]:7.3f}{b.moved[i]:7.3f}{_short(b.condition[i]):>11}{quantiles}")
-    click.echo(
-        f"\nFor comparison: the residual sum of squares of least squares has a rank correlation of {b.knowable:.3f} "
-        f"with sigma,\nand w of the Bayes predictor moves by {b.moved_bayes:.3f}.\n"
-    )
+        click.echo(f"{i:5}{parts}{_short(b.known[i], 3):>7}{b.moved[i]:7.3f}{_short(b.condition[i]):>11}{quantiles}")
+    if b.moved_bayes == b.moved_bayes:
+        click.echo(
+            "\nFor comparison: the residual sum of squares of least squares has a rank correlation of "
+            f"{_short(b.knowable, 3)} with sigma,\nand w of the Bayes predictor moves by {b.moved_bayes:.3f}."
+        )
+    click.echo()
     click.echo(f"{UPDATES}\n\nlayer   momentum   1 - beta   noise through it   loss without it / loss")
     for i in range(found.model.layers):
         numbers = f"{_short(b.momentum[i]):>11}{_short(b.kept[i]):>11}{b.through[i]:19.3f}"
@@ -172,16 +179,18 @@ def _print_by_noise(found: Explanation) -> None:
     n = found.noise
     shown = range(len(n.sigma)) if len(n.sigma) <= 6 else [round(i * (len(n.sigma) - 1) / 5) for i in range(6)]
     click.echo(f"{BY_NOISE}\n")
-    click.echo(f"{'':18}layer " + "".join(f"{f'sigma={n.sigma[k]:.3g}':>11}" for k in shown))
-    click.echo(f"{'OLS to ridge':24}" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown))
+    heads = ["all" if n.sigma[k] != n.sigma[k] else f"sigma={n.sigma[k]:.3g}" for k in shown]
+    click.echo(f"{'':18}layer " + "".join(f"{head:>11}" for head in heads))
+    goal = found.goal.removeprefix("the ")
+    click.echo(f"{f'OLS to {goal}':24}" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown))
     tables = (
         ("factor", n.factor, 1),
         ("best factor before", n.best, 1),
         ("step size", n.step, 1),
         ("step to OLS", n.newton_step, 1),
         ("|w - w_OLS|^2", n.to_ols, 0),
-        ("|w - w_ridge|^2", n.to_ridge, 0),
-        ("|w - w_Bayes|^2", n.to_bayes, 0),
+        (f"|w - w_{goal}|^2", n.to_goal, 0),
+        *([("|w - w_Bayes|^2", n.to_bayes, 0)] if found.behaviour.floor >= 0 else []),
     )
     for name, values, first in tables:
         for i, row in enumerate(values):
@@ -195,8 +204,10 @@ def _heads(values: list[float], digits: int) -> str:
     return "/".join(f"{value:.{digits}f}" for value in values)
 
 
-def _short(value: float) -> str:
-    """Four significant digits, or - for a number that does not exist."""
+def _short(value: float, decimals: int | None = None) -> str:
+    """Four significant digits or so many decimals, or - for a number that does not exist."""
     if value != value:
         return "-"
+    if decimals is not None:
+        return f"{value:.{decimals}f}"
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.1e}"

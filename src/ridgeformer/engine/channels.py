@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 __all__ = ["dense_channels", "gather_channels"]
 
+Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 
 
@@ -36,7 +37,7 @@ def dense_channels(Pv: Float, Qv: Float, Ps: Float, Qs: Float, dim: int) -> tupl
     return _dense(Pv, Ps, dim), _dense(Qv, Qs, dim)
 
 
-def gather_channels(P: Float, Q: Float, vectors: int, scalars: int, dim: int) -> tuple[Float, Float, Float, Float]:
+def gather_channels(P: Array, Q: Array, vectors: int, scalars: int, dim: int) -> tuple[Array, Array, Array, Array]:
     """Return the gradient of parameters of channels from that of the matrices P and Q: the adjoint of `dense_channels`.
 
     Args:

@@ -166,7 +166,7 @@ class Engine(ABC):
         together: a sequence with NaN or infinity among them has an infinite loss and is left out of the gradient.
 
         Args:
-            parameters: (omega,) or (P, Q), finite, as `Family.kernel` gives them.
+            parameters: (omega,), (P, Q) or (Pv, Qv, Ps, Qs), finite, as `Family.kernel` gives them.
             gram: symmetric Gram matrices, [B, D, D], float32 or float64.
             target: what w_hat is compared with, [B, c], float32 or float64.
             metric: the symmetric matrix M of the loss 1/2 (w_hat - target)' M (w_hat - target), [c, c] for all
@@ -209,7 +209,7 @@ class Engine(ABC):
         """`sample` then `evaluate`, in the parameters' dtype, without storing the moments.
 
         Args:
-            parameters: (omega,) or (P, Q), finite, as `Family.kernel` gives them, in one dtype.
+            parameters: (omega,), (P, Q) or (Pv, Qv, Ps, Qs), finite, as `Family.kernel` gives them, in one dtype.
             law: what sequences are drawn from.
             choices: noise level of every sequence, and where the law needs it, number of tokens and task.
             key: the stream of random sequences.
@@ -230,7 +230,7 @@ class Engine(ABC):
         """
         law, layout = check_law(law), check_layout(layout)
         _check_size(law, layout)
-        parameters = check_parameters(parameters, law.dim + layout.extra, extra=layout.extra)
+        parameters = check_parameters(parameters, law.dim + layout.extra, extra=layout.extra, length=law.dim)
         choices, key = check_choices(choices, law), check_key(key)
         _, first = check_sequences(len(choices), first)
         target, ceiling = check_target(target), check_ceiling(ceiling)

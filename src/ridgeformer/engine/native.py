@@ -82,7 +82,7 @@ class NativeEngine(Engine):
         slope = _slope(parameters) if gradient else None
         if metric is not None:
             metric = _ready(metric if metric.ndim == 2 else metric.transpose(1, 2, 0))
-        arrays = (*_pair(parameters), _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric)
+        arrays = ([_ready(p) for p in parameters], _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric)
         threads = threads or default_threads()
         limited = _core.evaluate(self.name, dim, *arrays, ceiling, losses, found, slope, threads)
         return _evaluation(parameters, losses, found, slope, limited, ceiling)
@@ -107,7 +107,7 @@ class NativeEngine(Engine):
         slope = _slope(parameters) if gradient else None
         where = (self.name, _described(law, choices, layout, dtype), *key, first, _ready(choices.sigma))
         ridge, threads = target == "ridge", threads or default_threads()
-        limited = _core.step(*where, *_pair(parameters), ridge, ceiling, losses, others, slope, threads)
+        limited = _core.step(*where, [_ready(p) for p in parameters], ridge, ceiling, losses, others, slope, threads)
         return _evaluation(parameters, losses, None, slope, limited, ceiling, others)
 
 
@@ -150,10 +150,6 @@ def _slope(parameters: Parameters) -> NDArray[np.float64]:
 def _ready(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """Contiguous and aligned, copied only if it is not."""
     return np.require(array, requirements=["C", "A"])
-
-
-def _pair(parameters: Parameters) -> tuple[Float, Float | None]:
-    return _ready(parameters[0]), _ready(parameters[1]) if len(parameters) > 1 else None
 
 
 def _evaluation(

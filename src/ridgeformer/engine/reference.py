@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import threefry
 from ridgeformer.engine.arguments import Float, Key, Parameters, Target
+from ridgeformer.engine.channels import dense_channels, gather_channels
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.law import Choices, Law, Layout
 
@@ -65,6 +66,8 @@ class NumpyEngine(Engine):
         gradient: bool,
         threads: int | None,
     ) -> Evaluation:
+        if len(parameters) == 4:
+            return self._evaluate_channels(parameters, gram, target, metric, ceiling, weights, gradient, threads)
         count, length = target.shape
         losses, found = np.empty(count, gram.dtype), np.empty((count, length), gram.dtype)
         limited = np.empty(count, bool)
@@ -87,6 +90,19 @@ class NumpyEngine(Engine):
                     limited[part.start + chosen[left_out]] = True
             mean = tuple(sum_ / count for sum_ in total) if gradient else None
         return Evaluation(losses, found if weights else None, mean, int(limited.sum()))
+
+    def _evaluate_channels(
+        self, parameters: Parameters, gram: Float, target: Float, metric: Float | None, *options: Any
+    ) -> Evaluation:
+        """Through the dense matrices that the parameters stand for, computed in float64."""
+        Pv, Qv, Ps, Qs = (p.astype(np.float64) for p in parameters)
+        v, s = Pv.shape[-1], Ps.shape[-1]
+        d = (gram.shape[1] - s) // v
+        result = self._evaluate(dense_channels(Pv, Qv, Ps, Qs, d), gram, target, metric, *options)
+        if result.gradient is None:
+            return result
+        P, Q = result.gradient
+        return replace(result, gradient=gather_channels(P, Q, v, s, d))
 
     def _step(
         self,

@@ -244,7 +244,7 @@ def _readouts(model: object, problem: BaseProblem) -> list[LinearTransformer]:
             "Pass LinearTransformer(model.family, model.dim), or use evaluate and profile for the whole model.",
         )
     check_predictor("model", model, problem)
-    return [model.first(layers) for layers in range(1, model.layers + 1)]
+    return [model.truncate(layers) for layers in range(1, model.layers + 1)]
 
 
 def _readout_losses(readouts: list[LinearTransformer], draw: Draw) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.table import Table, ratio
+from ridgeformer.evaluation.table import Table, ratio, without_rounding
 from ridgeformer.losses import warn_below_floor
 
 __all__ = ["Comparison", "OracleResult", "Result"]
@@ -79,8 +79,8 @@ class Result(Table):
         return f"Adjusted loss on {self.sequences:,} sequences"
 
     def _printed(self) -> list[dict[str, Any]]:
-        columns = ("name", "loss", "error", "floor", "ratio", "unadjusted", "largest", "exploded")
-        return [{name: getattr(self, name) for name in columns}]
+        columns = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
+        return [{name: getattr(self, name) for name in columns} | {"floor": without_rounding(self.floor)}]
 
     def __repr__(self) -> str:
         return f"Result({self.name!r}, loss={self.loss:.4g}, error={self.error:.2g}, floor={self.floor:.4g})"

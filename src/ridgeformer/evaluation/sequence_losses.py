@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer, check_intercept
+from ridgeformer.predictors.guarded import Guarded
 from ridgeformer.predictors.ridge import OracleRR, Predictor, TokenPredictor, check_any_problem
 from ridgeformer.problems import BaseProblem, Draw, Problem
 from ridgeformer.problems.base import from_tokens
@@ -193,11 +194,11 @@ def needed(predictors: Iterable[object]) -> dict[str, bool]:
         `sums`: whether a model has tokens with a further coordinate, so that it needs their sums. `tokens`: whether a
         predictor needs tokens.
     """
-    every = list(predictors)
-    models = (predictor for predictor in every if isinstance(predictor, LinearTransformer))
+    every = [one.model if isinstance(one, Guarded) else one for one in predictors]
+    models = (one for one in every if isinstance(one, LinearTransformer))
     return {
         "sums": any(model.layout.coordinate != "none" for model in models),
-        "tokens": any(needs_tokens(predictor) for predictor in every),
+        "tokens": any(needs_tokens(one) for one in every),
     }
 
 

@@ -13,8 +13,8 @@ from ridgeformer.errors import refuse
 from ridgeformer.evaluation.comparison import compare
 from ridgeformer.evaluation.sequence_losses import AnyPredictor, Progress
 from ridgeformer.evaluation.table import Table, ratio, ratios, without_rounding
-from ridgeformer.predictors.ridge import check_problem
-from ridgeformer.problems import Problem
+from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.problems import BaseProblem, CustomProblem, Problem
 
 __all__ = ["Shifts", "shifts"]
 
@@ -27,7 +27,8 @@ class Shifts(Table):
     """Losses of predictors on several problems that differ in one respect.
 
     Attributes:
-        what: What differs: `context`, `noise`, `features`, `tasks` or `query`.
+        what: What differs: `context`, `noise`, `features`, `tasks` or `query`; an argument of a problem of your own; or
+            `problem`.
         values: Its values as text, [K].
         name: The names of the predictors, [M].
         loss: The mean adjusted losses, [M, K].
@@ -89,7 +90,7 @@ class Shifts(Table):
 
 def shifts(
     predictors: AnyPredictor | Mapping[str, AnyPredictor],
-    problem: Problem,
+    problem: BaseProblem,
     *,
     sequences: int = 20_000,
     seed: int = 0,
@@ -105,7 +106,8 @@ def shifts(
         seed: Seed of these sequences.
         progress: Called with the number of problems done and the number of all.
         **shift: What differs, with its values: one of `context`, `noise`, `features`, `tasks` and `query`, as `Problem`
-            takes them.
+            takes them; or one argument of a problem of your own. `to` gives the problems themselves, as a list or by
+            name: `shifts(model, here, to={"train": few, "test": other})`.
 
     Returns:
         Losses, floors and numbers of explosions.
@@ -118,10 +120,10 @@ def shifts(
     >>> shifts(ConstRR.tune(problem), problem, noise=[0.5, 1, 2], sequences=1000)
     Shifts(noise, 3 values, ConstRR(variance=1))
     """
-    what, others = _shifted(check_problem(problem), shift)
+    what, others = _shifted(check_any_problem(problem), shift)
     named = predictors if isinstance(predictors, Mapping) else {repr(predictors): predictors}
     found = []
-    for i, other in enumerate(others):
+    for i, other in enumerate(others.values()):
         found.append(compare(named, other, sequences=sequences, seed=seed))
         progress(i + 1, len(others))
 
@@ -131,7 +133,7 @@ def shifts(
     first = next(iter(named))
     return Shifts(
         what=what,
-        values=tuple(_text(other, what) for other in others),
+        values=tuple(others),
         name=tuple(named),
         loss=gathered("loss"),
         error=gathered("error"),
@@ -143,19 +145,28 @@ def shifts(
     )
 
 
-def _shifted(problem: Problem, shift: Mapping[str, Iterable[Any]]) -> tuple[str, list[Problem]]:
-    """What differs, and the problem for each of its values."""
-    if len(shift) != 1 or not shift.keys() <= set(KINDS):
-        given = ", ".join(shift) or "none"
-        refuse(f"there must be one shift, one of {', '.join(KINDS)}", given, "Pass noise=[1, 2, 3], for example.")
+def _shifted(problem: BaseProblem, shift: Mapping[str, Iterable[Any]]) -> tuple[str, dict[str, BaseProblem]]:
+    """What differs, and the problem for each of its values, which are given as text."""
+    built_in = isinstance(problem, Problem)
+    kinds = problem.arguments if isinstance(problem, CustomProblem) else list(KINDS)
+    if len(shift) != 1 or not shift.keys() <= {*kinds, "to"}:
+        received = ", ".join(shift) or "none"
+        example = "Pass noise=[1, 2, 3], for example." if built_in else "Pass to=[...], for example."
+        refuse(f"there must be one shift, one of {', '.join([*kinds, 'to'])}", received, example)
     ((what, values),) = shift.items()
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        values = [values]  # one value alone
-    others = [problem.replace(**{what: value}) for value in values]
+    if what == "to":
+        what = "problem"
+        given = values if isinstance(values, Mapping) else {str(value): value for value in values}
+        others = {str(name): check_any_problem(value) for name, value in given.items()}
+    else:
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            values = [values]  # one value alone
+        changed = [problem.replace(**{what: value}) for value in values]  # type: ignore[attr-defined]
+        others = {_text(other, what): other for other in changed}
     if not others:
         refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")
     return what, others
 
 
-def _text(problem: Problem, what: str) -> str:
+def _text(problem: BaseProblem, what: str) -> str:
     return str(problem.lengths if what == "context" else getattr(problem, what))

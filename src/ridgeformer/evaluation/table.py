@@ -163,11 +163,11 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """One value: a number that is not known is a dash."""
+    """One value: a number that is not known, or a ratio to a floor of 0, is a dash."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return "-" if math.isnan(value) else "0" if value == 0 else f"{value:#.4g}".rstrip(".")
+        return "-" if not math.isfinite(value) else "0" if value == 0 else f"{value:#.4g}".rstrip(".")
     return str(value)

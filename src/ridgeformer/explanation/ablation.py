@@ -16,7 +16,7 @@ from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 
-__all__ = ["Ablation", "Ablations", "ablate", "without", "without_layer"]
+__all__ = ["Ablation", "Ablations", "ablate", "without_flow", "without_layer"]
 
 Array = NDArray[np.float64]
 FLOWS = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}  # to and from, as the omegas
@@ -89,7 +89,7 @@ def ablate(
         variants[f"layer {layer + 1}"] = without_layer(model, layer)
         for flow in FLOWS:
             if _flows(model, layer, flow):
-                variants[f"layer {layer + 1}, {flow}"] = without(model, layer, flow)
+                variants[f"layer {layer + 1}, {flow}"] = without_flow(model, layer, flow)
         if isinstance(model.family, Full) and model.layers > 1:
             variants[f"layer {layer + 1}, all but its diagonal part"] = diagonal_part(model, {layer})
     if isinstance(model.family, Full):
@@ -101,25 +101,19 @@ def ablate(
 
 
 def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:
-    """Return the model with one layer made the identity.
+    """Return the model with one layer made the identity: the function of `model.without`, also for a single layer.
 
     Args:
         model: The model.
         layer: The layer, from 0.
 
     Returns:
-        The new model; a Diag model if the old one is Diag or GD++.
+        The new model; a Full one unless it is Diag or GD++.
     """
-    if isinstance(model.family, Diag | GDpp):
-        omega = np.array(model.family.omega)
-        omega[layer] = 0
-        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
-    P = np.array(model.P)
-    P[layer] = 0
-    return LinearTransformer(Full(P, model.Q), layout=model.layout)
+    return model.edit(layer, **{"omega" if isinstance(model.family, Diag | GDpp) else "P": 0})
 
 
-def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer:
+def without_flow(model: LinearTransformer, layer: int, flow: str) -> LinearTransformer:
     """Return the model without one flow of one layer.
 
     Args:
@@ -135,13 +129,11 @@ def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransforme
     """
     if flow not in FLOWS:
         refuse("a flow must be one of xx, xy, yx, yy", repr(flow), "Choose one of these.")
-    to, origin = FLOWS[flow]
     if isinstance(model.family, Diag | GDpp):
-        omega = np.array(model.family.omega)
-        omega[layer, to, origin] = 0
-        return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
+        return model.edit(layer, **{f"omega_{flow}": 0})
+    to, origin = FLOWS[flow]
     # Rows of P are where a flow goes, columns of Q where it comes from: two heads for each hold all blocks but one.
-    rows, columns = _block(to, model.dim), _block(origin, model.dim)
+    rows, columns = _block(to, model), _block(origin, model)
     P, Q = np.concatenate([model.P, np.zeros_like(model.P)], 1), np.concatenate([model.Q, model.Q], 1)
     heads = model.heads
     P[layer, :heads, rows], P[layer, heads:, rows] = 0, model.P[layer][:, rows]
@@ -149,12 +141,13 @@ def without(model: LinearTransformer, layer: int, flow: str) -> LinearTransforme
     return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
-def _block(index: int, dim: int) -> slice:
-    return slice(0, dim) if index == 0 else slice(dim, dim + 1)
+def _block(index: int, model: LinearTransformer) -> slice:
+    """The coordinates x or y of a token; y is the last one, after any further ones."""
+    return slice(0, model.dim) if index == 0 else slice(model.width, model.width + 1)
 
 
 def _flows(model: LinearTransformer, layer: int, flow: str) -> bool:
     """Whether there is anything to take away."""
     to, origin = FLOWS[flow]
-    P, Q = model.P[layer][:, _block(to, model.dim)], model.Q[layer][:, :, _block(origin, model.dim)]
+    P, Q = model.P[layer][:, _block(to, model)], model.Q[layer][:, :, _block(origin, model)]
     return bool((P.any((1, 2)) & Q.any((1, 2))).any())

@@ -34,13 +34,17 @@ class Behaviour:
     """What the layers do on average over the problem's noise. States are L+1, the input first; layers are L.
 
     Attributes:
-        loss: Adjusted loss of every state, [L+1].
+        loss: Adjusted loss of every state, [L+1]; the loss itself where there is no oracle.
         direction: The part of the loss that is an error of direction, [L+1].
-        shrinkage: The part that is an error of shrinkage, [L+1].
+        shrinkage: The part that is an error of shrinkage, [L+1]. NaN where noise levels are not known: it then counts
+            as an error of direction.
         size: The part that is an error of size, [L+1].
-        floor: Adjusted loss of the Bayes predictor.
-        known: Rank correlation of sigma with the sum of squared labels, [L+1]. NaN where sigma does not vary.
-        knowable: Rank correlation of sigma with the residual sum of squares of least squares.
+        offset: The part that no weights can avoid, where labels are not linear in the features.
+        floor: Adjusted loss of the best predictor; NaN where that is not known.
+        has_levels: Whether the sequences have noise levels.
+        known: Rank correlation of sigma with the mean of the squared labels, [L+1]. NaN where sigma does not vary.
+        knowable: Rank correlation of sigma with the residual sum of squares of least squares, per degree of freedom,
+            over sequences with n > d.
         moved: How far w moves (squared, relative to its mean square) when sequences swap their residual sums of
             squares, [L+1].
         moved_bayes: How far the weights of the Bayes predictor move then.
@@ -60,7 +64,9 @@ class Behaviour:
     direction: Array
     shrinkage: Array
     size: Array
+    offset: float
     floor: float
+    has_levels: bool
     known: Array
     knowable: float
     moved: Array
@@ -80,19 +86,20 @@ class ByNoise:
     """What the layers do at fixed noise levels, K of them.
 
     Attributes:
-        sigma: The noise levels, [K].
+        sigma: The noise levels, [K]; one NaN stands for all sequences, where there are no fixed levels.
         factor: Mean of T_yy (of a diagonal layer 1 + omega_yy lambda), by which the layer multiplies w, [L, K].
-        best: The factor that would bring the layer's w nearest to the ridge solution, [L, K].
+        best: The factor that would bring the layer's w nearest to the goal, the ridge solution, [L, K]. On other
+            problems than those with Gaussian tasks, the goal is the oracle's w, or the task where there is no oracle.
         shrinkage: The factor that brings least squares nearest to it, about n / (n + sigma^2), [K].
         step: Effective step size: the coefficient of the layer's update on the gradient g = a_l a - S w_l, [L, K].
         newton_step: The coefficient of the layer's update on a_l w* - w_l, [L, K]: 1 is Newton's step, all of the way
             to least squares.
         to_ols: Mean squared distance of w to least squares, [L+1, K].
-        to_ridge: Mean squared distance of w to the ridge solution, [L+1, K].
+        to_goal: Mean squared distance of w to the goal, [L+1, K].
         to_bayes: Mean squared distance of w to the weights of the Bayes predictor, [L+1, K].
         eigenvalues: Middles of J bins of eigenvalues of S, [J].
         filter: w over least squares along eigenvectors with such eigenvalues, [L+1, K, J].
-        ideal: The same for the ridge solution, [K, J].
+        ideal: The same for the goal, [K, J].
     """
 
     sigma: Array
@@ -102,7 +109,7 @@ class ByNoise:
     step: Array
     newton_step: Array
     to_ols: Array
-    to_ridge: Array
+    to_goal: Array
     to_bayes: Array
     eigenvalues: Array
     filter: Array
@@ -141,20 +148,22 @@ def behaviour(found: Readings, signal: float | None = None) -> Behaviour:
     """
     kept = survivors(found, signal)
     exploded, found = int((~kept).sum()), found.select(kept)
-    loss = 0.5 * found.to_ridge.mean(1)
     direction, shrinkage, size = _parts(found)
-    sigma = found.sigma[0]
+    sigma, count, offset = found.sigma[0], found.count[0], 0.5 * float(found.offset.mean())
+    free = count - found.spectrum.shape[-1]
     if not exploded:  # the floor is a property of all sequences, not of those that a model survives
         _check_floor(found)
     with np.errstate(all="ignore"):
         return Behaviour(
-            loss=loss,
+            loss=0.5 * found.to_goal.mean(1) + offset,
             direction=direction,
             shrinkage=shrinkage,
             size=size,
+            offset=offset,
             floor=_floor(found),
-            known=np.array([_rank_correlation(labels, sigma) for labels in found.labels]),
-            knowable=_rank_correlation(found.residual[0], sigma),
+            has_levels=bool(np.isfinite(sigma).all()),
+            known=np.array([_rank_correlation(labels / count, sigma) for labels in found.labels]),
+            knowable=_rank_correlation((found.residual[0] / free)[free > 0], sigma[free > 0]),
             moved=_quotient(found.moved.sum(1), found.own.sum(1), 0.0),
             moved_bayes=float(found.bayes_moved.sum() / found.bayes.sum()),
             through=_quotient(found.through.sum(1), found.moved[-1].sum(), 0.0),
@@ -183,8 +192,8 @@ def by_noise(sigma: Array, found: list[Readings], signal: float | None = None) -
         InputError: The model explodes on every sequence of a level.
     """
     found = [readings.select(survivors(readings, signal)) for readings in found]
-    edges = np.quantile(np.concatenate([r.values[0].ravel() for r in found]), np.linspace(0, 1, BINS + 1))
-    every = np.concatenate([r.values[0].ravel() for r in found])
+    every = np.concatenate([r.values[np.isfinite(r.values)] for r in found])
+    edges = np.quantile(every, np.linspace(0, 1, BINS + 1))
     middles = np.array([np.median(every[_bin(every, edges) == j]) for j in range(BINS)])
     filters, ideals = zip(*(_filter(r, edges) for r in found), strict=True)
 
@@ -198,14 +207,12 @@ def by_noise(sigma: Array, found: list[Readings], signal: float | None = None) -
     return ByNoise(
         sigma=sigma,
         factor=mean("factor"),
-        best=across("with_ridge", "own", slice(0, -1)),
-        shrinkage=np.array(
-            [float((r.least * r.values / (r.values + r.sigma[..., None] ** 2)).sum() / r.least.sum()) for r in found]
-        ),
+        best=across("with_goal", "own", slice(0, -1)),
+        shrinkage=np.array([float(np.nansum(r.goal_along) / np.nansum(r.least)) for r in found]),
         step=across("by_gradient", "gradient"),
         newton_step=across("by_newton", "newton"),
         to_ols=mean("to_ols"),
-        to_ridge=mean("to_ridge"),
+        to_goal=mean("to_goal"),
         to_bayes=mean("to_bayes"),
         eigenvalues=middles,
         filter=np.stack(filters, 1),
@@ -226,7 +233,7 @@ def survivors(found: Readings, signal: float | None = None) -> NDArray[np.bool_]
     Raises:
         InputError: There are none.
     """
-    good = ~has_exploded(0.5 * found.to_ridge[-1], found.spectrum.shape[-1] if signal is None else signal)
+    good = ~has_exploded(0.5 * found.to_goal[-1], found.spectrum.shape[-1] if signal is None else signal)
     for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
         good &= (np.abs(getattr(found, name)) < 1e100).all(0)
     good &= np.isfinite(found.spectrum).all((0, 2))
@@ -240,15 +247,15 @@ def _check_floor(found: Readings) -> None:
     """Warn if the model's loss is below the floor on the same sequences."""
     (loss, error), (floor, floor_error) = (
         (0.5 * float(values.mean()), 0.5 * float(values.std()) / np.sqrt(len(found)))
-        for values in (found.to_ridge[-1], found.floor)
+        for values in (found.to_goal[-1], found.floor[0])
     )
     warn_below_floor("the model", loss, error, floor, floor_error)
 
 
 def _floor(found: Readings) -> float:
-    """Of the Bayes predictor; 0 where that is all but rounding."""
-    least = 0.5 * float(found.floor.mean())
-    return least if least > NO_LOSS else 0.0
+    """Of the best predictor; 0 where that is all but rounding, NaN where it is not known."""
+    least = 0.5 * float((found.floor + found.offset).mean())
+    return 0.0 if least <= NO_LOSS else least
 
 
 def _parts(found: Readings) -> tuple[Array, Array, Array]:
@@ -257,8 +264,12 @@ def _parts(found: Readings) -> tuple[Array, Array, Array]:
     distinct, group = np.unique(sigma, return_inverse=True)
     if len(distinct) > 16:
         group = np.argsort(np.argsort(sigma, kind="stable")) * STRATA // len(sigma)
-    loss = 0.5 * found.to_ridge.mean(1)
+    loss = 0.5 * found.to_goal.mean(1)
     common = _rescaled(found).sum(1)
+    if np.isnan(sigma).any():
+        whole = common / len(found)
+        size = loss - whole
+        return whole, np.full_like(whole, np.nan), np.where(size > ROUNDING * loss, size, 0.0)
     chosen = np.stack([_rescaled(found.select(group == g)).sum(1) for g in np.unique(group)]).sum(0)
     direction, whole = chosen / len(found), common / len(found)
     shrinkage, size = whole - direction, loss - whole
@@ -267,9 +278,9 @@ def _parts(found: Readings) -> tuple[Array, Array, Array]:
 
 def _rescaled(found: Readings) -> Array:
     """Losses of w times the best factor for these sequences, [L+1, B]."""
-    best = _quotient(found.with_ridge.sum(1), found.own.sum(1), 1.0)
+    best = _quotient(found.with_goal.sum(1), found.own.sum(1), 1.0)
     factor = np.clip(best, 1 / RESCALING, RESCALING)[:, None]
-    return 0.5 * (found.ridge - 2 * factor * found.with_ridge + factor**2 * found.own)
+    return 0.5 * (found.goal - 2 * factor * found.with_goal + factor**2 * found.own)
 
 
 def _diagonal(found: Readings) -> Array:
@@ -279,13 +290,15 @@ def _diagonal(found: Readings) -> Array:
 
 
 def _filter(found: Readings, edges: Array) -> tuple[Array, Array]:
-    """[L+1, J] and [J]: the coefficient of w, and of the ridge solution, on least squares, by eigenvalue."""
-    group, weight = _bin(found.values[0], edges), found.least[0]
-    ideal = weight * found.values[0] / (found.values[0] + found.sigma[0][:, None] ** 2)
-    whole = np.array([weight[group == j].sum() for j in range(len(edges) - 1)])
-    of_model = np.stack([found.along[:, group == j].sum(1) for j in range(len(edges) - 1)], -1)
-    of_ridge = np.array([ideal[group == j].sum() for j in range(len(edges) - 1)])
-    return _quotient(of_model, whole), _quotient(of_ridge, whole)
+    """[L+1, J] and [J]: the coefficient of w, and of the goal, on least squares, by eigenvalue."""
+    exists = np.isfinite(found.values[0])
+    group = _bin(found.values[0][exists], edges)
+
+    def binned(values: Array) -> Array:
+        return np.stack([values[:, exists][:, group == j].sum(1) for j in range(len(edges) - 1)], -1)
+
+    whole = binned(found.least)[0]
+    return _quotient(binned(found.along), whole), _quotient(binned(found.goal_along)[0], whole)
 
 
 def _bin(values: Array, edges: Array) -> NDArray[np.intp]:
@@ -300,6 +313,8 @@ def _quotient(top: Array, bottom: Array | float, otherwise: float = float("nan")
 
 def _rank_correlation(values: Array, sigma: Array) -> float:
     """Spearman's; NaN if sigma does not vary."""
+    if len(sigma) == 0 or np.isnan(sigma).any():
+        return float("nan")
     first, second = _ranks(values), _ranks(sigma)
     spread = float(first.std() * second.std())
     return float(((first - first.mean()) * (second - second.mean())).mean() / spread) if spread > 0 else float("nan")

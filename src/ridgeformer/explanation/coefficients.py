@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full
-from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.models.transformer import LinearTransformer, check_intercept
 from ridgeformer.predictors.ridge import check_any_problem
 
 __all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
@@ -64,16 +64,16 @@ class Coefficients:
 
 
 def coefficients(model: LinearTransformer) -> list[Coefficients]:
-    """Describe the parameters of every layer.
+    """Describe the parameters of every layer, as far as they concern x and y.
 
     Args:
-        model: The model.
+        model: The model; what further coordinates of its tokens give and take is left out.
 
     Returns:
         One entry per layer.
     """
     found = []
-    for P, Q in zip(model.P.astype(np.float64), model.Q.astype(np.float64), strict=True):
+    for P, Q in zip(_of_tokens(model, model.P), _of_tokens(model, model.Q), strict=True):
         omega = nearest_omega(P, Q)
         whole = _squared_norm(P, Q)
         d = model.dim
@@ -105,25 +105,29 @@ def nearest_omega(P: Array, Q: Array) -> Array:
 
 
 def diagonal_part(model: LinearTransformer, layers: set[int] | None = None) -> LinearTransformer:
-    """Replace layers by the nearest diagonal ones.
+    """Replace layers by the nearest diagonal ones, which leave further coordinates of the tokens alone.
 
     Args:
         model: The model.
         layers: Which layers, from 0; None for all.
 
     Returns:
-        The new model; a Diag model if all layers are replaced.
+        The new model; a Diag model if all layers are replaced and tokens are (x, y).
     """
     chosen = set(range(model.layers)) if layers is None else layers
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
-    if len(chosen) == model.layers:
-        omega = np.stack([nearest_omega(*pair) for pair in zip(P, Q, strict=True)])
+    xy = np.append(np.arange(model.dim), model.width)
+    pairs = zip(_of_tokens(model, P), _of_tokens(model, Q), strict=True)
+    omega = np.stack([nearest_omega(*pair) for pair in pairs])
+    if len(chosen) == model.layers and not model.layout.extra:
         return LinearTransformer(Diag(omega=omega), model.dim, model.layout)
     heads = max(model.heads, 2)
+    inner = np.ix_(np.arange(heads), xy, xy)
     P, Q = _padded(P, heads), _padded(Q, heads)
     for layer in chosen:
-        flat = LinearTransformer(Diag(omega=nearest_omega(P[layer], Q[layer])[None]), model.dim)
-        P[layer], Q[layer] = _padded(flat.P, heads)[0], _padded(flat.Q, heads)[0]
+        flat = LinearTransformer(Diag(omega=omega[layer][None]), model.dim)
+        P[layer], Q[layer] = 0, 0
+        P[layer][inner], Q[layer][inner] = _padded(flat.P, heads)[0], _padded(flat.Q, heads)[0]
     return LinearTransformer(Full(P, Q), layout=model.layout)
 
 
@@ -135,8 +139,8 @@ def check(model: object, problem: Any) -> None:
         problem: The problem.
 
     Raises:
-        InputError: It is not a `LinearTransformer`, there is no problem, their dimensions differ, or the tokens of the
-            model have further coordinates.
+        InputError: It is not a `LinearTransformer`, there is no problem, their dimensions differ, or the model has a
+            constant coordinate and the problem does not know the loss of an intercept.
     """
     if type(model) is not LinearTransformer:
         refuse("only a linear transformer can be explained", f"a {type(model).__name__}", "Pass a LinearTransformer.")
@@ -148,12 +152,13 @@ def check(model: object, problem: Any) -> None:
             f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
         )
-    if model.layout.extra:
-        refuse(
-            "an explanation or ablation is of models whose tokens are (x, y)",
-            f"a model with {model.layout}",
-            "Measure this model with evaluate, profile or by_layer instead.",
-        )
+    check_intercept(model.layout, problem)
+
+
+def _of_tokens(model: LinearTransformer, values: NDArray[Any]) -> Array:
+    """The parts of parameters [L, H, D, D] that concern x and y, [L, H, d + 1, d + 1]."""
+    xy = np.append(np.arange(model.dim), model.width)
+    return np.asarray(values, np.float64)[..., xy[:, None], xy]
 
 
 def _squared_norm(P: Array, Q: Array) -> float:

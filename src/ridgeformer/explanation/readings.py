@@ -19,31 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation import EVALUATION
-from ridgeformer.models.trace import Trace, trace
+from ridgeformer.evaluation.sequence_losses import draw_sequences, needs_sums
+from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.noise import Noise
-from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.problems import Draw, Problem
+from ridgeformer.predictors.ridge import Predictor
+from ridgeformer.problems import BaseProblem, Draw
 
-__all__ = ["Readings", "read", "run"]
+__all__ = ["Readings", "inner", "read"]
 
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
-
-
-def run(model: LinearTransformer, gram: NDArray[Any]) -> Trace:
-    """Follow Gram matrices through all layers of a model, in float64.
-
-    Args:
-        model: The model.
-        gram: Gram matrices, [B, D, D].
-
-    Returns:
-        The matrices of every layer.
-    """
-    return trace(model.P.astype(np.float64), model.Q.astype(np.float64), np.asarray(gram, np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,23 +37,28 @@ class Readings:
     """One number for every sequence, B of them, and every state (L+1), layer (L), or neither (1).
 
     w* is the least-squares solution of a context, rho its residual sum of squares. How far something moved is the
-    squared distance by which it moves when a sequence gets the rho of another one, while S and w* stay as they are.
-    Lengths, products and distances of weights are those in the covariance of the queries, so that halves of squared
-    distances are losses.
+    squared distance by which it moves when a sequence gets the rho of another one of the same length, while S and w*
+    stay as they are. Lengths, products and distances of weights are those in the covariance of the queries, so that
+    halves of squared distances are losses; an intercept counts as one more weight. The goal is what losses are measured
+    from: the weights of the oracle, or the task where there is no oracle. With attention by mean, S is
+    the mean over the tokens instead of their sum.
 
     Attributes:
-        sigma: The noise level, [1, B].
+        sigma: The noise level, [1, B]; NaN where there is none.
+        count: The number of examples n, [1, B].
         residual: rho, [1, B].
-        values: Eigenvalues of S, [1, B, m].
+        values: Eigenvalues of S, [1, B, m]; NaN beyond min(n, d).
         least: Squares of w* along the eigenvectors of S, [1, B, m].
-        ridge: |w_ridge|^2, [1, B].
-        floor: |w_bayes - w_ridge|^2, [1, B].
+        goal_along: The goal times w* along the eigenvectors of S, [1, B, m].
+        goal: |w_goal|^2, [1, B].
+        offset: Twice the loss that no weights can avoid, [1, B].
+        floor: |w_bayes - w_goal|^2, [1, B]; NaN, like all of w_bayes, where the best predictor is not known.
         bayes: |w_bayes|^2, [1, B].
         bayes_moved: How far w_bayes moved, [1, B].
         own: |w_l|^2, [L+1, B].
-        with_ridge: <w_l, w_ridge>, [L+1, B].
+        with_goal: <w_l, w_goal>, [L+1, B].
         to_ols: |w_l - w*|^2, [L+1, B].
-        to_ridge: |w_l - w_ridge|^2, [L+1, B].
+        to_goal: |w_l - w_goal|^2, [L+1, B].
         to_bayes: |w_l - w_bayes|^2, [L+1, B].
         labels: Sum of the squared labels of layer l, [L+1, B].
         spectrum: Eigenvalues of M S M', ascending, [L+1, B, d].
@@ -89,17 +80,20 @@ class Readings:
     """
 
     sigma: Array
+    count: Array
     residual: Array
     values: Array
     least: Array
-    ridge: Array
+    goal_along: Array
+    goal: Array
+    offset: Array
     floor: Array
     bayes: Array
     bayes_moved: Array
     own: Array
-    with_ridge: Array
+    with_goal: Array
     to_ols: Array
-    to_ridge: Array
+    to_goal: Array
     to_bayes: Array
     labels: Array
     spectrum: Array
@@ -136,8 +130,8 @@ class Readings:
 
 def read(
     model: LinearTransformer,
-    problem: Problem,
-    noise: Noise,
+    problem: BaseProblem,
+    best: Predictor | None,
     *,
     sequences: int,
     seed: int,
@@ -148,7 +142,7 @@ def read(
     Args:
         model: The model.
         problem: The problem.
-        noise: The noise distribution that the Bayes predictor assumes; it may differ from the problem's.
+        best: The best predictor, which may be that of a problem with other noise; None where it is not known.
         sequences: How many sequences.
         seed: Seed of the sequences.
         progress: Is called with the number of sequences that were just done.
@@ -159,64 +153,108 @@ def read(
     pieces = []
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
-        draw = problem.moments(count, seed=seed, stream=EVALUATION, first=first)
+        draw = draw_sequences(problem, seed, first, count, sums=needs_sums([model]))
+        parts = [draw] if isinstance(draw.moments.context, int) else draw.by_length()
         with np.errstate(all="ignore"):
-            pieces.append(_block(model, draw, BayesRR(noise)))
+            pieces += [_block(model, part, best) for part in parts]
         progress(count)
-    return Readings(**{f.name: np.concatenate([getattr(p, f.name) for p in pieces], axis=1) for f in fields(Readings)})
+    return Readings(**{f.name: _joined([getattr(piece, f.name) for piece in pieces]) for f in fields(Readings)})
 
 
-def _block(model: LinearTransformer, draw: Draw, bayes: BayesRR) -> Readings:
-    moments, found, ridge = draw.moments, draw.moments.spectrum, np.asarray(draw.ridge, np.float64)
+def _joined(pieces: list[Array]) -> Array:
+    """Pieces [., b, ...] as one; short contexts have fewer eigenvalues, and NaN for the others."""
+    if pieces[0].ndim == 3 and len({piece.shape[2] for piece in pieces}) > 1:
+        most = max(piece.shape[2] for piece in pieces)
+        pieces = [np.pad(p, ((0, 0), (0, 0), (0, most - p.shape[2])), constant_values=np.nan) for p in pieces]
+    return np.concatenate(pieces, axis=1)
+
+
+def _block(model: LinearTransformer, draw: Draw, best: Predictor | None) -> Readings:
+    """The readings of sequences that all have the same number of examples."""
+    moments, found, goal = draw.moments, draw.moments.spectrum, np.asarray(draw.ridge, np.float64)
+    share = 1 / found.context if model.layout.attention == "mean" else 1.0
     ols, rho = found.ridge(0.0), found.residual
-    swapped = np.array(moments.gram, np.float64)
-    swapped[:, -1, -1] += np.roll(rho, 1) - rho
-    mean, moved = bayes.weights(moments), bayes.weights(Moments._trusted(swapped, moments.context))
-    here, there = run(model, moments.gram), run(model, swapped)
-    w, coordinates = here.w, np.einsum("bim,bi->bm", found.vectors, ols)
+    swapped = _swapped(moments, ols, rho)
+    here, there = (model.trace(m).compute("G", "T", "C") for m in (moments, swapped))
+    w, bias = _weights(model, here)
+    w_there, bias_there = _weights(model, there)
+    coordinates = np.einsum("bim,bi->bm", found.vectors, ols)
+    unknown = np.full_like(ols, np.nan)
+    mean, moved = (unknown, unknown) if best is None else (_float(best.weights(m)) for m in (moments, swapped))
 
-    def size(weights: Array) -> Array:
-        return _inner(weights, weights, draw.metric)
+    def size(weights: Array, bias: Array | float = 0.0) -> Array:
+        return inner(weights, weights, draw.metric) + np.square(bias)
 
-    M = here.C[:, :, :-1, :-1]
+    patched, patched_bias = _readout(model, _patched(here, there.T))
+    M = here.C[:, :, : model.dim, : model.dim]
+    nothing = np.zeros(len(moments))
     return Readings(
-        sigma=np.asarray(draw.sigma)[None],
+        sigma=(nothing * np.nan if draw.sigma is None else np.asarray(draw.sigma))[None],
+        count=np.array(moments.counts, np.float64)[None],
         residual=rho[None],
-        values=found.values[None],
+        values=share * found.values[None],
         least=coordinates[None] ** 2,
-        ridge=size(ridge)[None],
-        floor=size(mean - ridge)[None],
+        goal_along=(np.einsum("bim,bi->bm", found.vectors, goal) * coordinates)[None],
+        goal=size(goal)[None],
+        offset=(nothing if draw.offset is None else 2 * np.asarray(draw.offset))[None],
+        floor=size(mean - goal)[None],
         bayes=size(mean)[None],
         bayes_moved=size(moved - mean)[None],
-        own=size(w),
-        with_ridge=_inner(w, ridge, draw.metric),
-        to_ols=size(w - ols),
-        to_ridge=size(w - ridge),
-        to_bayes=size(w - mean),
-        labels=here.G[:, :, -1, -1],
-        spectrum=_eigenvalues(M @ moments.S.astype(np.float64) @ np.swapaxes(M, 2, 3)),
+        own=size(w, bias),
+        with_goal=inner(w, goal, draw.metric),
+        to_ols=size(w - ols, bias),
+        to_goal=size(w - goal, bias),
+        to_bayes=size(w - mean, bias),
+        labels=here.G[:, :, -1, -1] / share,
+        spectrum=_eigenvalues(share * M @ _float(moments.S) @ np.swapaxes(M, 2, 3)),
         along=np.einsum("bim,lbi->lbm", found.vectors, w) * coordinates,
-        moved=size(there.w - w),
-        through=size(_patched(here, there.T) - w[-1]),
-        **_updates(model, here, draw, ols, rho),
+        moved=size(w_there - w, bias_there - bias),
+        through=size(patched - w[-1], patched_bias - bias[-1]),
+        **_updates(model, here, w, draw, ols, share * rho),
     )
 
 
-def _updates(model: LinearTransformer, here: Trace, draw: Draw, ols: Array, rho: Array) -> dict[str, Array]:
+def _swapped(moments: Moments, ols: Array, rho: Array) -> Moments:
+    """The contexts with residuals that are scaled to the sum of squares of those of another one."""
+    gram, other = np.array(moments.gram, np.float64), np.roll(rho, 1)
+    gram[:, -1, -1] += other - rho
+    if moments.sums is None:
+        return Moments._trusted(gram, moments.context)
+    sums = np.array(moments.sums, np.float64)
+    fitted = (sums[:, :-1] * ols).sum(1)
+    scale = np.sqrt(np.divide(other, rho, out=np.ones_like(rho), where=rho > 0))
+    sums[:, -1] = fitted + scale * (sums[:, -1] - fitted)
+    return Moments._trusted(gram, moments.context, sums=sums)
+
+
+def _weights(model: LinearTransformer, here: Trace) -> tuple[Array, Array]:
+    """What a query reads after every layer: w [L+1, B, d], and the intercept [L+1, B]."""
+    return _readout(model, here.C[:, :, -1])
+
+
+def _readout(model: LinearTransformer, rows: Array) -> tuple[Array, Array]:
+    """The same from the last rows of C, [..., D]."""
+    d = model.dim
+    return -rows[..., :d], -rows[..., d] if model.layout.counted else np.zeros(rows.shape[:-1])
+
+
+def _updates(model: LinearTransformer, here: Trace, w: Array, draw: Draw, ols: Array, rho: Array) -> dict[str, Array]:
     """How each layer changes w and u, split as the paper's lemma does."""
-    T, C, w = here.T, here.C[:-1], here.w
-    M, u, a = C[:, :, :-1, :-1], C[:, :, :-1, -1], C[:, :, -1, -1]
+    T, C, d = here.T, here.C[:-1], model.dim
+    rows, u, a = C[:, :, :-1, :d], C[:, :, :-1, -1], C[:, :, -1, -1]
     factor = T[:, :, -1, -1]
     delta = w[1:] - factor[..., None] * w[:-1]
-    gradient = a[..., None] * draw.moments.a - np.einsum("bij,lbj->lbi", draw.moments.S, w[:-1])
+    gram = here.G[0]  # of the model's own tokens, as a sum or a mean
+    gradient = a[..., None] * gram[:, :d, -1] - np.einsum("bij,lbj->lbi", gram[:, :d, :d], w[:-1])
     newton = a[..., None] * ols - w[:-1]
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
     noise = np.concatenate([u, a[..., None]], -1)  # the noise of a token: r_i (u, a)
     left, right = np.einsum("lkij,lbj->lkbi", P, noise), np.einsum("lbj,lkji->lkbi", noise, Q)
     by_noise = np.einsum("b,lkbi,lkbj->lbij", rho, left, right, optimize=True)  # that part of T - I
-    momentum = -np.einsum("lbij,lbi->lbj", M, by_noise[:, :, -1, :-1])
+    momentum = -np.einsum("lbij,lbi->lbj", rows, by_noise[:, :, -1, :-1])
     kept = np.einsum("lbij,lbj->lbi", T[:, :, :-1, :-1], u) + a[..., None] * by_noise[:, :, :-1, -1]
-    act, G = T - np.eye(model.dim + 1), here.G[:-1]
+    xy = np.append(np.arange(d), model.width)
+    act, G = (values[..., xy[:, None], xy] for values in (T - np.eye(model.width + 1), here.G[:-1]))
     return {
         "factor": factor,
         "delta": _squared(delta),
@@ -241,11 +279,11 @@ def _blocks(values: Array) -> Array:
 
 
 def _patched(here: Trace, other: Array) -> Array:
-    """The last w when the query meets another T in one layer, [L, B, d]: for each layer in turn."""
+    """The last row of C when the query meets another T in one layer, [L, B, D]: for each layer in turn."""
     L, B, D = other.shape[:3]
     row, found = np.broadcast_to(np.eye(D)[-1:], (B, 1, D)), [np.empty(0)] * L
     for layer in reversed(range(L)):
-        found[layer] = -(row @ other[layer] @ here.C[layer])[:, 0, :-1]
+        found[layer] = (row @ other[layer] @ here.C[layer])[:, 0]
         row = row @ here.T[layer]
     return np.stack(found)
 
@@ -257,8 +295,17 @@ def _eigenvalues(matrices: Array) -> Array:
     return np.where(good[..., None], np.maximum(values, 0.0), np.nan)
 
 
-def _inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
-    """Products of weights [..., B, d] in the covariance of the queries, [..., B]; None stands for the identity."""
+def inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
+    """Compute products of weights in the covariance of the queries.
+
+    Args:
+        first: Weights, [..., B, d].
+        second: Weights, [..., B, d].
+        metric: The covariance, [d, d] or [B, d, d]; None for the identity.
+
+    Returns:
+        The products, [..., B].
+    """
     if metric is None:
         return np.asarray((first * second).sum(-1))
     weigh = np.asarray(metric, np.float64)
@@ -268,3 +315,7 @@ def _inner(first: Array, second: Array, metric: NDArray[Any] | None) -> Array:
 
 def _squared(values: Array) -> Array:
     return np.asarray(np.square(values).sum(-1))
+
+
+def _float(values: NDArray[Any]) -> Array:
+    return np.asarray(values, np.float64)

@@ -64,13 +64,14 @@ class Role(NamedTuple):
     sentence: str
 
 
-def roles(found: Behaviour, noise: ByNoise, removed: Array) -> list[Role]:
+def roles(found: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge") -> list[Role]:
     """Say what each layer does.
 
     Args:
         found: Averages over the problem's noise.
         noise: Averages at fixed noise levels.
         removed: The loss without each layer over the loss of the whole model, [L].
+        goal: What the solution is compared with, in words.
 
     Returns:
         One role or more per layer, in order.
@@ -83,7 +84,7 @@ def roles(found: Behaviour, noise: ByNoise, removed: Array) -> list[Role]:
                 ("conditions", _conditions(found, layer)),
                 ("estimates", _estimates(found, layer)),
                 ("solves", _solves(found, noise, layer)),
-                ("shrinks", _shrinks(found, noise, layer)),
+                ("shrinks", _shrinks(found, noise, layer, goal)),
                 ("loads", _loads(found, layer)),
                 ("sizes", _sizes(found, layer)),
             )
@@ -105,7 +106,9 @@ def summary(found: Behaviour, told: list[Role]) -> list[str]:
     """
     by_kind = {kind: [role.layer for role in told if role.kind == kind] for kind in NAMES}
     lines = []
-    if np.isnan(found.known[0]):
+    if not found.has_levels:
+        lines.append("The sequences have no noise levels, so nothing is said about their estimation.")
+    elif np.isnan(found.known[0]):
         lines.append("The noise level is always the same, so there is nothing to estimate.")
     elif np.isnan(found.knowable):
         lines.append("With n <= d least squares leaves no residuals, so nothing shows the noise level.")
@@ -120,7 +123,8 @@ def summary(found: Behaviour, told: list[Role]) -> list[str]:
         )
     solved, shrunk = "The regression is solved by", "The solution is shrunk towards zero by"
     lines.append(_most(by_kind["solves"], found.direction, solved, "No layer solves the regression", "direction"))
-    lines.append(_most(by_kind["shrinks"], found.shrinkage, shrunk, "No layer shrinks the solution", "shrinkage"))
+    if found.has_levels:
+        lines.append(_most(by_kind["shrinks"], found.shrinkage, shrunk, "No layer shrinks the solution", "shrinkage"))
     lines.append(_acts(found))
     return lines
 
@@ -134,10 +138,13 @@ def _acts(found: Behaviour) -> str:
     ordered = [int(i) for i in np.argsort(-found.through) if found.through[i] >= USES]
     parts = [f"{100 * found.through[i]:.0f} % in layer {i + 1}" for i in ordered]
     alone = f"causes this share of the change: {', '.join(parts)}" if parts else f"causes less than {USES:.0%} of it"
+    best = (
+        f" (that of the Bayes predictor by {100 * found.moved_bayes:.2g} %)" if np.isfinite(found.moved_bayes) else ""
+    )
     return (
         "The noise level influences the prediction: when sequences exchange their residual sums of squares, w changes "
-        f"by {100 * found.moved[-1]:.2g} % of its mean square (that of the Bayes predictor by "
-        f"{100 * found.moved_bayes:.2g} %). Exchanging them in the attention of one layer only {alone}."
+        f"by {100 * found.moved[-1]:.2g} % of its mean square{best}. Exchanging them in the attention of one layer "
+        f"only {alone}."
     )
 
 
@@ -169,9 +176,9 @@ def _solves(found: Behaviour, noise: ByNoise, layer: int) -> str:
     return f"{falls}; w covers this share of its distance to the least-squares solution: {way}"
 
 
-def _shrinks(found: Behaviour, noise: ByNoise, layer: int) -> str:
+def _shrinks(found: Behaviour, noise: ByNoise, layer: int, goal: str) -> str:
     before, after = found.shrinkage[layer : layer + 2]
-    if after > (1 - FALL) * before or before - after < NOTABLE * found.shrinkage.max() or before <= 0:
+    if not after <= (1 - FALL) * before or before - after < NOTABLE * found.shrinkage.max() or before <= 0:
         return ""
     factor, step = noise.factor[layer], noise.newton_step[layer]
     how = []
@@ -182,7 +189,7 @@ def _shrinks(found: Behaviour, noise: ByNoise, layer: int) -> str:
             f"by its step ({_ends(noise, 100 * step, '.0f', ' %')} of the distance to the least-squares solution)"
         )
     ridge = (
-        f"the factor that brings the least-squares solution closest to ridge is {_ends(noise, noise.shrinkage, '.2f')}"
+        f"the factor that brings the least-squares solution closest to {goal} is {_ends(noise, noise.shrinkage, '.2f')}"
     )
     means = " and ".join(how) or "by neither its factor nor its step alone"
     return f"the error of shrinkage falls from {before:.3g} to {after:.3g}, {means}; for comparison, {ridge}"
@@ -198,7 +205,7 @@ def _loads(found: Behaviour, layer: int) -> str:
 
 def _sizes(found: Behaviour, layer: int) -> str:
     before, after = found.size[layer : layer + 2]
-    enough = after <= (1 - SIZE) * before and before - after >= SIZE_NOTABLE * found.loss[layer]
+    enough = after <= (1 - SIZE) * before and before - after >= SIZE_NOTABLE * (found.loss[layer] - found.offset)
     return f"the error of size falls from {before:.3g} to {after:.3g}" if enough else ""
 
 
@@ -211,7 +218,9 @@ def _otherwise(found: Behaviour, layer: int, removed: float) -> Role:
 
 
 def _ends(noise: ByNoise, values: Array, form: str, unit: str = "") -> str:
-    """The value at the least and at the largest noise level."""
+    """The value at the least and at the largest noise level, or on all sequences."""
+    if np.isnan(noise.sigma).any():
+        return f"{values[0]:{form}}{unit}"
     first = f"{values[0]:{form}}{unit} at sigma = {noise.sigma[0]:g}"
     last = f"{values[-1]:{form}}{unit} at sigma = {noise.sigma[-1]:g}"
     return first if len(noise.sigma) == 1 else f"{first} and {last}"

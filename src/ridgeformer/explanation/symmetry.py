@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation import EVALUATION
+from ridgeformer.evaluation.sequence_losses import EVALUATION, draw_sequences, needs_sums
 from ridgeformer.explanation.coefficients import check
 from ridgeformer.losses import exploded
 from ridgeformer.models.transformer import LinearTransformer
@@ -32,7 +32,8 @@ class Symmetry:
 
     Attributes:
         defect: Mean square of R' w(R context) - w(context) over that of w: 0 if all directions are treated alike.
-        loss: Mean adjusted loss of R' w(R context) over random rotations R; in expectation the model's own loss.
+        loss: Mean adjusted loss of R' w(R context), beside any intercept, over random rotations R; in expectation the
+            model's own loss.
         averaged: Adjusted loss of the mean of R' w(R context) over the rotations. It is never larger than `loss`, and
             the smaller, the more the weights depend on R.
         rotations: How many rotations were used.
@@ -71,7 +72,7 @@ def symmetry(
             "Use a problem with isotropic features and tasks and one context length.",
         )
     sequences, rotations = integer("sequences", sequences), integer("rotations", rotations, 2)
-    draw = problem.moments(sequences, seed=seed, stream=EVALUATION)
+    draw = draw_sequences(problem, seed, 0, sequences, sums=needs_sums([model]))
     rng = np.random.default_rng((seed, EVALUATION))
     here = model.weights(draw.moments).astype(np.float64)
     there = np.stack([turned(model, draw.moments, _rotation(model.dim, rng)) for _ in range(rotations)])
@@ -101,7 +102,8 @@ def turned(model: LinearTransformer, moments: Moments, rotation: Array) -> Array
     R = np.eye(model.dim + 1)
     R[:-1, :-1] = rotation
     gram: NDArray[Any] = R @ moments.gram.astype(np.float64) @ R.T
-    w = model.weights(Moments._trusted((gram + np.swapaxes(gram, 1, 2)) / 2, moments.context))
+    sums = None if moments.sums is None else np.asarray(moments.sums @ R.T)
+    w = model.weights(Moments._trusted((gram + np.swapaxes(gram, 1, 2)) / 2, moments.context, sums=sums))
     with np.errstate(all="ignore"):
         return np.asarray(w @ rotation)
 

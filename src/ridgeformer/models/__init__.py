@@ -6,7 +6,8 @@ from ridgeformer.models.family import FAMILIES, Family, family_named
 from ridgeformer.models.file import load, save
 from ridgeformer.models.looped import Looped
 from ridgeformer.models.structured import LowRank, Preconditioned, Registers
-from ridgeformer.models.transformer import LinearTransformer, States
+from ridgeformer.models.trace import Trace
+from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = [
     "FAMILIES",
@@ -20,7 +21,7 @@ __all__ = [
     "LowRank",
     "Preconditioned",
     "Registers",
-    "States",
+    "Trace",
     "family_named",
     "load",
     "save",

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine.channels import dense_channels
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, with_more_heads
-from ridgeformer.models.family import EDIT, Family, Gradient, sized
+from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
 from ridgeformer.validation import array, integer
 from ridgeformer.values import ReadOnlyDict, read_only
 
@@ -141,6 +141,6 @@ def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
 
 @functools.cache
 def _channels(vectors: int, scalars: int) -> type[ChannelFamily]:
-    facts = {"vectors": vectors, "scalars": scalars, "name": f"channels({vectors},{scalars})", "has_sizes": True}
+    sizes = {"vectors": vectors, "scalars": scalars}
     room = {"further_vectors": vectors - 1, "further_scalars": scalars - 1}
-    return type("Channels", (ChannelFamily,), {**facts, **room, "__doc__": ChannelFamily.__doc__})
+    return with_sizes(ChannelFamily, f"channels({vectors},{scalars})", **sizes, **room)

@@ -127,13 +127,6 @@ class _Diagonal(Family):
         """See `Family.scaled`."""
         return type(self)(**{name: value if name == "q" else by * value for name, value in self._arrays.items()})
 
-    def edit(self, layer: int, **parameters: ArrayLike) -> Family:
-        """See `Family.edit`. Parameters p and q can also be replaced by their `omega`."""
-        if "omega" in parameters and "p" in self._arrays:
-            omega = self.omega if isinstance(self, Diag) else self.omega[:, :, 0]
-            return type(self)(omega=omega).edit(layer, **parameters)  # type: ignore[call-arg]
-        return super().edit(layer, **parameters)
-
 
 class Diag(_Diagonal):
     """Diagonal matrices P_k = diag(p_x I, p_y) and Q_k = diag(q_x I, q_y), given by p and q or by their products.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copyreg
 import re
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,12 +23,13 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import array, integer, precision, real
 from ridgeformer.values import Value
 
-__all__ = ["FAMILIES", "Family", "check_registered", "family_named", "known_families", "sized"]
+__all__ = ["FAMILIES", "Family", "check_registered", "family_named", "known_families", "sized", "with_sizes"]
 
 Float = NDArray[np.floating[Any]]
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
 FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
 _SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: example and function
+AnyFamily = TypeVar("AnyFamily", bound="Family")
 Gradient = tuple[NDArray[np.float64], ...] | None
 
 
@@ -47,6 +49,22 @@ def sized(example: str) -> Callable[[Callable[..., type[Family]]], Callable[...,
         return make
 
     return register
+
+
+def with_sizes(base: type[AnyFamily], name: str, **facts: Any) -> type[AnyFamily]:
+    """Make a family of one size, for a function that `sized` registers.
+
+    Args:
+        base: The class that does not know its sizes.
+        name: The name with sizes, such as `channels(1,3)`.
+        **facts: The class attributes that hold the sizes.
+
+    Returns:
+        A subclass with these attributes.
+    """
+    own = {"name": name, "has_sizes": True, "__module__": base.__module__, "__doc__": base.__doc__}
+    made = types.new_class(name.split("(")[0].capitalize(), (base,), exec_body=lambda space: space.update(own | facts))
+    return cast("type[AnyFamily]", made)
 
 
 def known_families() -> str:

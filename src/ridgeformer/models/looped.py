@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import Family, Gradient, family_named, sized
+from ridgeformer.models.family import Family, Gradient, family_named, sized, with_sizes
 from ridgeformer.validation import integer
 
 __all__ = ["Looped", "LoopedFamily"]
@@ -124,6 +124,7 @@ class LoopedFamily(Family):
         return self.once.identity_layer()
 
 
+@sized("looped(diag,4)")
 def Looped(family: str | type[Family], loops: int) -> type[LoopedFamily]:
     """Return the family of models that repeat the layers of another family with tied weights.
 
@@ -148,18 +149,13 @@ def _looped(inner: type[Family], loops: int) -> type[LoopedFamily]:
     if issubclass(inner, LoopedFamily):
         refuse("the family of a looped model must not be looped itself", inner.name, "Multiply the numbers of loops.")
     simpler = inner.contains
-    facts = {
-        "inner": inner,
-        "loops": loops,
-        "name": f"looped({inner.name},{loops})",
-        "has_sizes": True,
-        "contains": None if simpler is None else _looped(simpler, loops),
-        "useful_heads": inner.useful_heads,
-        "further_scalars": inner.further_scalars,
-        "further_vectors": inner.further_vectors,
-        "__doc__": LoopedFamily.__doc__,
-    }
-    return type("Looped", (LoopedFamily,), facts)
-
-
-sized("looped(diag,4)")(Looped)
+    return with_sizes(
+        LoopedFamily,
+        f"looped({inner.name},{loops})",
+        inner=inner,
+        loops=loops,
+        contains=None if simpler is None else _looped(simpler, loops),
+        useful_heads=inner.useful_heads,
+        further_scalars=inner.further_scalars,
+        further_vectors=inner.further_vectors,
+    )

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
-from ridgeformer.models.family import EDIT, Family, Gradient, sized
+from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
 from ridgeformer.validation import array, integer, real
 from ridgeformer.values import ReadOnlyDict, read_only
 
@@ -125,8 +125,7 @@ def LowRank(rank: int = 1) -> type[LowRankFamily]:
 
 @functools.cache
 def _low_rank(rank: int) -> type[LowRankFamily]:
-    facts = {"rank": rank, "name": f"lowrank({rank})", "has_sizes": True, "__doc__": LowRankFamily.__doc__}
-    return type("LowRank", (LowRankFamily,), facts)
+    return with_sizes(LowRankFamily, f"lowrank({rank})", rank=rank)
 
 
 def _check_rank(rank: int, D: int) -> None:
@@ -293,8 +292,7 @@ def Registers(count: int = 2) -> type[RegisterFamily]:
 
 @functools.cache
 def _registers(count: int) -> type[RegisterFamily]:
-    facts = {"count": count, "name": f"registers({count})", "has_sizes": True, "__doc__": RegisterFamily.__doc__}
-    return type("Registers", (RegisterFamily,), facts)
+    return with_sizes(RegisterFamily, f"registers({count})", count=count)
 
 
 def _check_registers(count: int, dim: int) -> int:

@@ -1,57 +1,327 @@
-"""The moment recursion: what every layer of a linear transformer does to the Gram matrix of a context.
+"""The moment recursion: every layer's state for given contexts, computed on demand, and continued from other states.
 
 A layer with heads (P_k, Q_k) multiplies every token by T = I + sum_k P_k G Q_k, where G is the Gram matrix of the
 context's tokens. So G becomes T G T', and the product C of all T so far says what has become of a token. The engines
 compute the same, faster and without keeping what happens between the layers.
+
+>>> from ridgeformer import LinearTransformer, Problem
+>>> model = LinearTransformer.random("diag", dim=3, layers=2, context=20)
+>>> trace = model.trace(Problem(3, 10, "uniform(0,1)").moments(5))
+>>> trace.G.shape, trace.T.shape, trace.w.shape, trace.losses.shape
+((3, 5, 4, 4), (2, 5, 4, 4), (3, 5, 3), (3, 5))
+>>> trace.kept
+('G', 'T', 'w')
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Trace", "trace"]
+from ridgeformer.errors import refuse, shown
+from ridgeformer.problems import Draw
+from ridgeformer.validation import array, integer
+from ridgeformer.values import Value, read_only
+
+if TYPE_CHECKING:
+    from ridgeformer.models.transformer import LinearTransformer
+
+__all__ = ["PATCHES", "Patch", "Trace"]
 
 Float = NDArray[Any]  # float32 or float64
+Array = NDArray[np.float64]
+KEPT = ("G", "T", "C", "M", "u", "a", "w")
+PATCHES = ("gram", "S", "a", "l", "further", "query")
 
 
-class Trace(NamedTuple):
-    """Every layer's state for given contexts, where D = d + 1.
+class Patch(NamedTuple):
+    """Parts of the state before a layer that come from another trace.
 
     Attributes:
-        T: The matrices by which the layers multiply tokens, [L, B, D, D].
-        C: Their products, layer 0 (the identity) included, [L+1, B, D, D].
-        G: The Gram matrices before every layer and after the last, [L+1, B, D, D].
+        layer: The layer that reads the state, from 0.
+        other: The trace from which the parts are taken.
+        entries: Which entries of the Gram matrix are replaced, [D, D].
+        query: Whether the query's C is replaced.
     """
 
-    T: Float
-    C: Float
-    G: Float
+    layer: int
+    other: Trace
+    entries: NDArray[np.bool_]
+    query: bool
+
+
+class Trace(Value):
+    """Every layer's state for given contexts.
+
+    Nothing is computed before it is asked for, and only what was asked for is kept; `compute` computes several parts in
+    one pass. A token (z, y), where z is x with the further coordinates of the layout, is (M z + y u, a y - <w, z>)
+    after l layers. Tokens have D coordinates: z and y. State 0 is the input, state l that after l layers, which is what
+    layer l (counted from 0) reads.
+
+    Args:
+        model: The model.
+        gram: The Gram matrices of the contexts as the first layer reads them, [B, D, D]: divided by n if attention is
+            by mean.
+        draw: What is known about the sequences, for losses; None if nothing is.
+        patches: Parts of states that come from other traces; `patched` adds one.
+    """
+
+    def __init__(
+        self, model: LinearTransformer, gram: Float, draw: Draw | None = None, patches: tuple[Patch, ...] = ()
+    ) -> None:
+        dtype = np.result_type(gram.dtype, model.family.dtype)
+        self.model = model
+        self.draw = draw
+        self.patches = patches
+        self._gram = gram if gram.dtype == dtype else gram.astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self._gram)
+
+    def __repr__(self) -> str:
+        patches = f", {len(self.patches)} patched" if self.patches else ""
+        return f"Trace({self.model!r}, {len(self)} contexts{patches})"
+
+    # ---- what every layer holds -------------------------------------------------------------------------
+
+    @property
+    def G(self) -> Float:
+        """The Gram matrices of the context's tokens, [L+1, B, D, D]."""
+        return self._part("G")
+
+    @property
+    def T(self) -> Float:
+        """The matrices by which the layers multiply tokens, [L, B, D, D]."""
+        return self._part("T")
+
+    @property
+    def C(self) -> Float:
+        """The products of all T so far, [M u; -w' a], [L+1, B, D, D]; the identity at first."""
+        return self._part("C")
+
+    @property
+    def M(self) -> Float:
+        """What tokens keep of z, [L+1, B, D-1, D-1]."""
+        return self._part("M")
+
+    @property
+    def u(self) -> Float:
+        """What z receives from y, [L+1, B, D-1]."""
+        return self._part("u")
+
+    @property
+    def a(self) -> Float:
+        """What labels keep of y, [L+1, B]."""
+        return self._part("a")
 
     @property
     def w(self) -> Float:
-        """The weights that a query reads after every layer, [L+1, B, d]; zero at layer 0."""
-        return -self.C[:, :, -1, :-1]
+        """What labels lose to z, [L+1, B, D-1]; zero at first. Its first d entries are `weights`."""
+        return self._part("w")
+
+    @property
+    def weights(self) -> Float:
+        """The weights with which a query is predicted after every layer, [L+1, B, d]."""
+        return self.w[..., : self.model.dim]
+
+    @property
+    def intercepts(self) -> Float:
+        """What predictions contain beside <weights, x>, [L+1, B]: 0 unless tokens have a constant coordinate."""
+        if self.model.layout.counted:
+            return self.w[..., self.model.dim]
+        return np.zeros((self.model.layers + 1, len(self)), self._gram.dtype)
+
+    def readout(self, queries: ArrayLike) -> Float:
+        """Predict the labels of queries after every layer.
+
+        Args:
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The predictions, [L+1, B, m]; those after the last layer are `model.predict`.
+
+        Raises:
+            InputError: The shape does not fit, or there are values that are not finite.
+        """
+        x = array("queries", queries, (len(self), "m", self.model.dim))
+        with np.errstate(all="ignore"):
+            return np.asarray(np.einsum("lbd,bmd->lbm", self.weights, x) + self.intercepts[..., None])
+
+    @property
+    def losses(self) -> Array:
+        """The adjusted losses of every sequence after every layer, [L+1, B]; infinite where the model overflowed.
+
+        They are not adjusted where the draw has no oracle.
+        """
+        return self._losses(0)
+
+    @property
+    def unadjusted(self) -> Array:
+        """The losses against the tasks, [L+1, B]."""
+        return self._losses(1)
+
+    def _losses(self, which: int) -> Array:
+        if self.draw is None:
+            refuse(
+                "losses need what the predictions are compared with",
+                "a trace of moments or tokens alone",
+                "Trace a draw: model.trace(problem.moments(1000)).",
+            )
+        with np.errstate(all="ignore"):
+            found = np.stack([self.draw.both_losses(weights)[which] for weights in self.weights])
+            found += 0.5 * np.square(self.intercepts.astype(np.float64))
+        return np.where(np.isnan(found), np.inf, found)
+
+    # ---- computing and keeping --------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of the parts that are kept in memory."""
+        return tuple(name for name in KEPT if f"_kept_{name}" in vars(self))
+
+    def compute(self, *names: str) -> Trace:
+        """Compute several parts in one pass over the layers, and keep them.
+
+        Args:
+            *names: Some of G, T, C, M, u, a, w.
+
+        Returns:
+            This trace.
+
+        Raises:
+            InputError: There is no part of that name.
+        """
+        for name in names:
+            if name not in KEPT:
+                refuse(f"the parts of a trace are {', '.join(KEPT)}", shown(name), "Choose among these.")
+        missing = [name for name in KEPT if name in names and name not in self.kept]
+        found: dict[str, list[Float]] = {name: [] for name in missing}
+        with np.errstate(all="ignore"):  # a model that explodes has infinite states
+            for G, C, T in self._states() if missing else ():
+                parts = {"G": G, "C": C, **({} if T is None else {"T": T})}
+                for name in missing:
+                    if name != "T" or T is not None:
+                        found[name].append(parts[name] if name in parts else _of_product(name, C))
+        vars(self).update({f"_kept_{name}": read_only(np.stack(parts)) for name, parts in found.items()})
+        return self
+
+    def _part(self, name: str) -> Float:
+        if name in ("M", "u", "a", "w") and "C" in self.kept:
+            return _of_product(name, self._part("C"))
+        found: Float = vars(self.compute(name))[f"_kept_{name}"]
+        return found
+
+    def _states(self) -> Iterator[tuple[Float, Float, Float | None]]:
+        """(G, C, T) of every state: what a layer reads, and what it multiplies tokens by."""
+        P, Q, last = self.model.P, self.model.Q, self.model.layers
+        eye = np.eye(self._gram.shape[-1], dtype=self._gram.dtype)
+        G, C = np.asarray(self._gram), np.broadcast_to(eye, self._gram.shape)
+        for layer in range(last):
+            G, C = self._after_patches(layer, G, C)
+            T = eye + (P[layer][None] @ G[:, None] @ Q[layer][None]).sum(1)
+            yield G, C, T
+            G, C = T @ G @ np.swapaxes(T, 1, 2), T @ C
+        yield *self._after_patches(last, G, C), None
+
+    # ---- activation patching ----------------------------------------------------------------------------
+
+    def patched(self, layer: int, other: Trace, what: str | int | Sequence[str | int] = "gram") -> Trace:
+        """Continue from parts of the state that another context has before a layer; this trace stays as it is.
+
+        The state before a layer has two halves: the context's Gram matrix, from which this and all later layers
+        compute their T, and the query's own C, the product of the T before. A patch of the Gram matrix leaves C as it
+        is: the query has gone through the earlier layers with its own context, and meets the other one from here on.
+        A patch with the state of the same context changes nothing, to the bit. Blocks of two contexts together need not
+        be a Gram matrix of any tokens.
+
+        Args:
+            layer: The layer that reads the patched state, from 0 to L - 1; negative numbers count from the end.
+            other: The trace of as many contexts, from which the parts are taken. Its model may be another one with
+                tokens of the same size.
+            what: `gram`, the whole Gram matrix; `S`, `a` or `l`, its blocks of x with x, x with y and y with y;
+                `further`, all entries with a further coordinate of the layout; the number of a coordinate (0 to D - 1),
+                all entries with this coordinate; `query`, the matrix C; or several of these.
+
+        Returns:
+            The trace that continues from there. It can be patched again.
+
+        Raises:
+            InputError: There is no such layer or part, or the other trace has another shape.
+
+        >>> from ridgeformer import LinearTransformer, Problem
+        >>> model = LinearTransformer.random("diag", dim=3, layers=2, context=20)
+        >>> low, high = (model.trace(Problem(3, 10, sigma).moments(5)) for sigma in (1, 3))
+        >>> bool((low.patched(0, high).w == high.w).all())
+        True
+        """
+        layer = integer("layer", layer, -self.model.layers, self.model.layers - 1) % self.model.layers
+        if not isinstance(other, Trace):
+            refuse("a patch comes from another Trace", f"a {type(other).__name__}", "Pass model.trace(contexts).")
+        if other._gram.shape != self._gram.shape:
+            size = f"{len(self)} contexts with tokens of {self._gram.shape[-1]} coordinates"
+            given = f"{len(other)} contexts with tokens of {other._gram.shape[-1]} coordinates"
+            refuse(f"a patch must have the shape of the trace: {size}", given, "Trace as many contexts of that size.")
+        if layer > other.model.layers:
+            refuse(
+                f"a patch of layer {layer} must come from a model with that many layers",
+                f"a model with {other.model.layers}",
+                "Patch an earlier layer.",
+            )
+        names = [what] if isinstance(what, str | int) else list(what)
+        if not names:
+            refuse("a patch must name what is patched", "nothing", f"Choose some of {', '.join(PATCHES)}.")
+        entries = np.zeros(self._gram.shape[1:], bool)
+        for name in names:
+            entries |= self._entries(name)
+        patch = Patch(layer, other, entries, "query" in names)
+        return Trace(self.model, self._gram, self.draw, (*self.patches, patch))
+
+    def _entries(self, what: str | int) -> NDArray[np.bool_]:
+        """Which entries of the Gram matrix a name means, [D, D]."""
+        d, size = self.model.dim, self._gram.shape[-1]
+        here = np.zeros((size, size), bool)
+        if isinstance(what, int) and not isinstance(what, bool):
+            at = integer("a coordinate of tokens", what, 0, size - 1)
+            here[at] = here[:, at] = True
+            return here
+        if what not in PATCHES:
+            refuse(
+                f"what is patched must be among {', '.join(PATCHES)}, or the number of a coordinate",
+                shown(what),
+                "Choose some of these.",
+            )
+        if what == "further" and size == d + 1:
+            refuse("further coordinates need a layout that has some", repr(self.model), "Patch gram, S, a or l.")
+        x, every = slice(d), slice(None)
+        block: dict[str, Any] = {"S": (x, x), "a": (x, -1), "l": (-1, -1), "gram": every, "further": slice(d, -1)}
+        if what != "query":
+            here[block[what]] = True
+        return here | here.T
+
+    def _after_patches(self, layer: int, G: Float, C: Float) -> tuple[Float, Float]:
+        """The state before a layer, with what patches put in its place."""
+        for patch in self.patches:
+            if patch.layer == layer:
+                G = np.where(patch.entries, patch.other._state(layer)[0], G) if patch.entries.any() else G
+                C = np.asarray(patch.other._state(layer)[1], C.dtype) if patch.query else C
+        return G, C
+
+    def _state(self, layer: int) -> tuple[Float, Float]:
+        """The Gram matrices and products of one state, from what is kept if possible."""
+        if {"G", "C"} <= set(self.kept):
+            return self.G[layer], self.C[layer]
+        for at, (G, C, _) in enumerate(self._states()):
+            if at == layer:
+                return G, C
+        raise AssertionError("the layer was checked")
 
 
-def trace(P: Float, Q: Float, gram: Float) -> Trace:
-    """Follow Gram matrices through all layers.
-
-    Args:
-        P: Dense parameters, [L, H, D, D].
-        Q: Dense parameters, [L, H, D, D].
-        gram: Gram matrices of the contexts, [B, D, D]. Its precision is that of the result.
-
-    Returns:
-        The matrices of every layer.
-    """
-    eye = np.eye(gram.shape[-1], dtype=gram.dtype)
-    T: list[Float] = []
-    C, G = [np.broadcast_to(eye, gram.shape)], [gram]
-    for p, q in zip(P, Q, strict=True):
-        T.append(eye + (p[None] @ G[-1][:, None] @ q[None]).sum(1))
-        C.append(T[-1] @ C[-1])
-        G.append(T[-1] @ G[-1] @ np.swapaxes(T[-1], 1, 2))
-    return Trace(np.stack(T), np.stack(C), np.stack(G))
+def _of_product(name: str, C: Float) -> Float:
+    """A part of C = [M u; -w' a]."""
+    x, y = slice(-1), -1
+    part: dict[str, Any] = {"M": (x, x), "u": (x, y), "a": (y, y), "w": (y, x)}
+    found: Float = C[(..., *part[name])]
+    return -found if name == "w" else found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,36 +20,19 @@ from ridgeformer import engine as engines
 from ridgeformer.engine import PLAIN, Engine, Evaluation, Key, Layout, Target
 from ridgeformer.errors import ExplosionWarning, refuse
 from ridgeformer.models.check import check_family
+from ridgeformer.models.editing import edited, joined
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import EDIT, Family, family_named
-from ridgeformer.models.trace import trace
+from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
-from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.problems import BaseProblem, Draw, Sequences
 from ridgeformer.validation import array, integer, number, real
 from ridgeformer.values import Value, read_only
 
-__all__ = ["LinearTransformer", "States", "check_intercept", "gram_of"]
+__all__ = ["LinearTransformer", "check_intercept", "gram_of"]
 
 Float = NDArray[np.floating[Any]]
 ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
-
-
-class States(NamedTuple):
-    """The linear model that every layer keeps, layer 0 (the input) included.
-
-    A token starts as (x, y) and is (M x + y u, a y - <w, x>) at layer l; a query (x, 0) is (M x, -<w, x>).
-
-    Attributes:
-        M: [L+1, B, d, d].
-        u: [L+1, B, d].
-        a: [L+1, B].
-        w: [L+1, B, d].
-    """
-
-    M: Float
-    u: Float
-    a: Float
-    w: Float
 
 
 class LinearTransformer(Value):
@@ -222,10 +205,16 @@ class LinearTransformer(Value):
     def edit(self, layer: int, **parameters: ArrayLike) -> LinearTransformer:
         """Make a new model in which the parameters of one layer are replaced; this one stays as it is.
 
+        The new model has the same family and heads wherever these can hold the new values. Otherwise it becomes the
+        next larger one: one head of a Diag model holds omegas of rank one only, so that other omegas give a model with
+        two heads; a GD++ model becomes Diag with an omega_xy or omega_yy other than 0; and any model becomes Full with
+        a dense P or Q.
+
         Args:
             layer: The layer, from 0 to L - 1; negative numbers count from the end.
-            **parameters: New values by name: `P` and `Q` [H, D, D] of a Full model; `p` [H, 2] and `q` [H, 2] of a Diag
-                model, or its `omega` [2, 2]; those of `family.arrays` in general. A single number fills the whole
+            **parameters: New values by name: `P` and `Q` [H, D, D] (or [D, D] if there is one head) of any model; of a
+                Diag or GD++ model one or more of `omega_xx`, `omega_xy`, `omega_yx` and `omega_yy`, or the whole
+                `omega` [2, 2], or `p` and `q`; those of `family.arrays` in general. A single number fills the whole
                 parameter.
 
         Returns:
@@ -237,8 +226,54 @@ class LinearTransformer(Value):
         >>> model = LinearTransformer.random("diag", dim=10, layers=3)
         >>> model.edit(2, omega=[[0, 0], [-0.03, 0]]).family.omega[2].tolist()
         [[0.0, 0.0], [-0.03, 0.0]]
+        >>> model.edit(layer=1, omega_yy=0).family.omega[1, 1, 1].item()
+        0.0
         """
-        return self._with(self.family.edit(layer, **parameters))
+        return self._with(edited(self, layer, parameters))
+
+    def without(self, layer: int) -> LinearTransformer:
+        """Make a new model without one layer: the layers before and after it follow each other directly.
+
+        It predicts what the model predicts in which this layer is an identity layer, such as `edit(layer, P=0)`, but it
+        has one layer less: later layers have other numbers, and a trace or the losses by layer have one state less.
+
+        Args:
+            layer: The layer, from 0 to L - 1; negative numbers count from the end.
+
+        Returns:
+            The model with L - 1 layers.
+
+        Raises:
+            InputError: There is no such layer, or it is the only one.
+        """
+        layer = integer("layer", layer, -self.layers, self.layers - 1) % self.layers
+        if self.layers == 1:
+            refuse("a model needs at least one layer", "the only layer to remove", "Edit it: model.edit(0, P=0).")
+        parts = [part for part in (slice(0, layer), slice(layer + 1, self.layers)) if part.start < part.stop]
+        return self._with(joined([self._with(self.family.select(part)) for part in parts]))
+
+    def stack(self, other: LinearTransformer) -> LinearTransformer:
+        """Make a new model that continues with the layers of another one.
+
+        Args:
+            other: A model for the same dimension and layout.
+
+        Returns:
+            The model with the layers of both. It has their family if they have the same one, or if both are Diag or
+            GD++ models; otherwise it is a Full model.
+
+        Raises:
+            InputError: The other model has another dimension or layout.
+        """
+        if not isinstance(other, LinearTransformer):
+            refuse("a model is stacked on a model", f"a {type(other).__name__}", "Pass a LinearTransformer.")
+        if (other.dim, other.layout) != (self.dim, self.layout):
+            refuse(
+                f"stacked models must have the same tokens: dimension {self.dim} and {self.layout}",
+                f"dimension {other.dim} and {other.layout}",
+                "Use models of one dimension and layout; see to_attention.",
+            )
+        return self._with(joined([self, other]))
 
     def with_identity(self, at: int) -> LinearTransformer:
         """Insert one layer that changes nothing: the start for growing a model.
@@ -251,7 +286,7 @@ class LinearTransformer(Value):
         """
         return self._with(self.family.inserted(at, self.family.identity_layer()))
 
-    def first(self, layers: int) -> LinearTransformer:
+    def truncate(self, layers: int) -> LinearTransformer:
         """Return the model made of the first layers only.
 
         Args:
@@ -341,33 +376,27 @@ class LinearTransformer(Value):
 
     # ---- moment form ------------------------------------------------------------------------------------
 
-    def states(self, moments: Moments) -> States:
-        """Compute the linear model (M, u, a, w) that every layer keeps, from C_{l+1} = T_l C_l with C_0 = I.
+    def trace(self, contexts: Moments | Draw | Sequences | ArrayLike, labels: ArrayLike | None = None) -> Trace:
+        """Follow contexts through all layers: Gram matrix, map, linear model, readout and loss of every layer.
 
         Args:
-            moments: The contexts.
+            contexts: A draw, whose losses can then be asked for; moments; sequences; or the features of contexts,
+                [B, n, d], or [n, d] for one context.
+            labels: The labels [B, n], or [n], if `contexts` are features.
 
         Returns:
-            The states after every layer, layer 0 included.
+            The trace, which computes what it is asked for when it is asked.
+
+        Raises:
+            InputError: The contexts have another dimension, or lack the sums that a further coordinate needs.
         """
-        self._check(moments)
-        G = np.asarray(self._gram(moments), np.result_type(moments.dtype, self.family.dtype))
-        C, d = trace(self.P, self.Q, G).C, self.width
-        return States(C[:, :, :d, :d], C[:, :, :d, d], C[:, :, d, d], -C[:, :, d, :d])
-
-    def weights_by_layer(self, moments: Moments) -> Float:
-        """Compute w after every layer; that after l layers is the weights of the first l layers.
-
-        Args:
-            moments: The contexts.
-
-        Returns:
-            The weights, [L+1, B, d]; zero at layer 0.
-        """
-        self._check(moments)
-        found = [np.zeros((len(moments), self.dim), moments.dtype)]
-        found += [self.first(layers).weights(moments) for layers in range(1, self.layers + 1)]
-        return np.stack(found)
+        if labels is not None:
+            contexts = Moments.from_tokens(contexts, labels)  # type: ignore[arg-type]
+        if isinstance(contexts, Sequences):
+            contexts = Draw.from_sequences(contexts)
+        draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)
+        self._check(moments)  # type: ignore[arg-type]
+        return Trace(self, self._gram(moments), draw)  # type: ignore[arg-type]
 
     def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:
         """Compute w_hat: the prediction for a query x is <w_hat, x>, plus the intercept if there is one.

@@ -48,7 +48,7 @@ def draw_explanation(path: Path, found: Explanation) -> None:
         axis.set_axis_off()
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(labelsize=8)
+        axis.tick_params(labelsize=8, which="both")
         axis.title.set_fontsize(9)
         axis.xaxis.label.set_fontsize(8)
         axis.yaxis.label.set_fontsize(8)
@@ -56,7 +56,8 @@ def draw_explanation(path: Path, found: Explanation) -> None:
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     behaviour = found.behaviour
     title = f"{found.model.family.name}, {layers} layer{'s' * (layers > 1)}, {found.problem}"
-    canvas.suptitle(f"{title}: loss {behaviour.loss[-1]:.4g}, floor {behaviour.floor:.4g}", fontsize=11)
+    floor = f", floor {behaviour.floor:.4g}" if behaviour.floor >= 0 else ""
+    canvas.suptitle(f"{title}: loss {behaviour.loss[-1]:.4g}{floor}", fontsize=11)
     write(canvas, path)
 
 
@@ -65,14 +66,16 @@ def _losses(axis: Axes, found: Explanation) -> None:
     behaviour, states = found.behaviour, np.arange(found.model.layers + 1)
     axis.plot(states, behaviour.loss, "o-", color="black", linewidth=2, markersize=4, label="loss")
     parts = (("direction", "s-", BLUE), ("shrinkage", "^-", VERMILION), ("size", "v-", GREEN))
-    least = 0.05 * min(behaviour.loss.min(), behaviour.floor or np.inf)
+    least = 0.05 * min(behaviour.loss.min(), behaviour.floor if behaviour.floor > 0 else np.inf)
     for name, style, colour in parts:
         values = getattr(behaviour, name)
+        if np.isnan(values).all():
+            continue
         shown = np.where(values > 0, np.maximum(values, least), np.nan)  # what is less lies on the edge
         axis.plot(states, shown, style, color=colour, markersize=4, linewidth=1.2, label=name)
     if behaviour.floor > 0:
         axis.axhline(behaviour.floor, color="black", linestyle="--", linewidth=1, label="floor")
-    axis.set(title="loss of the readout and its three parts", xlabel="after layer", yscale="log", xticks=states)
+    axis.set(title="loss of the readout and its parts", xlabel="after layer", yscale="log", xticks=states)
     axis.set_ylim(bottom=0.8 * least if np.isfinite(least) and least > 0 else None)
     _finish(axis)
 
@@ -92,32 +95,45 @@ def _noise(axis: Axes, found: Explanation) -> None:
             linewidth=1,
             label="... of least-squares residuals",
         )
-    axis.set(title="use of the noise level", xlabel="layer", xticks=states)
-    axis.set_ylim(0, max(1.0, 1.05 * float(np.nanmax(behaviour.through))))
-    axis.legend(frameon=False, fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.52))
+    top = max(1.0, 1.05 * float(np.nanmax(behaviour.through)))
+    axis.set(title="use of the noise level", xlabel="layer", xticks=states, ylim=(0, 1.4 * top))
+    axis.set_yticks([tick for tick in axis.get_yticks() if tick <= top])
+    axis.legend(frameon=False, fontsize=7, loc="upper left")  # in the room above
 
 
 def _factors(axis: Axes, found: Explanation) -> None:
-    """Each layer's factor against sigma, beside the shrinkage that ridge regression means."""
-    noise = found.noise
-    axis.plot(noise.sigma, noise.shrinkage, "k--", linewidth=1.2, label="best factor from least squares to ridge")
+    """Each layer's factor against sigma, beside the factor from least squares to the goal."""
+    noise, label = found.noise, f"best factor from least squares to {found.goal}"
+    axis.set_title("factor T_yy of each layer")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
+    if len(noise.sigma) == 1:
+        axis.axhline(noise.shrinkage[0], color="black", linestyle="--", linewidth=1.2, label=label)
+    else:
+        axis.plot(noise.sigma, noise.shrinkage, "k--", linewidth=1.2, label=label)
     _numbered(axis, noise.sigma, noise.factor)
-    axis.set(title="factor T_yy of layers (Diag: 1 + omega_yy lambda)", xlabel="noise level sigma")
     axis.legend(frameon=False, fontsize=7, loc="lower left")
 
 
 def _ways(axis: Axes, found: Explanation) -> None:
     """How far each layer goes to least squares, against sigma."""
     noise = found.noise
+    axis.set_title("share of the distance to least squares, by layer")
     axis.axhline(0, color=GREY, linewidth=0.8, zorder=0)
     axis.set_ylim(*_room(noise.newton_step))
     _numbered(axis, noise.sigma, noise.newton_step)
-    axis.set(title="share of the distance to least squares, by layer", xlabel="noise level sigma")
 
 
 def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
-    """A line for every layer, with the layer's number at its end; numbers that would overlap are moved apart."""
+    """A line for every layer, with the layer's number at its end; numbers that would overlap are moved apart.
+
+    With one noise level, or none, there is one line over the layers instead.
+    """
+    if len(sigmas) == 1:
+        layers = np.arange(1, len(rows) + 1)
+        axis.plot(layers, rows[:, 0], "o-", color=BLUE, markersize=4, linewidth=1.5)
+        axis.set(xlabel="layer" if np.isnan(sigmas[0]) else f"layer, at sigma = {sigmas[0]:g}", xticks=layers)
+        return
+    axis.set_xlabel("noise level sigma")
     low, high = axis.get_ylim()
     ends = np.clip([row[-1] for row in rows], low, high)
     apart, heights, below = 0.055 * (high - low), np.empty(len(rows)), -np.inf
@@ -162,17 +178,19 @@ def _filter(axis: Axes, found: Explanation, layer: int) -> None:
     noise = found.noise
     chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
     for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):
-        label = f"sigma = {noise.sigma[index]:g}"
+        label = "all sequences" if np.isnan(noise.sigma[index]) else f"sigma = {noise.sigma[index]:g}"
         axis.plot(noise.eigenvalues, noise.filter[layer, index], "o-", color=colour, markersize=3, label=label)
         axis.plot(noise.eigenvalues, noise.ideal[index], "--", color=colour, linewidth=1)
     low, high = float(noise.filter[layer].min()), float(noise.filter[layer].max())
     axis.set_ylim(max(min(-0.05, low), -0.6), max(1.15, min(high + 0.05, 1.8)))
     kinds = ", ".join(SHORT[role.kind] for role in found.roles if role.layer == layer)
-    axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S")
+    by_mean = found.model.layout.attention == "mean"
+    axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S / n" if by_mean else "eigenvalue of S")
     place = axis.get_subplotspec()
     if layer == 1 or (place is not None and place.is_first_col()):
         axis.set_ylabel("w / least squares")
-    axis.plot([], [], "--", color="black", linewidth=1, label="ridge regression")
+    label = "ridge regression" if found.goal == "ridge" else found.goal
+    axis.plot([], [], "--", color="black", linewidth=1, label=label)
 
 
 def _shades(count: int) -> list[Any]:

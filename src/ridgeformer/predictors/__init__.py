@@ -2,13 +2,17 @@
 
 from ridgeformer.predictors.bayes import DMMSE, BayesRR, best_predictor
 from ridgeformer.predictors.choice import baselines, best_label
-from ridgeformer.predictors.ridge import AdaRR, ConstRR, IterativeRR, LeastSquares, OracleRR, Predictor, TunedRR
+from ridgeformer.predictors.guarded import Guarded, Guarding
+from ridgeformer.predictors.iterative import IterativeRR
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, Predictor, TunedRR
 
 __all__ = [
     "DMMSE",
     "AdaRR",
     "BayesRR",
     "ConstRR",
+    "Guarded",
+    "Guarding",
     "IterativeRR",
     "LeastSquares",
     "OracleRR",

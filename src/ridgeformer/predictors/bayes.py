@@ -24,7 +24,7 @@ from ridgeformer.problems.posterior import TINY, Posterior
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.spectrum import Spectrum
 
-__all__ = ["DMMSE", "BayesRR", "best_predictor"]
+__all__ = ["DMMSE", "BayesRR", "best_predictor", "noise_posterior"]
 
 Array = NDArray[np.float64]
 CHUNK = 512  # contexts at a time
@@ -169,10 +169,27 @@ def best_predictor(problem: BaseProblem) -> Any:
 
 def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
     """E[1 / (lambda_i + sigma^2) | context] of some contexts with similar residuals, [b, m]."""
-    residual, values, c = found.residual[part], found.values[part], found.c[part]
-    freedom = max(found.context - found.dim, 0)
     if len(nodes) == 1:
-        return np.asarray(1 / (values + nodes[0] ** 2))
+        return np.asarray(1 / (found.values[part] + nodes[0] ** 2))
+    _, posterior, inverse = noise_posterior(found, part, nodes, prior)
+    return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
+
+
+def noise_posterior(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> tuple[Array, Array, Array]:
+    """Compute p(sigma | context) of some contexts, best with similar residuals, on the nodes of a quadrature rule.
+
+    Args:
+        found: The contexts in the eigenbases of S.
+        part: Which contexts, [b].
+        nodes: Noise levels.
+        prior: Their probabilities.
+
+    Returns:
+        For the K nodes that matter: the noise variances v [b, K], their posterior probabilities [b, K], and
+        1 / (lambda_i + v) [m, b, K].
+    """
+    residual, values, c = found.residual[part], found.values[part], found.c[part]
+    freedom = found.context - values.shape[1]
     # Below this variance the data cannot tell noise from rounding; it also gives a point at sigma = 0 a likelihood.
     least = found.rounding * found.total[part] / found.context + 1e-300
     chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
@@ -193,12 +210,12 @@ def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Arr
     log_posterior = np.log(prior[chosen]) - 0.5 * score
     posterior = np.exp(log_posterior - log_posterior.max(1, keepdims=True))
     posterior /= posterior.sum(1, keepdims=True)
-    return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
+    return v, posterior, inverse
 
 
-def _relevant(nodes: Array, prior: Array, residual: Array, freedom: int, least: float) -> NDArray[np.bool_]:
+def _relevant(nodes: Array, prior: Array, residual: Array, freedom: float, least: float) -> NDArray[np.bool_]:
     """Nodes that matter to any context whose residual lies between the smallest and the largest given."""
-    if not freedom or len(nodes) < 32:
+    if freedom <= 0 or len(nodes) < 32:
         return prior > 0
     v = np.maximum(nodes**2, least)
     with np.errstate(divide="ignore"):

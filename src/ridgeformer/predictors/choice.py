@@ -11,24 +11,24 @@
 from __future__ import annotations
 
 from ridgeformer.predictors.bayes import best_predictor
+from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import (
     AdaRR,
     ConstRR,
-    IterativeRR,
     LeastSquares,
     OracleRR,
     Predictor,
     TunedRR,
-    check_problem,
+    check_any_problem,
 )
-from ridgeformer.problems import Problem
+from ridgeformer.problems import BaseProblem, Prior, Problem
 
 __all__ = ["baselines", "best_label", "oracle_label"]
 
 STEPS = 100  # of IterativeRR
 
 
-def best_label(problem: Problem) -> str:
+def best_label(problem: BaseProblem) -> str:
     """Return the name of the best predictor of a problem in tables: `DMMSE` for pools, else `Bayes floor`.
 
     Args:
@@ -40,7 +40,7 @@ def best_label(problem: Problem) -> str:
     return "DMMSE" if problem.has_pool else "Bayes floor"
 
 
-def oracle_label(problem: Problem) -> str:
+def oracle_label(problem: BaseProblem) -> str:
     """Return the name of ridge regression that is told the noise level in tables.
 
     For tasks from a pool it is not the oracle of the adjusted loss, which knows the pool too, and its name says so.
@@ -54,11 +54,12 @@ def oracle_label(problem: Problem) -> str:
     return "OracleRR (Gaussian prior)" if problem.has_pool else "OracleRR"
 
 
-def baselines(problem: Problem) -> tuple[dict[str, Predictor], list[str]]:
+def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
     """Return the classical predictors that a problem allows, the best predictor last, and why others are left out.
 
     Those that estimate the noise from residuals need more examples than the tasks have directions, in every sequence.
-    IterativeRR assumes that features, tasks and queries are N(0, I) and that all contexts have the same length.
+    IterativeRR assumes that features, tasks and queries are N(0, I) and that all contexts have the same length. On a
+    problem of your own there is no oracle, and ridge regression assumes tasks from N(0, I).
 
     Args:
         problem: The distribution of sequences.
@@ -67,15 +68,16 @@ def baselines(problem: Problem) -> tuple[dict[str, Predictor], list[str]]:
         The predictors by name, and one sentence for each reason to leave some out.
 
     Raises:
-        InputError: The problem is not a `Problem`.
+        InputError: This is no problem.
     """
-    prior, left_out = check_problem(problem).prior, []
-    chosen: dict[str, Predictor] = {
-        oracle_label(problem): OracleRR(prior),
-        "ConstRR": ConstRR.tune(problem),
-        "LeastSquares": LeastSquares(),
-    }
-    rank = problem.law.rank
+    check_any_problem(problem)
+    known, chosen, left_out = isinstance(problem, Problem), dict[str, Predictor](), list[str]()
+    prior, rank = (problem.prior, problem.law.rank) if isinstance(problem, Problem) else (Prior(), problem.dim)
+    if known:
+        chosen[oracle_label(problem)] = OracleRR(prior)
+    else:
+        left_out.append("OracleRR is left out: the laws of noise and tasks of this problem are not known.")
+    chosen |= {"ConstRR": ConstRR.tune(problem), "LeastSquares": LeastSquares()}
     if problem.lengths.least > rank:
         chosen |= {"AdaRR": AdaRR(prior), "TunedRR": TunedRR.tune(problem)}
     else:
@@ -87,13 +89,15 @@ def baselines(problem: Problem) -> tuple[dict[str, Predictor], list[str]]:
         chosen[f"IterativeRR({STEPS})"] = IterativeRR(STEPS)
     elif problem.is_isotropic:
         left_out.append("IterativeRR is left out for the same reason.")
-    else:
+    elif isinstance(problem, Problem):
         left_out.append(
             "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here "
             f"{_differences(problem)}."
         )
-    chosen[best_label(problem)] = best_predictor(problem)
-    return chosen, left_out
+    best = best_predictor(problem)
+    if best is None:
+        left_out.append("The floor is left out: the problem does not say which predictor is the best one.")
+    return chosen | ({} if best is None else {best_label(problem): best}), left_out
 
 
 def _differences(problem: Problem) -> str:

@@ -9,7 +9,7 @@ ConstRR(variance=8.33333)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,7 +24,6 @@ from ridgeformer.validation import integer, number
 __all__ = [
     "AdaRR",
     "ConstRR",
-    "IterativeRR",
     "LeastSquares",
     "OracleRR",
     "Predictor",
@@ -32,6 +31,8 @@ __all__ = [
     "TokenPredictor",
     "TunedRR",
     "check_any_problem",
+    "check_enough",
+    "check_one_length",
     "check_problem",
     "in_whitened",
     "spectrum_of",
@@ -172,18 +173,36 @@ class ConstRR(Ridge):
         self.variance = number("variance", variance)
 
     @classmethod
-    def tune(cls, problem: Problem) -> ConstRR:
+    def tune(cls, problem: BaseProblem, *, sequences: int = 20_000, seed: int = 1) -> ConstRR:
         """Return the best one for a problem.
 
-        The best constant is E[sigma^2]: the risk of any weights that are linear in y is linear in sigma^2.
+        On a `Problem` the best constant is E[sigma^2], exactly: the risk of any weights that are linear in y is linear
+        in sigma^2. On problems of your own it is that of least loss on random sequences, for the prior N(0, I).
 
         Args:
             problem: The distribution of sequences.
+            sequences: How many fresh sequences to use on a problem of your own.
+            seed: Seed of these sequences.
 
         Returns:
             The tuned predictor.
         """
-        return cls(check_problem(problem).noise.second_moment, problem.prior)
+        check_any_problem(problem)
+        if isinstance(problem, Problem):
+            return cls(problem.noise.second_moment, problem.prior)
+        from scipy.optimize import minimize_scalar
+
+        draw = _tuning_draw(problem, sequences, seed)
+        loss = _general_objective(draw, Prior())
+        scale = np.log(_label_variance(draw.moments))
+
+        def of(logarithm: float) -> float:
+            return loss(lambda part: np.exp(logarithm))
+
+        grid = scale + np.linspace(-30, 10, 41)
+        best = grid[int(np.argmin([of(point) for point in grid]))]
+        found = minimize_scalar(of, bounds=(best - 1, best + 1), method="bounded", options={"xatol": 1e-4})
+        return cls(float(np.exp(found.x)))
 
     def _weights(self, moments: Moments) -> Array:
         """(S + variance)^-1 a."""
@@ -224,8 +243,8 @@ class TunedRR(Ridge):
         self.factor, self.ceiling = number("factor", factor), number("ceiling", ceiling)
 
     @classmethod
-    def tune(cls, problem: Problem, *, sequences: int = 100_000, seed: int = 1) -> TunedRR:
-        """The factor and ceiling with the least adjusted loss on random sequences.
+    def tune(cls, problem: BaseProblem, *, sequences: int = 100_000, seed: int = 1) -> TunedRR:
+        """The factor and ceiling with the least loss on random sequences; for the prior N(0, I) on your own problems.
 
         Args:
             problem: The distribution of sequences.
@@ -241,7 +260,7 @@ class TunedRR(Ridge):
         return cls.tune_all([problem], sequences=sequences, seed=seed)[0]
 
     @classmethod
-    def tune_all(cls, problems: Sequence[Problem], *, sequences: int = 100_000, seed: int = 1) -> list[TunedRR]:
+    def tune_all(cls, problems: Sequence[BaseProblem], *, sequences: int = 100_000, seed: int = 1) -> list[TunedRR]:
         """Tune for several problems, with one eigendecomposition for all that share dimension and context length.
 
         Args:
@@ -257,11 +276,11 @@ class TunedRR(Ridge):
         """
         sequences, known, found = integer("sequences", sequences), None, []
         for problem in problems:
-            if check_problem(problem).noise.second_moment == 0:
+            check_any_problem(problem)
+            if isinstance(problem, Problem) and problem.noise.second_moment == 0:
                 found.append(cls(0.0, 0.0, problem.prior))
                 continue
-            count = sequences if problem.is_isotropic else min(sequences, GENERAL)
-            draw = problem.moments(count, seed=seed, stream=TUNING)
+            draw = _tuning_draw(problem, sequences, seed)
             if known is not None and problem.is_isotropic:
                 share_basis(draw.moments, known)
             found.append(cls._fit(problem, draw))
@@ -269,18 +288,28 @@ class TunedRR(Ridge):
         return found
 
     @classmethod
-    def _fit(cls, problem: Problem, draw: Draw) -> TunedRR:
+    def _fit(cls, problem: BaseProblem, draw: Draw) -> TunedRR:
         from scipy.optimize import minimize
 
-        loss = _plain_objective(draw) if problem.is_isotropic else _general_objective(draw, problem.prior)
-        scale = problem.noise.upper**2
+        prior, scale, const = Prior(), _label_variance(draw.moments), 1.0
+        if isinstance(problem, Problem):
+            prior, scale = problem.prior, problem.noise.upper**2
+            const = problem.noise.second_moment / scale
+        general = None if problem.is_isotropic else _general_objective(draw, prior)
+
+        def sampled(logarithms: Array) -> float:
+            factor, ceiling = np.exp(logarithms)
+            assert general is not None
+            return general(lambda part: np.minimum(factor * estimate(part), ceiling))
+
+        objective = _plain_objective(draw) if general is None else sampled
         runs = [
-            minimize(loss, np.log([f, c * scale]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-8})
-            for f, c in ((1.0, 4.0), (0.7, 0.7), (1e3, problem.noise.second_moment / scale))  # the last is ConstRR
+            minimize(objective, np.log([f, c * scale]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-8})
+            for f, c in ((1.0, 4.0), (0.7, 0.7), (1e3, const))  # the last is ConstRR
         ]
         best = min(runs, key=lambda run: float(run.fun))
         factor, ceiling = np.exp(best.x)
-        return cls(float(factor), float(ceiling), problem.prior)
+        return cls(float(factor), float(ceiling), prior)
 
     def _weights(self, moments: Moments) -> Array:
         """(S + min(factor * estimate, ceiling))^-1 a."""
@@ -306,79 +335,31 @@ def _plain_objective(draw: Draw) -> Callable[[Array], float]:
     return loss
 
 
-def _general_objective(draw: Draw, prior: Prior) -> Callable[[Array], float]:
-    """The same on any sequences."""
-    parts = [(index, part.spectrum, estimate(part)) for index, part in in_whitened(draw.moments, prior).by_length()]
+Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
+
+
+def _general_objective(draw: Draw, prior: Prior) -> Callable[[Variances], float]:
+    """The mean loss of ridge regression on any sequences, as a function of the variances that it takes."""
+    parts = list(in_whitened(draw.moments, prior).by_length())
     coordinates = np.empty((len(draw.moments), parts[0][1].dim))
 
-    def loss(logarithms: Array) -> float:
-        for index, spectrum, raw in parts:
-            coordinates[index] = spectrum.ridge(np.minimum(np.exp(logarithms[0]) * raw, np.exp(logarithms[1])))
+    def loss(variances: Variances) -> float:
+        for index, part in parts:
+            coordinates[index] = part.spectrum.ridge(variances(part))
         return float(draw.losses(prior.back(coordinates), draw.ridge).mean())
 
     return loss
 
 
-class IterativeRR:
-    """AdaRR without a matrix inversion.
+def _tuning_draw(problem: BaseProblem, sequences: int, seed: int) -> Draw:
+    """Fresh sequences to tune on: no more than a data set has, and fewer where they cost more."""
+    count = sequences if problem.is_isotropic else min(sequences, GENERAL)
+    return problem.moments(min(count, problem.size or count), seed=seed, stream=TUNING)
 
-    Gradient descent on least squares estimates the noise. At the same time, gradient descent on ridge regression, with
-    the estimate so far, finds the weights.
 
-    Both use the step 1 / (largest absolute row sum of S, plus the estimate), which needs no eigenvalue and never
-    diverges. (The computation here uses the eigenbasis, where a step costs O(d); the algorithm does not need it.)
-
-    Args:
-        steps: How many steps.
-    """
-
-    def __init__(self, steps: int) -> None:
-        self.steps = integer("steps", steps)
-
-    def weights(self, moments: Moments) -> Array:
-        """Return the weights after the last step.
-
-        Args:
-            moments: The contexts, of one length, with n > d.
-
-        Returns:
-            The weights, [B, d].
-        """
-        _one_length(moments)
-        for coordinates in self._steps(moments):
-            last = coordinates
-        return spectrum_of(moments).back(last)
-
-    def weights_by_step(self, moments: Moments) -> Array:
-        """Return the weights after every step.
-
-        Args:
-            moments: The contexts, of one length, with n > d.
-
-        Returns:
-            The weights, [steps + 1, B, d]; zero at the start.
-        """
-        _one_length(moments)
-        trace = [spectrum_of(moments).back(coordinates) for coordinates in self._steps(moments)]
-        return np.stack([np.zeros_like(trace[0]), *trace])
-
-    def _steps(self, moments: Moments) -> Iterator[Array]:
-        """Coordinates in the eigenbasis after each step, [B, m]."""
-        _enough(moments)
-        found = spectrum_of(moments)
-        values, c = found.values, found.c
-        largest = np.abs(moments.S.astype(np.float64)).sum(2).max(1)[:, None]
-        w, v = np.zeros_like(c), np.zeros_like(c)
-        for _ in range(self.steps):
-            slope = values * w - c
-            residual = np.maximum(found.total + (w * (slope - c)).sum(1), 0.0)
-            variance = (residual / (found.context - moments.dim))[:, None]
-            w = w - slope / largest
-            v = v - ((values + variance) * v - c) / (largest + variance)
-            yield v
-
-    def __repr__(self) -> str:
-        return f"IterativeRR(steps={self.steps})"
+def _label_variance(moments: Moments) -> float:
+    """The mean square of the labels, or 1 where they are all 0."""
+    return float((moments.l.astype(np.float64) / moments.counts).mean()) or 1.0
 
 
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
@@ -435,7 +416,7 @@ def spectrum_of(moments: Moments) -> Spectrum:
     Raises:
         InputError: These are no moments, or their numbers of examples differ.
     """
-    _one_length(moments)
+    check_one_length(moments)
     return moments.spectrum
 
 
@@ -451,7 +432,7 @@ def estimate(moments: Moments) -> Array:
     Raises:
         InputError: There are too few examples.
     """
-    _enough(moments)
+    check_enough(moments)
     return spectrum_of(moments).unbiased_variance()
 
 
@@ -460,14 +441,30 @@ def _check_moments(moments: object) -> None:
         refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
 
 
-def _one_length(moments: Moments) -> None:
+def check_one_length(moments: Moments) -> None:
+    """Refuse moments whose contexts differ in length.
+
+    Args:
+        moments: The contexts.
+
+    Raises:
+        InputError: These are no moments, or their numbers of examples differ.
+    """
     _check_moments(moments)
     if not isinstance(moments.context, int):
         refuse("this takes contexts of one length", repr(moments), "Split them with moments.by_length().")
 
 
-def _enough(moments: Moments) -> None:
-    _one_length(moments)
+def check_enough(moments: Moments) -> None:
+    """Refuse moments from which the noise cannot be estimated.
+
+    Args:
+        moments: The contexts.
+
+    Raises:
+        InputError: They have no more examples than dimensions, or their numbers of examples differ.
+    """
+    check_one_length(moments)
     if moments.counts[0] <= moments.dim:
         refuse(
             "estimating the noise needs more examples than dimensions, n > d",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -165,6 +166,11 @@ class BaseProblem(Value, ABC):
         """Refuse a problem that a stored run could not be read back with."""
 
     @property
+    def has_at_noise(self) -> bool:
+        """Whether `at_noise` gives the problem at one noise level."""
+        return True
+
+    @property
     def size(self) -> int | None:
         """How many sequences there are; None where new ones can always be drawn."""
         return None
@@ -325,6 +331,11 @@ class CustomProblem(BaseProblem):
             )
         vars(self)["_set_up"] = True
 
+    @property
+    def has_at_noise(self) -> bool:
+        """Whether the subclass has a method `at_noise`."""
+        return type(self).at_noise is not CustomProblem.at_noise
+
     def at_noise(self, sigma: float) -> BaseProblem:
         """See `BaseProblem.at_noise`; a subclass may offer it.
 
@@ -336,6 +347,40 @@ class CustomProblem(BaseProblem):
             f"a {type(self).__name__} without at_noise",
             "Write a method at_noise(sigma) that returns the problem with that noise level.",
         )
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of the arguments of `__init__`."""
+        return list(inspect.signature(type(self).__init__).parameters)[1:]
+
+    def replace(self, **changes: Any) -> CustomProblem:
+        """Return a problem of the same class that differs in some arguments of `__init__`.
+
+        Args:
+            **changes: New values by name. The others are taken from the attributes of the same names.
+
+        Returns:
+            The problem.
+
+        Raises:
+            InputError: There is no such argument, or the problem does not keep its arguments as attributes.
+        """
+        names = self.arguments
+        unknown = [name for name in changes if name not in names]
+        if unknown:
+            refuse(
+                f"a {type(self).__name__} has the arguments {', '.join(names) or 'none'}",
+                ", ".join(unknown),
+                "Change one of these.",
+            )
+        missing = [name for name in names if name not in changes and not hasattr(self, name)]
+        if missing:
+            refuse(
+                "a problem must keep its arguments as attributes of the same names",
+                f"a {type(self).__name__} without {', '.join(missing)}",
+                "Set them in its __init__.",
+            )
+        return type(self)(**{name: changes[name] if name in changes else getattr(self, name) for name in names})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the name of the class and its arguments, as JSON has them; without a name, its class and identity."""

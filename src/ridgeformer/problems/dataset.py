@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeformer.engine import Engine, Key
 from ridgeformer.errors import refuse
-from ridgeformer.moments import Moments
 from ridgeformer.problems.base import CustomProblem, Precision, from_tokens
 from ridgeformer.problems.draws import Draw, Sequences
 
@@ -45,10 +40,7 @@ class Dataset(CustomProblem):
     def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
         """See `BaseProblem.sequences`."""
         rng = np.random.default_rng(np.random.SeedSequence((seed, stream, step)))
-        index, tokens = rng.permutation(self._count)[np.arange(count) % self._count], vars(self._tokens)
-        shared = {"metric"} if np.ndim(tokens["metric"]) == 2 else set()
-        names = [name for name, value in tokens.items() if isinstance(value, np.ndarray) and name not in shared]
-        return replace(self._tokens, **{name: np.asarray(tokens[name][index]) for name in names})
+        return self._tokens.chosen(rng.permutation(self._count)[np.arange(count) % self._count])
 
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""
@@ -61,21 +53,7 @@ class Dataset(CustomProblem):
 
     def _at(self, rng: np.random.Generator, first: int, count: int) -> Draw:
         """So many sequences of a random order, from the first one on."""
-        return _select(self._drawn, rng.permutation(self._count)[(first + np.arange(count)) % self._count])
+        return self._drawn.chosen(rng.permutation(self._count)[(first + np.arange(count)) % self._count])
 
     def __str__(self) -> str:
         return f"Dataset({self._count} sequences, dim={self.dim}, context={self.lengths})"
-
-
-def _select(drawn: Draw, index: NDArray[np.integer[Any]]) -> Draw:
-    """The chosen sequences of a draw."""
-
-    def pick(value: Any) -> Any:
-        return None if value is None else np.asarray(value[index])
-
-    m = drawn.moments
-    context = m.context if isinstance(m.context, int) else pick(m.counts)
-    moments = Moments._trusted(pick(m.gram), context, pick(m.sigma), pick(m.sums))
-    metric = drawn.metric if drawn.metric is None or drawn.metric.ndim == 2 else pick(drawn.metric)
-    arrays = (pick(drawn.task), pick(drawn.ridge), pick(drawn.sigma), metric, pick(drawn.offset))
-    return Draw(moments, *arrays, drawn.oracle)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,19 @@ class Sequences(Value):
         found = Moments.from_tokens(self.x, self.y, self.context)
         sigma = None if self.sigma is None else np.asarray(self.sigma)
         return Moments._trusted(found.gram, found.context, sigma, found.sums)
+
+    def chosen(self, index: NDArray[np.integer[Any]]) -> Sequences:
+        """Return some of the sequences.
+
+        Args:
+            index: Which ones, [b].
+
+        Returns:
+            Their tokens.
+        """
+        shared = np.ndim(self.metric) == 2  # type: ignore[arg-type]
+        names = [f.name for f in fields(self) if f.name != "metric" or not shared]
+        return replace(self, **{name: _pick(getattr(self, name), index) for name in names})
 
 
 @dataclass(eq=False, repr=False)
@@ -107,6 +121,33 @@ class Draw(Value):
         fit = (np.linalg.pinv(queries) @ answers[..., None])[..., 0]
         left = answers - np.einsum("bmd,bd->bm", queries, fit)
         return cls(moments, fit, fit, sequences.sigma, metric, 0.5 * np.square(left).mean(1), False)
+
+    def chosen(self, index: NDArray[np.integer[Any]]) -> Draw:
+        """Return some of the sequences.
+
+        Args:
+            index: Which ones, [b].
+
+        Returns:
+            Their draw.
+        """
+        shared = self.metric is None or np.ndim(self.metric) == 2
+        metric = self.metric if shared else _pick(self.metric, index)
+        return replace(
+            self,
+            moments=self.moments.chosen(index),
+            task=_pick(self.task, index),
+            ridge=_pick(self.ridge, index),
+            sigma=_pick(self.sigma, index),
+            metric=metric,
+            offset=_pick(self.offset, index),
+            tokens=None if self.tokens is None else self.tokens.chosen(index),
+        )
+
+    def by_length(self) -> Iterator[Draw]:
+        """Split the sequences by their number of examples: draws whose `moments.context` is a number."""
+        for index, moments in self.moments.by_length():
+            yield replace(self.chosen(index), moments=moments)
 
     def losses(self, weights: Float, goal: Float) -> Array:
         """Compute 1/2 (weights - goal)' metric (weights - goal) of every sequence.
@@ -190,3 +231,8 @@ class Draw(Value):
         moments = Moments._trusted(cast(m.gram), m.context, m.sigma, cast(m.sums))
         arrays = (cast(self.task), cast(self.ridge), self.sigma, cast(self.metric), self.offset)
         return Draw(moments, *arrays, self.oracle)
+
+
+def _pick(value: Any, index: NDArray[np.integer[Any]]) -> Any:
+    """Some rows of an array, if there is one."""
+    return None if value is None else np.asarray(value[index])

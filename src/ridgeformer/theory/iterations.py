@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.predictors.iterations import heavy_ball
+
 __all__ = ["METHODS", "Method", "chebyshev_degree", "log_spaced"]
 
 Array = NDArray[np.float64]
@@ -133,13 +135,9 @@ def _heavy_ball_on(values: Array, epsilon: float) -> int | None:
     if _heavy_ball_worst(kappa, epsilon) > LONGEST:
         return None
     momentum = ((math.sqrt(kappa) - 1) / (math.sqrt(kappa) + 1)) ** 2
-    slope = 4 / (math.sqrt(values[-1]) + math.sqrt(values[0])) ** 2 * values
-    before, e = np.ones_like(values), 1 - slope
-    goal, steps = epsilon**2 * len(values), 1
-    while float(e @ e) > goal:
-        before, e = e, (1 + momentum - slope) * e - momentum * before
-        steps += 1
-    return steps
+    errors = heavy_ball(values, 4 / (math.sqrt(values[-1]) + math.sqrt(values[0])) ** 2, momentum)
+    goal = epsilon**2 * len(values)
+    return next(steps for steps, e in enumerate(errors) if steps and float(e @ e) <= goal)
 
 
 def _conjugate_gradients_on(values: Array, epsilon: float) -> int:

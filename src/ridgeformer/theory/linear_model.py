@@ -17,13 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.models.transformer import LinearTransformer, States
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.theory.examples import random_model
 from ridgeformer.theory.statement import Check, relative_error
 from ridgeformer.validation import array
 
-__all__ = ["Blocks", "attention", "check", "follow", "printed_update", "read_off", "reconstruct", "update"]
+__all__ = [
+    "Blocks",
+    "LinearModels",
+    "attention",
+    "check",
+    "follow",
+    "printed_update",
+    "read_off",
+    "reconstruct",
+    "update",
+]
 
 Float = NDArray[np.floating[Any]]
 ROUNDING = 1e-10  # relative, in float64, over at most seven layers of order-one maps
@@ -46,7 +56,23 @@ class Blocks(NamedTuple):
     d: Float
 
 
-Update = Callable[[Blocks, States], States]
+class LinearModels(NamedTuple):
+    """The linear models of one layer, or of all of them, layer 0 (the input) included.
+
+    Attributes:
+        M: [L+1, B, d, d].
+        u: [L+1, B, d].
+        a: [L+1, B].
+        w: [L+1, B, d].
+    """
+
+    M: Float
+    u: Float
+    a: Float
+    w: Float
+
+
+Update = Callable[[Blocks, LinearModels], LinearModels]
 
 
 def attention(model: LinearTransformer, layer: int, context: Float) -> Blocks:
@@ -66,7 +92,7 @@ def attention(model: LinearTransformer, layer: int, context: Float) -> Blocks:
     return Blocks(whole[:, :d, :d], whole[:, :d, d], whole[:, d, :d], whole[:, d, d])
 
 
-def update(blocks: Blocks, state: States) -> States:
+def update(blocks: Blocks, state: LinearModels) -> LinearModels:
     """Compute the linear model after a layer from the one before: the lemma, corrected.
 
     Args:
@@ -78,7 +104,7 @@ def update(blocks: Blocks, state: States) -> States:
     """
     A, b, c, d = blocks
     M, u, a, w = state
-    return States(
+    return LinearModels(
         M + A @ M - b[:, :, None] * w[:, None, :],
         u + _times(A, u) + a[:, None] * b,
         (1 + d) * a + (c * u).sum(1),
@@ -86,7 +112,7 @@ def update(blocks: Blocks, state: States) -> States:
     )
 
 
-def printed_update(blocks: Blocks, state: States) -> States:
+def printed_update(blocks: Blocks, state: LinearModels) -> LinearModels:
     """Compute the same by the lemma as the paper prints it: + b w' in M.
 
     Args:
@@ -100,7 +126,7 @@ def printed_update(blocks: Blocks, state: States) -> States:
     return update(blocks, state)._replace(M=M)
 
 
-def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update = update) -> States:
+def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update = update) -> LinearModels:
     """Compute the linear model of every layer by the recursion, fed with the sums over the true tokens.
 
     Args:
@@ -119,10 +145,10 @@ def follow(model: LinearTransformer, x: ArrayLike, y: ArrayLike, update: Update 
     for layer in range(model.layers):
         state = update(attention(model, layer, trace[layer]), state)
         states.append(state)
-    return States(*(np.stack(parts) for parts in zip(*states, strict=True)))
+    return LinearModels(*(np.stack(parts) for parts in zip(*states, strict=True)))
 
 
-def read_off(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> States:
+def read_off(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> LinearModels:
     """Read the linear model of every layer off the tokens alone, without a recursion.
 
     Queries along the axes show M and w; what the context tokens have beyond these, u and a.
@@ -141,10 +167,10 @@ def read_off(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> States:
     M, w = np.swapaxes(trace[:, :, n:, :d], 2, 3), -trace[:, :, n:, d]
     beyond = trace[:, :, :n] - np.einsum("lbjd,bij->lbid", trace[:, :, n:], x_)
     per_y = np.einsum("lbid,bi->lbd", beyond, y_) / np.square(y_).sum(1)[:, None]
-    return States(M, per_y[..., :d], per_y[..., d], w)
+    return LinearModels(M, per_y[..., :d], per_y[..., d], w)
 
 
-def reconstruct(states: States, x: Float, y: Float) -> Float:
+def reconstruct(states: LinearModels, x: Float, y: Float) -> Float:
     """Compute the tokens of every layer from its linear model.
 
     Args:
@@ -214,10 +240,10 @@ def _error_of_states(model: LinearTransformer, problem: Problem, seed: int, upda
     return max(relative_error(recursive, by_tokens, apart=2) for recursive, by_tokens in pairs)
 
 
-def _initial(count: int, dim: int) -> States:
+def _initial(count: int, dim: int) -> LinearModels:
     """M = I, u = 0, a = 1, w = 0."""
     zero = np.zeros((count, dim))
-    return States(np.broadcast_to(np.eye(dim), (count, dim, dim)), zero, np.ones(count), zero)
+    return LinearModels(np.broadcast_to(np.eye(dim), (count, dim, dim)), zero, np.ones(count), zero)
 
 
 def _times(matrices: Float, vectors: Float) -> Float:

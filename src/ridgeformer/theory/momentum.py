@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, GDpp
-from ridgeformer.models.transformer import LinearTransformer, States
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
 from ridgeformer.theory.examples import random_model
-from ridgeformer.theory.linear_model import read_off
+from ridgeformer.theory.linear_model import LinearModels, read_off
 from ridgeformer.theory.statement import Check, relative_error
 
 __all__ = ["Terms", "check", "factor", "printed_factor", "terms"]
@@ -58,7 +58,7 @@ class Terms(NamedTuple):
     Pi: Float
     Phi: Float
     g: Float
-    states: States
+    states: LinearModels
 
     def parts(self) -> dict[str, Float]:
         """Return what each term adds to w, [L, B, d] each: they sum to the change of w, layer by layer."""
@@ -119,19 +119,19 @@ def terms(model: LinearTransformer, moments: Moments, factor: Factor = factor) -
     S, found = np.asarray(moments.S, np.float64), moments.spectrum
     w_star, rho = found.ridge(0.0), found.residual
     zero = np.zeros_like(w_star)
-    states = [States(np.broadcast_to(np.eye(model.dim), S.shape), zero, np.ones(len(moments)), zero)]
+    states = [LinearModels(np.broadcast_to(np.eye(model.dim), S.shape), zero, np.ones(len(moments)), zero)]
     layers = []
     for omega in model.family.omega.astype(np.float64):
         layer, state = _layer(omega, states[-1], S, w_star, rho, factor)
         layers.append(layer)
         states.append(state)
     Lambda, Gamma, s, Pi, Phi, g = (np.stack(part) for part in zip(*layers, strict=True))
-    return Terms(Lambda, Gamma, s, Pi, Phi, g, States(*(np.stack(part) for part in zip(*states, strict=True))))
+    return Terms(Lambda, Gamma, s, Pi, Phi, g, LinearModels(*(np.stack(part) for part in zip(*states, strict=True))))
 
 
 def _layer(
-    omega: Float, state: States, S: Float, w_star: Float, rho: Float, factor: Factor
-) -> tuple[tuple[Float, ...], States]:
+    omega: Float, state: LinearModels, S: Float, w_star: Float, rho: Float, factor: Factor
+) -> tuple[tuple[Float, ...], LinearModels]:
     """(Lambda, Gamma, s, Pi, Phi, g) of one layer, and the state after it."""
     (xx, xy), (yx, yy) = omega
     M, u, a, w = state
@@ -143,7 +143,7 @@ def _layer(
     Gamma = xy * a[:, None, None] * F
     s = yy * ((rest * g).sum(1) + a**2 * rho)
     Pi, Phi = yx * turned @ F, yx * (a * rho)[:, None, None] * turned
-    after = States(
+    after = LinearModels(
         M + xx * sigma @ M - xy * alpha[:, :, None] * w[:, None, :],
         u - _times(Lambda, u) + _times(Gamma, g),
         (1 + s) * a + yx * (alpha * u).sum(1),

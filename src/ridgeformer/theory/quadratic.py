@@ -53,9 +53,9 @@ def labels(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> Float:
     x_, n = np.asarray(x), np.shape(x)[1]
     if n <= TOKENS:
         return model.tokens(x_, y, x_[:, :1])[:, :, :n, model.dim]
-    states = model.states(Moments.from_tokens(x, y))
-    fit = np.einsum("lbd,bnd->lbn", states.w, x_, optimize=True)
-    return np.asarray(states.a[:, :, None] * np.asarray(y) - fit)
+    trace = model.trace(Moments.from_tokens(x, y)).compute("a", "w")
+    fit = np.einsum("lbd,bnd->lbn", trace.w, x_, optimize=True)
+    return np.asarray(trace.a[:, :, None] * np.asarray(y) - fit)
 
 
 def square_of_cosine(labels: Float, x: Float) -> Float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,9 @@ import numpy as np
 
 from ridgeformer import engine as engines
 from ridgeformer.evaluation import Result, evaluate
+from ridgeformer.exact import const_loss
+from ridgeformer.predictors import ConstRR
+from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.training.job import Found, Job, Step
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.paper import train_as_the_paper
@@ -168,7 +172,18 @@ def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
         return "diverged", f"worse than predicting 0 for everything (a loss of {result.loss:.3g}): {found.message}"
     more = "" if found.converged or isinstance(spec.protocol, Paper) else "; more effort may gain more"
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
+    simple = _simple_loss(spec.problem)
+    if result.loss - 2 * result.error > 1.01 * simple:
+        tail += f"; ConstRR is better, with a loss of {simple:.4g}"
     return "converged" if found.converged else "budget reached", found.message + tail
+
+
+@functools.lru_cache(maxsize=16)
+def _simple_loss(problem: BaseProblem) -> float:
+    """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
+    if isinstance(problem, Problem) and problem.is_isotropic:
+        return const_loss(problem)
+    return evaluate(ConstRR.tune(problem, sequences=2000), problem, sequences=5000, with_floor=False).loss
 
 
 def _made_with(threads: int | None) -> dict[str, Any]:

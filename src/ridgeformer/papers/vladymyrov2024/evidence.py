@@ -31,8 +31,8 @@ from ridgeformer.papers.vladymyrov2024.paper import (
     problem_of,
 )
 from ridgeformer.papers.vladymyrov2024.table import Table, baselines, measure
+from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.predictors.ridge import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.zoo import Zoo
 
 __all__ = ["BAYES", "DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]

@@ -1,0 +1,115 @@
+"""`ridgeformer patch` and `algorithms`: states between noise levels, and layers beside classical algorithms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ridgeformer.cli.display import progress_bar
+from ridgeformer.cli.group import cli
+from ridgeformer.cli.models import reads_a_model, short_name
+from ridgeformer.cli.options import plot_option
+from ridgeformer.evaluation.table import Table
+
+if TYPE_CHECKING:
+    from ridgeformer.models.transformer import LinearTransformer
+    from ridgeformer.problems import Problem
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer patch 'zoo:diag/7/uniform(0,5)' --plot patch.png\n"
+    "  ridgeformer patch 'zoo:full/7/uniform(0,5)' --low 0.5 --high 3 --sequences 500\n"
+    "  ridgeformer patch model.safetensors --noise 'uniform(0,5)' --json"
+)
+@click.option("--low", type=float, help="Noise level of the patched contexts. [default: 20 % quantile of the noise]")
+@click.option("--high", type=float, help="Noise level that states are taken from. [default: 80 % quantile]")
+@plot_option("the shares")
+@reads_a_model(sequences=2000, with_record=True)
+def patch(
+    name: str,
+    model: LinearTransformer,
+    problem: Problem,
+    record: dict[str, Any],
+    low: float | None,
+    high: float | None,
+    plot: Path | None,
+    sequences: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Find the layer that carries the noise estimate, by patching states between noise levels.
+
+    Contexts come in pairs that share everything but the noise level. The state before a layer of the context with more
+    noise, or a part of it, takes the place of that of the context with less noise. The table says which share of the
+    change in shrinkage this restores. gram: the whole Gram matrix; S, a, l: its blocks of x with x, x with y and y with
+    y; query: what the query has become so far; gram, once: the Gram matrix for this layer alone.
+
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
+    """
+    from ridgeformer.explanation import patch_noise
+    from ridgeformer.plotting.interventions import patching_figure
+
+    _check(plot)
+    with progress_bar("patching") as step:
+        found = patch_noise(model, problem, low=low, high=high, sequences=sequences, seed=seed, progress=step)
+    _show(plot, lambda: patching_figure(short_name(name, record), found), name, problem, found, as_json)
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer algorithms 'zoo:gdpp/7/uniform(0,5)' --plot algorithms.png\n"
+    "  ridgeformer algorithms runs/gdpp-5x1-fixed-0-d10n20-s0-0123456789 --iterations 1000\n"
+    "  ridgeformer algorithms model.safetensors --noise 0 --features 'powerlaw(2)' --json"
+)
+@click.option(
+    "--iterations", type=int, default=200, show_default=True, help="Iterations of each algorithm; at most 60 of Newton."
+)
+@plot_option("the maps")
+@reads_a_model(sequences=1000, with_record=True)
+def algorithms(
+    name: str,
+    model: LinearTransformer,
+    problem: Problem,
+    record: dict[str, Any],
+    iterations: int,
+    plot: Path | None,
+    sequences: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Compare the readout of each layer with each iteration of classical algorithms.
+
+    These are gradient descent, preconditioned gradient descent, heavy ball and Newton's iteration for least squares,
+    tuned on the problem, and ridge regression with a range of penalties. The table names the closest iteration of each;
+    --json prints the cosines and relative errors of all.
+
+    MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
+    """
+    from ridgeformer.explanation import compare_algorithms
+    from ridgeformer.plotting.interventions import algorithms_figure
+
+    _check(plot)
+    with progress_bar("comparing") as step:
+        found = compare_algorithms(model, problem, iterations=iterations, sequences=sequences, seed=seed, progress=step)
+    _show(plot, lambda: algorithms_figure(short_name(name, record), found), name, problem, found, as_json)
+
+
+def _check(plot: Path | None) -> None:
+    if plot is not None:
+        from ridgeformer.plotting.style import check_plot
+
+        check_plot(plot)
+
+
+def _show(plot: Path | None, draw: Any, name: str, problem: Problem, found: Table, as_json: bool) -> None:
+    """Draw a result if asked to, and print it."""
+    if plot is not None:
+        from ridgeformer.plotting.style import write
+
+        write(draw(), plot)
+    if as_json:
+        click.echo(json.dumps({"model": name, "problem": str(problem), **found.as_dict()}, indent=2))
+        return
+    click.echo(f"{name} on {problem}\n{found}")

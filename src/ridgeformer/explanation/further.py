@@ -1,0 +1,158 @@
+"""What the further coordinates of tokens hold: the channels of `Channels`, scratch coordinates, and those of a layout.
+
+After every layer a further scalar of a token (x, y) is c y - <v, x>, with c and v that depend on the context alone: it
+holds the labels, or the residuals of a second linear model with weights v / c, beside the one that y holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.losses import CAP
+from ridgeformer.models.trace import Trace
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import BaseProblem, Draw
+
+__all__ = ["Channel", "channels"]
+
+Array = NDArray[np.float64]
+EMPTY = 1e-9  # of the size of y: below that, a channel holds nothing but rounding errors
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """What one further scalar or vector of the tokens holds after every layer, layer 0 (the input) included.
+
+    Attributes:
+        name: Which one, such as `scalar 1` or `vector 2`.
+        size: The root mean square of its entries over that of the labels y at the input, [L+1].
+        label: The mean of c, what it keeps of y, [L+1]; of a vector the length of what y adds to it.
+        cosine: The mean cosine between v and the weights of the oracle, [L+1]; of a vector the share of its square that
+            is a multiple of x.
+        error: The median of |v / c - w|^2 / |w|^2 with the oracle's weights w, [L+1]; NaN for vectors.
+        noise: The rank correlation between its mean square in a context and sigma, [L+1]; NaN where noise levels are
+            not known.
+        erased: The loss of the model over its own if the channel is set to zero after that layer, [L+1].
+    """
+
+    name: str
+    size: Array
+    label: Array
+    cosine: Array
+    error: Array
+    noise: Array
+    erased: Array
+
+    @property
+    def sentence(self) -> str:
+        """What it holds where it matters most, in words."""
+        used = np.where(self.size > EMPTY, self.erased, 1.0)
+        if not np.any(np.abs(used - 1) > 0.01):
+            return f"Further {self.name}: the model hardly uses it; erasing it changes the loss by less than 1 %."
+        layer = int(np.argmax(np.abs(used - 1)))
+        where = "at the input" if layer == 0 else f"after layer {layer}"
+        effect = f"Erasing it there multiplies the loss by {used[layer]:.3g}"
+        return f"Further {self.name}: it matters most {where}, where it holds {self._content(layer)}. {effect}."
+
+    def _content(self, layer: int) -> str:
+        if np.isnan(self.error[layer]) and self.name.startswith("vector"):
+            return f"a copy of x to {self.cosine[layer]:.0%} of its square"
+        told = f"; its mean square has a rank correlation of {self.noise[layer]:.2f} with sigma"
+        tail = "" if np.isnan(self.noise[layer]) else told
+        if self.error[layer] < 0.5:
+            what = f"{self.label[layer]:.2g} times the residuals of weights that are those of the oracle"
+            return f"{what} but for a relative error of {self.error[layer]:.2g}{tail}"
+        if abs(self.cosine[layer]) > 0.5:
+            return f"predictions along the oracle's weights (cosine {self.cosine[layer]:.2f}){tail}"
+        return f"{self.label[layer]:.2g} y and little of what predicts it (cosine {self.cosine[layer]:.2f}){tail}"
+
+
+def channels(model: LinearTransformer, problem: BaseProblem, sequences: int, seed: int = 0) -> list[Channel]:
+    """Read what the further coordinates of a model's tokens hold on fresh sequences.
+
+    Args:
+        model: The model.
+        problem: The problem.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+
+    Returns:
+        One entry per further scalar, then one per further vector; none where tokens are (x, y).
+    """
+    if not model.layout.extra:
+        return []
+    draw = problem.moments(sequences, seed=seed, stream=12, sums=model.layout.coordinate != "none")
+    return [_channel(model, draw, name, places) for name, places in _places(model).items()]
+
+
+def _places(model: LinearTransformer) -> dict[str, NDArray[np.intp]]:
+    """The coordinates of each further scalar and vector."""
+    vectors, d = model.family.further_vectors, model.dim
+    scalars = model.layout.extra - vectors * d
+    found = {f"scalar {k + 1}": np.array([d + k]) for k in range(scalars)}
+    first = d + scalars
+    return found | {f"vector {k + 2}": np.arange(first + k * d, first + (k + 1) * d) for k in range(vectors)}
+
+
+def _channel(model: LinearTransformer, draw: Draw, name: str, places: NDArray[np.intp]) -> Channel:
+    trace, d = model.trace(draw).compute("G", "C"), model.dim
+    squares = np.stack([np.einsum("bii->b", G[:, places[:, None], places]) for G in trace.G]) / len(places)  # [L+1, B]
+    labels = np.sqrt(trace.G[0][:, -1, -1].mean())
+    rows = trace.C[:, :, places]  # [L+1, B, places, D]
+    if len(places) == 1:
+        label, cosine, error = _scalar(rows[:, :, 0], draw.ridge, d)
+    else:
+        label, cosine, error = _vector(rows, d)
+    whole = float(np.minimum(trace.losses[-1], CAP).mean())
+    states = zip(trace.G[:-1], trace.C[:-1], range(model.layers), strict=True)
+    erased = [_erased(model, draw, G, C, places, layer).mean() for G, C, layer in states]
+    return Channel(
+        name=name,
+        size=np.sqrt(squares.mean(1)) / labels,
+        label=label,
+        cosine=cosine,
+        error=error,
+        noise=np.array([_rank_correlation(one, draw.sigma) for one in squares]),
+        erased=np.array([*erased, whole]) / whole if whole > 0 else np.full(model.layers + 1, np.nan),
+    )
+
+
+def _scalar(rows: Array, oracle: Any, d: int) -> tuple[Array, Array, Array]:
+    """The coefficient of y, the cosine with the oracle's weights, and the error as a linear model."""
+    label, v = rows[..., -1], -rows[..., :d]
+    with np.errstate(all="ignore"):
+        norms = np.linalg.norm(v, axis=2) * np.linalg.norm(oracle, axis=1)
+        cosine = np.where(norms > 0, (v * oracle).sum(2) / norms, 0.0)
+        error = np.square(v / label[..., None] - oracle).sum(2) / np.square(oracle).sum(1)
+    return label.mean(1), cosine.mean(1), np.nan_to_num(np.median(error, axis=1), nan=np.inf)
+
+
+def _vector(rows: Array, d: int) -> tuple[Array, Array, Array]:
+    """The length of what y adds, and the share that is a multiple of x."""
+    M = rows[..., :d]
+    along = np.einsum("lbii->lb", M) ** 2 / d
+    total = np.square(M).sum((2, 3))
+    share = np.divide(along, total, out=np.zeros_like(along), where=total > 0)
+    return np.linalg.norm(rows[..., -1], axis=2).mean(1), share.mean(1), np.full(len(rows), np.nan)
+
+
+def _erased(model: LinearTransformer, draw: Draw, G: Array, C: Array, places: NDArray[np.intp], layer: int) -> Array:
+    """The losses if some coordinates of all tokens are set to zero before a layer."""
+    G, C = np.array(G), np.array(C)
+    G[:, places], G[:, :, places], C[:, places] = 0, 0, 0
+    rest = LinearTransformer(model.family.select(slice(layer, None)), model.dim, model.layout)
+    row = Trace(rest, G).C[-1][:, -1]
+    w = -np.einsum("bi,bij->bj", row, C)[:, : model.dim]
+    return np.minimum(np.nan_to_num(draw.losses(w, draw.ridge), nan=CAP), CAP)
+
+
+def _rank_correlation(values: Array, sigma: Any) -> float:
+    from scipy.stats import spearmanr
+
+    if sigma is None or np.ptp(sigma) == 0 or np.ptp(values) == 0:
+        return float("nan")
+    return float(spearmanr(values, sigma).statistic)

@@ -1,0 +1,232 @@
+"""Which layer carries the noise estimate: states of noisy contexts, patched into the same contexts with less noise.
+
+Two contexts share x, w and all random numbers, and differ in sigma. A model that adapts to the noise predicts with
+smaller weights where sigma is high. The shrinkage is measured as <w_hat, w> / <w, w> with the task w, summed over
+sequences. The trace of the context with little noise is then continued from parts of the state of the noisy one, and
+the share of the change in shrinkage that this restores says what the part carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation.sequence_losses import check_predictor, draw_sequences, how_many, needs_sums
+from ridgeformer.evaluation.table import Table, lines
+from ridgeformer.explanation.readings import inner
+from ridgeformer.losses import exploded as has_exploded
+from ridgeformer.models.trace import PATCHES, Trace
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.validation import integer, number
+
+__all__ = ["NoisePatching", "patch_noise"]
+
+Array = NDArray[np.float64]
+BLOCK = 2048  # sequences at a time
+QUANTILES = (0.2, 0.8)  # of the noise: the two levels by default
+MOST_EXPLODED = 0.01  # of the sequences: above it, a share is not given
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisePatching(Table):
+    """Share of the change in shrinkage between two noise levels that patches restore.
+
+    Attributes:
+        name: What was patched.
+        low: The noise level of the contexts that are patched.
+        high: The noise level of the contexts from which states are taken.
+        shrinkage: <w_hat, w> / <w, w> of the model at both levels, [2].
+        oracle: The same of ridge regression that knows sigma, [2]; NaN where the problem has no oracle.
+        part: [K], what was patched; see `Trace.patched`.
+        layer: [L], the layer that reads the patched state, counted from 1.
+        restored: [K, L], share of the change that a patch restores, which this layer and all later ones see. NaN where
+            the model explodes on more than 1 % of the sequences.
+        error: [K, L], standard errors of `restored`.
+        once: [K, L], the same for patches that this layer alone sees: the next layer reads the context's own Gram
+            matrix again. NaN for `query`, which is not a state of the context.
+        exploded: [K, L], on how many sequences the patched model explodes; they are left out.
+        sequences: How many pairs of contexts were used.
+    """
+
+    name: str
+    low: float
+    high: float
+    shrinkage: Array
+    oracle: Array
+    part: tuple[str, ...]
+    layer: NDArray[np.int64]
+    restored: Array
+    error: Array
+    once: Array
+    exploded: NDArray[np.int64]
+    sequences: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per part and layer."""
+        columns = ("restored", "error", "once", "exploded")
+        return [
+            {"name": self.name, "low": self.low, "high": self.high, "part": part, **row, "sequences": self.sequences}
+            for k, part in enumerate(self.part)
+            for row in lines({"layer": self.layer, **{c: getattr(self, c)[k] for c in columns}})
+        ]
+
+    def _title(self) -> str:
+        return (
+            f"Share of the change in shrinkage that is restored by patching states at sigma = {self.high:g} into\n"
+            f"contexts at sigma = {self.low:g}: {self.name}, {self.sequences:,} pairs of contexts"
+        )
+
+    def _printed(self) -> list[dict[str, Any]]:
+        """One row per layer."""
+        table = {"layer": self.layer, **dict(zip(self.part, self.restored, strict=True))}
+        if "gram" in self.part:
+            table["gram, once"] = self.once[self.part.index("gram")]
+        return [
+            {name.rjust(8) if name != "layer" else name: _three_digits(value) for name, value in row.items()}
+            for row in lines(table)
+        ]
+
+    def _note(self) -> str:
+        change, best = (float(values[0] - values[1]) for values in (self.shrinkage, self.oracle))
+        words = f"The shrinkage factor of the model falls from {self.shrinkage[0]:.3f} to {self.shrinkage[1]:.3f}"
+        if np.isfinite(best):
+            words += f";\nthat of the oracle falls from {self.oracle[0]:.3f} to {self.oracle[1]:.3f}"
+            words += f" ({100 * change / best:.0f} % of the oracle's change)" if best else ""
+        if self.exploded.any():
+            words += ".\nSequences on which a patched model explodes are left out; - where they are more than 1 %"
+        return words + "."
+
+    def __repr__(self) -> str:
+        return f"NoisePatching({self.name!r}, sigma = {self.low:g} and {self.high:g}, {len(self.layer)} layers)"
+
+
+def patch_noise(
+    model: LinearTransformer,
+    problem: BaseProblem,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    parts: Sequence[str] | None = None,
+    sequences: int = 2000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> NoisePatching:
+    """Measure which layers' states carry the noise level, by patching them between contexts of two noise levels.
+
+    Args:
+        model: The model.
+        problem: The problem, which must have `at_noise`. Sequences of built-in problems share everything but sigma.
+        low: The lower noise level; None for the 20 % quantile of the problem's noise.
+        high: The higher noise level; None for the 80 % quantile.
+        parts: What is patched, each alone; see `Trace.patched`. None for all that the tokens of the model have.
+        sequences: How many pairs of contexts.
+        seed: Seed of the sequences.
+        progress: Is called with the number of sequences done and of all.
+
+    Returns:
+        The shares that patches restore.
+
+    Raises:
+        InputError: The model and the problem do not fit, the levels are not two different ones, or a part or another
+            argument is not allowed.
+    """
+    if type(model) is not LinearTransformer:
+        refuse("only a linear transformer can be patched", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+    check_predictor("model", model, problem)
+    sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
+    levels = _levels(problem, low, high)
+    known = [part for part in PATCHES if part != "further" or model.width > model.dim]
+    chosen = known if parts is None else list(parts)
+    if not chosen or not set(chosen) <= set(known):
+        wrong = ", ".join(str(part) for part in chosen if part not in known) or "none"
+        refuse(f"the parts that can be patched in this model are {', '.join(known)}", wrong, "Choose some of these.")
+    blocks = []
+    for first in range(0, sequences, BLOCK):
+        count = min(BLOCK, sequences - first)
+        draws = [draw_sequences(problem.at_noise(s), seed, first, count, needs_sums([model])) for s in levels]
+        blocks.append(_block(model, draws, chosen, problem.signal))
+        progress(first + count, sequences)
+    sizes, oracle, restored, once = (np.concatenate(found, -1) for found in zip(*blocks, strict=True))
+    shares, errors, lost = _shares(restored, sizes)
+    task = sizes[2].sum()
+    return NoisePatching(
+        name=repr(model),
+        low=levels[0],
+        high=levels[1],
+        shrinkage=sizes[:2].sum(1) / task,
+        oracle=oracle.sum(1) / task,
+        part=tuple(chosen),
+        layer=np.arange(1, model.layers + 1),
+        restored=shares,
+        error=errors,
+        once=_shares(once, sizes)[0],
+        exploded=lost,
+        sequences=sequences,
+    )
+
+
+def _levels(problem: BaseProblem, low: float | None, high: float | None) -> tuple[float, float]:
+    noise = getattr(problem, "noise", None)
+    if (low is None or high is None) and noise is None:
+        refuse("two noise levels are needed", "a problem without a noise distribution", "Pass low=1, high=4.")
+    ends = (np.nan, np.nan) if noise is None else noise.quantile(np.array(QUANTILES)).tolist()
+    first = number("low", ends[0] if low is None else low)
+    second = number("high", ends[1] if high is None else high)
+    if not first < second < np.inf:
+        refuse("the lower noise level must be below the higher one", f"{first:g} and {second:g}", "Pass low=1, high=4.")
+    return first, second
+
+
+def _block(model: LinearTransformer, draws: list[Draw], parts: list[str], signal: float) -> tuple[Array, ...]:
+    """Products with the task: of w_hat and of the oracle at both levels, and of all patched w_hat."""
+    here, there = (model.trace(draw).compute("G", "C", "w") for draw in draws)
+    task, metric = np.asarray(draws[0].task, np.float64), draws[0].metric
+
+    def sizes(trace: Trace) -> Array:
+        """The product of the last w_hat with the task, [B]; NaN where it explodes."""
+        lost = has_exploded(trace.losses[-1], signal)
+        with np.errstate(all="ignore"):
+            return np.where(lost, np.nan, inner(np.asarray(trace.weights[-1], np.float64), task, metric))
+
+    def every(patch: Callable[[int, str], Trace | None]) -> Array:
+        empty = np.full(len(task), np.nan)
+        found = ((patch(layer, part) for layer in range(model.layers)) for part in parts)
+        return np.array([[empty if one is None else sizes(one) for one in row] for row in found])
+
+    def once(layer: int, part: str) -> Trace | None:
+        patched = here.patched(layer, there, part)
+        if part == "query":
+            return None
+        return patched if layer == model.layers - 1 else patched.patched(layer + 1, here)
+
+    own = np.stack([sizes(here), sizes(there), inner(task, task, metric)])
+    kept = np.isfinite(own).all(0)
+    oracle = np.stack([inner(np.asarray(d.ridge, np.float64), task, metric) for d in draws])
+    oracle = oracle if draws[0].oracle else np.full_like(oracle, np.nan)
+    found = (own, oracle, every(lambda layer, part: here.patched(layer, there, part)), every(once))
+    return tuple(value[..., kept] for value in found)
+
+
+def _three_digits(value: float | int) -> Any:
+    """A share as text; whole numbers as they are."""
+    if isinstance(value, int):
+        return value
+    return f"{round(value, 3) + 0.0:8.3f}" if np.isfinite(value) else "-".rjust(8)
+
+
+def _shares(patched: Array, sizes: Array) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Shares of the change, their standard errors, and how many sequences are left out, [K, L] each."""
+    good = np.isfinite(patched)
+    moved, whole = np.where(good, patched - sizes[0], 0.0), np.where(good, sizes[1] - sizes[0], 0.0)
+    with np.errstate(all="ignore"):
+        share = moved.sum(-1) / whole.sum(-1)
+        error = np.sqrt(np.square(moved - share[..., None] * whole).sum(-1)) / np.abs(whole.sum(-1))
+    lost = (~good).sum(-1)
+    few = lost <= MOST_EXPLODED * patched.shape[-1]
+    return np.where(few, share, np.nan), np.where(few, error, np.nan), lost

@@ -1,0 +1,154 @@
+"""A model with a guard: where its weights cannot be right, a classical predictor takes its place.
+
+Whatever the noise level is, ridge regression takes every coordinate of the least-squares weights, in the eigenbasis of
+S, times a factor between 0 and 1. So the weights of every oracle, and of every average over noise levels, lie in a
+box between 0 and least squares. The distance of a model's weights from the box is an error that it certainly makes,
+and it can be computed from the moments alone. A model that explodes leaves the box by far.
+
+>>> from ridgeformer import Problem, zoo
+>>> from ridgeformer.predictors import BayesRR, Guarded
+>>> model = zoo.load("diag", layers=7, noise="uniform(0,5)")
+>>> guarded = Guarded(model, BayesRR("uniform(0,5)"))
+>>> print(guarded.check(Problem(noise="uniform(0,5)").moments(1000).moments))
+fell back on 0 of 1000 contexts
+>>> louder = guarded.check(Problem(noise="fixed(9)").moments(1000).moments)  # trained on noise up to 5
+>>> bool(0.01 < louder.share < 0.2)
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.moments import Moments
+from ridgeformer.predictors.ridge import Predictor
+from ridgeformer.validation import number
+from ridgeformer.values import Value
+
+__all__ = ["Guarded", "Guarding"]
+
+Float = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
+TOLERANCE = 0.3  # of y'y; shipped models of three and more layers stay below it on their own problem
+
+
+@dataclass(eq=False, repr=False)
+class Guarding(Value):
+    """On which contexts a guarded model is replaced by its fallback, and why.
+
+    Attributes:
+        excess: How far the model's weights are from all that can be right, [B]: the error that they certainly make on
+            the context, as a share of the sum of squares of the labels. Infinite where a weight is not finite.
+        tolerance: The largest excess that is accepted.
+    """
+
+    excess: Array
+    tolerance: float
+
+    @property
+    def fell_back(self) -> NDArray[np.bool_]:
+        """Which contexts the fallback takes, [B]."""
+        return np.asarray(~(self.excess <= self.tolerance))
+
+    @property
+    def share(self) -> float:
+        """The share of contexts that the fallback takes."""
+        return float(self.fell_back.mean())
+
+    def __repr__(self) -> str:
+        broken = int(np.isinf(self.excess).sum())
+        more = f", {broken} of them because weights are not finite" if broken else ""
+        return f"fell back on {int(self.fell_back.sum())} of {len(self.excess)} contexts{more}"
+
+
+class Guarded(Value):
+    """A predictor that uses a model where its weights can be right, and a classical predictor where they cannot.
+
+    Args:
+        model: The model, or any other predictor that may explode.
+        fallback: The predictor that replaces it, such as `BayesRR`.
+        tolerance: Which excess is accepted; see `Guarding`. Smaller values fall back more often.
+
+    Raises:
+        InputError: One of the two is not a predictor, the model has an intercept, or the tolerance is negative.
+    """
+
+    def __init__(self, model: Predictor, fallback: Predictor, tolerance: float = TOLERANCE) -> None:
+        for name, one in (("model", model), ("fallback", fallback)):
+            if isinstance(one, type) or not isinstance(one, Predictor):
+                refuse(f"the {name} must have a method weights(moments)", repr(one), "Pass a model or BayesRR(noise).")
+        if getattr(getattr(model, "layout", None), "counted", False):
+            refuse("a guarded model must have weights alone", f"{model}, with an intercept", "Use another layout.")
+        self.model, self.fallback, self.tolerance = model, fallback, number("tolerance", tolerance)
+
+    @property
+    def knows_sigma(self) -> bool:
+        """Whether the model or the fallback uses the true noise level; see `Predictor`."""
+        return any(getattr(one, "knows_sigma", False) for one in (self.model, self.fallback))
+
+    def weights(self, moments: Moments) -> Float:
+        """Return w_hat, the model's or the fallback's.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The weights, [B, d].
+        """
+        found, guarding = self._both(moments)
+        index = np.flatnonzero(guarding.fell_back)
+        if len(index):
+            found = found.copy()
+            found[index] = self.fallback.weights(moments.chosen(index))
+        return found
+
+    def check(self, moments: Moments) -> Guarding:
+        """Report on which contexts the model is replaced, and how often.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The report.
+        """
+        return self._both(moments)[1]
+
+    def _both(self, moments: Moments) -> tuple[Float, Guarding]:
+        if not isinstance(moments, Moments):
+            refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments.")
+        with np.errstate(all="ignore"):
+            weights = np.asarray(self.model.weights(moments))
+        if isinstance(moments.context, int):
+            return weights, Guarding(_excess(weights, moments), self.tolerance)
+        excess = np.empty(len(moments))
+        for index, part in moments.by_length():
+            excess[index] = _excess(weights[index], part)
+        return weights, Guarding(excess, self.tolerance)
+
+    def __repr__(self) -> str:
+        return f"Guarded({self.model!r}, {self.fallback!r})"
+
+
+def _excess(weights: Float, moments: Moments) -> Array:
+    """The squared distance from the box, over y'y, [B].
+
+    The distance is taken in the metric S, in which it is an error of predictions on the context. Eigenvalues below
+    their mean count as the mean, because queries may be larger than the context in these directions.
+    """
+    found = moments.spectrum
+    least_squares = np.zeros((len(weights), found.dim))
+    least_squares[:, found.dim - found.c.shape[1] :] = found.c / found.values
+    values, vectors = (
+        np.linalg.eigh(moments.S.astype(np.float64)) if found.c.shape[1] < found.dim else (found.values, found.vectors)
+    )
+    with np.errstate(all="ignore"):
+        mine = np.einsum("bim,bi->bm", vectors, weights.astype(np.float64))
+        outside = mine - np.clip(mine, np.minimum(least_squares, 0.0), np.maximum(least_squares, 0.0))
+        metric = np.maximum(values, values.mean(1, keepdims=True))
+        excess = (metric * outside**2).sum(1) / np.maximum(found.total, np.finfo(np.float64).tiny)
+    return np.where(np.isfinite(excess), excess, np.inf)

@@ -1,0 +1,241 @@
+"""A scikit-learn regressor on moments: exact Bayes, or a model."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ridgeformer import zoo
+from ridgeformer.errors import refuse
+from ridgeformer.models import LinearTransformer
+from ridgeformer.noise import Noise, Uniform, as_noise
+from ridgeformer.predictors import BayesRR, Guarded, Predictor
+from ridgeformer.sklearn.posterior import Posterior, Standardised
+from ridgeformer.sklearn.sums import Sums
+from ridgeformer.validation import integer
+
+__all__ = ["FallbackWarning", "InContextRegressor"]
+
+Array = NDArray[np.float64]
+
+
+class FallbackWarning(UserWarning):
+    """The data are beyond what the model can handle, and exact Bayes predicts in its place."""
+
+
+class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear regression in context: the training rows are the context, and new rows are the queries.
+
+    Fitting computes sums over the rows. From then on nothing depends on the number of rows.
+
+    Args:
+        predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
+            `diag/7/uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded: see
+            `ridgeformer.predictors.Guarded`.
+        noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
+            `uniform(0,5)`, a number, or a `Noise`. None for that of a shipped model; for `bayes`, None means that
+            features may explain any share of the variance of y, all with the same probability; for other models it
+            means `uniform(0, sqrt(2.5 d))`, which is uniform(0,5) for ten features.
+        context: The number of examples that a model was trained on. Other numbers of rows are translated to as many
+            examples with another noise level. None for 20 for a shipped model, and otherwise for no translation.
+
+    Attributes:
+        coef_: The weights of the features, [d], or [q, d] for several outputs.
+        intercept_: What is predicted where all features are 0; a number, or [q].
+        noise_: The posterior mean of the noise level, in units of y; a number, or [q].
+        covariance_: The posterior covariance of the weights, [d, d], or [q, d, d].
+        fell_back_: Whether exact Bayes took the model's place; always False for `bayes`; a bool, or [q].
+        sums_: The sums over the rows, `ridgeformer.sklearn.sums.Sums`.
+        n_features_in_: The number of features.
+        feature_names_in_: Their names, where X has names.
+    """
+
+    def __init__(
+        self,
+        predictor: str | Predictor = "bayes",
+        *,
+        noise: Noise | str | float | None = None,
+        context: int | None = None,
+    ) -> None:
+        self.predictor = predictor
+        self.noise = noise
+        self.context = context
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to rows, and forget earlier ones.
+
+        Args:
+            X: Features, [n, d].
+            y: Labels, [n], or [n, q] for several outputs.
+            sample_weight: Weights, [n]. A row of weight 2 counts like two equal rows.
+
+        Returns:
+            The regressor.
+
+        Raises:
+            ValueError: There are fewer than two rows, all features are constant, X or y has values that are not
+                finite, or the arguments do not fit together.
+        """
+        sums = self._summed(X, y, sample_weight, first=True)
+        if not sums.x_scale.any():
+            refuse("at least one feature must differ between rows", "constant features only", "Check X.")
+        return self._solve(sums)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Add rows to those that were seen before. The result is that of `fit` on all rows, to rounding.
+
+        Args:
+            X: Features, [n, d]; at least two rows in the first call.
+            y: Labels, [n], or [n, q].
+            sample_weight: Weights, [n].
+
+        Returns:
+            The regressor.
+
+        Raises:
+            ValueError: As for `fit`, except that features may be constant, because other rows may follow.
+        """
+        first = not hasattr(self, "sums_")
+        sums = self._summed(X, y, sample_weight, first)
+        return self._solve(sums if first else self.sums_.plus(sums))
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Predict labels.
+
+        Args:
+            X: Features, [m, d].
+            return_std: Whether to return the standard deviations of the labels too: those of the noise, the weights
+                and the intercept together, given the training rows. About 95 % of labels are within two of them.
+
+        Returns:
+            The predictions, [m], or [m, q]; with `return_std`, these and the standard deviations, of the same shape.
+        """
+        check_is_fitted(self)
+        x = validate_data(self, X, reset=False, dtype=np.float64)
+        mean = x @ self.coef_.T + self.intercept_
+        if not return_std:
+            return mean
+        sums, centred = self.sums_, x - self.sums_.x_mean
+        quadratic = np.einsum("mi,...ij,mj->m...", centred, self.covariance_, centred, optimize=True)
+        return mean, np.sqrt(quadratic + self._variance * (1 + 1 / sums.weight))
+
+    def _summed(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool) -> Sums:
+        """The sums over the rows that have a weight."""
+        options: dict[str, Any] = {"dtype": np.float64, "y_numeric": True, "multi_output": True}
+        x, labels = validate_data(self, X, y, reset=first, ensure_min_samples=2 if first else 1, **options)
+        weights = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+        labels = np.asarray(labels, np.float64)
+        if first:
+            self._shape = labels.shape[1:]
+        elif labels.shape[1:] != self._shape:
+            shape = f"(n, {self._shape[0]})" if self._shape else "(n,)"
+            refuse(f"further labels must have the shape {shape}", f"shape {labels.shape}", "Pass the same outputs.")
+        used = weights > 0
+        if first and used.sum() < 2:
+            refuse("at least two rows must have a positive weight", f"n_samples={used.sum()}", "Pass more rows.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = Sums.of(x[used], labels[used].reshape(used.sum(), -1), weights[used])
+        if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):
+            refuse("the squares of X and y must be finite", "larger values", "Divide X or y by a large number.")
+        if first and not sums.weight > 1 + 1e-9:  # 1 with rounding
+            refuse(
+                "the weights must sum to more than 1, because a weight of 1 is one example",
+                f"a sum of {sums.weight:g}",
+                "Pass sample_weight * n / sample_weight.sum() for n examples.",
+            )
+        return sums
+
+    def _solve(self, sums: Sums) -> Self:
+        """Compute everything that follows from the sums."""
+        model, noise, context = self._resolved()
+        if model is not None and noise is None:
+            noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
+        given = Standardised(sums, noise)
+        found = Posterior.of(given)
+        weights, fell_back = found.weights, np.zeros(len(sums.yy), bool)
+        if model is not None:
+            weights, fell_back = _by_model(model, given, context)
+            weights = np.where(fell_back[:, None], found.weights, weights)
+        d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
+        coef, covariance = np.zeros((q, d)), np.zeros((q, d, d))
+        coef[:, kept] = unit[:, None] * weights / given.x_scale
+        scales = np.outer(given.x_scale, given.x_scale)
+        covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * found.covariance / scales
+
+        def shaped(value: Array) -> Any:
+            return value.reshape(self._shape + value.shape[1:])[()]
+
+        self.sums_ = sums
+        self.coef_, self.covariance_ = shaped(coef), shaped(covariance)
+        self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
+        self.noise_, self._variance = shaped(unit * found.sigma), shaped(unit**2 * found.variance)
+        self.fell_back_ = shaped(fell_back)
+        return self
+
+    def _resolved(self) -> tuple[Predictor | None, Noise | None, int | None]:
+        """The predictor, None for exact Bayes; the law of the noise; the number of examples of the model."""
+        noise = None if self.noise is None else as_noise(self.noise)
+        context = None if self.context is None else integer("context", self.context)
+        if isinstance(self.predictor, str):
+            if self.predictor == "bayes":
+                return None, noise, context
+            cell = _cell(self.predictor)
+            spec = zoo.record(*cell).spec
+            return zoo.load(*cell), noise or as_noise(cell[2]), context or int(spec["context"])
+        if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
+            refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
+        return self.predictor, noise, context
+
+
+def _cell(name: str) -> tuple[str, int, str]:
+    """Family, layers and noise of a shipped model."""
+    parts = re.split(r"[/\s]+", name.removeprefix("zoo:"), maxsplit=2)
+    if len(parts) < 3 or not parts[1].isdigit():
+        refuse(
+            "the predictor must be bayes, the name of a shipped model, or a predictor",
+            repr(name),
+            "Write bayes or diag/7/uniform(0,5), for example.",
+        )
+    return parts[0], int(parts[1]), parts[2]
+
+
+def default_noise(dim: int) -> Noise:
+    """Return the law of the noise level for models of which it is not known: uniform(0,5) for ten features.
+
+    Args:
+        dim: The number of features d.
+
+    Returns:
+        The distribution.
+    """
+    return Uniform(0.0, float(np.sqrt(2.5 * dim)))
+
+
+def _by_model(model: Predictor, given: Standardised, context: int | None) -> tuple[Array, NDArray[np.bool_]]:
+    """The weights that a model gives, [q, d], and for which labels they cannot be right, [q]."""
+    assert given.noise is not None
+    dim = model.dim if isinstance(model, LinearTransformer) else max(given.dim, 1)
+    if given.dim > dim:
+        refuse(
+            f"X must have at most {dim} features that are not constant, the dimension of the model",
+            given.dim,
+            "Select features, or train a model of this dimension.",
+        )
+    moments = given.moments(dim, context)
+    guarded = Guarded(model, BayesRR(given.noise))
+    report = guarded.check(moments)
+    if report.fell_back.any():
+        warnings.warn(
+            f"the training rows are beyond what {model} can handle, so exact Bayes predicts in its place: the guard "
+            f"{report}, one for each output. A model works on data like those it was trained on: about as many rows, "
+            "or context= with the right number, and features that are not too correlated.",
+            FallbackWarning,
+            stacklevel=4,
+        )
+    return np.asarray(guarded.weights(moments), np.float64)[:, : given.dim], report.fell_back

@@ -1,0 +1,94 @@
+"""What is kept of the training rows: weighted counts, means and centred sums, which add over batches of rows.
+
+Centred sums of two batches are merged with the difference of their means. Sums of raw squares, whose difference gives
+the same, would lose digits where means are large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.values import Value
+
+__all__ = ["Sums"]
+
+Array = NDArray[np.float64]
+ROUNDING = 10 * np.finfo(np.float64).eps  # of its mean: a standard deviation below that is rounding
+
+
+@dataclass(eq=False)
+class Sums(Value):
+    """Centred sums over rows with weights.
+
+    Attributes:
+        weight: The sum of the weights, the number of rows where all are 1.
+        x_mean: The means of the features, [d].
+        y_mean: The means of the labels, [q].
+        xx: sum weight (x - mean)(x - mean)', [d, d].
+        xy: sum weight (x - mean)(y - mean)', [d, q].
+        yy: sum weight (y - mean)^2, [q].
+    """
+
+    weight: float
+    x_mean: Array
+    y_mean: Array
+    xx: Array
+    xy: Array
+    yy: Array
+
+    @classmethod
+    def of(cls, x: Array, y: Array, weights: Array) -> Sums:
+        """Sum over rows.
+
+        Args:
+            x: Features, [n, d].
+            y: Labels, [n, q].
+            weights: Weights, [n], not negative and not all zero.
+
+        Returns:
+            The sums.
+        """
+        total = float(weights.sum())
+        x_mean, y_mean = weights @ x / total, weights @ y / total
+        x, y = x - x_mean, y - y_mean
+        weighted = weights[:, None] * x
+        return cls(total, x_mean, y_mean, weighted.T @ x, weighted.T @ y, weights @ y**2)
+
+    def plus(self, other: Sums) -> Sums:
+        """Merge the sums of two batches.
+
+        Args:
+            other: The sums of the other batch.
+
+        Returns:
+            The sums over the rows of both.
+        """
+        total = self.weight + other.weight
+        share, x, y = other.weight / total, other.x_mean - self.x_mean, other.y_mean - self.y_mean
+        between = self.weight * share
+        return Sums(
+            total,
+            self.x_mean + share * x,
+            self.y_mean + share * y,
+            self.xx + other.xx + between * np.outer(x, x),
+            self.xy + other.xy + between * np.outer(x, y),
+            self.yy + other.yy + between * y**2,
+        )
+
+    @property
+    def x_scale(self) -> Array:
+        """The standard deviations of the features, [d]; exactly 0 where a feature is constant."""
+        return _deviation(self.xx.diagonal(), self.x_mean, self.weight)
+
+    @property
+    def y_scale(self) -> Array:
+        """The standard deviations of the labels, [q]; exactly 0 where a label is constant."""
+        return _deviation(self.yy, self.y_mean, self.weight)
+
+
+def _deviation(squares: Array, mean: Array, weight: float) -> Array:
+    found = np.sqrt(squares / weight)
+    return np.where(found > ROUNDING * np.abs(mean), found, 0.0)

@@ -1,0 +1,153 @@
+"""The guard catches every explosion, leaves a model alone on its own problem, and fits wherever predictors do."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import (
+    BayesRR,
+    ConstRR,
+    InputError,
+    Layout,
+    LeastSquares,
+    LinearTransformer,
+    Moments,
+    OracleRR,
+    Problem,
+    compare,
+    evaluate,
+    profile,
+    zoo,
+)
+from ridgeformer.losses import exploded
+from ridgeformer.predictors import Guarded, Predictor
+
+BAYES = BayesRR("uniform(0,5)")
+HOME = Problem(noise="uniform(0,5)")
+SHIFTS = {
+    "noise beyond training": Problem(noise="fixed(8)"),
+    "features twice as large": Problem(noise="uniform(0,5)", features=4 * np.eye(10)),
+    "correlated features": Problem(noise="uniform(0,5)", features="factors(2)"),
+    "standardised correlated features": Problem(noise="uniform(0,5)", features="standardised(factors(1))"),
+    "twice as many examples": Problem(context=40, noise="uniform(0,5)"),
+    "few examples": Problem(context=5, noise="uniform(0,5)"),
+}
+
+
+def guarded(family="full", layers=7):
+    return Guarded(zoo.load(family, layers=layers, noise="uniform(0,5)"), BAYES)
+
+
+@pytest.mark.parametrize("family", ["diag", "full", "gdpp"])
+@pytest.mark.parametrize("problem", SHIFTS.values(), ids=SHIFTS)
+def test_nothing_explodes_and_the_fallback_never_hurts(problem, family):
+    one, draw = guarded(family), problem.moments(4000, seed=3)
+    report, alone = one.check(draw.moments), one.model.weights(draw.moments)
+    with np.errstate(all="ignore"):
+        losses, bad = (draw.both_losses(np.asarray(w, np.float64))[0] for w in (one.weights(draw.moments), alone))
+    assert not exploded(losses, problem.signal).any()
+    assert report.fell_back[exploded(bad, problem.signal)].all()
+    assert (losses <= bad)[report.fell_back & np.isfinite(bad)].all()
+
+
+def test_these_shifts_do_explode_without_the_guard():
+    """Otherwise the test above would show nothing."""
+    draw = SHIFTS["features twice as large"].moments(1000)
+    with np.errstate(all="ignore"):
+        losses = draw.both_losses(np.asarray(guarded().model.weights(draw.moments), np.float64))[0]
+    assert exploded(losses, HOME.signal).sum() > 100
+
+
+@pytest.mark.parametrize("family", ["diag", "full", "gdpp"])
+@pytest.mark.parametrize("layers", [3, 7])
+def test_at_home_the_model_is_left_alone(family, layers):
+    moments = HOME.moments(20_000, seed=1).moments
+    one = guarded(family, layers)
+    assert one.check(moments).share < 1e-4
+    assert np.array_equal(one.weights(moments[:100]), one.model.weights(moments[:100]))
+
+
+@pytest.mark.parametrize("context", [3, 4, 12])
+def test_every_ridge_solution_and_every_average_of_them_is_in_the_box(context):
+    """So the oracle is, whatever sigma is, and the excess of a model is an error that it certainly makes."""
+    moments = Problem(4, context, "uniform(0,3)", features="factors(1)").moments(500).moments
+    for predictor in (OracleRR(), ConstRR(2.0), LeastSquares(), BayesRR("uniform(0,3)")):
+        assert Guarded(predictor, BAYES).check(moments).excess.max() < 1e-12
+
+
+def test_the_excess_of_one_feature_by_hand():
+    """S = 4, a = 4, l = 10: least squares is 1, so the box is [0, 1]; a weight of 3 is 2 outside: 4 * 2^2 / 10."""
+
+    class Three:
+        def weights(self, moments):
+            return np.full((len(moments), 1), 3.0)
+
+    moments = Moments.from_parts([[[4.0]]], [[4.0]], [10.0], context=5)
+    report = Guarded(Three(), ConstRR(1.0)).check(moments)
+    assert report.excess.tolist() == pytest.approx([1.6])
+    assert Guarded(Three(), ConstRR(1.0)).weights(moments) == pytest.approx(4 / 5)
+    assert str(report) == "fell back on 1 of 1 contexts"
+
+
+def test_weights_that_are_not_finite_are_counted():
+    class Broken:
+        def weights(self, moments):
+            found = np.zeros((len(moments), moments.dim))
+            found[1], found[2, 0] = np.nan, np.inf
+            return found
+
+    moments = HOME.moments(5).moments
+    one = Guarded(Broken(), BAYES)
+    report = one.check(moments)
+    assert report.fell_back.tolist() == [False, True, True, False, False]
+    assert str(report) == "fell back on 2 of 5 contexts, 2 of them because weights are not finite"
+    assert report.share == 0.4
+    assert np.array_equal(one.weights(moments)[1:3], BAYES.weights(moments[1:3]))
+
+
+def test_contexts_of_several_lengths():
+    problem = Problem(10, "5..40", "uniform(0,5)")
+    moments, one = problem.moments(400).moments, guarded()
+    alone = [one.weights(moments[i : i + 1])[0] for i in range(40)]
+    np.testing.assert_allclose(one.weights(moments)[:40], alone, rtol=1e-9, atol=1e-12)
+
+
+def test_it_is_a_predictor_like_any_other():
+    one = guarded()
+    assert isinstance(one, Predictor)
+    assert repr(one).startswith("Guarded(LinearTransformer(full, dim=10")
+    at_home = evaluate(one, HOME, sequences=5000)
+    assert at_home.loss == pytest.approx(evaluate(one.model, HOME, sequences=5000).loss, rel=1e-6)
+    assert compare({"guarded": one}, SHIFTS["correlated features"], sequences=5000)["guarded"].exploded == 0
+    assert profile(one, HOME, sigma=[1.0, 8.0], sequences=3000).exploded.sum() == 0
+    assert Guarded(OracleRR(), BAYES).knows_sigma
+    assert not one.knows_sigma
+
+
+def test_models_whose_tokens_have_a_further_coordinate_get_their_sums():
+    layout = Layout("mean", coordinate="length")
+    model = LinearTransformer.random("full", dim=3, layers=2, scale=0.1, layout=layout)
+    problem = Problem(3, "4..9", 1.0)
+    plain, both = (evaluate(one, problem, sequences=500).loss for one in (model, Guarded(model, BayesRR(1.0), 1e9)))
+    assert both == pytest.approx(plain)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((BayesRR, BAYES), "the model must have a method weights"),
+        ((BAYES, "bayes"), "the fallback must have a method weights"),
+        ((BAYES, BAYES, -1), "tolerance must be at least 0"),
+        (
+            (LinearTransformer.random("full", dim=3, layers=1, layout=Layout(coordinate="constant")), BAYES),
+            "must have weights alone",
+        ),
+    ],
+)
+def test_what_it_refuses(arguments, words):
+    with pytest.raises(InputError, match=words):
+        Guarded(*arguments)
+
+
+def test_it_takes_moments():
+    with pytest.raises(InputError, match="a predictor takes Moments; got a list"):
+        guarded().weights([1.0])
