@@ -40,6 +40,7 @@ __all__ = [
     "evaluated_by_engine",
     "how_many",
     "needed",
+    "needs_sums",
     "needs_tokens",
     "with_oracle",
 ]
@@ -131,7 +132,7 @@ def needs_tokens(predictor: object) -> TypeGuard[TokenPredictor]:
 
 
 def draw_sequences(
-    problem: BaseProblem, seed: int, first: int, count: int, *, sums: bool = False, tokens: bool = False
+    problem: BaseProblem, seed: int, first: int, count: int, sums: bool = False, tokens: bool = False
 ) -> Draw:
     """Draw sequences number `first` to `first + count` of an evaluation.
 
@@ -191,15 +192,23 @@ def needed(predictors: Iterable[object]) -> dict[str, bool]:
         predictors: The predictors.
 
     Returns:
-        `sums`: whether a model has tokens with a further coordinate, so that it needs their sums. `tokens`: whether a
-        predictor needs tokens.
+        `sums` and `tokens`: what `needs_sums` and `needs_tokens` say.
     """
-    every = [one.model if isinstance(one, Guarded) else one for one in predictors]
-    models = (one for one in every if isinstance(one, LinearTransformer))
-    return {
-        "sums": any(model.layout.coordinate != "none" for model in models),
-        "tokens": any(needs_tokens(one) for one in every),
-    }
+    every = list(predictors)
+    return {"sums": needs_sums(every), "tokens": any(needs_tokens(one) for one in every)}
+
+
+def needs_sums(predictors: Iterable[object]) -> bool:
+    """Return whether a model among the predictors has tokens with a further coordinate, so that it needs their sums.
+
+    Args:
+        predictors: The predictors.
+
+    Returns:
+        Whether there is such a model.
+    """
+    inner = (one.model if isinstance(one, Guarded) else one for one in predictors)
+    return any(isinstance(one, LinearTransformer) and one.layout.coordinate != "none" for one in inner)
 
 
 def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
