@@ -95,6 +95,8 @@ def fit(
     queries, rate = integer("queries", queries), number("rate", rate)
     if not isinstance(problem, BaseProblem) or problem.dim != getattr(shape, "dim", None):
         refuse("the problem must have the dimension of the transformer", problem, "Pass Architecture(problem.dim).")
+    if not problem.lengths.fixed:
+        refuse("training in tokens needs contexts of one length", f"n = {problem.lengths}", "Use one context length.")
     model = Transformer(shape, seed)
     adam = torch.optim.Adam(model.parameters(), betas=BETAS, eps=EPSILON)
     spec = {"shape": asdict(shape), "problem": problem.as_dict(), "steps": steps, "batch": batch}
