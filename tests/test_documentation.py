@@ -49,13 +49,17 @@ def test_code_prints_the_tables_that_are_shown(name):
         assert printed[key] == pytest.approx(numbers, rel=0.03, abs=2e-4), key
 
 
-def test_the_guide_to_problems_prints_what_it_shows():
+@pytest.mark.parametrize(("name", "least"), [("problems.md", 7), ("frameworks.md", 5)])
+def test_guides_print_what_they_show(name, least):
     """Every indented line directly below a block of Python is one of the lines that the page prints."""
-    page = ROOT / "docs" / "problems.md"
+    if name == "frameworks.md":
+        pytest.importorskip("torch")
+        pytest.importorskip("jax")
+    page = ROOT / "docs" / name
     printed = run(page).splitlines()
     below = re.findall(r"```\n\n((?:    .*\n)+)", page.read_text())
     shown = [line[4:] for block in below for line in block.splitlines()]
-    assert len(shown) >= 7
+    assert len(shown) >= least
     assert set(shown) <= set(printed)
 
 

@@ -1,4 +1,4 @@
-"""Models in JAX: the same numbers and predictions, derivatives against finite differences and tokens, transformations."""
+"""Models in JAX: the same numbers and predictions, derivatives against differences and tokens, transformations."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""`moment_loss`: the native kernel as an operator of PyTorch, against autograd through tokens and finite differences."""
+"""`moment_loss`: the native kernel as an operator of PyTorch, against autograd through tokens and differences."""
 
 import numpy as np
 import pytest

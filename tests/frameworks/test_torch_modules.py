@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from ridgeformer.torch import from_torch, to_torch  # noqa: E402
 
+
 def tensors(*arrays, dtype=torch.float64):
     return [torch.tensor(np.asarray(value), dtype=dtype) for value in arrays]
 

@@ -71,23 +71,9 @@ def attention(
     from ridgeformer.evaluation import compare, profiles
     from ridgeformer.predictors import ConstRR
     from ridgeformer.predictors.bayes import best_predictor
-    from ridgeformer.torch import Architecture, fit
     from ridgeformer.training import train
 
-    trained: dict[str, Any] = {}
-    for kind in dict.fromkeys(kinds):
-        path = None if out is None else out / f"{kind}.safetensors"
-        with progress_bar(f"training with {kind} attention") as step:
-            trained[kind] = fit(
-                Architecture(problem.dim, attention=kind, **shape),
-                problem,
-                steps=steps,
-                batch=batch,
-                rate=rate,
-                seed=seed,
-                out=path,
-                progress=lambda done, total, loss, step=step: step(done, total),  # type: ignore[misc]
-            )
+    trained = _trained(problem, kinds, shape, out, {"steps": steps, "batch": batch, "rate": rate, "seed": seed})
     with progress_bar("training in moment form"):
         linear = train(problem, "full", layers=shape["layers"], seed=seed).model
     judged = {**{kind: fitted.model for kind, fitted in trained.items()}, "Full, in moment form": linear}
@@ -100,11 +86,33 @@ def attention(
         with progress_bar("profiles") as step:
             lines = profiles(judged, problem, sequences=max(2, sequences // 5), seed=seed, progress=step)
         losses = {kind: fitted.losses for kind, fitted in trained.items()}
-        draw_attention(plot, f"{shape['layers']} layers on {problem}", losses, found, lines)
-    facts = {"problem": str(problem), "steps": steps, "batch": batch, "rate": rate, **shape}
+        draw_attention(plot, f"transformers on {problem}", losses, found, lines)
+    depth = f"{shape['layers']} layer{'s' * (shape['layers'] > 1)}"
+    facts = {"problem": str(problem), "attention": list(trained), "steps": steps, "batch": batch, "rate": rate, **shape}
     seconds = {kind: fitted.seconds for kind, fitted in trained.items()}
     if as_json:
         click.echo(json.dumps({**facts, "seconds": seconds, **found.as_dict()}, indent=2))
         return
     taken = ", ".join(f"{kind} {value:.0f} s" for kind, value in seconds.items())
-    click.echo(f"{shape['layers']} layers, {steps} steps of {batch} sequences of {problem} ({taken}).\n{found}")
+    click.echo(f"{depth}, {steps} steps of {batch} sequences of {problem} ({taken}).\n{found}")
+
+
+def _trained(
+    problem: Problem, kinds: tuple[str, ...], shape: dict[str, Any], out: Path | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The transformers by kind of attention."""
+    from ridgeformer.torch import Architecture, fit
+
+    trained: dict[str, Any] = {}
+    kind: Any
+    for kind in dict.fromkeys(kinds):
+        path = None if out is None else out / f"{kind}.safetensors"
+        with progress_bar(f"training with {kind} attention") as step:
+
+            def show(done: int, total: int, loss: float, step: Any = step) -> None:
+                step(done, total)
+
+            trained[kind] = fit(
+                Architecture(problem.dim, attention=kind, **shape), problem, out=path, progress=show, **options
+            )
+    return trained

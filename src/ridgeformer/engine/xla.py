@@ -6,7 +6,6 @@ of the Gram matrices.
 
 from __future__ import annotations
 
-import functools
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -105,7 +104,10 @@ def attention(parameters: tuple[Any, ...], gram: Any) -> Any:
     if len(parameters) == 1:
         side = np.array([0] * (D - 1) + [1])
         return parameters[0][side[:, None], side] * gram
-    P, Q = parameters if len(parameters) == 2 else (_blocks(*parameters[:3:2], D), _blocks(*parameters[1:4:2], D))
+    if len(parameters) == 4:
+        Pv, Qv, Ps, Qs = parameters
+        parameters = _blocks(Pv, Ps, D), _blocks(Qv, Qs, D)
+    P, Q = parameters
     return jnp.einsum("kij,...jl,klm->...im", P, gram, Q)
 
 
@@ -187,7 +189,9 @@ def _add_gradient(
     left_out = 0
     if not all(np.abs(piece).max() <= LARGEST for piece in pieces):
         length = target.shape[1]
-        each = np.broadcast_to(np.eye(length, dtype=gram.dtype) if metric is None else metric, (len(gram), *2 * (length,)))
+        each = np.broadcast_to(
+            np.eye(length, dtype=gram.dtype) if metric is None else metric, (len(gram), *2 * (length,))
+        )
         every = [np.asarray(piece, np.float64) for piece in _slopes(kernel, gram, target, each, ceiling)]
         good = np.all([np.abs(piece).reshape(len(gram), -1).max(1) <= LARGEST for piece in every], axis=0)
         pieces, left_out = [piece[good].sum(0) for piece in every], int((~good).sum())

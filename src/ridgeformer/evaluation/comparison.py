@@ -101,8 +101,8 @@ def evaluate(
     """Evaluate one predictor on fresh sequences.
 
     Args:
-        predictor: A model, a baseline, or anything else with `weights(moments)` or `predict(x, y, queries)`. What only has
-            the latter is evaluated through four sampled queries per sequence.
+        predictor: A model, a baseline, or anything else with `weights(moments)` or `predict(x, y, queries)`. What only
+            has the latter is evaluated through four sampled queries per sequence.
         problem: The distribution of sequences.
         sequences: How many fresh sequences to use, at least 2.
         seed: Seed of these sequences.

@@ -1,6 +1,6 @@
 """The losses of single sequences: what a predictor loses on each of them, before any average is taken.
 
-A predictor with `weights(moments)` has exact losses. One that only has `predict(x, y, queries)` is asked for predictions
+A predictor with `weights(moments)` has exact losses. One that only has `predict(x, y, queries)` is asked for the labels
 of sampled queries. Both kinds then see the same sequences.
 
 Only an object whose class is `LinearTransformer` itself is evaluated without calling `weights`: the engine then draws
@@ -241,7 +241,12 @@ def adjusted_losses(predictor: AnyPredictor, draw: Draw) -> Array:
 
 
 def block_losses(
-    predictors: Mapping[str, AnyPredictor], problem: BaseProblem, estimator: Estimator, seed: int, first: int, count: int
+    predictors: Mapping[str, AnyPredictor],
+    problem: BaseProblem,
+    estimator: Estimator,
+    seed: int,
+    first: int,
+    count: int,
 ) -> tuple[Array, Array, Draw | None]:
     """Compute adjusted and unadjusted losses of one block of sequences.
 

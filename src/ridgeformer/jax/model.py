@@ -163,8 +163,8 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
 def kernel_of(parameters: JaxParameters) -> tuple[Any, ...]:
     """Return what `Family.kernel` gives, differentiably.
 
-    For Full, Diag, GD++, channels, and their loops this is written in JAX. For any other family NumPy computes it on the
-    host, and the family's own `pullback` is the derivative.
+    For Full, Diag, GD++, channels, and their loops this is written in JAX. For any other family NumPy computes it on
+    the host, and the family's own `pullback` is the derivative.
 
     Args:
         parameters: The parameters.

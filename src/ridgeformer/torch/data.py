@@ -49,7 +49,7 @@ class TokenBatch(NamedTuple):
     answers: Tensor
 
 
-class ProblemDataset(IterableDataset):  # type: ignore[type-arg]
+class ProblemDataset(IterableDataset):
     """Batches of fresh sequences of a problem; use `DataLoader(dataset, batch_size=None)`.
 
     Batch k depends on the seed and on k alone. With W workers, worker w draws the batches w, w + W, ..., so that a
@@ -91,7 +91,7 @@ class ProblemDataset(IterableDataset):  # type: ignore[type-arg]
         self.batch = integer("batch", batch)
         self.batches = None if batches is None else integer("batches", batches)
         self.first, self.queries = integer("first", first, 0), integer("queries", queries)
-        self.key = {"seed": integer("seed", seed, 0), "stream": integer("stream", stream, 0)}
+        self.key: dict[str, Any] = {"seed": integer("seed", seed, 0), "stream": integer("stream", stream, 0)}
 
     def __iter__(self) -> Iterator[MomentBatch | TokenBatch]:
         info = get_worker_info()

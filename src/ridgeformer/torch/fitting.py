@@ -69,7 +69,8 @@ def fit(
     The loss is the adjusted one: half the squared difference from the prediction of the oracle, which knows the noise
     level. It has the same minimum as the loss against the answers, and less noise. Losses above half the problem's
     signal, which predicting 0 has, enter by their logarithm, so that a batch on which the model explodes does no harm.
-    PyTorch uses one thread meanwhile. The step size rises linearly over the first twentieth of the steps and then falls to 0 like a cosine.
+    The step size rises linearly over the first twentieth of the steps and then falls to 0 like a cosine. PyTorch uses
+    one thread meanwhile.
 
     Args:
         shape: What the transformer is made of.

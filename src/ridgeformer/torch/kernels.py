@@ -101,7 +101,10 @@ def attention(parameters: tuple[Tensor, ...], gram: Tensor) -> Tensor:
     if len(parameters) == 1:
         side = torch.tensor([0] * (D - 1) + [1], device=gram.device)
         return parameters[0][side[:, None], side] * gram
-    P, Q = parameters if len(parameters) == 2 else (_blocks(*parameters[:3:2], D), _blocks(*parameters[1:4:2], D))
+    if len(parameters) == 4:
+        Pv, Qv, Ps, Qs = parameters
+        parameters = _blocks(Pv, Ps, D), _blocks(Qv, Qs, D)
+    P, Q = parameters
     return torch.einsum("kij,...jl,klm->...im", P, gram, Q)
 
 

@@ -137,9 +137,7 @@ def _counted(goal: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor | None
 
 
 @torch.library.custom_op("ridgeformer::moment_loss", mutates_args=())
-def _native(
-    kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool
-) -> list[Tensor]:
+def _native(kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool) -> list[Tensor]:
     """The mean loss, and its gradient with respect to the kernel if asked for."""
     found = engines.current().evaluate(
         tuple(value.detach().numpy() for value in kernel),
@@ -154,9 +152,7 @@ def _native(
 
 
 @_native.register_fake
-def _(
-    kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool
-) -> list[Tensor]:
+def _(kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool) -> list[Tensor]:
     return [gram.new_empty(()), *(gram.new_empty(value.shape) for value in kernel if gradient)]
 
 

@@ -16,6 +16,8 @@ from ridgeformer.torch.kernels import attention, kernel_of, to_numpy
 
 __all__ = ["TorchLayer", "TorchModel", "check_tensor", "from_torch", "gram_tensor", "to_torch"]
 
+TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
+
 
 class _Values(nn.Module):
     """Parameters by name. A name that modules use for something else, such as `half`, gets an underscore."""
@@ -169,7 +171,7 @@ class TorchModel(nn.Module):
 
 def _attribute(name: str) -> str:
     """The attribute of a module that holds a parameter."""
-    return f"{name}_" if hasattr(nn.Module(), name) or name == "value" else name
+    return f"{name}_" if name in TAKEN else name
 
 
 def to_torch(
@@ -237,7 +239,8 @@ def check_tensor(name: str, value: object, shape: tuple[int | str, ...], like: T
     if not isinstance(value, Tensor):
         refuse(f"{name} must be a tensor", f"a {type(value).__name__}", f"Use torch.as_tensor({name}).")
     fits = len(shape) == value.ndim and all(
-        size >= 1 if isinstance(wanted, str) else size == wanted for wanted, size in zip(shape, value.shape, strict=True)
+        size >= 1 if isinstance(wanted, str) else size == wanted
+        for wanted, size in zip(shape, value.shape, strict=True)
     )
     if not fits:
         wanted = ", ".join(map(str, shape))

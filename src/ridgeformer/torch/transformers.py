@@ -1,4 +1,4 @@
-"""Transformers outside moment form: softmax, ReLU or linear attention, causal or not, with or without MLP and LayerNorm.
+"""Transformers outside moment form: softmax, ReLU or linear attention, causal or not, with MLP and LayerNorm or not.
 
 They need tokens. Like every predictor that does, they have `predict(x, y, queries)`, so that `evaluate`, `compare` and
 `profile` judge them through sampled queries.
@@ -54,9 +54,7 @@ class Architecture:
         if self.width % self.heads:
             refuse("heads must divide the width", f"{self.heads} heads, width {self.width}", "Change one of them.")
         if self.attention not in ATTENTIONS:
-            refuse(
-                f"attention must be one of {', '.join(ATTENTIONS)}", shown(self.attention), "Choose one of these."
-            )
+            refuse(f"attention must be one of {', '.join(ATTENTIONS)}", shown(self.attention), "Choose one of these.")
         for name in ("causal", "mlp", "layernorm"):
             if not isinstance(getattr(self, name), bool):
                 refuse(f"{name} must be True or False", shown(getattr(self, name)), "Pass a bool.")
@@ -101,10 +99,8 @@ class Block(nn.Module):
         else:
             scores = query @ key.transpose(-1, -2) / (width // self.heads) ** 0.5
             scores = scores.relu() if self.attention == "relu" else scores
-            if seen is None:
-                mixed = scores @ value / count
-            else:
-                mixed = (scores * seen) @ value / seen.sum(-1, keepdim=True)
+            scores = scores / count if seen is None else scores * seen / seen.sum(-1, keepdim=True)
+            mixed = scores @ value
         tokens = tokens + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return tokens if self.mlp is None else tokens + self.mlp(tokens)
 
