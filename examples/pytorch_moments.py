@@ -3,13 +3,11 @@
 Run it: python examples/pytorch_moments.py
 """
 
-import torch
 from pytorch_tokens import BATCH, CONTEXT, DIM, LinearAttention, train
 
 from ridgeformer import Diag, LinearTransformer, Problem
 from ridgeformer.torch import ProblemDataset, moment_loss, to_torch  # in place of token_batches and token_loss
 
-torch.manual_seed(0)
 start = LinearAttention()  # the same random start
 module = to_torch(LinearTransformer(Diag(start.p.detach().numpy(), start.q.detach().numpy()), DIM))
 
