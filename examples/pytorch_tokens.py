@@ -38,11 +38,10 @@ def token_loss(module, x, y, query, answer):
 def train(module, batches, loss):
     adam, losses, began = torch.optim.Adam(module.parameters(), lr=2e-4, fused=True), [], time.perf_counter()
     for _, batch in zip(range(STEPS), batches, strict=False):
-        value = loss(module, *batch)
+        losses.append(loss(module, *batch))
         adam.zero_grad()
-        value.backward()
+        losses[-1].backward()
         adam.step()
-        losses.append(value.item())
     print(f"median loss {sorted(losses[:9])[4]:.2f} -> {sorted(losses[-9:])[4]:.2f}")
     print(f"{1e3 * (time.perf_counter() - began) / STEPS:.1f} ms per step")
 
