@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import general, speed, sweeps, training
+from benchmarks import dynamics, general, regressor, room, speed, sweeps, training
 from benchmarks.speed import Measurement, Setup
 from ridgeformer.errors import refuse
 
@@ -12,11 +12,14 @@ __all__ = ["GROUPS", "Measurement", "run"]
 
 GROUPS = {
     **speed.GROUPS,
+    "dynamics": dynamics.measurements,
     "training": training.measurements,
     "silence": training.silent_measurements,
     "general": general.measurements,
     "lengths": general.length_measurements,
     "pools": general.pool_measurements,
+    "room": room.measurements,
+    "sklearn": regressor.measurements,
     "sweeps": sweeps.measurements,
 }
 

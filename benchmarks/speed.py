@@ -83,14 +83,15 @@ class Setup:
         context: int = CONTEXT,
         layers: int = LAYERS,
         threads: int | None = None,
+        dtype: type = np.float32,
         **law: Any,
     ) -> Callable[[], object]:
         """One training step as training does it: noise levels, moments, exact loss, gradient.
 
-        `law` are further arguments of the problem; n may vary.
+        `kind` is the name of a family; `law` are further arguments of the problem; n may vary.
         """
         problem = Problem(dim, law.pop("lengths", context), noise="uniform(0,5)", **law)
-        kernel = tame(kind, dim, context, layers).kernel
+        model = tame(kind, dim, context, layers).astype(dtype)
         count = 0
 
         def work() -> object:
@@ -98,7 +99,9 @@ class Setup:
             count += 1
             choices = problem.choices(BATCH, step=count, engine=self.engine)
             key = Key(0, 0, count)
-            return self.engine.step(kernel, problem.law, choices, key, threads=threads or self.threads)
+            return self.engine.step(
+                model.kernel, problem.law, choices, key, layout=model.layout, threads=threads or self.threads
+            )
 
         return work
 
@@ -210,6 +213,27 @@ def _problems(setup: Setup) -> list[Measurement]:
     return measurements
 
 
+CHANNELS: dict[str, float | None] = {
+    "channels(1,2)": None,
+    "channels(1,3)": 2.0,
+    "channels(1,4)": None,
+    "channels(2,3)": None,
+}
+
+
+def _channels(setup: Setup) -> list[Measurement]:
+    """Steps of channel models with one head, over that of Diag."""
+    measurements = []
+    for dtype in (np.float32, np.float64):
+        work = {kind: setup.step(kind, dtype=dtype) for kind in ("diag", *CHANNELS)}
+        times = best_times(work, setup.rounds, dict.fromkeys(work, 10))
+        for kind, most in CHANNELS.items():
+            detail = f"{1e3 * times[kind]:.2f} ms against {1e3 * times['diag']:.2f} ms"
+            name = f"{kind} step over diag, {dtype.__name__}"
+            measurements.append(Measurement(name, times[kind] / times["diag"], "x", most, False, detail))
+    return measurements
+
+
 def _threads(setup: Setup) -> list[Measurement]:
     if setup.threads < 2:
         return []
@@ -264,6 +288,7 @@ GROUPS: dict[str, Callable[[Setup], list[Measurement]]] = {
     "sampling": _sampling,
     "context": _context,
     "problems": _problems,
+    "channels": _channels,
     "scaling": _threads,
     "growth": _growth,
     "evaluation": _evaluation,

@@ -52,7 +52,7 @@ def trajectories(axis: Axes) -> None:
 
     for sigma, colour in LEVELS.items():
         drawn = Problem(noise=f"fixed({sigma})").moments(2000, seed=1)
-        along, across = split(model.states(drawn.moments).w, drawn.task)
+        along, across = split(model.trace(drawn).weights, drawn.task)
         axis.plot(along, across, "o-", color=colour, markersize=3.5, linewidth=1)
         ideal = split(drawn.ridge, drawn.task)
         axis.plot(*ideal, marker="*", color=colour, markersize=13, alpha=0.45, linestyle="none")

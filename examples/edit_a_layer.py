@@ -15,16 +15,14 @@ print(by_layer(model, problem, sequences=20_000))
 # A layer of a Diag model is four numbers, omega = [[xx, xy], [yx, yy]]. The first letter says what the layer changes:
 # the inputs x or the labels y of every token. The second says how tokens are compared: by their inputs or their labels.
 # So yx is a step of gradient descent: labels change according to similar inputs. The mathematics is in docs/theory.md.
-parts = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}
+parts = ("xx", "xy", "yx", "yy")
 
 # Models never change. `edit` makes a new one in which the parameters of one layer, counted from 0, are others.
 edited = {"unchanged": model}
 for layer in range(model.layers):
-    edited[f"without layer {layer}"] = model.edit(layer, omega=0)
-    for name, place in parts.items():
-        omega = model.family.omega[layer].copy()  # a copy may be changed
-        omega[place] = 0
-        edited[f"layer {layer} without {name}"] = model.edit(layer, omega=omega)
+    edited[f"without layer {layer}"] = model.without(layer)
+    for name in parts:
+        edited[f"layer {layer} without {name}"] = model.edit(layer, **{f"omega_{name}": 0})
 
 # All models are measured on the same sequences. A ratio far above 1 marks a part that the model cannot do without.
 # The last layer's xx and xy change inputs that no further layer reads, so their ratio is exactly 1.

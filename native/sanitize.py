@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "sanitize"
 SKIPPED = "environment or process or without_the_core or ctrl_c or fork or unknown_engine"  # those start another Python
-FILES = ["core", "engine", "arguments", "limits", "interrupt"]
+FILES = ["core", "engine", "channels", "arguments", "limits", "interrupt"]
 TESTS = [*(f"tests/engine/test_{name}.py" for name in FILES), "-m", "not long", "-k", f"not ({SKIPPED})"]
 
 # The editable install's finder would win over PYTHONPATH, so it goes first of all.

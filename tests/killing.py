@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer import Problem, load, train
-from ridgeformer.training import Paper, Search, Training
-from ridgeformer.training.runs import Folder
+from ridgeformer.training import GradientDescent, Paper, Search, Training
+from ridgeformer.training.runs import Folder, read_course
 from support import LONGEST, unmeasured
 
 
@@ -27,7 +27,7 @@ class Kind:
     layers: int
     dim: int
     context: int
-    protocol: Search | Paper
+    protocol: Search | Paper | GradientDescent
 
     def train(self, folder: Path, **options: Any) -> Training:
         """Train it in this process."""
@@ -42,11 +42,12 @@ FULL_BY_SOAP = Kind("full", 1, 11, 14, Search(effort=0.1))
 FULL = Kind("full", 2, 8, 12, Search(effort=0.1))
 PAPER = Kind("diag", 2, 3, 6, Paper(4000, 64))
 GDPP = Kind("gdpp", 6, 5, 10, Search())
+DESCENT = Kind("full", 1, 3, 6, GradientDescent(1e-4, 20_000, momentum=0.5))
 CODE = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from ridgeformer.training import Paper, Search
+from ridgeformer.training import GradientDescent, Paper, Search
 from killing import Kind
 print("started", flush=True)
 {before}
@@ -84,9 +85,11 @@ def content(folder: Path) -> dict[str, Any]:
     found = {}
     for path in sorted(folder.glob("*/record.json")):
         record = json.loads(path.read_text())
-        for name in ("seconds", "total_seconds", "checksum"):
-            record.pop(name)
-        arrays = load(path.parent / "model.safetensors").family.arrays
+        arrays = dict(load(path.parent / "model.safetensors").family.arrays)
+        for name, value in read_course(path.parent, record).items():
+            arrays[f"course/{name}"] = value[:, :-1] if name == "table" else value  # the last column holds seconds
+        for name in ("seconds", "total_seconds", "checksum", "course"):
+            record.pop(name, None)
         found[path.parent.name] = (record, {name: value.tobytes() for name, value in arrays.items()})
     return found
 

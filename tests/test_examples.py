@@ -17,6 +17,7 @@ WORDS = {
     "pytorch_tokens.py": ("median loss 5.01 -> 4.", "ms per step"),
     "pytorch_moments.py": ("median loss 5.01 -> 4.", "ms per step"),
     "fine_tune.py": ("shipped    adjusted loss 0.05", "fine-tuned adjusted loss 0.0", "steps took"),
+    "plateaus.py": ("separate: steps there", "the exact loss never rises"),
     "sweep_a_grid.py": ("loss / floor", "uniform(0,3)"),
     "real_data.py": ("BayesianRidge, real", "(0 times for Bayes)", "diabetes"),
 }

@@ -25,7 +25,7 @@ LAYERS = (
     ("moments+spectrum",),  # the spectrum of moments is computed on demand
     ("problems",),
     ("models", "predictors"),
-    ("evaluation", "exact"),
+    ("evaluation", "exact", "population"),
     ("training",),
     ("sweeps", "zoo"),
     ("explanation", "export", "sklearn", "theory"),
@@ -207,6 +207,7 @@ def test_all_arguments_attributes_and_results_are_documented():
         "problems.base",
         "problems.lengths",
         "engine.law",
+        "models.trace",
         "models.transformer",
         "models.file",
         "losses",
@@ -216,6 +217,8 @@ def test_all_arguments_attributes_and_results_are_documented():
         "evaluation.noise_levels",
         "evaluation.table",
         "wishart",
+        "population",
+        "training.callbacks",
         "training.train",
         "sweeps.grid",
         "sweeps.grid_file",
@@ -257,6 +260,7 @@ def test_examples_in_docstrings_run(name):
     "name",
     [
         "docs/models.md",
+        "docs/interventions.md",
         "docs/second-order.md",
         "docs/rescaling.md",
         pytest.param("docs/training.md", marks=pytest.mark.long),

@@ -152,7 +152,13 @@ def _grown_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer
 
 
 def least_excess(
-    problem: Problem, layers: int, heads: int, seed: int, shallower: LinearTransformer | None, rare: float = RARE
+    problem: Problem,
+    layers: int,
+    heads: int,
+    seed: int,
+    shallower: LinearTransformer | None,
+    rare: float = RARE,
+    start: LinearTransformer | None = None,
 ) -> GDpp:
     """Find the best GD++ model that fresh starts and growth from a shallower one lead to.
 
@@ -163,6 +169,7 @@ def least_excess(
         seed: Seed of the starts.
         shallower: The best model with one layer less; None if there is none.
         rare: As for `Excess`.
+        start: A further model to start from.
 
     Returns:
         The parameters.
@@ -181,8 +188,10 @@ def least_excess(
         grown = [np.insert(known, at, -rng.uniform(0.05, 0.8, 2), axis=0).ravel() for at in [*range(layers)] * GROWN]
         # Where ConstRR's loss is all that is left, nothing can be gained.
         starts = [same] if excess(same)[0] < 1e-5 * constant else [same, *grown, *starts]
-    race = sorted((descend(objective, start, 30) for start in starts), key=_value)
-    best = min((descend(objective, start, 300) for start in race[:6]), key=_value) if len(race) > 1 else race[0]
+    if start is not None:
+        starts = [*starts, problem.context * start.kernel[0][:, :, 0].astype(np.float64).ravel()]
+    race = sorted((descend(objective, point, 30) for point in starts), key=_value)
+    best = min((descend(objective, point, 300) for point in race[:6]), key=_value) if len(race) > 1 else race[0]
     omega = best.point.reshape(layers, 2) / problem.context
     size = np.sqrt(np.abs(omega).max(1) + np.finfo(np.float64).tiny)
     p, q = np.zeros((layers, heads, 2)), np.full((layers, heads), 0.1)

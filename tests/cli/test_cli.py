@@ -1,4 +1,5 @@
 import contextlib
+import io
 import json
 import os
 import re
@@ -6,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+import types
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import click
 import pytest
@@ -30,6 +33,21 @@ from support import LONGEST, unmeasured, write_record
 
 
 def call(*arguments, **environment):
+    """Run a command: in this process, which is much faster, or in one of its own where its environment matters."""
+    if environment:
+        return process(*arguments, **environment)
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    columns = mock.patch.dict(os.environ, COLUMNS="100")
+    with columns, warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        warnings.simplefilter("default")
+        try:
+            cli.main(list(arguments))
+        except SystemExit as stopped:
+            code = stopped.code or 0
+    return types.SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
+
+
+def process(*arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "ridgeformer", *arguments],
         capture_output=True,
@@ -91,7 +109,7 @@ def test_info_says_version_features_and_threads():
 
 
 def test_version():
-    assert call("--version").stdout == f"ridgeformer {__version__}\n"
+    assert process("--version").stdout == f"ridgeformer {__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from support import tame_model
 
 DIM, COUNT = 3, 5
 OMEGA, FULL = (tame_model(kind, DIM, 2, 1, 4).kernel for kind in ("diag", "full"))
+CHANNELS = tuple(np.random.default_rng(0).normal(0, 0.05, (4, 2, 3, 1, 1)))  # one vector, one scalar, three heads
 GRAM, TARGET = np.repeat(np.eye(DIM + 1)[None], COUNT, 0), np.zeros((COUNT, DIM))
 SOUND = {
     "uniforms": {"key": Key(), "count": COUNT, "first": 0},
@@ -95,9 +96,9 @@ ODD = [
     (("step",), "unadjusted", None, "unadjusted must be True or False; got None"),
     (("step",), "target", "tasks", "target must be ridge or task; got 'tasks'"),
     (("step",), "target", TARGET, "target must be ridge or task; got array("),
-    (MODELS, "parameters", None, "parameters must be a tuple (omega,) or (P, Q); got None"),
-    (MODELS, "parameters", list(FULL), "parameters must be a tuple (omega,) or (P, Q); got ["),
-    (MODELS, "parameters", (), "parameters must be a tuple (omega,) or (P, Q); got ()"),
+    (MODELS, "parameters", None, "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got None"),
+    (MODELS, "parameters", list(FULL), "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got ["),
+    (MODELS, "parameters", (), "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got ()"),
     (MODELS, "parameters", (1.0,), "omega must be a NumPy array; got 1.0"),
     (MODELS, "parameters", (np.zeros((2, 4)),), "omega must have shape (L, 2, 2); got shape (2, 4)"),
     (MODELS, "parameters", (np.zeros((0, 2, 2)),), "the number of layers must be at least 1; got 0"),
@@ -175,7 +176,7 @@ def read_only(array):
     ],
     ids=["read-only", "subclass", "masked array without a mask", "byte order", "column-major", "strided"],
 )
-@pytest.mark.parametrize("kernel", [OMEGA, FULL], ids=["diag", "full"])
+@pytest.mark.parametrize("kernel", [OMEGA, FULL, CHANNELS], ids=["diag", "full", "channels"])
 def test_arrays_of_any_form_give_the_same_bits(any_engine, kernel, form):
     rng = np.random.default_rng(0)
     half = rng.standard_normal((COUNT, DIM + 1, 6))

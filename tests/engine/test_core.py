@@ -55,8 +55,7 @@ def evaluating(**changes):
     arguments = {
         "isa": BEST,
         "dim": d,
-        "first": rng.normal(size=(L, 2, 2)) * 0.01,
-        "second": None,
+        "parameters": [rng.normal(size=(L, 2, 2)) * 0.01],
         "gram": np.repeat(np.eye(d + 1)[..., None], B, 2),
         "target": np.zeros((d, B)),
         "metric": None,
@@ -78,8 +77,7 @@ def stepping(**changes):
         "step": 0,
         "first_sequence": 0,
         "sigma": np.ones(5),
-        "first": np.full((2, 2, 2), 0.01),
-        "second": None,
+        "parameters": [np.full((2, 2, 2), 0.01)],
         "ridge": True,
         "ceiling": np.inf,
         "losses": np.empty(5),
@@ -92,9 +90,16 @@ def stepping(**changes):
 
 def full(D=4, L=2, H=1):
     return {
-        "first": np.full((L, H, D, D), 0.01),
-        "second": np.full((L, H, D, D), 0.01),
+        "parameters": [np.full((L, H, D, D), 0.01), np.full((L, H, D, D), 0.01)],
         "gradient": np.empty(2 * L * H * D * D),
+    }
+
+
+def channels(v=1, s=1, L=2, H=1):
+    """Channels for tokens of four coordinates, unless told otherwise."""
+    return {
+        "parameters": [np.full((L, H, k, k), 0.01) for k in (v, v, s, s)],
+        "gradient": np.empty(2 * L * H * (v * v + s * s)),
     }
 
 
@@ -113,6 +118,8 @@ def test_the_valid_arguments_are_valid():
     _core.sample(**sampling())
     _core.evaluate(**evaluating())
     _core.evaluate(**evaluating(**full()))
+    for v, s in ((1, 1), (1, 2), (2, 2), (3, 1)):
+        _core.evaluate(**evaluating(**channels(v, s)))
     _core.evaluate(**evaluating(weights=None, gradient=None))
     _core.step(**stepping())
     _core.step(**stepping(**full()))
@@ -183,12 +190,21 @@ BAD = [
     ("sample", {"ridge": np.empty((2, 5))}, "ridge must have shape"),
     ("evaluate", full(D=5) | {"dim": 4}, "gram must have shape (5, 5, 5)"),
     ("evaluate", {"dim": 0}, "dim must be"),
-    ("evaluate", {"first": np.zeros((0, 2, 2))}, "layers must be between 1"),
-    ("evaluate", {"first": np.zeros((2, 4))}, "omega must have 3 axes"),
-    ("evaluate", {"first": np.zeros((2, 2, 3))}, "omega must have shape"),
-    ("evaluate", {"first": np.zeros((2, 2, 2), np.float32)}, "omega must have the dtype"),
-    ("evaluate", full() | {"second": np.zeros((1, 1, 4, 4))}, "Q must have shape (2, 1, 4, 4)"),
-    ("evaluate", full() | {"second": np.zeros((2, 1, 4, 4)).swapaxes(2, 3)[:, :, ::-1]}, "Q must be C-contiguous"),
+    ("evaluate", {"parameters": [np.zeros((0, 2, 2))]}, "layers must be between 1"),
+    ("evaluate", {"parameters": [np.zeros((2, 4))]}, "omega must have 3 axes"),
+    ("evaluate", {"parameters": [np.zeros((2, 2, 3))]}, "omega must have shape"),
+    ("evaluate", {"parameters": [np.zeros((2, 2, 2), np.float32)]}, "omega must have the dtype"),
+    ("evaluate", {"parameters": [np.zeros((2, 1, 4, 4)), np.zeros((1, 1, 4, 4))]}, "Q must have shape (2, 1, 4, 4)"),
+    ("evaluate", {"parameters": [np.zeros((2, 1, 4, 4)), np.zeros((2, 1, 4, 8))[..., ::2]]}, "Q must be C-contiguous"),
+    ("evaluate", {"parameters": []}, "parameters must be 1, 2 or 4 arrays, got 0"),
+    ("evaluate", {"parameters": [np.zeros((2, 2, 2))] * 3}, "parameters must be 1, 2 or 4 arrays, got 3"),
+    ("evaluate", channels(2, 1), "tokens of 4 coordinates must hold 2 vectors and 1 scalars"),
+    ("evaluate", channels(1, 4), "tokens of 4 coordinates must hold 1 vectors and 4 scalars"),
+    ("evaluate", channels(0, 1), "vectors must be between 1 and 4, got 0"),
+    ("evaluate", channels(1, 0), "scalars must be between 1 and 4, got 0"),
+    ("evaluate", channels(1, 5), "scalars must be between 1 and 4, got 5"),
+    ("evaluate", channels(H=0), "heads must be between 1"),
+    ("evaluate", {"parameters": [np.zeros((2, 1, 1, 1))] * 3 + [np.zeros((2, 1, 2, 2))]}, "Qs must have shape"),
     ("evaluate", full(H=0), "heads must be between 1"),
     ("evaluate", full(D=5), "P must have shape"),
     ("evaluate", {"gram": np.zeros((4, 4, 0))}, "batch must be between 1"),
@@ -277,8 +293,11 @@ NUMBERS = st.one_of(
 def test_fuzz(function, data):
     """Any mixture of valid and odd arguments ends in a result or an exception."""
     arguments = ARGUMENTS[function]()
-    if function != "sample" and data.draw(st.booleans()):
-        arguments |= full()
+    if function != "sample":
+        arguments |= data.draw(st.sampled_from([{}, full(), channels(), channels(1, 2), channels(2, 2)]))
+        odd = st.lists(st.one_of(arrays(), st.sampled_from(arguments["parameters"])), max_size=5)
+        if data.draw(st.booleans()):
+            arguments["parameters"] = data.draw(odd)
     law = arguments.get("law", {})
     names = sorted({*arguments, *law})
     for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)):
@@ -299,11 +318,11 @@ def test_odd_numbers_give_numbers_not_crashes(isa, dtype, value):
     _core.sample(**sampling(isa=isa, sigma=np.full(5, value)))
     gram = np.repeat(np.eye(4, dtype=dtype)[..., None], 5, 2)
     gram[:, :, 2] = value
-    for family in ({}, full()):
+    for family in ({}, full(), channels(), channels(1, 2), channels(2, 2)):
         arguments = evaluating(isa=isa, **family)
-        for name in ("first", "second", "target", "losses", "weights"):
-            if arguments[name] is not None:
-                arguments[name] = arguments[name].astype(dtype)
+        for name in ("target", "losses", "weights"):
+            arguments[name] = arguments[name].astype(dtype)
+        arguments["parameters"] = [p.astype(dtype) for p in arguments["parameters"]]
         arguments["gram"] = gram
         _core.evaluate(**arguments)
         assert not np.isnan(arguments["losses"]).any()
@@ -311,8 +330,13 @@ def test_odd_numbers_give_numbers_not_crashes(isa, dtype, value):
             assert np.isfinite(arguments["gradient"]).all()
 
 
+def splits(dim):
+    """Numbers of vectors and their lengths that `dim` coordinates beside y have room for: few scalars, and many."""
+    return {(1, dim), (1, max(dim - 2, 1)), (1, (dim + 1) // 2), (2, dim // 2), (3, dim // 3)} - {(2, 0), (3, 0)}
+
+
 @pytest.mark.parametrize("isa", SETS)
-@pytest.mark.parametrize("dim", [1, 2, 5, 10, 11, 17, 33])
+@pytest.mark.parametrize("dim", [1, 2, 5, 10, 11, 12, 17, 33])
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 64, 65])
 def test_every_remainder_of_lanes_and_tiles(isa, dim, count):
     """Writes stay inside their arrays (guard cells around them keep their value), for all shapes of tiles."""
@@ -331,9 +355,10 @@ def test_every_remainder_of_lanes_and_tiles(isa, dim, count):
         _core.sample(isa, law, 0, 0, 0, 0, np.ones(count), *views[:3], None, 2)
         omega = np.full((3, 2, 2), -0.01 / D, dtype)
         P = np.full((2, 2, D, D), 0.01 / D, dtype)
-        for first, second, size in ((omega, None, 12), (P, P, 8 * D * D)):
-            block, gradient = guarded((size,), np.float64)
-            _core.evaluate(isa, dim, first, second, views[0], views[1], None, np.inf, views[3], None, gradient, 2)
+        mixed = [[np.full((3, 2, k, k), 0.01 / D, dtype) for k in (v, v, D - v * d, D - v * d)] for v, d in splits(dim)]
+        for parameters in ([omega], [P, P], *mixed):
+            block, gradient = guarded((sum(p.size for p in parameters),), np.float64)
+            _core.evaluate(isa, dim, parameters, views[0], views[1], None, np.inf, views[3], None, gradient, 2)
             assert np.isfinite(gradient).all()
             assert (block[:16] == guard).all()
             assert (block[-16:] == guard).all()

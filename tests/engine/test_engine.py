@@ -27,7 +27,7 @@ TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
 
 
 def close(actual, expected, dtype):
-    scale = max(float(np.abs(expected).max()), 1e-6)
+    scale = max(float(np.abs(expected).max(initial=0)), 1e-6)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * scale)
 
 
@@ -286,6 +286,9 @@ def test_native_is_numpy_at_length(name, kind, dim, context, layers, heads, seed
     close(d.moments.gram, other.moments.gram, np.float64)
     close(d.ridge, other.ridge, np.float64)
     mine, twins = (chosen.evaluate(kernel, other.moments.gram, other.ridge) for chosen in (native, TWIN))
-    close(mine.losses, twins.losses, np.float64)
+    finite = np.isfinite(twins.losses)  # rare models overflow on some sequences, in both engines
+    np.testing.assert_array_equal(np.isfinite(mine.losses), finite)
+    assert mine.limited == twins.limited
+    close(mine.losses[finite], twins.losses[finite], np.float64)
     for a, b in zip(mine.gradient, twins.gradient, strict=True):
         close(a, b, np.float64)

@@ -20,10 +20,14 @@ SOON = 60  # seconds, on a machine where others compute too
 CODE = """
 import sys, numpy as np
 from ridgeformer import engine
-from ridgeformer.engine import Choices, Key, Law
+from ridgeformer.engine import Choices, Key, Law, Layout
 method, kind, dim, count, threads, layers = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
-core, D = engine.current(), dim + 1
-if kind == "full":
+vectors, scalars = {"channels": (1, 3), "vectors": (2, 3), "many": (1, 40)}.get(kind, (1, 1))
+core, D = engine.current(), vectors * dim + scalars
+layout = Layout(scratch=D - dim - 1)
+if kind in ("channels", "vectors", "many"):
+    kernel = tuple(np.full((layers, 1, k, k), 1e-6, np.float32) for k in (vectors, vectors, scalars, scalars))
+elif kind == "full":
     kernel = (np.full((layers, 1, D, D), 1e-6, np.float32),) * 2
 else:
     kernel = (np.full((layers, 2, 2), 1e-6, np.float32),)
@@ -38,9 +42,9 @@ try:
         while True:
             core.sample(Law(dim, 2 * dim), Choices(sigma), Key(), dtype=np.float32, threads=threads)
     elif method == "evaluate":
-        core.evaluate(kernel, gram, target, threads=threads)
+        core.evaluate(kernel, gram, target, counted=dim, threads=threads)
     else:
-        core.step(kernel, Law(dim, 2 * dim), Choices(sigma), Key(), threads=threads)
+        core.step(kernel, Law(dim, 2 * dim), Choices(sigma), Key(), layout=layout, threads=threads)
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -53,6 +57,10 @@ except KeyboardInterrupt:
         ("step", "full", 300, 20_000, 3, 7),
         ("step", "diag", 300, 20_000, 2, 20),
         ("step", "diag", 12, 2_000_000, 2, 2000),
+        ("step", "channels", 300, 20_000, 2, 20),
+        ("step", "channels", 10, 2_000_000, 2, 2000),
+        ("step", "many", 12, 2_000_000, 2, 200),
+        ("step", "vectors", 150, 20_000, 2, 20),
         ("evaluate", "full", 300, 500, 2, 40),
         ("evaluate", "diag", 300, 500, 2, 400),
         ("sample", "diag", 1200, 64, 1, 1),

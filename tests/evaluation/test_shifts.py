@@ -49,7 +49,7 @@ def test_the_floor_is_not_above_any_predictor():
 def test_results_have_the_names_of_all_results():
     found = shifts(ConstRR.tune(PROBLEM), PROBLEM, noise=[1, 2], sequences=100)
     (first, _) = found.rows()
-    names = ["name", "noise", "loss", "error", "unadjusted", "floor", "floor_error", "ratio", "exploded", "sequences"]
+    names = ["name", "noise", "loss", "error", "floor", "floor_error", "ratio", "exploded", "sequences", "unadjusted"]
     assert list(first) == names
     assert first["noise"] == "fixed(1)"
     assert found.as_dict()["floor"] == found.floor.tolist()

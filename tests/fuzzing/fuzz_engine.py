@@ -184,9 +184,9 @@ def _sound(method: str, rng: random.Random) -> dict[str, Any]:
             return draw | {"dtype": dtype}
         width = dim + Layout(**layout).extra
         goal = "task" if "pool" in law else rng.choice(["ridge", "task"])
-        model = {"parameters": _parameters(rng, width, dtype, full=width > dim)}
+        model = {"parameters": _parameters(rng, width, dtype, dim, full=width > dim)}
         return model | draw | limits | {"target": goal, "unadjusted": rng.random() < 0.5}
-    model = {"parameters": _parameters(rng, dim, dtype)}
+    model = {"parameters": _parameters(rng, dim, dtype, rng.randint(1, dim))}
     half = _numbers(rng, (count, dim + 1, dim + 3)) * 10 ** rng.choice([0, 0, 0, rng.uniform(0, 77)])
     with np.errstate(over="ignore"):
         gram = (half @ half.transpose(0, 2, 1)).astype(dtype)
@@ -243,12 +243,16 @@ def _layout(rng: random.Random) -> dict[str, Any]:
     return {"attention": rng.choice(["sum", "mean"]), "coordinate": coordinate, "scratch": rng.choice([0, 0, 2])}
 
 
-def _parameters(rng: random.Random, dim: int, dtype: type, full: bool = False) -> tuple[np.ndarray, ...]:
+def _parameters(rng: random.Random, dim: int, dtype: type, length: int, full: bool = False) -> tuple[np.ndarray, ...]:
+    """Omegas, P and Q, or channels of one or more vectors of this length, for `dim` coordinates beside y."""
     layers, heads, scale = rng.randint(1, 3), rng.randint(1, 2), 10 ** rng.uniform(-2, 0)
-    if not full and rng.random() < 0.5:
+    kind = rng.choice(["full", "channels"] if full else ["diag", "full", "channels"])
+    if kind == "diag":
         return ((scale * _numbers(rng, (layers, 2, 2))).astype(dtype),)
-    shape = layers, heads, dim + 1, dim + 1
-    return (scale * _numbers(rng, shape)).astype(dtype), (scale * _numbers(rng, shape)).astype(dtype)
+    v = rng.randint(1, dim // length)
+    s = dim + 1 - v * length
+    sizes = (dim + 1, dim + 1) if kind == "full" else (v, v, s, s)
+    return tuple((scale * _numbers(rng, (layers, heads, size, size))).astype(dtype) for size in sizes)
 
 
 def _key(rng: random.Random) -> Key:

@@ -245,7 +245,7 @@ def diag(**options):
         (lambda: diag(dim=0), "dim must be at least 1"),
         (
             lambda: LinearTransformer(Full(np.zeros((1, 1, 3, 3)), np.zeros((1, 1, 3, 3))), dim=5),
-            "dim must fit P and Q",
+            "dim must fit the parameters",
         ),
         (lambda: LinearTransformer(np.zeros(3), 2), "parameter family; got a ndarray"),
         (lambda: LinearTransformer.random("dense", dim=2, layers=1), "one of full, diag, gdpp"),

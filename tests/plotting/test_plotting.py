@@ -45,7 +45,7 @@ def test_the_papers_learning_curve_is_of_unadjusted_losses(paper):
     assert level(figure, "of the Bayes predictor") == pytest.approx(bayes.mean(), abs=4 * error)
     assert all("unadjusted loss" in text for text in labels(figure) if "adam" not in text)
     adam = next(line for line in figure.axes[0].get_lines() if line.get_label() == "adam")
-    assert adam.get_ydata().tolist() == [loss for _, _, loss in paper.history]
+    assert adam.get_ydata().tolist() == paper.history.loss.tolist()
     assert adam.get_ydata()[-1] > level(figure, "of the Bayes predictor")
 
 

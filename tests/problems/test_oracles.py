@@ -1,5 +1,7 @@
 """Oracles against Gaussian conditioning and sums over tasks, sequence by sequence, from tokens."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -59,44 +61,43 @@ def conditioned(x, y, sigma, mean, covariance):
 
 @pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("lengths", [[2], [3], [4], [6], [2, 3, 6]])
-def test_the_oracle_is_gaussian_conditioning(features, law, lengths):
+def test_the_oracle_is_gaussian_conditioning(features, law):
     tasks, mean, covariance = LAWS[law]
-    t = tokens(features, mean, covariance, lengths, [0.3, 1.0, 2.5])
-    found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
-    for b, n in enumerate(t.n):
-        exact = conditioned(t.x[b, :n], t.y[b, :n], t.sigma[b], mean, covariance)
-        np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10)
+    for lengths in ([2], [3], [4], [6], [2, 3, 6]):
+        t = tokens(features, mean, covariance, lengths, [0.3, 1.0, 2.5])
+        found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
+        for b, n in enumerate(t.n):
+            exact = conditioned(t.x[b, :n], t.y[b, :n], t.sigma[b], mean, covariance)
+            np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10, err_msg=f"n = {lengths}")
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("lengths", [[2], [3], [6], [2, 3, 6]])
-def test_the_oracle_without_noise(law, lengths):
+def test_the_oracle_without_noise(law):
     """Moments square the condition of the tokens, up to about 1e8 here: half of the digits are left, at the worst."""
     tasks, mean, covariance = LAWS[law]
-    t = tokens("covariance", mean, covariance, lengths, [0.0])
-    found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
-    for b, n in enumerate(t.n):
-        exact = conditioned(t.x[b, :n], t.y[b, :n], 0.0, mean, covariance)
-        np.testing.assert_allclose(found[b], exact, rtol=1e-5, atol=1e-6)
+    for lengths in ([2], [3], [6], [2, 3, 6]):
+        t = tokens("covariance", mean, covariance, lengths, [0.0])
+        found = OracleRR(tasks.prior(D)).weights(moments_of(t, lengths))
+        for b, n in enumerate(t.n):
+            exact = conditioned(t.x[b, :n], t.y[b, :n], 0.0, mean, covariance)
+            np.testing.assert_allclose(found[b], exact, rtol=1e-5, atol=1e-6, err_msg=f"n = {lengths}")
 
 
 @pytest.mark.parametrize("features", EVERY_KIND, ids=str)
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("context", [2, 3, 7, "2..6"])
-def test_engines_compute_the_same_oracle(features, law, context, any_engine):
-    """That of the engine's sampler, from Bartlett's factor, is that of the moments."""
-    tasks = LAWS[law][0]
-    problem = Problem(D, context, "uniform(0.5,2)", features=features, tasks=tasks)
-    drawn = problem.moments(40, seed=3, engine=any_engine)
-    np.testing.assert_allclose(drawn.ridge, OracleRR(problem.prior).weights(drawn.moments), rtol=1e-9, atol=1e-9)
-    # And once more with nothing of the package: the normal equations, in the coordinates of the prior.
-    mean, factor = LAWS[law][1], np.linalg.svd(LAWS[law][2])
-    F = (factor[0] * np.sqrt(factor[1]))[:, factor[1] > 1e-12]
-    for b in range(40):
-        S, a = drawn.moments.S[b], drawn.moments.a[b]
-        g = np.linalg.solve(F.T @ S @ F + drawn.sigma[b] ** 2 * np.eye(F.shape[1]), F.T @ (a - S @ mean))
-        np.testing.assert_allclose(drawn.ridge[b], mean + F @ g, rtol=1e-8, atol=1e-9)
+def test_engines_compute_the_same_oracle(features, law, any_engine):
+    """That of the engine's sampler, from Bartlett's factor, is that of the moments, and of the normal equations."""
+    tasks, mean, covariance = LAWS[law]
+    left, values, _ = np.linalg.svd(covariance)
+    F = (left * np.sqrt(values))[:, values > 1e-12]  # the coordinates of the prior
+    for context in (2, 3, 7, "2..6"):
+        problem = Problem(D, context, "uniform(0.5,2)", features=features, tasks=tasks)
+        drawn = problem.moments(40, seed=3, engine=any_engine)
+        np.testing.assert_allclose(drawn.ridge, OracleRR(problem.prior).weights(drawn.moments), rtol=1e-9, atol=1e-9)
+        S, a = np.asarray(drawn.moments.S), np.asarray(drawn.moments.a)
+        noise = drawn.sigma[:, None, None] ** 2 * np.eye(F.shape[1])
+        g = np.linalg.solve(F.T @ S @ F + noise, F.T @ (a - S @ mean)[..., None])
+        np.testing.assert_allclose(drawn.ridge, mean + (F @ g)[..., 0], rtol=1e-8, atol=1e-9, err_msg=f"n = {context}")
 
 
 @pytest.mark.parametrize("features", [None, LAMBDA, "factors(2)"], ids=str)
@@ -142,15 +143,14 @@ MIXTURES = {
 
 @pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("law", MIXTURES)
-@pytest.mark.parametrize("lengths", [[2], [3], [6], [2, 3, 6]])
-@pytest.mark.parametrize("sigma", [0.4, 1.5])
-def test_the_posterior_mean_is_the_sum_over_tasks(features, law, lengths, sigma):
+def test_the_posterior_mean_is_the_sum_over_tasks(features, law):
     tasks, rest = MIXTURES[law]
-    t = tokens(features, MEAN, GAMMA, lengths, [sigma])
-    found = DMMSE(tasks, sigma).weights(moments_of(t, lengths))
-    for b, n in enumerate(t.n):
-        exact = over_tasks(t.x[b, :n], t.y[b, :n], sigma, POOL, **rest)
-        np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10)
+    for lengths, sigma in itertools.product(([2], [3], [6], [2, 3, 6]), (0.4, 1.5)):
+        t = tokens(features, MEAN, GAMMA, lengths, [sigma])
+        found = DMMSE(tasks, sigma).weights(moments_of(t, lengths))
+        for b, n in enumerate(t.n):
+            exact = over_tasks(t.x[b, :n], t.y[b, :n], sigma, POOL, **rest)
+            np.testing.assert_allclose(found[b], exact, rtol=1e-9, atol=1e-10, err_msg=f"n = {lengths}")
 
 
 @pytest.mark.parametrize("features", EVERY_KIND, ids=str)

@@ -11,7 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import check_estimator
 
-from ridgeformer import AdaRR, BayesRR, InputError, LinearTransformer, Moments, Problem, zoo
+from ridgeformer import AdaRR, BayesRR, ConstRR, InputError, LinearTransformer, Moments, Problem, zoo
+from ridgeformer.predictors import Guarded
 from ridgeformer.sklearn import FallbackWarning, InContextRegressor
 
 MODEL = "full/7/uniform(0,5)"
@@ -275,6 +276,24 @@ def test_where_a_model_explodes_bayes_takes_its_place_and_says_so():
     assert_equal(found, InContextRegressor(noise="uniform(0,5)").fit(X, y))
 
 
+def test_a_guard_of_ones_own():
+    X, y = data(20, 1)
+    X = X + 1e-3 * np.random.default_rng(0).standard_normal((20, 10))
+    guarded = Guarded(zoo.load("diag", layers=2, noise="uniform(0,5)"), ConstRR(4.0))
+    with pytest.warns(FallbackWarning, match=r"so ConstRR\(variance=4\) predicts in its place"):
+        found = InContextRegressor(guarded, noise="uniform(0,5)").fit(X, y)
+    assert_equal(found, InContextRegressor(ConstRR(4.0), noise="uniform(0,5)").fit(X, y))
+
+
+def test_a_predictor_that_breaks_is_refused():
+    class Broken:
+        def weights(self, moments):
+            return np.full((len(moments), moments.dim), np.nan)
+
+    with pytest.raises(InputError, match=r"a predictor must give finite weights; got others\. Guard it"):
+        InContextRegressor(Broken()).fit(X, Y)
+
+
 # ---- bad input ------------------------------------------------------------------------------------------------------
 
 X, Y = data()
@@ -288,7 +307,7 @@ HOLE[3, 1] = np.nan
         ((HOLE, Y), "Input X contains NaN"),
         ((X, np.where(X[:, 0] > 3, np.inf, Y)), "Input y contains infinity"),
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
-        ((X, Y, np.eye(20)[3]), "at least two rows must have a positive weight; got n_samples=1"),
+        ((X, Y, np.eye(20)[3]), "at least 2 rows must have a positive weight; got n_samples=1"),
         ((X, Y, np.full(20, 0.05)), "weights must sum to more than 1.*a sum of 1.*sample_weight"),
         ((X, Y, -np.ones(20)), "Negative values in data passed to `sample_weight`"),
         ((np.ones((20, 3)), Y), "at least one feature must differ between rows; got constant features only"),
@@ -332,4 +351,6 @@ def test_order_and_shapes():
     with pytest.raises(InputError, match=r"further labels must have the shape \(n,\); got shape \(20, 2\)"):
         found.partial_fit(X, np.column_stack([Y, Y]))
     found.partial_fit(X[:1], Y[:1])  # one row more is fine
+    with pytest.raises(ValueError, match=r"at least (1 row|one non-zero)"):  # scikit-learn's words from 1.7 on
+        found.partial_fit(X, Y, np.zeros(20))
     assert found.sums_.weight == 21

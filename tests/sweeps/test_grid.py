@@ -42,7 +42,7 @@ def read(tmp_path, text):
         (NOISE + "seed = [1, 1]", "line 2, key seed: seed must list every value once"),
         ('noise = ["loud(1)"]', "line 1, key noise: .*known distribution"),
         (NOISE + 'family = ["mlp"]', "line 2, key family: family must be one of"),
-        (NOISE + '[protocol]\nname = "adam"', "line 2, key protocol: .*must have the name search or paper"),
+        (NOISE + '[protocol]\nname = "newton"', "line 2, key protocol: .*must have the name search or paper"),
         (NOISE + "[protocol]\nrate = 3", "line 3, key rate: a key of .protocol. must be one of effort"),
         (NOISE + "[protocol]\neffort = 0", "key protocol: effort must lie in"),
         # nested too deeply, or of a wrong type
@@ -63,8 +63,8 @@ def read(tmp_path, text):
         (NOISE + "heads = {}", "line 2, key heads: heads must be a list of at least one value; got {}"),
         (NOISE + "sequences = [5]", r"line 2, key sequences: sequences must be a whole number; got \[5\]"),
         (NOISE + "sequences = 5_000_000_000", "sequences must be at most 4294967296; got 5000000000"),
-        (NOISE + "protocol = 3", "line 2, key protocol: .*must have the name search or paper; got 3"),
-        (NOISE + "[protocol]\nname = [[]]", r"must have the name search or paper; got {'name': \[\[\]\]}"),
+        (NOISE + "protocol = 3", "line 2, key protocol: .*must have the name search or paper or .*; got 3"),
+        (NOISE + "[protocol]\nname = [[]]", r"must have the name search or paper or .*; got {'name': \[\[\]\]}"),
         (NOISE + "[protocol]\nsteps = 3", "line 3, key steps: a key of .protocol. must be one of effort"),
         (NOISE + f'[protocol]\nprecision = "{"x" * 5000}"', "precision must be auto, float32 or float64; got 'xxx"),
         # too large
@@ -160,7 +160,7 @@ def test_a_grid_of_windows(tmp_path):
         ({"seed": [10**5000]}, "seed must be at most 9223372036854775807; got <int too large to show>"),
         ({"family": [["diag"]]}, "family must be one of .*; got"),
         ({"noise": "fixed(1)"}, "noise must be a list"),
-        ({"protocol": "adam"}, "the protocol must be search, paper"),
+        ({"protocol": "newton"}, "the protocol must be one of search, paper"),
     ],
 )
 def test_a_grid_from_code_is_checked_without_enumerating_it(axes, message):

@@ -9,7 +9,7 @@ import fuzz_mutations
 import pytest
 
 import killing
-from killing import DIAG, FULL, FULL_BY_BFGS, FULL_BY_SOAP, GDPP, PAPER
+from killing import DESCENT, DIAG, FULL, FULL_BY_BFGS, FULL_BY_SOAP, GDPP, PAPER
 from ridgeformer.training import Search
 from ridgeformer.training.journal import DamagedRunWarning
 
@@ -33,10 +33,11 @@ def train_again(kind, folder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "kills"), [(DIAG, 14), (FULL_BY_BFGS, 10), (FULL_BY_SOAP, 6), (FULL, 8), (PAPER, 10), (GDPP, 10)]
+    ("kind", "kills"),
+    [(DIAG, 14), (FULL_BY_BFGS, 10), (FULL_BY_SOAP, 6), (FULL, 8), (PAPER, 10), (GDPP, 10), (DESCENT, 6)],
 )
 def test_a_killed_run_ends_with_the_same_bits(tmp_path, kind, kills):
-    """58 times kill -9 over the six kinds of runs. No kill is ever taken for damage."""
+    """64 times kill -9 over the seven kinds of runs. No kill is ever taken for damage."""
     began = time.monotonic()
     killing.finish(killing.start(tmp_path / "whole", kind))
     seconds = time.monotonic() - began

@@ -12,31 +12,26 @@ __all__ = ["progress_bar", "sweep_display", "training_display"]
 
 
 @contextlib.contextmanager
-def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Callable[[Any], None]]:
+def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Any]:
     """A line on stderr that says how far training has come; where that is no terminal, one every ten seconds."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
 
     from ridgeformer.evaluation import floor
+    from ridgeformer.training.display import Display
 
-    console = Console(stderr=True)
     if quiet:
-        yield lambda progress: None
+        yield None
         return
-    if not console.is_terminal:
+    if not Console(stderr=True).is_terminal:
         yield _lines()
         return
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(f"{problem}", total=1.0, state="computing the floor")
-        least = floor(problem, sequences=min(sequences, 20_000)).loss
-
-        def show(now: Any) -> None:
-            ratio = f" ({now.loss / least:.2f} times the floor)" if now.loss < 1e6 * least else ""
-            state = f"{now.phase}: loss {now.loss:.4g}{ratio}, {now.seconds:.0f} s, about {now.remaining:.0f} s left"
-            bar.update(task, completed=now.fraction, description=now.spec.describe_model(), state=state)
-
-        yield show
+    line = Display(after=0.0)
+    try:
+        line.begin(f"{problem}", "computing the floor")
+        line.floor = floor(problem, sequences=min(sequences, 20_000)).loss
+        yield line
+    finally:
+        line.close()
 
 
 def _lines() -> Callable[[Any], None]:

@@ -146,6 +146,7 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
 
 def print_results(problem: object, results: list[Any], as_json: bool) -> None:
     """Print results as a table with the floor above it, or as JSON."""
+    from ridgeformer.evaluation.table import without_rounding
     from ridgeformer.losses import ROUNDING
 
     if as_json:
@@ -157,7 +158,9 @@ def print_results(problem: object, results: list[Any], as_json: bool) -> None:
     for r in results:
         ratio = f"{r.ratio:.2f}" if r.ratio < 1e6 else "-"
         losses = f"{five(r.loss):>10}{five(r.error):>10}{ratio:>9}{five(r.unadjusted):>12}"
-        click.echo(f"{r.name:{wide}}{losses}{r.tail:9.2g}{r.largest:9.2g}{r.exploded:10}")
+        click.echo(
+            f"{r.name:{wide}}{losses}{without_rounding(r.tail):9.2g}{without_rounding(r.largest):9.2g}{r.exploded:10}"
+        )
     click.echo("\nratio: loss / floor. 99.99 % (quantile) and max: of the losses of single sequences.")
     if any(r.name == GAUSSIAN_ORACLE for r in results):
         click.echo(

@@ -12,16 +12,15 @@ import click
 
 from ridgeformer.cli.display import training_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON, PLACE, plot_option, takes_a_problem
+from ridgeformer.cli.models import read_model
+from ridgeformer.cli.options import AS_JSON, PLACE, takes_a_problem
+from ridgeformer.cli.protocols import draw, picture_of, protocol_of, takes_a_picture, takes_a_protocol
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.engine import Layout
     from ridgeformer.problems import Problem
     from ridgeformer.sweeps import Entry
-    from ridgeformer.training.protocols import Protocol
-
-_PLOT = plot_option("the learning curve")
 
 
 @cli.command(
@@ -29,7 +28,9 @@ _PLOT = plot_option("the learning curve")
     "  ridgeformer train --family full --layers 4 --noise 'categorical(1,3)' --seed 3 --json\n"
     "  ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png\n"
     "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/\n"
-    "  ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'"
+    "  ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'\n"
+    "  ridgeformer train --family full --layers 1 --noise 'fixed(1)' --protocol descent --rate 1e-4 --plot curve.png\n"
+    "  ridgeformer train --layers 3 --noise 'uniform(0,5)' --protocol adam --schedule cosine --plot learning.gif"
 )
 @click.option(
     "--family",
@@ -59,32 +60,9 @@ _PLOT = plot_option("the learning curve")
     help="full only: number of further coordinates that start at zero, as room for intermediate results [default: 0].",
 )
 @click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume.")
-@click.option(
-    "--protocol",
-    type=click.Choice(["search", "paper"]),
-    default="search",
-    show_default=True,
-    help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper, Adam from "
-    "one random start.",
-)
-@click.option(
-    "--effort", type=float, help="search only: number of starts and steps, relative to the default [default: 1]."
-)
-@click.option(
-    "--caution", type=float, help="search only: weight of exploding sequences, relative to the default [default: 1]."
-)
-@click.option(
-    "--precision",
-    type=click.Choice(["auto", "float32", "float64"]),
-    help="search only: floating-point precision of the optimisation [default: auto].",
-)
-@click.option(
-    "--seconds", type=float, help="search only: time limit in seconds; the best model so far is kept [default: none]."
-)
-@click.option("--steps", type=int, help="paper only: number of Adam steps [default: 200000].")
-@click.option("--batch", type=int, help="paper only: sequences per step [default: 2048].")
-@click.option("--rate", type=float, help="paper only: learning rate [default: 1e-4].")
-@_PLOT
+@takes_a_protocol
+@click.option("--init", type=PLACE, help="Start from this model: a file, or the folder of a run.")
+@takes_a_picture
 @click.option("--quiet", "-q", is_flag=True, help="Do not show progress.")
 @click.option("--threads", type=click.IntRange(1, 1024), help="Number of threads [default: one per core].")
 def train(
@@ -97,25 +75,25 @@ def train(
     as_json: bool,
     out: Path | None,
     protocol: str,
+    init: Path | None,
     plot: Path | None,
+    picture: str | None,
+    level: tuple[float, ...],
     quiet: bool,
     threads: int | None,
     **options: Any,
 ) -> None:
     """Train a linear transformer on a problem and print how good it is.
 
-    The model is grown from models with fewer layers and from models of simpler families (ones that its family
-    contains). These are trained first; with --out all of them are stored. To resume an interrupted run, give the same
-    command again.
+    The default protocol, search, grows the model from models with fewer layers and from models of simpler families
+    (ones that its family contains). These are trained first; with --out all of them are stored. To resume an
+    interrupted run, give the same command again.
     """
     from ridgeformer.training import train as fit
 
     tokens = _layout(problem, family, {name: options.pop(name) for name in ("attention", "coordinate", "scratch")})
-    recipe = _protocol(protocol, options)
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
+    recipe = protocol_of(protocol, options)
+    drawn = picture_of(plot, picture)
     try:
         with training_display(problem, sequences, quiet) as progress:
             found = fit(
@@ -127,6 +105,7 @@ def train(
                 protocol=recipe,
                 sequences=sequences,
                 layout=tokens,
+                init=None if init is None else read_model(init)[0],
                 out=out,
                 progress=progress,
                 threads=threads,
@@ -139,7 +118,9 @@ def train(
         )
         click.echo(f"ridgeformer: interrupted; {again}", err=True)
         sys.exit(130)
-    _print_training(found, as_json, plot)
+    if plot is not None:
+        draw(plot, found, drawn, level)
+    _print_training(found, as_json)
 
 
 def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:
@@ -150,29 +131,16 @@ def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:
     return dataclasses.replace(default_layout(problem, family), **given)
 
 
-def _protocol(name: str, options: dict[str, Any]) -> Protocol:
-    """The protocol with the options that were given; those of the other protocol are refused."""
-    from ridgeformer.training import Paper, Search
-
-    chosen = {"search": ("effort", "caution", "precision", "seconds"), "paper": ("steps", "batch", "rate")}
-    given = {option: value for option, value in options.items() if value is not None}
-    wrong = sorted(given.keys() - set(chosen[name]))
-    if wrong:
-        raise InputError(
-            f"--protocol {name} takes --{', --'.join(chosen[name])}; got --{wrong[0]}, an option of the other "
-            "protocol. Leave it out, or choose the other protocol."
-        )
-    return Paper(**given) if name == "paper" else Search(**given)
-
-
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer show runs/\n"
-    "  ridgeformer show runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png"
+    "  ridgeformer show runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png\n"
+    "  ridgeformer show runs/full-1x1-fixed-1-d10n20-s0-0123456789 --picture trajectories --plot weights.svg\n"
+    "  ridgeformer show runs/full-1x1-fixed-1-d10n20-s0-0123456789 --plot learning.html"
 )
 @click.argument("run", type=PLACE)
-@_PLOT
+@takes_a_picture
 @AS_JSON
-def show(run: Path, plot: Path | None, as_json: bool) -> None:
+def show(run: Path, plot: Path | None, picture: str | None, level: tuple[float, ...], as_json: bool) -> None:
     """Print a finished run, or list all runs of a folder.
 
     RUN is the folder of a run, or a folder that holds runs. A list is sorted by problem, best run first. Damaged runs
@@ -181,16 +149,16 @@ def show(run: Path, plot: Path | None, as_json: bool) -> None:
     from ridgeformer.sweeps.listing import is_run, list_runs, read_entry
     from ridgeformer.training import load_run
 
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
+    drawn = picture_of(plot, picture)
     entries = list_runs(run) if run.is_dir() and not is_run(run) else []
     if not entries:
         damage = read_entry(run).damage if is_run(run) else None
         if damage is not None:
             raise InputError(f"{shown(run, 200)}: {damage}")
-        _print_training(load_run(run), as_json, plot)
+        found = load_run(run)
+        if plot is not None:
+            draw(plot, found, drawn, level)
+        _print_training(found, as_json)
         return
     if plot is not None:
         raise InputError(
@@ -225,16 +193,13 @@ def _name_damaged(entries: list[Entry]) -> None:
             click.echo(f"damaged: {entry.folder.name}: {entry.damage}", err=True)
 
 
-def _print_training(training: Any, as_json: bool, plot: Path | None) -> None:
-    if plot is not None:
-        from ridgeformer.plotting.training import draw_training
-
-        draw_training(plot, training)
+def _print_training(training: Any, as_json: bool) -> None:
     if as_json:
         from ridgeformer.jsonable import jsonable
 
         folder = str(training.folder) if training.folder else None
-        click.echo(json.dumps(jsonable({**training.record(), "folder": folder}), indent=2))
+        course = {"course": training.history.as_dict()} if training.course else {}
+        click.echo(json.dumps(jsonable({**training.record(), **course, "folder": folder}), indent=2))
         return
     r = training.result
     ratio = f", {r.ratio:.3g} times the floor of {r.floor:.4g}" if r.ratio < 1e6 else "; the floor is 0"

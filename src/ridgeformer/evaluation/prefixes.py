@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,9 @@ from ridgeformer.evaluation.sequence_losses import (
     needed,
     with_oracle,
 )
+from ridgeformer.evaluation.series import Series
 from ridgeformer.evaluation.statistics import Running
-from ridgeformer.evaluation.table import Table, lines, ratio, ratios, without_rounding
+from ridgeformer.evaluation.table import lines, without_rounding
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.ridge import check_problem
@@ -35,50 +36,17 @@ BLOCK = 2048  # sequences at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PrefixLosses(Table):
-    """Losses of predictors after each number of examples.
+class PrefixLosses(Series):
+    """Losses of predictors after each number of examples; see `Series` for the other attributes.
 
     Attributes:
-        name: The names of the predictors, [M].
         context: The numbers of examples, [K].
-        loss: The mean adjusted losses, [M, K].
-        error: The standard errors of `loss`, [M, K].
-        exploded: How many sequences exploded, [M, K].
-        floor: The loss of the best predictor at each number of examples, [K].
-        floor_error: The standard errors of `floor`, [K].
-        sequences: How many sequences were used.
     """
 
-    name: tuple[str, ...]
     context: NDArray[np.int64]
-    loss: Array
-    error: Array
-    exploded: NDArray[np.int64]
-    floor: Array
-    floor_error: Array
-    sequences: int
 
-    @property
-    def ratio(self) -> Array:
-        """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
-        return ratios(self.loss, self.floor)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row per predictor and number of examples."""
-        return [
-            {"name": name, **row, "ratio": ratio(row["loss"], row["floor"]), "sequences": self.sequences}
-            for i, name in enumerate(self.name)
-            for row in lines(
-                {
-                    "context": self.context,
-                    "loss": self.loss[i],
-                    "error": self.error[i],
-                    "floor": self.floor,
-                    "floor_error": self.floor_error,
-                    "exploded": self.exploded[i],
-                }
-            )
-        ]
+    def _points(self) -> tuple[str, Sequence[Any]]:
+        return "context", self.context.tolist()
 
     def _title(self) -> str:
         return f"Adjusted loss after each number of examples on {self.sequences:,} sequences"
@@ -134,8 +102,8 @@ def by_prefix(
             one.add(np.stack([adjusted_losses(predictor, draw) for predictor in columns.values()], 1))
         progress(first + count, sequences)
     loss, error, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
-    arrays = (np.array(wanted), loss[:-1], error[:-1], wild[:-1], loss[-1], error[-1])
-    return PrefixLosses(tuple(named), *arrays, sequences)
+    arrays = (loss[:-1], error[:-1], wild[:-1], loss[-1], error[-1])
+    return PrefixLosses(tuple(named), *arrays, sequences, np.array(wanted))
 
 
 def _prefixes(

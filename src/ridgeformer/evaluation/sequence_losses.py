@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.models.transformer import LinearTransformer, check_intercept
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.guarded import Guarded
 from ridgeformer.predictors.ridge import OracleRR, Predictor, TokenPredictor, check_any_problem
 from ridgeformer.problems import BaseProblem, Draw, Problem
@@ -77,8 +77,6 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
             f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
         )
-    if isinstance(predictor, LinearTransformer):
-        check_intercept(predictor.layout, problem)
 
 
 def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> None:
@@ -234,7 +232,8 @@ def adjusted_losses(predictor: AnyPredictor, draw: Draw) -> Array:
         The losses, [B].
     """
     if evaluated_by_engine(predictor) and draw.oracle:
-        found = predictor.evaluate(draw.moments, draw.ridge, metric=draw.metric)
+        goal = draw.with_intercept() if predictor.layout.counted else draw
+        found = predictor.evaluate(draw.moments, goal.ridge, metric=goal.metric)
         return found.losses.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
         return _losses(predictor, draw, "exact", (0, 0))[0]
@@ -321,18 +320,18 @@ def _losses(predictor: AnyPredictor, draw: Draw, estimator: Estimator, key: tupl
     if not isinstance(predictor, Predictor):
         return _token_losses(predictor, draw, estimator)
     weights = _weights(predictor, draw)
-    # The square of an intercept is what it adds to the loss, because queries have mean 0.
-    bias = predictor.intercepts(draw.moments) if isinstance(predictor, LinearTransformer) else 0.0
+    counted = isinstance(predictor, LinearTransformer) and predictor.layout.counted
+    bias = predictor.intercepts(draw.moments) if counted else None  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         if estimator == "exact":
-            adjusted, unadjusted = draw.both_losses(weights)
-            extra = 0.5 * np.square(np.asarray(bias, np.float64))
-            return adjusted + extra, unadjusted + extra
+            return draw.both_losses(weights, bias)
         query = np.random.default_rng((*key, EVALUATION)).standard_normal(draw.task.shape)
         if draw.metric is not None:
             root = _root(np.asarray(draw.metric, np.float64))
             query = query @ root.T if root.ndim == 2 else np.einsum("bij,bj->bi", root, query)
-        unadjusted = 0.5 * np.square(((weights - draw.task) * query).sum(1) + bias)
+        unadjusted = 0.5 * np.square(((weights - draw.task) * query).sum(1) + (0.0 if bias is None else bias))
+        if bias is not None:
+            unadjusted = unadjusted + bias * draw.mean_error(weights, draw.task)
         whole = unadjusted if draw.offset is None else unadjusted + draw.offset
         if not draw.oracle:
             return whole, whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.comparison import compare
 from ridgeformer.evaluation.sequence_losses import AnyPredictor, Progress
-from ridgeformer.evaluation.table import Table, ratio, ratios, without_rounding
+from ridgeformer.evaluation.series import Series
+from ridgeformer.evaluation.table import without_rounding
 from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, CustomProblem, Problem
 
@@ -23,57 +24,27 @@ KINDS = ("context", "noise", "features", "tasks", "query")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Shifts(Table):
-    """Losses of predictors on several problems that differ in one respect.
+class Shifts(Series):
+    """Losses of predictors on several problems that differ in one respect; see `Series` for the other attributes.
 
     Attributes:
         what: What differs: `context`, `noise`, `features`, `tasks` or `query`; an argument of a problem of your own; or
             `problem`.
         values: Its values as text, [K].
-        name: The names of the predictors, [M].
-        loss: The mean adjusted losses, [M, K].
-        error: The standard errors of `loss`, [M, K].
         unadjusted: The mean losses against the true tasks, [M, K].
-        exploded: How many sequences exploded, [M, K].
-        floor: The floor of each problem, [K]; NaN where it is not known.
-        floor_error: The standard errors of `floor`, [K].
-        sequences: How many sequences were used for each problem.
     """
 
     what: str
     values: tuple[str, ...]
-    name: tuple[str, ...]
-    loss: Array
-    error: Array
     unadjusted: Array
-    exploded: NDArray[np.int64]
-    floor: Array
-    floor_error: Array
-    sequences: int
 
-    @property
-    def ratio(self) -> Array:
-        """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
-        return ratios(self.loss, self.floor)
+    def _points(self) -> tuple[str, Sequence[Any]]:
+        return self.what, self.values
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per predictor and problem."""
-        return [
-            {
-                "name": name,
-                self.what: value,
-                "loss": float(self.loss[i, k]),
-                "error": float(self.error[i, k]),
-                "unadjusted": float(self.unadjusted[i, k]),
-                "floor": float(self.floor[k]),
-                "floor_error": float(self.floor_error[k]),
-                "ratio": ratio(float(self.loss[i, k]), float(self.floor[k])),
-                "exploded": int(self.exploded[i, k]),
-                "sequences": self.sequences,
-            }
-            for i, name in enumerate(self.name)
-            for k, value in enumerate(self.values)
-        ]
+        unadjusted = self.unadjusted.ravel().tolist()
+        return [row | {"unadjusted": value} for row, value in zip(super().rows(), unadjusted, strict=True)]
 
     def _title(self) -> str:
         return f"Adjusted loss on {self.sequences:,} sequences per problem; the problems differ in {self.what}"

@@ -125,8 +125,8 @@ class AlgorithmMap(Table):
 
     def _title(self) -> str:
         return (
-            f"Iterations that are closest to the readout of each layer, with the relative error: {self.name},\n"
-            f"{self.sequences:,} sequences. In brackets: how many iterations are as accurate as the layer"
+            "Iterations that are closest to the readout of each layer: their relative errors, and in brackets how\n"
+            f"many iterations are as accurate as the layer: {self.name}, {self.sequences:,} sequences"
         )
 
     def _printed(self) -> list[dict[str, Any]]:

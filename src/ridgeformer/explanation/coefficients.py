@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full
-from ridgeformer.models.transformer import LinearTransformer, check_intercept
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.ridge import check_any_problem
 
 __all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
@@ -139,8 +139,7 @@ def check(model: object, problem: Any) -> None:
         problem: The problem.
 
     Raises:
-        InputError: It is not a `LinearTransformer`, there is no problem, their dimensions differ, or the model has a
-            constant coordinate and the problem does not know the loss of an intercept.
+        InputError: It is not a `LinearTransformer`, there is no problem, or their dimensions differ.
     """
     if type(model) is not LinearTransformer:
         refuse("only a linear transformer can be explained", f"a {type(model).__name__}", "Pass a LinearTransformer.")
@@ -152,7 +151,6 @@ def check(model: object, problem: Any) -> None:
             f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
         )
-    check_intercept(model.layout, problem)
 
 
 def _of_tokens(model: LinearTransformer, values: NDArray[Any]) -> Array:

@@ -140,12 +140,7 @@ def patch_noise(
         refuse("only a linear transformer can be patched", f"a {type(model).__name__}", "Pass a LinearTransformer.")
     check_predictor("model", model, problem)
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
-    levels = _levels(problem, low, high)
-    known = [part for part in PATCHES if part != "further" or model.width > model.dim]
-    chosen = known if parts is None else list(parts)
-    if not chosen or not set(chosen) <= set(known):
-        wrong = ", ".join(str(part) for part in chosen if part not in known) or "none"
-        refuse(f"the parts that can be patched in this model are {', '.join(known)}", wrong, "Choose some of these.")
+    levels, chosen = _levels(problem, low, high), _parts(model, parts)
     blocks = []
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
@@ -169,6 +164,16 @@ def patch_noise(
         exploded=lost,
         sequences=sequences,
     )
+
+
+def _parts(model: LinearTransformer, parts: Sequence[str] | None) -> list[str]:
+    """What is patched."""
+    known = [part for part in PATCHES if part != "further" or model.width > model.dim]
+    chosen = known if parts is None else list(parts)
+    if not chosen or not set(chosen) <= set(known):
+        wrong = ", ".join(str(part) for part in chosen if part not in known) or "none"
+        refuse(f"the parts that can be patched in this model are {', '.join(known)}", wrong, "Choose some of these.")
+    return chosen
 
 
 def _levels(problem: BaseProblem, low: float | None, high: float | None) -> tuple[float, float]:

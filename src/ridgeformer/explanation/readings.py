@@ -171,21 +171,22 @@ def _joined(pieces: list[Array]) -> Array:
 
 def _block(model: LinearTransformer, draw: Draw, best: Predictor | None) -> Readings:
     """The readings of sequences that all have the same number of examples."""
+    draw = draw.with_intercept() if model.layout.counted else draw
     moments, found, goal = draw.moments, draw.moments.spectrum, np.asarray(draw.ridge, np.float64)
     share = 1 / found.context if model.layout.attention == "mean" else 1.0
     ols, rho = found.ridge(0.0), found.residual
     swapped = _swapped(moments, ols, rho)
     here, there = (model.trace(m).compute("G", "T", "C") for m in (moments, swapped))
-    w, bias = _weights(model, here)
-    w_there, bias_there = _weights(model, there)
+    w, w_there = _readout(model, here.C[:, :, -1]), _readout(model, there.C[:, :, -1])
     coordinates = np.einsum("bim,bi->bm", found.vectors, ols)
     unknown = np.full_like(ols, np.nan)
     mean, moved = (unknown, unknown) if best is None else (_float(best.weights(m)) for m in (moments, swapped))
 
-    def size(weights: Array, bias: Array | float = 0.0) -> Array:
-        return inner(weights, weights, draw.metric) + np.square(bias)
+    def size(first: Array, second: Array | float = 0.0) -> Array:
+        """The squared distance of weights, which need not have an intercept."""
+        error = _widened(first, goal) - (second if isinstance(second, float) else _widened(second, goal))
+        return inner(error, error, draw.metric)
 
-    patched, patched_bias = _readout(model, _patched(here, there.T))
     M = here.C[:, :, : model.dim, : model.dim]
     nothing = np.zeros(len(moments))
     return Readings(
@@ -194,23 +195,23 @@ def _block(model: LinearTransformer, draw: Draw, best: Predictor | None) -> Read
         residual=rho[None],
         values=share * found.values[None],
         least=coordinates[None] ** 2,
-        goal_along=(np.einsum("bim,bi->bm", found.vectors, goal) * coordinates)[None],
+        goal_along=(np.einsum("bim,bi->bm", found.vectors, goal[:, : model.dim]) * coordinates)[None],
         goal=size(goal)[None],
         offset=(nothing if draw.offset is None else 2 * np.asarray(draw.offset))[None],
-        floor=size(mean - goal)[None],
+        floor=size(mean, goal)[None],
         bayes=size(mean)[None],
-        bayes_moved=size(moved - mean)[None],
-        own=size(w, bias),
+        bayes_moved=size(moved, mean)[None],
+        own=size(w),
         with_goal=inner(w, goal, draw.metric),
-        to_ols=size(w - ols, bias),
-        to_goal=size(w - goal, bias),
-        to_bayes=size(w - mean, bias),
+        to_ols=size(w, ols),
+        to_goal=size(w, goal),
+        to_bayes=size(w, mean),
         labels=here.G[:, :, -1, -1] / share,
         spectrum=_eigenvalues(share * M @ _float(moments.S) @ np.swapaxes(M, 2, 3)),
-        along=np.einsum("bim,lbi->lbm", found.vectors, w) * coordinates,
-        moved=size(w_there - w, bias_there - bias),
-        through=size(patched - w[-1], patched_bias - bias[-1]),
-        **_updates(model, here, w, draw, ols, share * rho),
+        along=np.einsum("bim,lbi->lbm", found.vectors, w[..., : model.dim]) * coordinates,
+        moved=size(w_there, w),
+        through=size(_readout(model, _patched(here, there.T)), w[-1]),
+        **_updates(model, here, w[..., : model.dim], ols, share * rho),
     )
 
 
@@ -227,18 +228,18 @@ def _swapped(moments: Moments, ols: Array, rho: Array) -> Moments:
     return Moments._trusted(gram, moments.context, sums=sums)
 
 
-def _weights(model: LinearTransformer, here: Trace) -> tuple[Array, Array]:
-    """What a query reads after every layer: w [L+1, B, d], and the intercept [L+1, B]."""
-    return _readout(model, here.C[:, :, -1])
+def _readout(model: LinearTransformer, rows: Array) -> Array:
+    """What a query reads of the last rows of C, [..., D]: the weights, and the intercept if there is one."""
+    return -rows[..., : model.dim + model.layout.counted]
 
 
-def _readout(model: LinearTransformer, rows: Array) -> tuple[Array, Array]:
-    """The same from the last rows of C, [..., D]."""
-    d = model.dim
-    return -rows[..., :d], -rows[..., d] if model.layout.counted else np.zeros(rows.shape[:-1])
+def _widened(weights: Array, goal: Array) -> Array:
+    """Weights with an intercept of 0 where the goal has an intercept and they have none."""
+    missing = goal.shape[-1] - weights.shape[-1]
+    return np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)]) if missing else weights
 
 
-def _updates(model: LinearTransformer, here: Trace, w: Array, draw: Draw, ols: Array, rho: Array) -> dict[str, Array]:
+def _updates(model: LinearTransformer, here: Trace, w: Array, ols: Array, rho: Array) -> dict[str, Array]:
     """How each layer changes w and u, split as the paper's lemma does."""
     T, C, d = here.T, here.C[:-1], model.dim
     rows, u, a = C[:, :, :-1, :d], C[:, :, :-1, -1], C[:, :, -1, -1]

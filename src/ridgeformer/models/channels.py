@@ -73,7 +73,7 @@ class ChannelFamily(Family):
         return read_only(P, EDIT), read_only(Q, EDIT)
 
     def kernel(self, dim: int) -> tuple[Float, ...]:
-        """The four arrays."""
+        """See `Family.kernel`: the four arrays."""
         return tuple(self._arrays.values())
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
+from ridgeformer.models.looped import LoopedFamily
 from ridgeformer.validation import array, integer, real
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def edited(model: LinearTransformer, layer: int, parameters: Mapping[str, ArrayL
     Raises:
         InputError: There is no such layer or name, or the values do not fit.
     """
-    family = model.family
+    family = _unrolled(model.family)
     layer = integer("layer", layer, -model.layers, model.layers - 1) % model.layers
     diagonal = isinstance(family, Diag | GDpp)
     names = dict.fromkeys([*family.arrays, *(["omega", *OMEGAS] if diagonal else []), "P", "Q"])
@@ -51,7 +52,7 @@ def edited(model: LinearTransformer, layer: int, parameters: Mapping[str, ArrayL
             "Make one edit after the other: model.edit(...).edit(...).",
         )
     if parameters.keys() & {"P", "Q"}:
-        dense = family if _holds(family, parameters) else Full(model.P, model.Q)
+        dense = family if _holds(model, family, parameters) else Full(model.P, model.Q)
         one = dense.heads == 1
         return dense.edit(
             layer, **{k: np.asarray(v)[None] if one and np.ndim(v) == 2 else v for k, v in parameters.items()}
@@ -68,28 +69,35 @@ def joined(models: Sequence[LinearTransformer]) -> Family:
         models: Models with the same tokens.
 
     Returns:
-        The parameters: of the family of the models, of Diag if all are Diag or GD++ ones, and else of Full.
+        The parameters: of the family of the models, of Diag if all are Diag or GD++ ones, and else of Full. Looped
+        models are unrolled.
     """
-    families = [model.family for model in models]
+    families = [_unrolled(model.family) for model in models]
     if all(isinstance(family, Diag | GDpp) for family in families) and len({type(f) for f in families}) > 1:
         families = [family.to_diag() if isinstance(family, GDpp) else family for family in families]
-    kind, shapes = type(families[0]), [_shapes(family) for family in families]
-    if all(type(family) is kind for family in families) and shapes[0] is not None:
-        if all(shape == shapes[0] for shape in shapes):
-            arrays = [family.arrays for family in families]
-            return kind(**{name: np.concatenate([each[name] for each in arrays]) for name in arrays[0]})
-        if isinstance(families[0], Diag | GDpp):  # other heads, or omegas beside p and q
-            column = (slice(None), slice(None), 0) if kind is GDpp else ()
-            omega = [family.omega[column] for family in families if isinstance(family, Diag | GDpp)]
-            return kind(omega=np.concatenate(omega))  # type: ignore[call-arg]
+    kind, dtype = type(families[0]), np.result_type(*(family.dtype for family in families))
+    if all(type(family) is kind for family in families):
+        found, *others = (family.astype(dtype.type) for family in families)
+        if all(_shapes(family) == _shapes(found) for family in others):
+            for family in others:
+                for layer in range(family.layers):
+                    found = found.inserted(found.layers, family.select(slice(layer, layer + 1)))
+            return found
+        if isinstance(found, Diag | GDpp):  # other heads, or omegas beside p and q
+            omega = np.concatenate([family.omega for family in families if isinstance(family, Diag | GDpp)])
+            return GDpp(omega=omega[:, :, 0]) if isinstance(found, GDpp) else Diag(omega=omega)
     heads = max(model.heads for model in models)
     return Full(*(np.concatenate([_padded(getattr(model, name), heads) for model in models]) for name in ("P", "Q")))
 
 
-def _holds(family: Family, parameters: Mapping[str, ArrayLike]) -> bool:
-    """Whether these are arrays of the family itself, of its own shape: registers have a small P, low rank has no Q."""
+def _holds(model: LinearTransformer, family: Family, parameters: Mapping[str, ArrayLike]) -> bool:
+    """Whether these are arrays of the family itself, of its own shape: registers have a small P, low rank has no Q.
+
+    A number fills a whole dense matrix, also where the family has smaller ones of that name.
+    """
+    dense = (model.width + 1, model.width + 1)
     shapes = {name: value.shape[-2:] for name, value in family.arrays.items()}
-    return all(name in shapes and np.shape(value)[-2:] in ((), shapes[name]) for name, value in parameters.items())
+    return all(shapes.get(name) == (np.shape(value)[-2:] or dense) for name, value in parameters.items())
 
 
 def _new_omega(family: Diag | GDpp, layer: int, parameters: Mapping[str, ArrayLike]) -> Float:
@@ -140,12 +148,14 @@ def _factors(omega: Float, heads: int) -> tuple[Float, Float]:
     return p, q
 
 
-def _shapes(family: Family) -> dict[str, tuple[int, ...]] | None:
-    """The shapes of one layer's parameters; None if not all arrays have the layers first."""
-    shapes = {name: value.shape for name, value in family.arrays.items()}
-    if any(shape[:1] != (family.layers,) for shape in shapes.values()):
-        return None
-    return {name: shape[1:] for name, shape in shapes.items()}
+def _unrolled(family: Family) -> Family:
+    """The family with parameters of its own for every layer."""
+    return family.unrolled() if isinstance(family, LoopedFamily) else family
+
+
+def _shapes(family: Family) -> dict[str, tuple[int, ...]]:
+    """The shapes of the parameters of the first layer."""
+    return {name: value.shape for name, value in family.select(slice(0, 1)).arrays.items()}
 
 
 def _padded(matrices: Float, heads: int) -> Float:

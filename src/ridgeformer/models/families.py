@@ -114,7 +114,7 @@ class _Diagonal(Family):
         """[L, 2, 2]: row to, column from, x first: [[xx, xy], [yx, yy]]."""
 
     def kernel(self, dim: int) -> tuple[Float, ...]:
-        """The omegas."""
+        """See `Family.kernel`: the omegas."""
         return (self.omega,)
 
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:

@@ -71,7 +71,7 @@ class LoopedFamily(Family):
         return self._repeated(P), self._repeated(Q)
 
     def kernel(self, dim: int) -> tuple[Float, ...]:
-        """That of the other family, repeated."""
+        """See `Family.kernel`: that of the other family, repeated."""
         return tuple(self._repeated(value) for value in self.once.kernel(dim))
 
     def _repeated(self, value: Float) -> Float:

@@ -170,9 +170,11 @@ class Trace(Value):
                 "a trace of moments or tokens alone",
                 "Trace a draw: model.trace(problem.moments(1000)).",
             )
+        pairs = zip(
+            self.weights, self.intercepts if self.model.layout.counted else [None] * len(self.weights), strict=True
+        )
         with np.errstate(all="ignore"):
-            found = np.stack([self.draw.both_losses(weights)[which] for weights in self.weights])
-            found += 0.5 * np.square(self.intercepts.astype(np.float64))
+            found = np.stack([self.draw.both_losses(*pair)[which] for pair in pairs])
         return np.where(np.isnan(found), np.inf, found)
 
     # ---- computing and keeping --------------------------------------------------------------------------

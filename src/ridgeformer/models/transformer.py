@@ -29,7 +29,7 @@ from ridgeformer.problems import BaseProblem, Draw, Sequences
 from ridgeformer.validation import array, integer, number, real
 from ridgeformer.values import Value, read_only
 
-__all__ = ["LinearTransformer", "check_intercept", "gram_of"]
+__all__ = ["LinearTransformer", "gram_of"]
 
 Float = NDArray[np.floating[Any]]
 ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
@@ -208,7 +208,7 @@ class LinearTransformer(Value):
         The new model has the same family and heads wherever these can hold the new values. Otherwise it becomes the
         next larger one: one head of a Diag model holds omegas of rank one only, so that other omegas give a model with
         two heads; a GD++ model becomes Diag with an omega_xy or omega_yy other than 0; and any model becomes Full with
-        a dense P or Q.
+        a dense P or Q. A looped model is unrolled, because only one repetition changes.
 
         Args:
             layer: The layer, from 0 to L - 1; negative numbers count from the end.
@@ -259,8 +259,8 @@ class LinearTransformer(Value):
             other: A model for the same dimension and layout.
 
         Returns:
-            The model with the layers of both. It has their family if they have the same one, or if both are Diag or
-            GD++ models; otherwise it is a Full model.
+            The model with the layers of both. It has their family if they have the same one (looped models are
+            unrolled), it is Diag if both are Diag or GD++, and otherwise Full.
 
         Raises:
             InputError: The other model has another dimension or layout.
@@ -463,8 +463,9 @@ class LinearTransformer(Value):
 
         Args:
             moments: The contexts.
-            target: What w_hat is compared with, [B, d].
-            metric: The covariance of the queries, [d, d] or [B, d, d]; None for the identity.
+            target: What w_hat is compared with, [B, d]; for tokens with a constant also [B, d + 1], with intercepts.
+            metric: The covariance of the queries, [d, d] or [B, d, d]; None for the identity. For targets with
+                intercepts it has d + 1 coordinates.
             gradient: Whether to compute the gradient with respect to `kernel` too.
             ceiling: Losses above it enter the gradient by their logarithm.
             engine: Where it is computed; None for the current engine.
@@ -474,15 +475,18 @@ class LinearTransformer(Value):
             Losses, and the gradient if asked for.
         """
         self._check(moments)
-        goal = array("target", target, (len(moments), self.dim)).astype(moments.dtype, copy=False)
+        counted = self.dim + self.layout.counted
+        whole = np.ndim(target) == 2 and np.shape(target)[1] == counted
+        goal = array("target", target, (len(moments), counted if whole else self.dim))
+        goal = goal.astype(moments.dtype, copy=False)
         weight = None if metric is None else np.asarray(real("metric", metric), moments.dtype)
         engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
         return engine.evaluate(
             self.kernel,
             self._gram(moments),
-            self.layout.target(np.asarray(goal)),
-            metric=self.layout.metric(weight),
-            counted=self.dim + self.layout.counted,
+            np.asarray(goal) if whole else self.layout.target(np.asarray(goal)),
+            metric=weight if whole else self.layout.metric(weight),
+            counted=counted,
             ceiling=ceiling,
             gradient=gradient,
             threads=threads,
@@ -530,7 +534,6 @@ class LinearTransformer(Value):
         """
         if not isinstance(problem, BaseProblem) or problem.dim != self.dim:
             refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
-        check_intercept(self.layout, problem)
         if target not in ("ridge", "task", None):
             refuse("target must be ridge or task", repr(target), "Choose one of these.")
         engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
@@ -556,6 +559,7 @@ class LinearTransformer(Value):
         threads: int | None,
     ) -> Evaluation:
         """The same on sequences that are drawn already."""
+        draw = draw.with_intercept() if self.layout.counted else draw
         how: dict[str, Any] = {"metric": draw.metric, "engine": engine, "threads": threads}
         goal = draw.ridge if target == "ridge" else draw.task
         found = self.evaluate(draw.moments, goal, ceiling=ceiling, gradient=gradient, **how)
@@ -598,26 +602,6 @@ def gram_of(layout: Layout, moments: Moments) -> Float:
             "Use Moments.from_tokens, or problem.moments(..., sums=True).",
         )
     return layout.gram(np.asarray(moments.gram), moments.context, moments.sums)
-
-
-def check_intercept(layout: Layout, problem: BaseProblem) -> None:
-    """Refuse a constant coordinate on a problem whose queries need not have mean 0.
-
-    The loss of an intercept b is taken to be b^2 / 2, which holds where queries and residuals have mean 0.
-
-    Args:
-        layout: The layout of a model's tokens.
-        problem: The distribution of sequences.
-
-    Raises:
-        InputError: The problem is not a built-in one, and the layout has a constant.
-    """
-    if layout.counted and problem.law is None:
-        refuse(
-            "a constant coordinate needs a built-in problem, whose queries have mean 0",
-            problem,
-            "Centre the labels and use another layout, or add a feature that is 1.",
-        )
 
 
 def _warn_of_explosions(found: Float, x: Float, y: Float, queries: Float) -> None:

@@ -57,7 +57,9 @@ def patching_figure(title: str, found: NoisePatching) -> Figure:
             if np.isfinite(share).any():
                 axis.plot(found.layer, share, markersize=5, label=NAMES[part], **STYLES[part])
         axis.set_xticks(found.layer)
-    axes[0].set(ylabel="share of the change that is restored", ylim=(-0.5, 1.5))
+    shown = np.concatenate([found.restored, found.once])
+    low, high = np.nanmin(shown, initial=-0.1), np.nanmax(shown, initial=1.1)
+    axes[0].set(ylabel="share of the change that is restored", ylim=(max(low - 0.1, -1.0), min(high + 0.1, 2.0)))
     axes[0].legend(frameon=False, fontsize=8)
     canvas.suptitle(f"{title}: states at sigma = {found.high:g} in contexts at sigma = {found.low:g}", fontsize=11)
     return canvas
@@ -75,12 +77,12 @@ def algorithms_figure(title: str, found: AlgorithmMap) -> Figure:
     """
     canvas = blank(13.0, 5.2)
     axes = canvas.subplots(2, len(found.iteration), sharey=True)
-    rows = (("cosine", found.cosine, "viridis", (0.0, 1.0)), ("relative error", found.error, "magma_r", (-2.0, 0.3)))
-    for row, (words, maps, colours, limits) in zip(axes, rows, strict=True):
+    rows = (("cosine", found.cosine, "viridis", (0.5, 1.0)), ("relative error", found.error, "magma_r", (-2.0, 0.3)))
+    for at, (row, (words, maps, colours, limits)) in enumerate(zip(axes, rows, strict=True)):
         for axis, name in zip(row, found.iteration, strict=True):
             values = maps[name] if words == "cosine" else np.log10(np.maximum(maps[name], 1e-12))
             mesh = _heat(axis, found, name, values, colours, limits)
-            axis.set_title(name if row is axes[0] else "", fontsize=10)
+            axis.set_title("" if at else name, fontsize=10)
         row[0].set_ylabel("after layer")
         bar = canvas.colorbar(mesh, ax=row, shrink=0.9, pad=0.01)
         bar.set_label(words if words == "cosine" else "relative error, log10")
@@ -96,22 +98,22 @@ def _heat(axis: Axes, found: AlgorithmMap, name: str, values: Any, colours: str,
 
     ridge = name == "ridge"
     places = found.iteration[name] if ridge else found.iteration[name] + 1
-    far = ridge or len(places) > 30
+    far = ridge or len(places) > 61  # so that few iterations, as those of Newton, are evenly spaced
     mid = np.sqrt(places[1:] * places[:-1]) if far else (places[1:] + places[:-1]) / 2
     first, last = (places[0] ** 2 / mid[0], places[-1] ** 2 / mid[-1]) if far else (places[0] - 0.5, places[-1] + 0.5)
     edges = np.concatenate([[first], mid, [last]])
     layers = np.append(found.layer - 0.5, found.layer[-1] + 0.5)
     mesh = axis.pcolormesh(edges, layers, values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
     best = found.closest(name) + (0 if ridge else 1)
-    axis.plot(best, found.layer, "o", markersize=4, markerfacecolor="white", markeredgecolor="black")
+    axis.plot(best, found.layer, "o", markersize=4, markerfacecolor="white", markeredgecolor="black", clip_on=False)
     if far:
         axis.set_xscale("log")
     if ridge:
         axis.set_xlim(edges.max(), edges.min())
     else:
-        ticks = [k for k in (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if k < places[-1]] if far else None
-        if ticks is not None:
-            axis.set_xticks([k + 1 for k in ticks])
+        even = range(0, len(places), 10 if len(places) > 30 else max(1, len(places) // 6))
+        ticks = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000) if far else even
+        axis.set_xticks([k + 1 for k in ticks if k < places[-1]])
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value - 1:.0f}"))
         axis.xaxis.set_minor_formatter(NullFormatter())
     axis.tick_params(labelsize=7)

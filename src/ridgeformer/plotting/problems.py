@@ -64,8 +64,11 @@ def problem_figure(problem: Problem, *, seed: int = 0) -> Figure:
     tokens = problem.sequences(SPECTRA, seed=seed)
     canvas = blank(12, 6)
     axes = canvas.subplots(2, SHOWN)
-    for index, axis in enumerate(axes[0]):
-        _sequence(axis, tokens, index)
+    reach = max(_sequence(axis, tokens, index) for index, axis in enumerate(axes[0]))
+    for axis in axes[0]:  # the same scale for all, so that noise can be compared
+        axis.axline((0, 0), slope=1, color=GREY, linewidth=1, zorder=1, label="<w, x>")
+        axis.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    axes[0, 0].legend(frameon=False, fontsize=8, loc="upper left")
     _eigenvalues(axes[1, 0], problem, tokens, seed)
     choices = problem.choices(MANY, seed=seed)
     _lengths(axes[1, 1], problem)
@@ -80,20 +83,17 @@ def problem_figure(problem: Problem, *, seed: int = 0) -> Figure:
     return canvas
 
 
-def _sequence(axis: Axes, tokens: Sequences, index: int) -> None:
-    """One context: labels against what they are without noise."""
+def _sequence(axis: Axes, tokens: Sequences, index: int) -> float:
+    """One context: labels against what they are without noise. Returns how far the axes must reach."""
     assert tokens.task is not None
     assert tokens.sigma is not None
     n = tokens.x.shape[1] if tokens.context is None else int(tokens.context[index])
     clean, labels = tokens.x[index, :n] @ tokens.task[index], tokens.y[index, :n]
     answer = float(tokens.answers[index, 0])
-    reach = 1.1 * max(np.abs(clean).max(), abs(answer), 1e-9)
-    axis.plot([-reach, reach], [-reach, reach], color=GREY, linewidth=1, zorder=1, label="<w, x>")
     axis.plot(clean, labels, "o", color=BLUE, markersize=3.5, alpha=0.8, label="examples")
     axis.plot([answer], [answer], "*", color=VERMILION, markersize=12, label="query")
     panel(axis, f"a sequence: n = {n}, sigma = {tokens.sigma[index]:.2f}", "<w, x>", "y" if index == 0 else "")
-    if index == 0:
-        axis.legend(frameon=False, fontsize=8, loc="upper left")
+    return 1.1 * max(float(np.abs(clean).max()), float(np.abs(labels).max()), abs(answer), 1e-9)
 
 
 def _eigenvalues(axis: Axes, problem: Problem, tokens: Sequences, seed: int) -> None:

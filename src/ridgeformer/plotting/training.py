@@ -68,13 +68,15 @@ def training_figure(training: Training) -> Figure:
     canvas = Figure(figsize=(7.5, 3.6), layout="constrained")
     axis = canvas.subplots()
     highest = training.spec.problem.signal  # twice the loss of predicting nothing
-    phases = list(dict.fromkeys(phase for phase, _, _ in training.history))
+    phases = list(dict.fromkeys(training.history.phase))
     # A descent's loss is that of its own sequences, few in a race, and of those on which it fails.
     when = "while training" if paper else "at the end of each descent"
     axis.plot([], [], " ", label=f"{kind} loss {when}:")
     for phase, colour in zip(phases, itertools.cycle(PHASES), strict=False):
         # A start that overflowed has a loss of any size: it would leave the others no room.
-        points = [(work / 1e6, loss) for name, work, loss in training.history if name == phase and loss <= highest]
+        points = [
+            (work / 1e6, loss) for name, work, loss in training.history.points if name == phase and loss <= highest
+        ]
         if not points:
             continue
         works, losses = zip(*points, strict=True)
@@ -85,7 +87,7 @@ def training_figure(training: Training) -> Figure:
     if best > ROUNDING:
         label = f"{kind} loss of the Bayes predictor: {best:.4g}" if paper else f"floor of the {kind} loss: {best:.4g}"
         axis.axhline(best, color="black", linewidth=1.2, linestyle="--", label=label)
-    if left_out := sum(not loss <= highest for _, _, loss in training.history):
+    if left_out := sum(not loss <= highest for loss in training.history.loss):
         axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
     axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", title=training.spec.describe(), yscale="log")
     decimals(axis)

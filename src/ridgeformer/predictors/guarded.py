@@ -3,7 +3,8 @@
 Whatever the noise level is, ridge regression takes every coordinate of the least-squares weights, in the eigenbasis of
 S, times a factor between 0 and 1. So the weights of every oracle, and of every average over noise levels, lie in a
 box between 0 and least squares. The distance of a model's weights from the box is an error that it certainly makes,
-and it can be computed from the moments alone. A model that explodes leaves the box by far.
+and it can be computed from the moments alone. A model that explodes leaves the box by far. (This is for tasks of mean 0
+that are equally likely in all directions; for others use a larger tolerance.)
 
 >>> from ridgeformer import Problem, zoo
 >>> from ridgeformer.predictors import BayesRR, Guarded

@@ -65,9 +65,8 @@ class Sequences(Value):
         Returns:
             Their tokens.
         """
-        shared = np.ndim(self.metric) == 2  # type: ignore[arg-type]
-        names = [f.name for f in fields(self) if f.name != "metric" or not shared]
-        return replace(self, **{name: _pick(getattr(self, name), index) for name in names})
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{n: _pick(value, index, 3 if n == "metric" else 1) for n, value in named.items()})
 
 
 @dataclass(eq=False, repr=False)
@@ -84,6 +83,9 @@ class Draw(Value):
         sigma: The noise levels, [B]; None where there are none.
         metric: The covariance of the queries, [d, d] for all sequences or [B, d, d]; None for the identity.
         offset: What no weights can predict, [B]; None for 0.
+        mean: The mean of the queries, [d] for all sequences or [B, d]; None for 0. Only the losses of models with an
+            intercept depend on it.
+        surplus: The mean of what the task leaves of the answers, [B], where labels are not linear; None for 0.
         oracle: Whether `ridge` is an oracle's, so that there is an adjusted loss. Without one, losses are not adjusted.
         tokens: The whole sequences, where they were drawn: what predictors that need tokens see.
     """
@@ -95,6 +97,8 @@ class Draw(Value):
     metric: Float | None = None
     offset: Array | None = None
     oracle: bool = True
+    mean: Float | None = None
+    surplus: Array | None = None
     tokens: Sequences | None = None
 
     def __repr__(self) -> str:
@@ -111,16 +115,17 @@ class Draw(Value):
             The draw.
         """
         moments, queries = sequences.moments, np.asarray(sequences.queries, np.float64)
-        metric = sequences.metric
+        metric, mean = sequences.metric, None
         if metric is None:
-            metric = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1]
+            metric, mean = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1], queries.mean(1)
         if sequences.task is not None:
-            return cls(moments, sequences.task, sequences.task, sequences.sigma, metric, oracle=False)
+            return cls(moments, sequences.task, sequences.task, sequences.sigma, metric, oracle=False, mean=mean)
         answers = np.asarray(sequences.answers, np.float64)
         # The least-squares fit to the queries, of least norm; what it leaves is the offset.
         fit = (np.linalg.pinv(queries) @ answers[..., None])[..., 0]
         left = answers - np.einsum("bmd,bd->bm", queries, fit)
-        return cls(moments, fit, fit, sequences.sigma, metric, 0.5 * np.square(left).mean(1), False)
+        offset = 0.5 * np.square(left).mean(1)
+        return cls(moments, fit, fit, sequences.sigma, metric, offset, False, queries.mean(1), left.mean(1))
 
     def chosen(self, index: NDArray[np.integer[Any]]) -> Draw:
         """Return some of the sequences.
@@ -131,16 +136,16 @@ class Draw(Value):
         Returns:
             Their draw.
         """
-        shared = self.metric is None or np.ndim(self.metric) == 2
-        metric = self.metric if shared else _pick(self.metric, index)
         return replace(
             self,
             moments=self.moments.chosen(index),
             task=_pick(self.task, index),
             ridge=_pick(self.ridge, index),
             sigma=_pick(self.sigma, index),
-            metric=metric,
+            metric=_pick(self.metric, index, 3),
             offset=_pick(self.offset, index),
+            mean=_pick(self.mean, index, 2),
+            surplus=_pick(self.surplus, index),
             tokens=None if self.tokens is None else self.tokens.chosen(index),
         )
 
@@ -166,11 +171,12 @@ class Draw(Value):
         weighed = error @ metric if metric.ndim == 2 else np.einsum("bij,bj->bi", metric, error)
         return np.asarray(0.5 * (error * weighed).sum(1))
 
-    def both_losses(self, weights: Float) -> tuple[Array, Array]:
+    def both_losses(self, weights: Float, intercepts: Float | None = None) -> tuple[Array, Array]:
         """Compute the adjusted and the unadjusted losses of weights; they are equal if there is no oracle.
 
         Args:
             weights: Weights, [B, d].
+            intercepts: Intercepts, [B]; None for 0.
 
         Returns:
             Both losses, [B] each.
@@ -178,7 +184,49 @@ class Draw(Value):
         unadjusted = self.losses(weights, self.task)
         if self.offset is not None:
             unadjusted = unadjusted + self.offset
-        return (self.losses(weights, self.ridge) if self.oracle else unadjusted), unadjusted
+        adjusted = self.losses(weights, self.ridge) if self.oracle else unadjusted
+        if intercepts is None:
+            return adjusted, unadjusted
+        # 1/2 E (<error, x> + b - rest)^2 = 1/2 E (<error, x> - rest)^2 + b (<error, E x> - E rest) + b^2 / 2.
+        b, goals = np.asarray(intercepts, np.float64), (self.ridge if self.oracle else self.task, self.task)
+        extra = [0.5 * b**2 + b * self.mean_error(weights, goal) for goal in goals]
+        return adjusted + extra[0], unadjusted + extra[1]
+
+    def mean_error(self, weights: Float, goal: Float) -> Array | float:
+        """Compute the mean over queries of <weights - goal, x> minus what the task leaves: what an intercept meets.
+
+        Args:
+            weights: Weights, [B, d].
+            goal: `task` or `ridge`, [B, d].
+
+        Returns:
+            The means, [B]; 0 where queries have mean 0.
+        """
+        error = np.asarray(weights, np.float64) - np.asarray(goal, np.float64)
+        found = 0.0 if self.mean is None else (error * np.asarray(self.mean, np.float64)).sum(1)
+        return found if self.surplus is None else found - self.surplus
+
+    def with_intercept(self) -> Draw:
+        """Return the draw of features (x, 1) as far as losses are concerned: moments are as before.
+
+        Returns:
+            The draw: task, ridge and metric have d + 1 coordinates, of which the last one is the intercept.
+        """
+        (B, d), dtype = self.task.shape, self.task.dtype
+        whole = None
+        if self.metric is not None or self.mean is not None:
+            metric = np.eye(d) if self.metric is None else np.asarray(self.metric, np.float64)
+            mean = np.zeros(d) if self.mean is None else np.asarray(self.mean, np.float64)
+            whole = np.zeros((*np.broadcast_shapes(metric.shape[:-2], mean.shape[:-1]), d + 1, d + 1))
+            whole[..., :d, :d], whole[..., :d, d], whole[..., d, :d], whole[..., d, d] = metric, mean, mean, 1.0
+        shift, offset = np.zeros((B, d + 1)), self.offset
+        if self.surplus is not None:  # the weights and the intercept that predict what the task leaves
+            inverse = np.eye(d + 1) if whole is None else np.linalg.pinv(whole, hermitian=True)
+            shift = inverse[..., d] * np.asarray(self.surplus)[:, None]
+            offset = (0.0 if offset is None else offset) - 0.5 * shift[:, d] * np.asarray(self.surplus)
+        task, ridge = ((np.pad(w, ((0, 0), (0, 1))) + shift).astype(dtype) for w in (self.task, self.ridge))
+        whole = None if whole is None else whole.astype(dtype)
+        return replace(self, task=task, ridge=ridge, metric=whole, offset=offset, mean=None, surplus=None)
 
     def checked(self, dim: int, count: int) -> Draw:
         """Return this draw, if its shapes fit and its numbers are finite.
@@ -206,8 +254,11 @@ class Draw(Value):
         array("ridge", self.ridge, (count, dim))
         if self.metric is not None:
             array("metric", self.metric, (dim, dim) if np.ndim(self.metric) == 2 else (count, dim, dim))
-        if self.offset is not None:
-            array("offset", self.offset, (count,))
+        if self.mean is not None:
+            array("mean", self.mean, (dim,) if np.ndim(self.mean) == 1 else (count, dim))
+        for name, value in (("offset", self.offset), ("surplus", self.surplus)):
+            if value is not None:
+                array(name, value, (count,))
         if self.sigma is not None and (array("sigma", self.sigma, (count,)) < 0).any():
             refuse("noise levels must not be negative", float(np.min(self.sigma)), "Correct the draw method.")
         return self
@@ -229,10 +280,10 @@ class Draw(Value):
 
         m = self.moments
         moments = Moments._trusted(cast(m.gram), m.context, m.sigma, cast(m.sums))
-        arrays = (cast(self.task), cast(self.ridge), self.sigma, cast(self.metric), self.offset)
-        return Draw(moments, *arrays, self.oracle)
+        task, ridge, metric, mean = (cast(value) for value in (self.task, self.ridge, self.metric, self.mean))
+        return replace(self, moments=moments, task=task, ridge=ridge, metric=metric, mean=mean)
 
 
-def _pick(value: Any, index: NDArray[np.integer[Any]]) -> Any:
-    """Some rows of an array, if there is one."""
-    return None if value is None else np.asarray(value[index])
+def _pick(value: Any, index: NDArray[np.integer[Any]], axes: int = 1) -> Any:
+    """Some rows of an array, if there is one; one with fewer axes is shared by all sequences."""
+    return value if value is None or np.ndim(value) < axes else np.asarray(value[index])

@@ -72,20 +72,6 @@ class Features(Described):
     """The law of the features. `law(dim)` says it to an engine; `covariances` draws it for NumPy."""
 
     @abstractmethod
-    def law(self, dim: int) -> dict[str, Any]:
-        """Return the arguments of an engine's `Law` that describe these features.
-
-        Args:
-            dim: The dimension d of the features.
-
-        Returns:
-            The arguments by name.
-
-        Raises:
-            InputError: The features do not fit the dimension.
-        """
-
-    @abstractmethod
     def mean_covariance(self, dim: int) -> Array:
         """Return E[Lambda]: the average over sequences of the features' covariance.
 
@@ -126,7 +112,7 @@ class Isotropic(Features):
     name = "isotropic"
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Features.law`."""
+        """See `Described.law`."""
         return {}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -147,7 +133,7 @@ class Covariance(Features):
         self.matrix = check_covariance("the covariance of features", matrix, definite=True)
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Features.law`."""
+        """See `Described.law`."""
         return {"factor": np.linalg.cholesky(self.mean_covariance(dim))}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -173,7 +159,7 @@ class _Diagonal(Features):
         """
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Features.law`."""
+        """See `Described.law`."""
         return {"factor": np.diag(np.sqrt(self.values(dim)))}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -251,7 +237,7 @@ class Rotated(_Drawn):
             refuse("what is rotated must be a spectrum", self.spectrum, "Pass rotated(powerlaw(1)), for example.")
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Features.law`."""
+        """See `Described.law`."""
         return {"covariance": "rotated", "factor": np.sqrt(np.diag(self.spectrum.mean_covariance(dim)))}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -286,7 +272,7 @@ class Factors(_Drawn):
             refuse("the unique variance must lie between 0.001 and 1e6", self.unique, "Pass 0.5, for example.")
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Features.law`."""
+        """See `Described.law`."""
         if self.count > dim:
             refuse(f"there can be at most d = {dim} factors", self.count, "Pass fewer.")
         return {"covariance": "factors", "factors": self.count, "unique": self.unique}
@@ -326,7 +312,7 @@ class Scales(_Drawn):
             refuse("features are scaled once, before they are standardised", self.base, "Scale another law.")
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Features.law`."""
+        """See `Described.law`."""
         return {**self.base.law(dim), "spread": self.spread}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -362,7 +348,7 @@ class Standardised(_Drawn):
             refuse("features are standardised once", self.base, "Pass the law that they have before.")
 
     def law(self, dim: int) -> dict[str, Any]:
-        """See `Features.law`."""
+        """See `Described.law`."""
         return {**self.base.law(dim), "standardised": True}
 
     def mean_covariance(self, dim: int) -> Array:

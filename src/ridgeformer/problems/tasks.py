@@ -135,17 +135,7 @@ class Tasks(Described):
         return np.asarray(self.new * found + (1 - self.new) * pool.T @ pool / len(pool))
 
     def law(self, dim: int) -> dict[str, Any]:
-        """Return the arguments of an engine's `Law` that describe these tasks.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The arguments by name.
-
-        Raises:
-            InputError: The tasks do not fit the dimension.
-        """
+        """See `Described.law`."""
         prior = self.prior(dim)
         return {"mean": prior.mean, "task_factor": prior.factor, "pool": self.pool(dim)}
 

@@ -10,6 +10,7 @@ True
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -24,10 +25,24 @@ __all__ = ["Described", "parse_call"]
 LONGEST_TEXT = 10_000_000
 
 
-class Described(Value):
-    """A value that is decided by its class and the arguments that its text shows."""
+class Described(Value, ABC):
+    """A part of a problem that is decided by its class and the arguments that its text shows."""
 
     name: ClassVar[str]
+
+    @abstractmethod
+    def law(self, dim: int) -> dict[str, Any]:
+        """Return the arguments of an engine's `Law` that describe this part.
+
+        Args:
+            dim: The dimension d of features and tasks.
+
+        Returns:
+            The arguments by name.
+
+        Raises:
+            InputError: The part does not fit the dimension.
+        """
 
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """The arguments that make this value, positional and named, without those that have their defaults."""

@@ -36,8 +36,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     Args:
         predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
-            `diag/7/uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded: see
-            `ridgeformer.predictors.Guarded`.
+            `diag/7/uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded by
+            `ridgeformer.predictors.Guarded`, with exact Bayes as the fallback.
         noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
             `uniform(0,5)`, a number, or a `Noise`. None for that of a shipped model; for `bayes`, None means that
             features may explain any share of the variance of y, all with the same probability; for other models it
@@ -136,9 +136,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         elif labels.shape[1:] != self._shape:
             shape = f"(n, {self._shape[0]})" if self._shape else "(n,)"
             refuse(f"further labels must have the shape {shape}", f"shape {labels.shape}", "Pass the same outputs.")
-        used = weights > 0
-        if first and used.sum() < 2:
-            refuse("at least two rows must have a positive weight", f"n_samples={used.sum()}", "Pass more rows.")
+        used, least = weights > 0, 2 if first else 1
+        if used.sum() < least:
+            refuse(f"at least {least} rows must have a positive weight", f"n_samples={used.sum()}", "Pass more rows.")
         with np.errstate(over="ignore", invalid="ignore"):
             sums = Sums.of(x[used], labels[used].reshape(used.sum(), -1), weights[used])
         if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):
@@ -160,8 +160,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         found = Posterior.of(given)
         weights, fell_back = found.weights, np.zeros(len(sums.yy), bool)
         if model is not None:
-            weights, fell_back = _by_model(model, given, context)
-            weights = np.where(fell_back[:, None], found.weights, weights)
+            weights, fell_back = _by_model(model, given, context, found.weights)
         d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
         coef, covariance = np.zeros((q, d)), np.zeros((q, d, d))
         coef[:, kept] = unit[:, None] * weights / given.x_scale
@@ -217,25 +216,36 @@ def default_noise(dim: int) -> Noise:
     return Uniform(0.0, float(np.sqrt(2.5 * dim)))
 
 
-def _by_model(model: Predictor, given: Standardised, context: int | None) -> tuple[Array, NDArray[np.bool_]]:
-    """The weights that a model gives, [q, d], and for which labels they cannot be right, [q]."""
+def _by_model(
+    model: Predictor, given: Standardised, context: int | None, exact: Array
+) -> tuple[Array, NDArray[np.bool_]]:
+    """The weights that a predictor gives, [q, d], exact Bayes' where a model explodes, and where that is, [q]."""
     assert given.noise is not None
-    dim = model.dim if isinstance(model, LinearTransformer) else max(given.dim, 1)
+    inner = model.model if isinstance(model, Guarded) else model
+    dim = inner.dim if isinstance(inner, LinearTransformer) else max(given.dim, 1)
     if given.dim > dim:
         refuse(
             f"X must have at most {dim} features that are not constant, the dimension of the model",
             given.dim,
             "Select features, or train a model of this dimension.",
         )
-    moments = given.moments(dim, context)
-    guarded = Guarded(model, BayesRR(given.noise))
-    report = guarded.check(moments)
-    if report.fell_back.any():
-        warnings.warn(
-            f"the training rows are beyond what {model} can handle, so exact Bayes predicts in its place: the guard "
-            f"{report}, one for each output. A model works on data like those it was trained on: about as many rows, "
-            "or context= with the right number, and features that are not too correlated.",
-            FallbackWarning,
-            stacklevel=4,
-        )
-    return np.asarray(guarded.weights(moments), np.float64)[:, : given.dim], report.fell_back
+    moments, fell_back = given.moments(dim, context), np.zeros(len(exact), bool)
+    with np.errstate(all="ignore"):
+        weights = np.asarray(model.weights(moments), np.float64)[:, : given.dim]
+    if isinstance(model, Guarded | LinearTransformer):
+        guard = model if isinstance(model, Guarded) else Guarded(model, BayesRR(given.noise))
+        report = guard.check(moments)
+        fell_back, name = report.fell_back, "exact Bayes" if guard is not model else repr(guard.fallback)
+        if guard is not model:
+            weights = np.where(fell_back[:, None], exact, weights)
+        if fell_back.any():
+            warnings.warn(
+                f"the training rows are beyond what {inner} can handle, so {name} predicts in its place: the guard "
+                f"{report}, one for each output. A model works on data like those it was trained on: about as many "
+                "rows, or context= with the right number, and features that are not too correlated.",
+                FallbackWarning,
+                stacklevel=4,
+            )
+    if not np.isfinite(weights).all():
+        refuse("a predictor must give finite weights", "others", "Guard it: Guarded(predictor, fallback).")
+    return weights, fell_back

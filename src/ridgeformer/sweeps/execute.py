@@ -217,7 +217,7 @@ def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) ->
         except ImportError as error:
             refuse("a worker must be able to import the class of a problem", error, "Install its module for workers.")
     parsed = [parse_spec(spec) for spec in specs]
-    session = Session(Folder(folder), lambda state: None, threads, parsed)
+    session = Session(Folder(folder), [], threads, parsed)
     failed = []
     for spec in parsed:
         try:

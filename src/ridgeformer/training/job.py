@@ -8,10 +8,12 @@ about progress reports and time limits; what they have done is kept in the journ
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.models.families import Family
@@ -35,12 +37,14 @@ class Step:
         phase: The part of the search, in a word.
         fraction: How much of the search is done, from 0 to 1.
         loss: The training loss that this piece of work ended with.
+        rows: The recorded steps of a descent since the last report, each by the names of its columns.
     """
 
     model: LinearTransformer
     phase: str
     fraction: float
     loss: float
+    rows: tuple[Mapping[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,13 @@ class Found:
         model: The model that was chosen.
         converged: Whether its descent had come to rest.
         message: How it was found, in words.
+        course: What a descent recorded, to be stored: its table and the parameters of its snapshots.
     """
 
     model: LinearTransformer
     converged: bool
     message: str
+    course: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 Steps = Generator[Step, None, Found]
@@ -102,6 +108,7 @@ class Job:
         journal: Finished pieces of work.
         threads: Threads of the engine; None for all.
         layout: What the model's tokens hold beside (x, y), and whether its attention is a sum or a mean.
+        init: A model to start from; None for random starts alone.
     """
 
     problem: BaseProblem
@@ -117,6 +124,7 @@ class Job:
     journal: Journal
     threads: int | None = None
     layout: Layout = PLAIN
+    init: LinearTransformer | None = None
 
     @property
     def units(self) -> Units:
@@ -155,12 +163,12 @@ class Job:
             grown: How many grown from the shallower model, times the effort; none where there is no such model.
 
         Returns:
-            The fresh ones, then the grown ones.
+            The fresh ones, then the grown ones, then the given one.
         """
         found = [self.fresh(i) for i in range(self.scaled(fresh))]
         if self.shallower is not None:
             found += [self._grown(self.shallower, i) for i in range(self.scaled(grown))]
-        return found
+        return found if self.init is None else [*found, self.init.astype(np.float64)]
 
     def ancestors(self) -> list[LinearTransformer]:
         """Return the shallower and the simpler model as models of this family and depth, with the same function."""
@@ -175,6 +183,22 @@ class Job:
     def first(self) -> LinearTransformer:
         """Return the best model that is known before the search: the last ancestor, or a fresh model."""
         return [self.fresh(0), *self.ancestors()][-1]
+
+    def start(self, scale: float | None = None) -> LinearTransformer:
+        """Return the one model that a descent starts from: the given one, or a random one.
+
+        Args:
+            scale: The standard deviation of the numbers of a random start; None for the natural size of a small one.
+
+        Returns:
+            The model.
+        """
+        if self.init is not None:
+            return self.init.astype(np.float64)
+        if scale is None:
+            return self.fresh(0)
+        width = self.problem.dim + self.layout.extra
+        return self.model(self.family.random(width, self.layers, self.heads, scale, self._rng(1, 0)))
 
     def fresh(self, number: int) -> LinearTransformer:
         """Return a small random model: large ones end in worse minima, or overflow.

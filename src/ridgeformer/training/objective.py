@@ -102,7 +102,8 @@ class Batch:
         moments = draw.moments
         sums = None if moments.sums is None else np.asarray(moments.sums)
         gram = moments.gram if layout.is_plain else layout.gram(np.asarray(moments.gram), moments.context, sums)
-        return cls(gram, layout.target(np.asarray(draw.ridge)), layout.metric(draw.metric))
+        counted = draw.with_intercept() if layout.counted else draw
+        return cls(gram, np.asarray(counted.ridge), counted.metric)
 
     @classmethod
     def none(cls, problem: BaseProblem, layout: Layout) -> Batch:

@@ -22,7 +22,7 @@ SAVED = 1000  # steps between two checkpoints
 
 
 def train_as_the_paper(job: Job, protocol: Paper, report: Report) -> Found:
-    """Train by Adam from a small random start, to the end or until the loss is not finite.
+    """Train by Adam from a small random start or a given one, to the end or until the loss is not finite.
 
     Args:
         job: What to find.
@@ -36,7 +36,7 @@ def train_as_the_paper(job: Job, protocol: Paper, report: Report) -> Found:
 
 
 def _adam(job: Job, protocol: Paper) -> Steps:
-    model = job.fresh(0)
+    model = job.start()
     names = [*model.family.arrays]
     kept = next((found for t in _checkpoints(protocol.steps) if (found := job.journal.recall(f"step/{t}"))), None)
     if kept is None:

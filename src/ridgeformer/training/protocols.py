@@ -1,14 +1,36 @@
-"""Ways to train, as values: ours, and the paper's."""
+"""Ways to train, as values: our search, the paper's, and descents whose course is recorded."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import pairwise
+from numbers import Integral
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.validation import integer, number
 
-__all__ = ["Paper", "Protocol", "Search", "as_protocol"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "Descent",
+    "GradientDescent",
+    "GradientFlow",
+    "Paper",
+    "Protocol",
+    "Search",
+    "as_protocol",
+    "sample_size",
+]
+
+MOST_STEPS = 10**9
+PAIRS = "Write cosine, or [(0, 1.0), (5000, 0.1)], for example."
+BATCHES = "Write population, sample(8192) or 512, for example."
 
 
 @dataclass(frozen=True)
@@ -71,15 +93,252 @@ class Paper:
             refuse("the learning rate must be positive and finite", self.rate, "Pass 1e-4, for example.")
 
 
-Protocol = Search | Paper
-NAMES: dict[str, type[Protocol]] = {"search": Search, "paper": Paper}
+Batch = int | str
+Stops = int | tuple[int, ...] | None
+Schedule = str | tuple[tuple[int, float], ...]
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """Plain gradient descent, with momentum if wanted, from one start: to watch how a model learns.
+
+    Parameters are those of the family, in their own units. A step is v <- momentum v + gradient, then parameters <-
+    parameters - rate v.
+
+    Attributes:
+        rate: The learning rate.
+        steps: How many steps.
+        batch: What a gradient is taken of. `population`: the exact expectation over all sequences, known for one layer
+            and features with one covariance; `sample(8192)`: the mean over so many sequences, the same in all steps; a
+            number: the mean over so many fresh sequences in every step.
+        momentum: From 0 to below 1.
+        schedule: What the rate is multiplied by: `constant`; `linear` or `cosine`, which fall to 0 at the last step; or
+            pairs (step, factor) of any shape, with straight lines between them.
+        warmup: In the first so many steps the rate rises in proportion to the number of the step.
+        scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
+            Without meaning where training starts from a given model.
+        record: Which steps enter the history: every so many, or a list of steps; None for about 1,000 in all. The first
+            and the last always do.
+        snapshots: The steps whose parameters are kept: so many, evenly spaced from the start to the end, or a list of
+            steps; 0 for none.
+
+    Raises:
+        InputError: A value is outside its range.
+    """
+
+    rate: float = 0.01
+    steps: int = 10_000
+    batch: Batch = "population"
+    momentum: float = 0.0
+    schedule: Schedule = "constant"
+    warmup: int = 0
+    scale: float | None = None
+    record: Stops = None
+    snapshots: Stops = 20
+
+    def __post_init__(self) -> None:
+        if not 0 < number("the learning rate", self.rate) < float("inf"):
+            refuse("the learning rate must be positive and finite", self.rate, "Pass 0.01, for example.")
+        integer("steps", self.steps, 1, MOST_STEPS)
+        integer("warmup", self.warmup, 0, self.steps)
+        if not 0 <= number("momentum", self.momentum) < 1:
+            refuse("momentum must lie in [0, 1)", self.momentum, "Pass 0.9, for example.")
+        _check_common(self)
+        if not isinstance(self.schedule, str):
+            object.__setattr__(self, "schedule", _pairs(self.schedule))
+        elif self.schedule not in SCHEDULES:
+            refuse(f"the schedule must be {', '.join(SCHEDULES)} or a list of pairs", repr(self.schedule), PAIRS)
+
+    def rates(self) -> NDArray[np.float64]:
+        """Return the learning rate of every step.
+
+        Returns:
+            The rates, [steps].
+        """
+        steps = np.arange(self.steps)
+        if isinstance(self.schedule, tuple):
+            factors = np.interp(steps, *np.array(self.schedule, np.float64).T)
+        else:
+            left = 1 - steps / self.steps
+            shapes = {"constant": np.ones(self.steps), "linear": left, "cosine": 0.5 - 0.5 * np.cos(np.pi * left)}
+            factors = shapes[self.schedule]
+        return np.asarray(self.rate * factors * np.minimum(1.0, (steps + 1) / (self.warmup + 1)))
+
+    def recorded(self) -> NDArray[np.int64]:
+        """Return the steps that enter the history, ascending, from 0 to `steps`."""
+        every = max(self.steps // 1000, 1) if self.record is None else self.record
+        chosen = range(0, self.steps + 1, every) if isinstance(every, int) else every
+        return np.unique(np.array([0, *chosen, self.steps]))
+
+    def kept(self) -> NDArray[np.int64]:
+        """Return the steps whose parameters are kept, ascending."""
+        return _kept(self)
+
+
+@dataclass(frozen=True)
+class SGD(GradientDescent):
+    """Stochastic gradient descent: `GradientDescent` with fresh sequences in every step unless told otherwise.
+
+    Attributes:
+        batch: As for `GradientDescent`; by default 512 fresh sequences per step.
+    """
+
+    batch: Batch = 512
+
+
+@dataclass(frozen=True)
+class Adam(GradientDescent):
+    """Adam from one start; `momentum` is the forgetting factor of the gradient.
+
+    Attributes:
+        rate: The learning rate.
+        batch: As for `GradientDescent`; by default 512 fresh sequences per step.
+        momentum: The forgetting factor of the gradient, often called beta_1.
+        second: The forgetting factor of the squared gradient, often called beta_2.
+    """
+
+    rate: float = 1e-3
+    batch: Batch = 512
+    momentum: float = 0.9
+    second: float = 0.999
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= number("second", self.second) < 1:
+            refuse("second must lie in [0, 1)", self.second, "Pass 0.999, for example.")
+
+
+@dataclass(frozen=True)
+class GradientFlow:
+    """Gradient flow, d parameters / dt = -gradient: gradient descent with infinitely small steps.
+
+    It is integrated by LSODA of `scipy.integrate.solve_ivp`, which adapts its steps and changes to an implicit method
+    where the equations are stiff. Time t is that of gradient descent after t / rate steps.
+
+    Attributes:
+        time: How long.
+        batch: `population`, or a fixed sample such as `sample(8192)`; see `GradientDescent`.
+        tolerance: The relative error of the parameters that one step of the integration may make.
+        scale: As for `GradientDescent`.
+        record: How many times enter the history, besides the start: powers of ten apart evenly and ending at `time`. A
+            step of the history is the number of such a time.
+        snapshots: As for `GradientDescent`: a number, or a list of numbers of recorded times.
+
+    Raises:
+        InputError: A value is outside its range.
+    """
+
+    time: float = 1000.0
+    batch: Batch = "population"
+    tolerance: float = 1e-8
+    scale: float | None = None
+    record: int = 200
+    snapshots: Stops = 20
+
+    def __post_init__(self) -> None:
+        if not 0 < number("time", self.time) < float("inf"):
+            refuse("the time of gradient flow must be positive and finite", self.time, "Pass 1000, for example.")
+        if not 1e-13 <= number("tolerance", self.tolerance) <= 1e-2:
+            refuse("the tolerance must lie between 1e-13 and 0.01", self.tolerance, "Pass 1e-8, for example.")
+        integer("record", self.record, 1, 100_000)
+        _check_common(self)
+        if not isinstance(self.batch, str):
+            remedy = 'Use batch="sample(8192)", or SGD.'
+            refuse("gradient flow follows one function; the batch is population or sample(N)", self.batch, remedy)
+
+    @property
+    def steps(self) -> int:
+        """How many intervals are integrated: one for each recorded time."""
+        return self.record
+
+    def times(self) -> NDArray[np.float64]:
+        """Return the recorded times: 0, then four decades up to the end, [steps + 1]."""
+        return np.append(0.0, self.time * np.geomspace(1e-4, 1.0, self.record) if self.record > 1 else self.time)
+
+    def recorded(self) -> NDArray[np.int64]:
+        """Return the numbers of the recorded times, from 0 to `steps`."""
+        return np.arange(self.steps + 1)
+
+    def kept(self) -> NDArray[np.int64]:
+        """Return the numbers of the recorded times whose parameters are kept, ascending."""
+        return _kept(self)
+
+
+Descent = GradientDescent | GradientFlow
+
+
+def sample_size(batch: Batch) -> int | None:
+    """Return how many fixed sequences a batch such as `sample(8192)` names.
+
+    Args:
+        batch: The batch of a `GradientDescent` or `GradientFlow`.
+
+    Returns:
+        The number; None for `population` and for fresh sequences.
+    """
+    found = re.fullmatch(r"sample\(([0-9]{1,9})\)", batch) if isinstance(batch, str) else None
+    return int(found[1]) if found else None
+
+
+def _check_common(protocol: Descent) -> None:
+    """Check the batch, the scale, and the lists of steps, which become tuples."""
+    batch = protocol.batch
+    if isinstance(batch, str):
+        if batch != "population" and not sample_size(batch):
+            refuse("the batch must be population, sample(N) or a number of fresh sequences", repr(batch), BATCHES)
+    else:
+        integer("batch", batch, 1, 1 << 24)
+    if protocol.scale is not None and not 0 < number("scale", protocol.scale) < float("inf"):
+        refuse("the scale of a start must be positive and finite", protocol.scale, "Pass 0.01, for example.")
+    for name in ("record", "snapshots"):
+        object.__setattr__(protocol, name, _stops(name, getattr(protocol, name), protocol.steps))
+
+
+def _kept(protocol: Descent) -> NDArray[np.int64]:
+    if isinstance(protocol.snapshots, tuple):
+        return np.array(protocol.snapshots)
+    return np.unique(np.linspace(0, protocol.steps, protocol.snapshots or 0).round().astype(np.int64))
+
+
+def _stops(name: str, value: Any, steps: int) -> Stops:
+    if value is None and name == "record":
+        return None
+    if isinstance(value, Integral):
+        return integer(name, value, int(name == "record"), MOST_STEPS)
+    if not isinstance(value, Iterable) or isinstance(value, str) or not (found := list(value)):
+        given = "an empty list" if isinstance(value, Iterable) and not isinstance(value, str) else repr(value)
+        refuse(f"{name} must be a number or a list with at least one step", given, f"Pass {name}=[0, 100, 1000].")
+    return tuple(sorted({integer(f"a step of {name}", step, 0, steps) for step in found}))
+
+
+def _pairs(schedule: object) -> tuple[tuple[int, float], ...]:
+    try:
+        found = tuple((integer("a step", step, 0), number("a factor", factor)) for step, factor in schedule)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        refuse("a schedule must be a name or pairs (step, factor)", repr(schedule)[:80], PAIRS)
+    if not found or any(b <= a for (a, _), (b, _) in pairwise(found)):
+        refuse("the steps of a schedule must ascend, and there must be one", repr(found)[:80], PAIRS)
+    return found
+
+
+Protocol = Search | Paper | GradientDescent | GradientFlow
+NAMES: dict[str, type[Protocol]] = {
+    "search": Search,
+    "paper": Paper,
+    "descent": GradientDescent,
+    "sgd": SGD,
+    "adam": Adam,
+    "flow": GradientFlow,
+}
 
 
 def as_protocol(value: object) -> Protocol:
     """Return a protocol from one or from its name.
 
     Args:
-        value: A `Search` or `Paper`, or `search` or `paper` for one with default settings.
+        value: A protocol, or the name of one with default settings: `search`, `paper`, `descent`, `sgd`, `adam` or
+            `flow`.
 
     Returns:
         The protocol.
@@ -87,11 +346,12 @@ def as_protocol(value: object) -> Protocol:
     Raises:
         InputError: It is none of these.
     """
-    if isinstance(value, Search | Paper):
+    if isinstance(value, Protocol):
         return value
     if isinstance(value, str) and value in NAMES:
         return NAMES[value]()
-    refuse("the protocol must be search, paper, or a Search or Paper", repr(value), "Choose one of these.")
+    names, classes = ", ".join(NAMES), ", ".join(kind.__name__ for kind in NAMES.values())
+    refuse(f"the protocol must be one of {names}, or a {classes}", repr(value), "Choose one of these.")
 
 
 def describe(protocol: Protocol) -> dict[str, Any]:
@@ -103,4 +363,10 @@ def describe(protocol: Protocol) -> dict[str, Any]:
     Returns:
         Its name, and its parameters by name.
     """
-    return {"name": next(name for name, kind in NAMES.items() if kind is type(protocol)), **asdict(protocol)}
+    name = next(name for name, kind in NAMES.items() if kind is type(protocol))
+    return {"name": name, **{key: _lists(value) for key, value in asdict(protocol).items()}}
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as lists, which they are after a journey through JSON."""
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value

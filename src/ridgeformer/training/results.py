@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import Result
 from ridgeformer.files import short
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, read_run
+from ridgeformer.training.history import History, Point, Snapshot
+from ridgeformer.training.protocols import Search
+from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
 from ridgeformer.training.spec import Spec, parse_spec
 from ridgeformer.values import Value
 
 __all__ = ["Status", "Training", "load_run", "training_of_record"]
 
 Status = Literal["converged", "budget reached", "diverged"]
+SHOT = "snapshots/"  # how the names of stored snapshots begin
 
 
 @dataclass(eq=False, repr=False)
@@ -31,11 +39,12 @@ class Training(Value):
         message: Why it has this status, in words.
         result: The adjusted loss on fresh sequences that took no part in training or selection, how many of these
             explode, and the floor.
-        history: (phase, sequences used so far, training loss) after every piece of work.
+        points: What a search or the paper's protocol recorded after every piece of work; see `history`.
         seconds: Time spent on this model alone.
         total_seconds: Time spent on this model and on all models it was grown from.
         made_with: Versions, engine and number of threads.
         folder: Where the run is stored; None if it is not.
+        course: What a descent recorded, as it is stored; see `history` and `snapshots`.
     """
 
     model: LinearTransformer
@@ -43,11 +52,32 @@ class Training(Value):
     status: Status
     message: str
     result: Result
-    history: tuple[tuple[str, int, float], ...]
+    points: tuple[Point, ...]
     seconds: float
     total_seconds: float
     made_with: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
+    course: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def history(self) -> History:
+        """The course of the training, a table: print it, or use `to_pandas()`."""
+        if "table" in self.course:
+            return History.of_descent(type(self.spec.protocol).__name__, self.course["table"], self.floor)
+        return History.of_points(list(self.points), isinstance(self.spec.protocol, Search), self.floor)
+
+    @functools.cached_property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """The models at the steps that the protocol of a descent names; none for other protocols."""
+        steps = self.course.get("steps", np.empty(0, np.int64)).tolist()
+        kept = {name[len(SHOT) :]: value for name, value in self.course.items() if name.startswith(SHOT)}
+        model = self.model
+
+        def at(i: int) -> LinearTransformer:
+            arrays = {name: np.array(value[i]) for name, value in kept.items()}
+            return LinearTransformer(type(model.family)(**arrays), model.dim, model.layout)
+
+        return tuple(Snapshot(step, at(i)) for i, step in enumerate(steps))
 
     @property
     def loss(self) -> float:
@@ -74,7 +104,7 @@ class Training(Value):
             "status": self.status,
             "message": self.message,
             "result": self.result.as_dict(),
-            "history": [list(point) for point in self.history],
+            "history": [list(point) for point in self.points],
             "seconds": self.seconds,
             "total_seconds": self.total_seconds,
             "made_with": self.made_with,
@@ -95,14 +125,21 @@ def load_run(folder: str | os.PathLike[str]) -> Training:
         DamageError: The run is damaged.
     """
     model, record = read_run(folder)
+    init = read_init(Path(folder), record["spec"])
     try:
-        spec = parse_spec(record["spec"])
+        spec = parse_spec(record["spec"], init)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _incomplete(Path(folder), error) from error
-    return training_of_record(spec, model, record, Path(folder))
+    return training_of_record(spec, model, record, Path(folder), read_course(Path(folder), record))
 
 
-def training_of_record(spec: Spec, model: LinearTransformer, record: dict[str, Any], folder: Path | None) -> Training:
+def training_of_record(
+    spec: Spec,
+    model: LinearTransformer,
+    record: dict[str, Any],
+    folder: Path | None,
+    course: Mapping[str, NDArray[Any]] | None = None,
+) -> Training:
     """Make a `Training` of what `Training.record` returned.
 
     Args:
@@ -110,6 +147,7 @@ def training_of_record(spec: Spec, model: LinearTransformer, record: dict[str, A
         model: Its model.
         record: What `Training.record` returned, perhaps after a journey through JSON.
         folder: Where the run is stored; None if it is not.
+        course: What a descent recorded.
 
     Returns:
         The training.
@@ -128,11 +166,12 @@ def training_of_record(spec: Spec, model: LinearTransformer, record: dict[str, A
             status=record["status"],
             message=str(record["message"]),
             result=result,
-            history=tuple((str(phase), int(work), float(loss)) for phase, work, loss in record["history"]),
+            points=tuple(Point(str(phase), int(work), float(loss)) for phase, work, loss in record["history"]),
             seconds=float(record["seconds"]),
             total_seconds=float(record["total_seconds"]),
             made_with=dict(record["made_with"]),
             folder=folder,
+            course=course or {},
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _incomplete(folder, error) from error

@@ -1,7 +1,8 @@
 """Runs on disk.
 
 A run is a folder named after its spec: `record.json`, `model.safetensors`, and, until it is finished,
-`journal.safetensors`. The record is written last: a folder with one holds a finished run.
+`journal.safetensors`; a descent also has `course.safetensors`, and a run from a given model `init.safetensors`. The
+record is written last: a folder with one holds a finished run.
 
 The record carries a checksum of itself and of the model. A damaged run is reported, set aside and trained again.
 """
@@ -17,17 +18,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from ridgeformer.errors import DamageError, InputError
 from ridgeformer.files import make_folder, open_regular, read_json, short, write_whole
 from ridgeformer.models.file import fingerprint, read_model, save
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
 from ridgeformer.training.journal import DamagedRunWarning, Journal
 
-__all__ = ["AGAIN", "Folder", "Memory", "Runs", "is_finished", "read_record", "read_run"]
+__all__ = [
+    "AGAIN",
+    "Folder",
+    "Memory",
+    "Runs",
+    "is_finished",
+    "read_course",
+    "read_init",
+    "read_record",
+    "read_run",
+]
 
 Record = dict[str, Any]
+Arrays = Mapping[str, NDArray[Any]]
 FORMAT, VERSION = "ridgeformer-run", 2
-JOURNAL = "journal.safetensors"
+JOURNAL, COURSE, INIT = "journal.safetensors", "course.safetensors", "init.safetensors"
 AGAIN = "Move its folder away and train it again."
 
 
@@ -36,18 +51,27 @@ class Memory:
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[LinearTransformer, Record]] = {}
+        self._courses: dict[str, Arrays] = {}
 
     def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
         """Return a finished run. See `Folder.find`."""
         return self._found.get(name)
 
-    def journal(self, name: str, spec: Record, writer: Mapping[str, Any]) -> Journal:
+    def course(self, name: str, record: Record) -> Arrays:
+        """Return what a descent recorded. See `Folder.course`."""
+        return self._courses.get(name, {})
+
+    def journal(
+        self, name: str, spec: Record, writer: Mapping[str, Any], init: LinearTransformer | None = None
+    ) -> Journal:
         """Return an empty journal. See `Folder.journal`."""
         return Journal()
 
-    def store(self, name: str, model: LinearTransformer, record: Record, journal: Journal) -> None:
+    def store(
+        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Arrays | None = None
+    ) -> None:
         """Keep a finished run. See `Folder.store`."""
-        self._found[name] = model, record
+        self._found[name], self._courses[name] = (model, record), course or {}
 
     def where(self, name: str) -> Path | None:
         """Return None: there is no folder. See `Folder.where`."""
@@ -93,8 +117,9 @@ class Folder:
             model, record = read_run(folder)
             if record["spec"] != spec:
                 raise DamageError(f"the record of {folder} is of another run: {_difference(record['spec'], spec)}.")
+            read_course(folder, record)
         except DamageError as error:
-            _set_aside(folder / "model.safetensors", folder / "record.json")
+            _set_aside(*(folder / name for name in ("model.safetensors", "record.json", COURSE)))
             _warn(f"{error} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
             return None
         with contextlib.suppress(InputError, OSError):  # a folder that cannot be written to can still be read
@@ -102,13 +127,28 @@ class Folder:
             (folder / JOURNAL).unlink(missing_ok=True)  # left there by a kill between the record and its removal
         return model, record
 
-    def journal(self, name: str, spec: Record, writer: Mapping[str, Any]) -> Journal:
+    def course(self, name: str, record: Record) -> Arrays:
+        """Return what a descent recorded.
+
+        Args:
+            name: The name of a finished run.
+            record: Its record.
+
+        Returns:
+            The arrays by name; none for other runs.
+        """
+        return read_course(self.path / name, record)
+
+    def journal(
+        self, name: str, spec: Record, writer: Mapping[str, Any], init: LinearTransformer | None = None
+    ) -> Journal:
         """Return what an unfinished run has done so far.
 
         Args:
             name: The name of the run.
             spec: Its spec, as JSON.
             writer: What decides the bits besides the spec: the version and the engine.
+            init: The model that the run starts from, which is stored with it; None for random starts.
 
         Returns:
             The journal, which is empty for a new run.
@@ -116,9 +156,13 @@ class Folder:
         folder = self.path / name
         make_folder(folder, "runs")
         self._check_spec(folder, spec)
+        if init is not None:
+            save(init, folder / INIT)
         return Journal(folder / JOURNAL, self.interval, {"run": name, **writer})
 
-    def store(self, name: str, model: LinearTransformer, record: Record, journal: Journal) -> None:
+    def store(
+        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Arrays | None = None
+    ) -> None:
         """Keep a finished run, unless another process has finished it meanwhile.
 
         Args:
@@ -126,12 +170,16 @@ class Folder:
             model: Its model.
             record: What `Training.record` returned.
             journal: Its journal, which is removed.
+            course: What a descent recorded.
         """
         folder = self.path / name
         if is_finished(folder):
             return journal.remove()
         save(model, folder / "model.safetensors", record)
         sealed = {**record, "model": fingerprint(model)}
+        if course:
+            write_whole(folder / COURSE, pack(course, {"format": "ridgeformer-course"}))
+            sealed["course"] = digest(course)
         sealed["checksum"] = _checksum(sealed)
         write_whole(folder / "record.json", json.dumps(sealed, indent=2).encode())
         journal.remove()
@@ -197,6 +245,58 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     if not same:
         raise DamageError(f"a run's model must be the one that was trained; {path} is another one. {AGAIN}")
     return model, found
+
+
+def read_course(folder: Path, record: Record) -> Arrays:
+    """Read what a descent recorded: its table, and the parameters of its snapshots.
+
+    Args:
+        folder: The folder of a finished run.
+        record: Its record.
+
+    Returns:
+        The arrays by name; none for runs that record nothing of the kind.
+
+    Raises:
+        DamageError: The file is missing or damaged.
+    """
+    known = record.get("course")
+    if known is None:
+        return {}
+    path = folder / COURSE
+    if not path.exists():
+        raise DamageError(f"a descent has a stored course; {path} does not exist. {AGAIN}")
+    try:
+        arrays = read_tensors(path, "a course", lambda metadata: None)[1]
+    except DamagedFile as error:
+        raise DamageError(f"a stored course must be as it was written; {path} is damaged: {error}. {AGAIN}") from error
+    if digest(arrays) != known:
+        raise DamageError(f"a stored course must be that of its run; {path} is another one. {AGAIN}")
+    return arrays
+
+
+def read_init(folder: Path, spec: Record) -> LinearTransformer | None:
+    """Read the model that a run started from.
+
+    Args:
+        folder: The folder of the run.
+        spec: Its spec, as JSON.
+
+    Returns:
+        The model; None for a run from random starts.
+
+    Raises:
+        DamageError: The model is missing, damaged or another one.
+    """
+    if spec.get("init") is None:
+        return None
+    path = folder / INIT
+    if not path.exists():
+        raise DamageError(f"a run from a given start has a stored one; {path} does not exist. {AGAIN}")
+    model = read_model(path)[0]
+    if fingerprint(model) != spec["init"]:
+        raise DamageError(f"a run's start must be the one that its spec names; {path} is another one. {AGAIN}")
+    return model
 
 
 def read_record(folder: str | os.PathLike[str]) -> Record:

@@ -44,14 +44,15 @@ def search(job: Job, report: Report, deadline: float | None = None) -> Found:
     parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
     descend = descend_many_starts if parameters <= FEW else descend_few_starts
     found = follow(descend(job), report, deadline)
-    chosen, why = _select(job, [*job.ancestors(), found.model])
+    given = [] if job.init is None else [job.init]
+    chosen, why = _select(job, [*given, *job.ancestors(), found.model])
     return Found(chosen, found.converged, found.message + why)
 
 
 def _by_quadrature(job: Job, problem: Problem, report: Report) -> Found:
     kept = job.journal.recall("quadrature")
     if kept is None:
-        best = least_excess(problem, job.layers, job.heads, job.seed, job.shallower)
+        best = least_excess(problem, job.layers, job.heads, job.seed, job.shallower, start=job.init)
         kept = {name: value.astype(np.float64) for name, value in best.arrays.items()}
         model = LinearTransformer(best, job.problem.dim)
         loss = exact_loss(model, problem)

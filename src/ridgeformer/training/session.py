@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import platform
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,9 @@ from ridgeformer.evaluation import Result, evaluate
 from ridgeformer.exact import const_loss
 from ridgeformer.predictors import ConstRR
 from ridgeformer.problems import BaseProblem, Problem
+from ridgeformer.training.callbacks import Callback, TrainingProgress
+from ridgeformer.training.descent import descend_and_record
+from ridgeformer.training.history import Point
 from ridgeformer.training.job import Found, Job, Step
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.paper import train_as_the_paper
@@ -25,28 +27,7 @@ from ridgeformer.training.runs import Folder, Runs
 from ridgeformer.training.search import search
 from ridgeformer.training.spec import Spec, estimate_seconds, parents, with_ancestors
 
-__all__ = ["Session", "TrainingProgress"]
-
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """How far a call of `train` or `train_many` has come.
-
-    Attributes:
-        spec: The run that is being trained now. The models that a model is grown from come first.
-        phase: The part of that run.
-        fraction: How much of the whole call is done, from 0 to 1; an estimate.
-        loss: The training loss now.
-        seconds: Time since the call began.
-        remaining: Seconds until the call ends; an estimate.
-    """
-
-    spec: Spec
-    phase: str
-    fraction: float
-    loss: float
-    seconds: float
-    remaining: float
+__all__ = ["Session"]
 
 
 class Session:
@@ -54,15 +35,13 @@ class Session:
 
     Args:
         runs: Where finished runs are found and stored.
-        progress: Is called after every piece of work.
+        callbacks: Are told about every run and every piece of work.
         threads: Threads of the engine; None for all.
         specs: All that will be trained; what they need is added.
     """
 
-    def __init__(
-        self, runs: Runs, progress: Callable[[TrainingProgress], None], threads: int | None, specs: Sequence[Spec]
-    ) -> None:
-        self.runs, self.progress, self.threads = runs, progress, threads
+    def __init__(self, runs: Runs, callbacks: Sequence[Callback], threads: int | None, specs: Sequence[Spec]) -> None:
+        self.runs, self.callbacks, self.threads = runs, callbacks, threads
         if isinstance(runs, Folder):
             for spec in specs:
                 spec.problem.check_named()
@@ -89,7 +68,9 @@ class Session:
             with engines.one_blas_thread():
                 kept = self.runs.find(other.name, other.as_dict())
                 before = [self.finished[parent.name] for parent in parents(other)]
-                stored = kept and training_of_record(other, *kept, self.runs.where(other.name))
+                stored = kept and training_of_record(
+                    other, *kept, self.runs.where(other.name), self.runs.course(other.name, kept[1])
+                )
                 self.finished[other.name] = stored or self._train(other, before)
                 self.lineages[other.name] = {other.name}.union(*(self.lineages[t.spec.name] for t in before))
         return self.finished[spec.name]
@@ -98,7 +79,9 @@ class Session:
         made_with = _made_with(self.threads)
         # Threads and versions of Python change no bits.
         writer = {name: made_with[name] for name in ("ridgeformer", "engine")}
-        journal = self.runs.journal(spec.name, spec.as_dict(), writer)
+        journal = self.runs.journal(spec.name, spec.as_dict(), writer, spec.init)
+        for callback in self.callbacks:
+            callback.on_start(spec)
         try:
             found = self._search(spec, before, journal)
             result = evaluate(found.model, spec.problem, sequences=spec.sequences)
@@ -113,13 +96,16 @@ class Session:
             status=status,
             message=message,
             result=result,
-            history=tuple(journal.history),
+            points=tuple(map(Point._make, journal.history)),
             seconds=journal.seconds,
             total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
             made_with=made_with,
             folder=self.runs.where(spec.name),
+            course=found.course,
         )
-        self.runs.store(spec.name, found.model, training.record(), journal)
+        self.runs.store(spec.name, found.model, training.record(), journal, found.course)
+        for callback in self.callbacks:
+            callback.on_end(training)
         return training
 
     def _search(self, spec: Spec, before: list[Training], journal: Journal) -> Found:
@@ -140,6 +126,7 @@ class Session:
             journal=journal,
             threads=self.threads,
             layout=spec.layout,
+            init=spec.init,
         )
 
         def report(step: Step) -> None:
@@ -147,6 +134,8 @@ class Session:
 
         if isinstance(spec.protocol, Paper):
             return train_as_the_paper(job, spec.protocol, report)
+        if not isinstance(spec.protocol, Search):
+            return descend_and_record(job, spec.protocol, report)
         return search(job, report, self._deadline(spec))
 
     def _deadline(self, spec: Spec) -> float | None:
@@ -163,14 +152,18 @@ class Session:
         seconds = time.monotonic() - self.began
         share = min(done / total, 1.0)
         remaining = seconds * (1 - share) / share if share else float("inf")
-        self.progress(TrainingProgress(spec, step.phase, share, step.loss, seconds, remaining))
+        for row in step.rows or ({"loss": step.loss},):
+            now = TrainingProgress(spec, step.phase, share, row["loss"], seconds, remaining, row)
+            for callback in self.callbacks:
+                callback.on_step(now)
 
 
 def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
-    nothing = spec.problem.signal / 2
+    # A descent may end where it began, near 0, whose loss on a sample is not exactly that of predicting 0.
+    nothing = spec.problem.signal / 2 * (1.0 if isinstance(spec.protocol, Search | Paper) else 1.1)
     if not result.loss < nothing or not np.isfinite(result.loss):
         return "diverged", f"worse than predicting 0 for everything (a loss of {result.loss:.3g}): {found.message}"
-    more = "" if found.converged or isinstance(spec.protocol, Paper) else "; more effort may gain more"
+    more = "; more effort may gain more" if isinstance(spec.protocol, Search) and not found.converged else ""
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
     simple = _simple_loss(spec.problem)
     if result.loss - 2 * result.error > 1.01 * simple:

@@ -13,10 +13,21 @@ from typing import Any
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, check_registered, family_named
-from ridgeformer.models.transformer import check_intercept
+from ridgeformer.models.file import fingerprint
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.population import check_population
 from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
-from ridgeformer.training.protocols import NAMES, Paper, Protocol, as_protocol, describe
+from ridgeformer.training.protocols import (
+    NAMES,
+    GradientDescent,
+    GradientFlow,
+    Paper,
+    Protocol,
+    Search,
+    as_protocol,
+    describe,
+)
 from ridgeformer.validation import integer
 
 __all__ = ["Spec", "default_layout", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
@@ -32,9 +43,10 @@ class Spec:
         layers: Layers of the model.
         heads: Heads per layer.
         seed: Seed of the starts and of the sequences.
-        protocol: How to train, a `Search` or a `Paper`.
+        protocol: How to train, such as a `Search` or a `GradientDescent`.
         sequences: How many fresh sequences the reported loss is measured on.
         layout: What tokens hold beside (x, y), and whether attention is a sum or a mean.
+        init: The model that training starts from; None for random starts.
     """
 
     problem: BaseProblem
@@ -45,19 +57,22 @@ class Spec:
     protocol: Protocol
     sequences: int
     layout: Layout = PLAIN
+    init: LinearTransformer | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the spec as values that JSON can hold; `parse_spec` reads them.
 
         Returns:
             One entry per attribute; the problem gives its own, such as `dim`, `context` and `noise`. What has its
-            default is left out.
+            default is left out. A model to start from is named by its checksum.
         """
+        init = {} if self.init is None else {"init": fingerprint(self.init)}
         plain = self.layout == self.family.fitted(PLAIN, self.problem.dim)
         layout = {} if plain else {"layout": dataclasses.asdict(self.layout)}
         return {
             **self.problem.as_dict(),
             **layout,
+            **init,
             "family": self.family.name,
             "layers": self.layers,
             "heads": self.heads,
@@ -101,6 +116,7 @@ def make_spec(
     protocol: str | Protocol,
     sequences: int,
     layout: Layout | None = None,
+    init: LinearTransformer | None = None,
 ) -> Spec:
     """Make a spec of checked values.
 
@@ -110,10 +126,11 @@ def make_spec(
         layers: Layers of the model, from 1 to 1000.
         heads: Heads per layer, from 1 to 64.
         seed: Seed of the run, from 0 to 2^63 - 1.
-        protocol: `search`, `paper`, or a `Search` or `Paper`.
+        protocol: The name of a protocol, such as `search`, or a protocol, such as `Search(effort=2)`.
         sequences: How many fresh sequences the reported loss is measured on, at least 2.
         layout: What tokens hold beside (x, y), and whether attention is a sum or a mean. None for what
-            `default_layout` returns.
+            `default_layout` returns, or the layout of `init`.
+        init: A model to start from, of the same family, dimension, layers, heads and layout; None for random starts.
 
     Returns:
         The spec.
@@ -129,7 +146,34 @@ def make_spec(
     recipe = as_protocol(protocol)
     if isinstance(recipe, Paper) and not problem.is_isotropic:
         refuse("the paper's protocol is for the paper's problem", problem, 'Use protocol="search".')
-    return Spec(problem, family, layers, heads, seed, recipe, sequences, _layout(problem, family, layout))
+    if layout is None and isinstance(init, LinearTransformer):
+        layout = init.layout
+    tokens = _layout(problem, family, layout)
+    if isinstance(recipe, GradientDescent | GradientFlow) and recipe.batch == "population":
+        check_population(problem, layers, tokens)
+    spec = Spec(problem, family, layers, heads, seed, recipe, sequences, tokens, init)
+    if init is not None:
+        _check_start(spec, init)
+    return spec
+
+
+def _check_start(spec: Spec, init: object) -> None:
+    """Refuse a model to start from that is not of the shape of the one to be trained."""
+    if not isinstance(init, LinearTransformer):
+        refuse("a start must be a LinearTransformer", f"a {type(init).__name__}", "Pass init=model.")
+    asked = (spec.family.name, spec.problem.dim, spec.layers, spec.heads, spec.layout)
+    given = (init.family.name, init.dim, init.layers, init.heads, init.layout)
+    names = ("family", "dimension", "layers", "heads", "layout")
+    wrong = [f"{name} {b}, not {a}" for name, a, b in zip(names, asked, given, strict=True) if a != b]
+    if wrong:
+        refuse(
+            "a start must have the family, dimension, layers, heads and layout of the model to be trained",
+            ", ".join(wrong),
+            "Pass another start, or train a model of its shape.",
+        )
+    if isinstance(spec.protocol, Search) and init.family.name in ("diag", "gdpp") and "omega" in init.family.arrays:
+        remedy = "Give p and q, or use a protocol that starts from one model, such as GradientDescent."
+        refuse("a search starts from factors p and q", "a model given by omegas", remedy)
 
 
 def default_layout(problem: BaseProblem, family: str | type[Family]) -> Layout:
@@ -154,15 +198,15 @@ def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -
         return default_layout(problem, family)
     if not isinstance(layout, Layout):
         refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
-    check_intercept(layout, problem)
     return family.fitted(layout, problem.dim)
 
 
-def parse_spec(spec: dict[str, Any]) -> Spec:
+def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> Spec:
     """Make a spec from what `Spec.as_dict` returned.
 
     Args:
         spec: The values by name.
+        init: The model that the run starts from, where the spec names one.
 
     Returns:
         The spec.
@@ -176,7 +220,9 @@ def parse_spec(spec: dict[str, Any]) -> Spec:
     kind = NAMES[protocol.pop("name")]
     problem = problem_from_dict(spec)
     rest = (spec["layers"], spec["heads"], spec["seed"], kind(**protocol), spec["sequences"])
-    return make_spec(problem, spec["family"], *rest, Layout(**spec.get("layout", {})))
+    if (spec.get("init") or None) != (init and fingerprint(init)):
+        refuse("a run that starts from a given model needs that model", "another one, or none", "Pass init=model.")
+    return make_spec(problem, spec["family"], *rest, Layout(**spec.get("layout", {})), init)
 
 
 def parents(spec: Spec) -> list[Spec]:
@@ -186,10 +232,11 @@ def parents(spec: Spec) -> list[Spec]:
         spec: The run.
 
     Returns:
-        At most two specs; none for the paper's protocol, which grows nothing.
+        At most two specs; none for other protocols than the search, which grow nothing.
     """
-    if isinstance(spec.protocol, Paper):
+    if not isinstance(spec.protocol, Search):
         return []
+    spec = dataclasses.replace(spec, init=None)
     found = []
     simpler, dim, layout = spec.family.contains, spec.problem.dim, Layout(spec.layout.attention)
     if simpler is not None and spec.layout == spec.family.fitted(layout, dim):
@@ -232,6 +279,8 @@ def estimate_seconds(spec: Spec) -> float:
     """
     if isinstance(spec.protocol, Paper):
         return float(spec.protocol.steps * spec.protocol.batch)
+    if not isinstance(spec.protocol, Search):
+        return float(spec.protocol.steps)
     size = spec.problem.dim**2 / 100
     seconds = {"gdpp": 0.15, "diag": 0.85 * spec.layers * (0.6 + 0.4 * size)}
     return spec.protocol.effort * seconds.get(spec.family.name, 2 + 1.2 * spec.layers * spec.heads * (0.4 + 0.6 * size))

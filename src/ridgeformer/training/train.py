@@ -8,17 +8,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Family
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
+from ridgeformer.training.callbacks import AnyCallback, Callback, as_callbacks
+from ridgeformer.training.display import Display
 from ridgeformer.training.protocols import Protocol
 from ridgeformer.training.results import Training
 from ridgeformer.training.runs import Folder, Memory, Runs
-from ridgeformer.training.session import Session, TrainingProgress
+from ridgeformer.training.session import Session
 from ridgeformer.training.spec import make_spec
 
 __all__ = ["train", "train_many"]
@@ -36,15 +40,17 @@ def train(
     protocol: str | Protocol = "search",
     sequences: int = SEQUENCES,
     layout: Layout | None = None,
+    init: LinearTransformer | None = None,
     out: str | os.PathLike[str] | Runs | None = None,
-    progress: Callable[[TrainingProgress], None] = lambda state: None,
+    callbacks: Sequence[AnyCallback] = (),
+    progress: bool | AnyCallback | None = True,
     threads: int | None = None,
 ) -> Training:
-    """Find the best linear transformer of a family for a problem.
+    """Train a linear transformer of a family on a problem: by default, find the best one.
 
-    The model is grown. The shallower models of the family, and those of the simpler families that it contains (Full
-    contains Diag, Diag contains GD++), are trained first and stay candidates to the end. So, on the sequences that
-    select, one more layer or a larger family is never worse, unless what it is grown from explodes more often.
+    The search grows a model. The shallower models of the family, and those of the simpler families that it contains
+    (Full contains Diag, Diag contains GD++), are trained first and stay candidates to the end. So, on the sequences
+    that select, one more layer or a larger family is never worse, unless what it is grown from explodes more often.
 
     Args:
         problem: What to train on.
@@ -52,14 +58,21 @@ def train(
         layers: Layers of the model, from 1 to 1000.
         heads: Heads per layer, from 1 to 64.
         seed: Seed of the starts and of the sequences. Runs with the same arguments have the same bits.
-        protocol: `search` (ours), `paper` (that of the paper), or a `Search` or `Paper` with other settings.
+        protocol: How to train. `search`, the default, finds the best model; `paper` does what the paper did. To watch
+            how a model learns: `GradientDescent`, `SGD`, `Adam` or `GradientFlow`, or by name, with their default
+            settings, `descent`, `sgd`, `adam` or `flow`.
         sequences: How many fresh sequences the reported loss is measured on.
         layout: What the model's tokens hold beside (x, y), and whether its attention is a sum or a mean. None for sums
             where all contexts have the same length; where it varies, for means, and for Full with a further coordinate
             that shows the length.
+        init: A model to start from, of the same family, layers, heads and layout. A search takes it as a further start.
+            None for random starts.
         out: Folder for runs; every model, also those it is grown from, becomes a run in it. Finished runs are reused;
             interrupted runs resume. None keeps everything in memory.
-        progress: Is called with a `TrainingProgress` after every piece of work. If it raises an error, training stops.
+        callbacks: `Callback` objects, such as `CSVLogger("history.csv")`, or functions that are called with a
+            `TrainingProgress` after every piece of work. If one raises an error, training stops.
+        progress: Whether to show a progress line on stderr. It appears after two seconds, where stderr is a terminal or
+            a notebook. A callback is shown the progress instead; False or None shows nothing.
         threads: Threads of the engine; None for all cores. They change no bits.
 
     Returns:
@@ -69,8 +82,9 @@ def train(
         InputError: An argument is not allowed.
         StorageError: The folder cannot be written to.
     """
-    spec = make_spec(problem, family, layers, heads, seed, protocol, sequences, layout)
-    return Session(_runs(out), progress, threads, [spec]).train(spec)
+    spec = make_spec(problem, family, layers, heads, seed, protocol, sequences, layout, init)
+    with _told(callbacks, progress) as told:
+        return Session(_runs(out), told, threads, [spec]).train(spec)
 
 
 def train_many(
@@ -84,7 +98,8 @@ def train_many(
     sequences: int = SEQUENCES,
     layout: Layout | None = None,
     out: str | os.PathLike[str] | Runs | None = None,
-    progress: Callable[[TrainingProgress], None] = lambda state: None,
+    callbacks: Sequence[AnyCallback] = (),
+    progress: bool | AnyCallback | None = True,
     threads: int | None = None,
 ) -> list[Training]:
     """Train several models on one problem.
@@ -102,6 +117,7 @@ def train_many(
         sequences: As for `train`.
         layout: As for `train`.
         out: As for `train`.
+        callbacks: As for `train`.
         progress: As for `train`; fractions and seconds are those of the whole call.
         threads: As for `train`.
 
@@ -123,8 +139,25 @@ def train_many(
     ]
     if not specs:
         refuse("there must be something to train", "no family, depth or seed", "Pass at least one of each.")
-    session = Session(_runs(out), progress, threads, specs)
-    return [session.train(spec) for spec in specs]
+    with _told(callbacks, progress) as told:
+        session = Session(_runs(out), told, threads, specs)
+        return [session.train(spec) for spec in specs]
+
+
+@contextlib.contextmanager
+def _told(callbacks: Sequence[AnyCallback], progress: bool | AnyCallback | None) -> Iterator[list[Callback]]:
+    """All callbacks; the progress line is closed at the end, however training ends."""
+    found = as_callbacks(callbacks)
+    if progress is None or progress is False:
+        yield found
+    elif progress is not True:
+        yield [*found, *as_callbacks([progress])]
+    else:
+        line = Display()
+        try:
+            yield [*found, line]
+        finally:
+            line.close()
 
 
 def _runs(out: str | os.PathLike[str] | Runs | None) -> Runs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -67,13 +68,13 @@ class Vector:
 
     Args:
         model: A model of that shape.
-        units: The units.
+        units: The units; None for the numbers of the family as they are.
     """
 
-    def __init__(self, model: LinearTransformer, units: Units) -> None:
-        self._like, self.scale = model, units.scale
+    def __init__(self, model: LinearTransformer, units: Units | None) -> None:
+        self._like, self.scale = model, 1.0 if units is None else units.scale
         self._shapes = {name: value.shape for name, value in model.family.arrays.items()}
-        self._factors = units.factors(model.family)
+        self._factors = {} if units is None else units.factors(model.family)
 
     def pack(self, model: LinearTransformer) -> Array:
         """Return the numbers of a model.
@@ -102,7 +103,7 @@ class Vector:
         arrays: dict[str, NDArray[Any]] = {}
         start = 0
         for name, shape in self._shapes.items():
-            end = start + int(np.prod(shape))
+            end = start + math.prod(shape)
             values = (vector[start:end] / self.scale).reshape(shape)
             arrays[name] = (values * self._factors[name] if name in self._factors else values).astype(dtype)
             start = end

@@ -1,0 +1,130 @@
+"""The options of `ridgeformer train` that say how to train."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ridgeformer.cli.options import FILE, Command
+from ridgeformer.errors import InputError
+
+if TYPE_CHECKING:
+    from ridgeformer.training import Training
+    from ridgeformer.training.protocols import Protocol
+
+__all__ = ["PICTURES", "draw", "picture_of", "protocol_of", "takes_a_picture", "takes_a_protocol"]
+
+PICTURES = ("curve", "trajectories", "animation")
+DESCENTS = "descent, sgd, adam"
+OPTIONS: tuple[tuple[str, type, str], ...] = (
+    ("effort", float, "search only: number of starts and steps, relative to the default [default: 1]."),
+    ("caution", float, "search only: weight of exploding sequences, relative to the default [default: 1]."),
+    ("precision", str, "search only: auto, float32 or float64, the precision of the optimisation [default: auto]."),
+    ("seconds", float, "search only: time limit in seconds; the best model so far is kept [default: none]."),
+    ("steps", int, f"paper, {DESCENTS}: number of steps [default: 200000 for paper, else 10000]."),
+    (
+        "batch",
+        str,
+        f"paper, {DESCENTS}, flow: sequences per step; 'population' for the exact gradient of one layer, or "
+        "'sample(8192)' for fixed sequences [default: 2048 for paper, population for descent and flow, else 512].",
+    ),
+    ("rate", float, f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, 1e-3 for adam, else 0.01]."),
+    ("momentum", float, f"{DESCENTS}: forgetting factor of the gradient [default: 0; 0.9 for adam]."),
+    ("schedule", str, f"{DESCENTS}: constant, linear, cosine, or step:factor pairs such as 0:1,5000:0.1."),
+    ("warmup", int, f"{DESCENTS}: steps in which the rate rises [default: 0]."),
+    ("time", float, "flow only: time of the gradient flow [default: 1000]."),
+    ("scale", float, f"{DESCENTS}, flow: standard deviation of the numbers of the random start."),
+    ("record", str, f"{DESCENTS}: record every so many steps, or at steps such as 0,10,100. flow: number of times."),
+    ("snapshots", str, f"{DESCENTS}, flow: number of snapshots, or their steps such as 0,10,100 [default: 20]."),
+)
+
+
+def takes_a_protocol(command: Command) -> Command:
+    """Add the options of all protocols; the command gets them by name, None where they are not given."""
+    for name, kind, text in reversed(OPTIONS):
+        choice = click.Choice(["auto", "float32", "float64"]) if name == "precision" else kind
+        command = click.option(f"--{name}", type=choice, help=text)(command)
+    names = ["search", "paper", "descent", "sgd", "adam", "flow"]
+    return click.option(
+        "--protocol",
+        type=click.Choice(names),
+        default="search",
+        show_default=True,
+        help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper. To "
+        "watch how a model learns, from one start: descent, sgd and adam (gradient descent on the exact gradient, on "
+        "fixed or on fresh sequences), and flow (gradient flow).",
+    )(command)
+
+
+def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
+    """The protocol with the options that were given; those of other protocols are refused."""
+    from ridgeformer.training.protocols import NAMES
+
+    known = {option for option, *_ in OPTIONS}
+    taken = [field.name for field in dataclasses.fields(NAMES[name]) if field.name in known]
+    given = {option: _value(option, value) for option, value in options.items() if value is not None}
+    wrong = sorted(given.keys() - set(taken))
+    if wrong:
+        raise InputError(
+            f"--protocol {name} takes --{', --'.join(taken)}; got --{wrong[0]}, an option of another "
+            "protocol. Leave it out, or choose another protocol."
+        )
+    return NAMES[name](**given)
+
+
+def _value(option: str, value: Any) -> Any:
+    """Numbers and lists of numbers from their text; what is neither is left for the protocol to refuse."""
+    if not isinstance(value, str):
+        return value
+    try:
+        if option == "schedule" and ":" in value:
+            pairs = [part.split(":") for part in value.split(",")]
+            return [(int(step), float(factor)) for step, factor in pairs]
+        if option in ("record", "snapshots", "batch"):
+            return [int(part) for part in value.split(",")] if "," in value else int(value)
+    except ValueError:
+        return value
+    return value
+
+
+def takes_a_picture(command: Command) -> Command:
+    """Add the options that choose a picture of a descent."""
+    levels = click.option("--level", multiple=True, type=float, help="Also draw a dashed line here. May be repeated.")
+    kinds = click.option(
+        "--picture",
+        type=click.Choice(PICTURES),
+        help="What --plot draws of a descent: its learning curve, the trajectories of its weights, or an animation "
+        "(.gif, or .html with a slider) [default: by the ending of the file].",
+    )
+    what = "Draw the learning curve, or another --picture, to this file: .png, .pdf, .svg, .gif or .html."
+    return click.option("--plot", type=FILE, help=f"{what} Needs matplotlib.")(kinds(levels(command)))
+
+
+def picture_of(plot: Path | None, picture: str | None) -> str:
+    """The picture to draw; refuses a file that could not be drawn, before anything is computed."""
+    from ridgeformer.plotting.style import check_plot
+
+    moving = plot is not None and plot.suffix in (".gif", ".html")
+    chosen = picture or ("animation" if moving else "curve")
+    if plot is not None:
+        if chosen == "animation" and not moving:
+            raise InputError(f"an animation is a .gif or .html file; got {plot.name!r}. Choose another name.")
+        check_plot(plot.with_suffix(".png") if chosen == "animation" else plot)
+    return chosen
+
+
+def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...]) -> None:
+    """Draw a picture of a run to a file."""
+    from ridgeformer.plotting.dynamics import DRAWN
+    from ridgeformer.plotting.training import draw_training
+
+    if picture == "curve" and "table" not in training.course:
+        draw_training(plot, training)
+    elif picture == "curve":
+        DRAWN[picture](plot, training, levels)
+    else:
+        DRAWN[picture](plot, training)

@@ -1,0 +1,178 @@
+"""How training went: a table with one row for every recorded step, and the parameters at some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.evaluation.table import Table, lines, ratio
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.values import Value
+
+__all__ = ["COLUMNS", "History", "Point", "Snapshot"]
+
+Array = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
+# What a descent records at a step. The time is the sum of the learning rates so far: the time of gradient flow.
+COLUMNS = ("step", "time", "sequences", "loss", "adjusted", "gradient", "seconds")
+SHOWN = 20  # rows that are printed, at most
+
+
+class Point(NamedTuple):
+    """A piece of work of a search or of the paper's protocol.
+
+    Attributes:
+        phase: The part of the search.
+        sequences: Sequences used so far in this run.
+        loss: The training loss then.
+    """
+
+    phase: str
+    sequences: int
+    loss: float
+
+
+class Snapshot(NamedTuple):
+    """The parameters at a step.
+
+    Attributes:
+        step: The number of the step; 0 is the start.
+        model: The model.
+    """
+
+    step: int
+    model: LinearTransformer
+
+
+@dataclass(eq=False, repr=False)
+class History(Value, Table):
+    """The course of a training, one row per recorded step; `to_pandas()` gives it as a DataFrame.
+
+    For descents (`GradientDescent`, `SGD`, `Adam`, `GradientFlow`) every number is that of the model before the step.
+    Searches and the paper's protocol record pieces of work: their phase, the sequences used so far and the training
+    loss; other columns are not known there, NaN.
+
+    Attributes:
+        phase: The part of the search, or the name of the protocol, for every row.
+        step: The number of the step, or of the piece of work, [K].
+        time: The sum of the learning rates so far, which is the time of gradient flow, [K].
+        sequences: Sequences used so far, [K]; 0 for the population gradient.
+        loss: The training loss, [K]. Of descents it is unadjusted; of searches it is adjusted.
+        adjusted_loss: The adjusted loss, [K]: the unadjusted one minus the loss of the oracle.
+        ratio: The adjusted loss over the floor, [K].
+        gradient_norm: The Euclidean norm of the gradient, [K].
+        seconds: Time spent on the run so far, [K].
+    """
+
+    phase: tuple[str, ...]
+    step: NDArray[np.int64]
+    time: Array
+    sequences: NDArray[np.int64]
+    loss: Array
+    adjusted_loss: Array
+    ratio: Array
+    gradient_norm: Array
+    seconds: Array
+
+    @classmethod
+    def of_points(cls, points: list[Point], adjusted: bool, floor: float) -> History:
+        """Return the history of a search or of the paper's protocol.
+
+        Args:
+            points: Its pieces of work.
+            adjusted: Whether their losses are adjusted ones.
+            floor: The floor of the adjusted loss.
+
+        Returns:
+            The table.
+        """
+        unknown = np.full(len(points), np.nan)
+        loss = np.array([point.loss for point in points], np.float64)
+        return cls(
+            phase=tuple(point.phase for point in points),
+            step=np.arange(1, len(points) + 1),
+            time=unknown,
+            sequences=np.array([point.sequences for point in points], np.int64),
+            loss=loss,
+            adjusted_loss=loss if adjusted else unknown,
+            ratio=_ratios(loss if adjusted else unknown, floor),
+            gradient_norm=unknown,
+            seconds=unknown,
+        )
+
+    @classmethod
+    def of_descent(cls, name: str, table: Array, floor: float) -> History:
+        """Return the history of a descent.
+
+        Args:
+            name: The name of the protocol.
+            table: What was recorded, in the order of `COLUMNS`, [K, 7].
+            floor: The floor of the adjusted loss.
+
+        Returns:
+            The table.
+        """
+        column = dict(zip(COLUMNS, table.T, strict=True))
+        return cls(
+            phase=(name,) * len(table),
+            step=column["step"].astype(np.int64),
+            time=column["time"],
+            sequences=column["sequences"].astype(np.int64),
+            loss=column["loss"],
+            adjusted_loss=column["adjusted"],
+            ratio=_ratios(column["adjusted"], floor),
+            gradient_norm=column["gradient"],
+            seconds=column["seconds"],
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """See `Table.rows`."""
+        columns = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return [{"phase": phase, **row} for phase, row in zip(self.phase, lines(columns), strict=True)]
+
+    @property
+    def points(self) -> list[Point]:
+        """Phase, sequences used so far and training loss of every row."""
+        return list(map(Point, self.phase, self.sequences.tolist(), self.loss.tolist()))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all is equal but for the seconds."""
+        if not isinstance(other, History) or self.phase != other.phase:
+            return False
+        names = ("step", "time", "sequences", "loss", "adjusted_loss", "ratio", "gradient_norm")
+        return all(np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self.loss)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return self.rows()[row]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows())
+
+    def __repr__(self) -> str:
+        last = f", the last with loss {self.loss[-1]:.4g}" if len(self) else ""
+        return f"History({len(self)} rows{last})"
+
+    def _title(self) -> str:
+        return f"{len(self)} recorded steps"
+
+    def _printed(self) -> list[Mapping[str, Any]]:
+        rows = self.rows()
+        chosen = np.unique(np.linspace(0, max(len(rows) - 1, 0), SHOWN).round().astype(int))[: len(rows)]
+        known = {name for row in rows for name, value in row.items() if value == value}
+        return [{name: value for name, value in rows[i].items() if name in known} for i in chosen]
+
+    def __str__(self) -> str:
+        return super().__str__() if len(self) else "no recorded steps"
+
+
+def _ratios(adjusted: Array, floor: float) -> Array:
+    return np.array([ratio(value, floor) for value in adjusted.tolist()], np.float64)

@@ -1,0 +1,95 @@
+"""Protocols of descents on the command line, and the pictures that `train` and `show` draw of them."""
+
+import json
+import warnings
+
+import pytest
+
+from ridgeformer import LinearTransformer, cli, load_run, save
+from ridgeformer.cli.protocols import protocol_of
+from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, Paper
+
+SMALL = ["--noise", "uniform(0,2)", "--dim", "3", "--context", "6", "--layers", "1", "--sequences", "300"]
+DESCENT = ["--protocol", "descent", "--steps", "20", "--rate", "1e-3", "--scale", "0.1"]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run a command in this process; returns its exit code, what it prints and its messages."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*map(str, arguments)])
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "protocol"),
+    [
+        (
+            "descent",
+            {"record": "5", "snapshots": "0,10", "batch": "sample(64)"},
+            GradientDescent(record=5, snapshots=(0, 10), batch="sample(64)"),
+        ),
+        (
+            "sgd",
+            {"batch": "64", "schedule": "0:1,100:0.5", "momentum": 0.5},
+            SGD(batch=64, schedule=((0, 1.0), (100, 0.5)), momentum=0.5),
+        ),
+        ("adam", {"schedule": "cosine", "warmup": 10}, Adam(schedule="cosine", warmup=10)),
+        ("flow", {"time": 5.0, "record": "7"}, GradientFlow(time=5, record=7)),
+        ("paper", {"batch": "64"}, Paper(batch=64)),
+    ],
+)
+def test_options_become_a_protocol(name, options, protocol):
+    assert protocol_of(name, {**options, "effort": None}) == protocol
+
+
+def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
+    runs = tmp_path / "runs"
+    code, out, _ = call("train", *SMALL, "--family", "full", *DESCENT, "--out", runs, "--plot", tmp_path / "a.png")
+    assert code == 0
+    assert "20 steps" in out
+    (folder,) = runs.iterdir()
+    assert load_run(folder).history.step[-1] == 20
+    assert call("show", folder, "--picture", "trajectories", "--plot", tmp_path / "b.svg")[0] == 0
+    assert call("show", folder, "--level", "1.5", "--plot", tmp_path / "c.pdf")[0] == 0
+    assert call("show", folder, "--plot", tmp_path / "d.html")[0] == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "a.png", "b.svg", "c.pdf", "d.html"}
+    record = json.loads(call("show", folder, "--json")[1])
+    assert record["course"]["loss"] == load_run(folder).history.loss.tolist()
+
+
+def test_a_run_starts_from_a_model(call, tmp_path):
+    save(LinearTransformer.random("diag", dim=3, layers=1, seed=5), tmp_path / "start.safetensors")
+    code, out, _ = call(
+        "train", *SMALL, *DESCENT, "--init", tmp_path / "start.safetensors", "--out", tmp_path, "--json"
+    )
+    assert code == 0
+    assert "init" in json.loads(out)["spec"]
+    code, _, errors = call("train", *SMALL, "--heads", "2", "--init", tmp_path / "start.safetensors")
+    assert code != 0
+    assert "heads 1, not 2" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--protocol", "descent", "--effort", "2"], "--protocol descent takes --rate, --steps, --batch"),
+        (["--protocol", "flow", "--rate", "2"], "--protocol flow takes --time, --batch, --scale"),
+        (["--protocol", "descent", "--rate", "-1"], "the learning rate must be at least 0; got -1"),
+        (["--protocol", "adam", "--schedule", "fast"], "the schedule must be constant, linear, cosine"),
+        (["--protocol", "descent", "--batch", "all"], "the batch must be population, sample(N)"),
+        (["--protocol", "descent", "--layers", "2"], "closed form for one layer; got 2 layers"),
+        (["--protocol", "adam", "--snapshots", "1,x"], "snapshots must be a number or a list"),
+        (["--picture", "animation", "--plot", "a.png"], "an animation is a .gif or .html file; got 'a.png'"),
+        (["--picture", "curve", "--plot", "a.gif"], "must end in .png, .pdf or .svg; got 'a.gif'"),
+    ],
+)
+def test_bad_options_are_refused(call, arguments, message):
+    code, _, errors = call("train", *SMALL, *arguments)
+    assert code != 0
+    assert message in errors

@@ -1,0 +1,80 @@
+"""The commands patch and algorithms: the numbers of the library, as a table, as JSON and as a picture."""
+
+import json
+import warnings
+
+import pytest
+
+from ridgeformer import Problem, cli, compare_algorithms, patch_noise, save
+from support import tame_model
+
+PROBLEM = Problem(3, 8, "uniform(0,2)")
+OPTIONS = ["--noise", "uniform(0,2)", "--context", "8", "--sequences", "30", "--seed", "1"]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run a command in this process; returns its exit code, what it prints and its messages."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*map(str, arguments)])
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save(tame_model("diag", 3, 2, 1, 8), path)
+    return path
+
+
+def test_patch(call, model, tmp_path):
+    found = patch_noise(tame_model("diag", 3, 2, 1, 8), PROBLEM, low=0.5, high=1.5, sequences=30, seed=1)
+    levels = ["--low", "0.5", "--high", "1.5"]
+    code, out, _ = call("patch", model, *OPTIONS, *levels, "--plot", tmp_path / "patch.png")
+    assert code == 0
+    assert str(found) in out
+    assert "model.safetensors on d=3 n=8 uniform(0,2)" in out
+    assert (tmp_path / "patch.png").exists()
+    code, out, _ = call("patch", model, *OPTIONS, *levels, "--json")
+    assert json.loads(out)["restored"] == found.as_dict()["restored"]
+
+
+def test_algorithms(call, model, tmp_path):
+    found = compare_algorithms(tame_model("diag", 3, 2, 1, 8), PROBLEM, iterations=9, sequences=30, seed=1)
+    code, out, _ = call("algorithms", model, *OPTIONS, "--iterations", "9", "--plot", tmp_path / "map.pdf")
+    assert code == 0
+    assert str(found) in out
+    assert (tmp_path / "map.pdf").exists()
+    code, out, _ = call("algorithms", model, *OPTIONS, "--iterations", "9", "--json")
+    facts = json.loads(out)
+    assert facts["error"] == found.as_dict()["error"]
+    assert facts["problem"] == "d=3 n=8 uniform(0,2)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["patch", "--low", "2", "--high", "1"], "the lower noise level must be below the higher one; got 2 and 1"),
+        (["patch", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
+        (["algorithms", "--iterations", "0"], "iterations must be at least 1; got 0"),
+        (["algorithms", "--dim", "4"], "dimension"),
+    ],
+)
+def test_bad_input_is_one_line(call, model, arguments, words):
+    code, _, message = call(arguments[0], model, *OPTIONS, *arguments[1:])
+    assert code == 2
+    assert words in message
+    assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["patch", "algorithms"])
+def test_help_has_examples(call, command):
+    code, out, _ = call(command, "--help")
+    assert code == 0
+    assert "Examples:" in out
+    assert f"ridgeformer {command} 'zoo:" in out

@@ -1,0 +1,282 @@
+"""Channels: the kernels against the dense matrices they stand for, the NumPy twin, differences, and Diag."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ridgeformer import InputError, engine
+from ridgeformer.engine import Choices, Key, Law, Layout
+from ridgeformer.engine.channels import dense_channels, gather_channels
+from support import NATIVE
+
+TWIN = engine.named("numpy")
+# Float32 has 6e-8 to lose per operation and some hundred dependent ones: 1e-4 of the largest entry.
+TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+SHAPES = [(1, 1), (1, 2), (1, 3), (1, 5), (2, 1), (2, 3), (3, 2)]
+
+
+def close(actual, expected, dtype=np.float64):
+    scale = max(float(np.abs(expected).max()), 1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+def channels(v, s, dim, layers, heads, context=8, seed=0, dtype=np.float64):
+    """Parameters whose layers change tokens by about a tenth; G has a norm of at most 4 (n + D) D."""
+    rng = np.random.default_rng(seed)
+    D = v * dim + s
+    size = np.sqrt(0.5 / np.sqrt(heads * v * s) / (4 * (context + D) * D))
+    return tuple((size * rng.standard_normal((layers, heads, k, k))).astype(dtype) for k in (v, v, s, s))
+
+
+def layouts(v, s, dim):
+    """All layouts with as many coordinates as the channels need."""
+    for attention in ("sum", "mean"):
+        for coordinate in ("none", "constant", "length")[: 3 if s > 1 else 1]:
+            yield Layout(attention, coordinate, (v - 1) * dim + s - 1 - (coordinate != "none"))
+
+
+def contexts(v, s, dim, count, dtype=np.float64, layout=None, seed=0):
+    """Gram matrices and ridge solutions of tokens with room for the channels."""
+    layout = layout or next(layouts(v, s, dim))
+    drawn = TWIN.sample(Law(dim, 8), Choices(np.linspace(0.1, 1, count)), Key(seed), layout=layout, dtype=dtype)
+    return drawn.gram, layout.target(drawn.ridge)
+
+
+def same(mine, other, dtype=np.float64):
+    close(mine.losses, other.losses, dtype)
+    close(mine.weights, other.weights, dtype)
+    assert mine.limited == other.limited
+    for a, b in zip(mine.gradient, other.gradient, strict=True):
+        assert a.shape == b.shape
+        assert a.dtype == np.float64
+        close(a, b, dtype)
+
+
+@pytest.mark.parametrize(("v", "s"), SHAPES)
+def test_the_dense_matrices_act_alike_on_all_vectors(v, s):
+    """On a token in plain words: vector i becomes sum_j Pv[i, j] vector j, and scalars likewise."""
+    d, (Pv, Qv, Ps, Qs) = 4, (p[0, 0] for p in channels(v, s, 4, 1, 1))
+    rng = np.random.default_rng(1)
+    vectors, scalars = rng.standard_normal((v, d)), rng.standard_normal(s)
+
+    def token(vectors, scalars):
+        return np.concatenate([vectors[0], scalars[:-1], vectors[1:].ravel(), scalars[-1:]])
+
+    for dense, m, n in zip(dense_channels(Pv, Qv, Ps, Qs, d), (Pv, Qv), (Ps, Qs), strict=True):
+        np.testing.assert_allclose(dense @ token(vectors, scalars), token(m @ vectors, n @ scalars), atol=1e-15)
+
+
+def test_gathering_is_the_adjoint_of_making_dense():
+    parameters = channels(2, 3, 4, 2, 2)
+    dense = dense_channels(*parameters, dim=4)
+    other = np.random.default_rng(0).standard_normal((2, *dense[0].shape))
+    gathered = gather_channels(*other, 2, 3, 4)
+    forward = sum((a * b).sum() for a, b in zip(dense, other, strict=True))
+    assert forward == pytest.approx(sum((a * b).sum() for a, b in zip(parameters, gathered, strict=True)))
+
+
+@settings(max_examples=40)
+@given(
+    v=st.integers(1, 3),
+    s=st.integers(1, 5),
+    dim=st.integers(1, 11),
+    layers=st.integers(1, 6),
+    heads=st.integers(1, 3),
+    count=st.integers(1, 80),
+    seed=st.integers(0, 99),
+    data=st.data(),
+)
+@pytest.mark.parametrize("name", NATIVE)
+def test_native_is_dense_and_numpy(name, v, s, dim, layers, heads, count, seed, data):
+    """With any layout, any number of counted coordinates, with and without a metric, on any Gram matrix."""
+    native, parameters = engine.named(name), channels(v, s, dim, layers, heads, seed=seed)
+    D, rng = v * dim + s, np.random.default_rng(seed)
+    if data.draw(st.booleans()):
+        gram, target = contexts(v, s, dim, count, layout=data.draw(st.sampled_from([*layouts(v, s, dim)])), seed=seed)
+    else:
+        half = rng.standard_normal((count, D, 8))
+        gram, target = half @ half.swapaxes(1, 2), rng.standard_normal((count, data.draw(st.integers(1, D - 1))))
+    c = target.shape[1]
+    half = rng.standard_normal((count, c, c))
+    metric = data.draw(st.sampled_from([None, np.diag(np.arange(1.0, c + 1)), half @ half.swapaxes(1, 2)]))
+    options = {"metric": metric, "counted": c, "weights": True}
+    mine = native.evaluate(parameters, gram, target, **options)
+    same(mine, TWIN.evaluate(parameters, gram, target, **options))
+    dense = native.evaluate(dense_channels(*parameters, dim=dim), gram, target, **options)
+    close(mine.losses, dense.losses)
+    for a, b in zip(mine.gradient, gather_channels(*dense.gradient, v, s, dim), strict=True):
+        close(a, b)
+    value = native.evaluate(parameters, gram, target, metric=metric, counted=c, gradient=False)
+    np.testing.assert_array_equal(value.losses, mine.losses)
+
+
+@DTYPES
+@pytest.mark.parametrize("layers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(("v", "s", "dim"), [(1, 2, 10), (1, 3, 10), (1, 4, 10), (1, 3, 9), (2, 3, 10)])
+def test_the_sizes_of_the_paper(native, v, s, dim, layers, dtype):
+    """d = 10, for which some kernels are compiled with sizes that the compiler knows."""
+    for heads in (1, 2):
+        parameters = channels(v, s, dim, layers, heads, dtype=dtype)
+        gram, target = contexts(v, s, dim, 70, dtype)
+        options = {"counted": target.shape[1], "weights": True}
+        mine, twins = (e.evaluate(parameters, gram, target, **options) for e in (native, TWIN))
+        same(mine, twins, dtype)
+
+
+@pytest.mark.parametrize(("v", "s"), SHAPES)
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_the_gradient_is_the_slope_of_the_loss(native, v, s, layers):
+    """Central differences along random directions, step h: error h^2 from curvature, 1e-16 / h from rounding."""
+    parameters = channels(v, s, 3, layers, 2)
+    gram, target = contexts(v, s, 3, 30)
+    result = native.evaluate(parameters, gram, target, counted=3)
+    rng, h = np.random.default_rng(0), 1e-5
+    for _ in range(3):
+        way = [rng.standard_normal(p.shape) * np.abs(p).max() for p in parameters]
+        moved = (tuple(p + sign * h * w for p, w in zip(parameters, way, strict=True)) for sign in (1, -1))
+        up, down = (native.evaluate(m, gram, target, counted=3, gradient=False).loss for m in moved)
+        slope = sum((g * w).sum() for g, w in zip(result.gradient, way, strict=True))
+        size = sum(np.abs(g * w).sum() for g, w in zip(result.gradient, way, strict=True))
+        assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-6 * size + 1e-9 * result.loss)
+
+
+@DTYPES
+@pytest.mark.parametrize("dim", [4, 10])
+def test_one_vector_and_one_scalar_are_diag(any_engine, dim, dtype):
+    """omega = sum_h (pv, ps)' (qv, qs), and the gradient follows by the chain rule."""
+    parameters = channels(1, 1, dim, 5, 2, dtype=dtype)
+    Pv, Qv, Ps, Qs = (p[..., 0, 0].astype(np.float64) for p in parameters)
+    P, Q = np.stack([Pv, Ps], -1), np.stack([Qv, Qs], -1)
+    omega = np.einsum("lhi,lhj->lij", P, Q).astype(dtype)
+    gram, target = contexts(1, 1, dim, 100, dtype)
+    mine = any_engine.evaluate(parameters, gram, target, weights=True)
+    diag = any_engine.evaluate((omega,), gram, target, weights=True)
+    close(mine.losses, diag.losses, dtype)
+    close(mine.weights, diag.weights, dtype)
+    P_bar, Q_bar = (np.einsum(by, diag.gradient[0], m) for by, m in (("lij,lhj->lhi", Q), ("lij,lhi->lhj", P)))
+    expected = P_bar[..., 0], Q_bar[..., 0], P_bar[..., 1], Q_bar[..., 1]
+    for a, b in zip(mine.gradient, expected, strict=True):
+        close(a[..., 0, 0], b, dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize(("v", "s"), [(1, 3), (2, 2)])
+def test_a_step_is_a_sample_and_its_evaluation(native, v, s, dtype):
+    """To the bit, for every layout, on any number of threads; with the metric of the queries."""
+    law = Law(10, 20, query=np.diag(np.arange(1.0, 11)))
+    parameters, choices = channels(v, s, 10, 4, 1, 20, dtype=dtype), Choices(np.linspace(0, 2, 200))
+    for layout in layouts(v, s, 10):
+        drawn = native.sample(law, choices, Key(3), layout=layout, dtype=dtype)
+        metric = layout.metric(law.metric.astype(dtype))
+        apart = native.evaluate(
+            parameters, drawn.gram, layout.target(drawn.ridge), metric=metric, counted=10 + layout.counted
+        )
+        for threads in (1, 3):
+            fused = native.step(parameters, law, choices, Key(3), layout=layout, unadjusted=True, threads=threads)
+            np.testing.assert_array_equal(fused.losses, apart.losses)
+            assert not np.array_equal(fused.losses, fused.unadjusted)
+            for a, b in zip(fused.gradient, apart.gradient, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@DTYPES
+@pytest.mark.parametrize(("v", "s"), [(1, 1), (1, 3), (2, 3)])
+@pytest.mark.parametrize("layers", [1, 2, 5])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30, 1e300])
+def test_sequences_that_are_not_finite_stay_out_of_the_gradient(any_engine, v, s, layers, value, dtype):
+    """Wherever in the context they are not finite, or when the model overflows; the others do not notice."""
+    parameters = channels(v, s, 3, layers, 1, dtype=dtype)
+    gram, target = contexts(v, s, 3, 70, dtype)
+    wild = [3, 33, 69]
+    good = np.delete(np.arange(70), wild)
+    with np.errstate(over="ignore"):
+        value = dtype(value)
+    alone = any_engine.evaluate(parameters, gram[good], target[good], counted=3)
+    for i, j in ((0, 0), (2, 1), (3 if s > 1 else 0, 0), (-1, 0), (-1, -1)):
+        changed = np.array(gram)
+        changed[wild, i, j] = changed[wild, j, i] = value
+        result = any_engine.evaluate(parameters, changed, target, counted=3)
+        assert not np.isnan(result.losses).any()
+        if not np.isfinite(value):
+            assert np.flatnonzero(np.isinf(result.losses)).tolist() == wild
+            assert result.limited == 3
+        if np.isinf(result.losses[wild]).all():
+            for a, b in zip(result.gradient, alone.gradient, strict=True):
+                close(a * 70 / 67, b, dtype)
+        assert all(np.isfinite(piece).all() for piece in result.gradient)
+
+
+@pytest.mark.parametrize(("v", "s"), [(1, 3), (2, 3)])
+def test_above_the_ceiling_the_gradient_is_that_of_a_logarithm(any_engine, v, s):
+    """Of ceiling (1 + log(loss / ceiling)): every sequence's own gradient times ceiling / loss."""
+    parameters = channels(v, s, 3, 4, 1)
+    gram, target = contexts(v, s, 3, 40)
+    plain = any_engine.evaluate(parameters, gram, target, counted=3)
+    ceiling = float(np.median(plain.losses))
+    damped = any_engine.evaluate(parameters, gram, target, counted=3, ceiling=ceiling)
+    assert damped.limited == (plain.losses > ceiling).sum() == 20
+    expected = [np.zeros_like(piece) for piece in plain.gradient]
+    for i, loss in enumerate(plain.losses):
+        alone = any_engine.evaluate(parameters, gram[i : i + 1], target[i : i + 1], counted=3)
+        for total, piece in zip(expected, alone.gradient, strict=True):
+            total += piece * min(1.0, ceiling / loss) / 40
+    for a, b in zip(damped.gradient, expected, strict=True):
+        close(a, b)
+
+
+@DTYPES
+@pytest.mark.parametrize(("v", "s"), [(1, 3), (2, 3)])
+@pytest.mark.parametrize("scale", [1e2, 1e8, 1e18])
+def test_the_gradient_is_finite_whatever_explodes(any_engine, v, s, dtype, scale):
+    parameters = tuple(p * dtype(scale) for p in channels(v, s, 5, 4, 2, dtype=dtype))
+    gram, target = contexts(v, s, 5, 150, dtype)
+    result = any_engine.evaluate(parameters, gram, target, counted=5)
+    assert all(np.isfinite(piece).all() for piece in result.gradient)
+    assert np.isinf(result.losses).sum() <= result.limited <= 150
+
+
+VALID = (np.zeros((2, 1, 1, 1)),) * 2 + (np.zeros((2, 1, 3, 3)),) * 2
+WRONG = [
+    ((*VALID[:3], np.zeros((2, 1, 2, 2))), "Ps and Qs must have the same shape; got Ps (2, 1, 3, 3), Qs (2, 1, 2, 2)."),
+    ((VALID[0], np.zeros((2, 1, 2, 2)), *VALID[2:]), "Pv and Qv must have the same shape; got Pv (2, 1, 1, 1), Qv"),
+    (
+        (*VALID[:2], *(np.zeros((3, 1, 3, 3)),) * 2),
+        "and Ps and Qs shape (L, H, s, s); got Ps of shape (3, 1, 3, 3) and Pv",
+    ),
+    ((*VALID[:2], *(np.zeros((2, 1, 3, 2)),) * 2), "got Ps of shape (2, 1, 3, 2)"),
+    ((*VALID[:2], *(np.zeros((2, 1, 0, 0)),) * 2), "got Ps of shape (2, 1, 0, 0)"),
+    (
+        (np.zeros((2, 1)), *VALID[1:]),
+        "Pv and Qv must have shape (L, H, v, v), and Ps and Qs shape (L, H, s, s); got Pv",
+    ),
+    ((*VALID[:3], VALID[3].astype(np.float32)), "Pv, Qv, Ps and Qs must have the same dtype; got Pv float64"),
+    ((*VALID[:3], VALID[3] * np.nan), "Qs must be finite in float64; got NaN or infinity"),
+    ((*(np.zeros((0, 1, 1, 1)),) * 2, *(np.zeros((0, 1, 3, 3)),) * 2), "the number of layers must be"),
+    ((*(np.zeros((2, 0, 1, 1)),) * 2, *(np.zeros((2, 0, 3, 3)),) * 2), "the number of heads must be"),
+    (VALID[:3], "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got"),
+    (
+        (*(np.zeros((2, 1, 2, 2)),) * 2, *VALID[2:]),
+        "tokens with v = 2 vectors of length d and s = 3 scalars must have v d + s coordinates; got 6 of them.",
+    ),
+    ((*VALID[:2], *(np.zeros((2, 1, 6, 6)),) * 2), "v = 1 vectors of length d and s = 6 scalars must have v d + s"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "words"), WRONG)
+def test_wrong_channels_are_refused_in_words(any_engine, parameters, words):
+    gram, target = np.zeros((4, 6, 6)), np.zeros((4, 3))
+    any_engine.evaluate(VALID, gram, target, counted=3)
+    with pytest.raises(InputError) as caught:
+        any_engine.evaluate(parameters, gram, target, counted=3)
+    assert words in str(caught.value)
+
+
+def test_a_layout_without_room_for_the_channels_is_refused(any_engine):
+    """D = 12 would fit vectors of length 9, but x has 10 coordinates."""
+    for layout, received in ((Layout(), "11 of them with d = 10"), (Layout(scratch=1), "12 of them with d = 10")):
+        with pytest.raises(InputError) as caught:
+            any_engine.step(VALID, Law(10, 20), Choices(np.ones(2)), Key(), layout=layout)
+        rule = "tokens with v = 1 vectors of length d and s = 3 scalars must have 13 coordinates"
+        assert f"{rule}; got {received}. Choose a layout with (v - 1) d + s - 1" in str(caught.value)

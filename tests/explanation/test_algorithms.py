@@ -1,0 +1,131 @@
+"""Layers beside classical algorithms: models that are these algorithms, and the algorithms written out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ridgeformer import Diag, InputError, LinearTransformer, Problem, compare_algorithms
+from ridgeformer.evaluation import EVALUATION
+from ridgeformer.explanation.algorithms import ALGORITHMS
+from ridgeformer.predictors.ridge import TUNING
+from support import tame_model
+
+PROBLEM = Problem(3, 8, "uniform(0,1)", features="powerlaw(1)", query="powerlaw(0.5)")
+FEW = {"iterations": 12, "sequences": 40, "seed": 3}
+
+
+def gradient_descent(step, layers=5):
+    """Every layer is a step of gradient descent."""
+    return LinearTransformer(Diag(omega=np.broadcast_to([[0, 0], [-step, 0]], (layers, 2, 2))), 3)
+
+
+def test_a_model_that_is_gradient_descent_is_found_to_be():
+    step = compare_algorithms(gradient_descent(0.01), PROBLEM, **FEW).settings["gradient descent"]["step"]
+    found = compare_algorithms(gradient_descent(step), PROBLEM, **FEW)
+    assert found.closest("gradient descent").tolist() == [1, 2, 3, 4, 5]
+    assert found.needed("gradient descent").tolist() == [1, 2, 3, 4, 5]
+    for layer in range(5):
+        assert found.error["gradient descent"][layer, layer + 1] < 1e-12
+        assert found.cosine["gradient descent"][layer, layer + 1] == pytest.approx(1, abs=1e-12)
+
+
+def by_hand(name, found, S, a):
+    """All iterates of an algorithm for one context, with the numbers that were tuned."""
+    settings, count = found.settings[name], len(found.iteration[name])
+    eye, before, w, iterates = np.eye(3), np.zeros(3), np.zeros(3), []
+    if name == "ridge":
+        return [np.linalg.solve(S + penalty * eye, a) for penalty in found.iteration[name]]
+    if name == "newton":
+        X = settings["scale"] * S
+        for _ in range(count):
+            iterates.append(X @ a)
+            X = X @ (2 * eye - S @ X)
+        return iterates
+    P = eye
+    if name == "preconditioned gd":
+        P = np.linalg.inv(np.asarray(PROBLEM.moments(4096, seed=3, stream=TUNING).moments.S).mean(0))
+    for _ in range(count):
+        iterates.append(w)
+        before, w = w, w + settings["step"] * P @ (a - S @ w) + settings.get("momentum", 0) * (w - before)
+    return iterates
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_maps_are_those_of_the_algorithms_written_out(name):
+    model = tame_model("diag", 3, 2, 2, 8, seed=5)
+    found = compare_algorithms(model, PROBLEM, **FEW)
+    draw = PROBLEM.moments(40, seed=3, stream=EVALUATION)
+    iterates = np.array([by_hand(name, found, S, a) for S, a in zip(draw.moments.S, draw.moments.a, strict=True)])
+    metric = np.asarray(draw.metric)
+    for layer in (1, 2):
+        w = model.truncate(layer).weights(draw.moments)[:, None]
+        inner = lambda u, v: np.einsum("bki,ij,bkj->bk", u, metric, v)  # noqa: E731
+        size = inner(w, w) * inner(iterates, iterates)
+        cosine = (inner(np.broadcast_to(w, iterates.shape), iterates) / np.sqrt(np.where(size > 0, size, 1))).mean(0)
+        error = np.sqrt(inner(w - iterates, w - iterates).mean(0) / inner(w, w).mean())
+        np.testing.assert_allclose(found.cosine[name][layer - 1], cosine, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found.error[name][layer - 1], error, rtol=1e-6)
+    goal = np.asarray(draw.ridge)[:, None]
+    distance = np.sqrt(inner(iterates - goal, iterates - goal).mean(0) / inner(goal, goal).mean())
+    np.testing.assert_allclose(found.distances[name], distance, rtol=1e-6, atol=1e-9)
+
+
+def test_tuned_numbers_are_the_best():
+    """Steps 20 % smaller or larger have larger errors to least squares, summed over iterations and contexts."""
+    settings = compare_algorithms(tame_model("diag", 3, 2, 1, 8), PROBLEM, **FEW).settings
+    draw = PROBLEM.moments(4096, seed=3, stream=TUNING)
+    S, a = np.asarray(draw.moments.S), np.asarray(draw.moments.a)
+    star = np.linalg.solve(S, a[..., None])[..., 0]
+
+    def total(step, momentum):
+        before, w, found = 0.0, np.zeros_like(a), 0.0
+        for _ in range(13):
+            found += np.einsum("bi,bij,bj->", w - star, S, w - star)
+            before, w = w, w + step * (a - np.einsum("bij,bj->bi", S, w)) + momentum * (w - before)
+        return found
+
+    for name in ("gradient descent", "heavy ball"):
+        step, momentum = settings[name]["step"], settings[name].get("momentum", 0.0)
+        assert total(step, momentum) < min(total(0.8 * step, momentum), total(1.2 * step, momentum))
+
+
+def test_the_result_is_a_table():
+    found = compare_algorithms(tame_model("gdpp", 3, 2, 1, 8), PROBLEM, **FEW)
+    assert tuple(found.iteration) == ALGORITHMS
+    assert len(found.rows()) == 2 * (4 * 13 + 41)
+    assert found.rows()[0].keys() == {"algorithm", "layer", "iteration", "cosine", "error"}
+    facts = json.loads(json.dumps(found.as_dict()))
+    assert len(facts["closest"]["newton"]) == len(facts["needed"]["newton"]) == 2
+    assert np.isnan(found.needed("ridge")).all()
+    assert "Tuned on the problem: gradient descent: step" in str(found)
+    assert "2 layers" in repr(found)
+    assert len(found.to_pandas()) == len(found.rows())
+    slow = compare_algorithms(tame_model("gdpp", 3, 1, 1, 8), Problem(3, 8, 0), iterations=1, sequences=20)
+    assert set(slow.needed("newton")) <= {0.0, 1.0, np.inf}
+
+
+def test_contexts_may_vary_and_be_short():
+    found = compare_algorithms(tame_model("full", 3, 2, 1, 8), Problem(3, "2..9", "uniform(0,1)"), **FEW)
+    assert all(np.isfinite(values).all() for values in found.error.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"iterations": 0}, "iterations must be at least 1"),
+        ({"sequences": 1}, "sequences must be at least 2"),
+        ({"problem": Problem(4, 8, 1)}, "dimension"),
+        ({"model": 3}, "only a linear transformer has layers to compare; got a int"),
+        ({"model": LinearTransformer(Diag(omega=np.full((9, 2, 2), 9.0)), 3)}, "on which the model does not explode"),
+    ],
+)
+def test_bad_input(options, words):
+    with pytest.raises(InputError) as caught:
+        compare_algorithms(**{"model": tame_model("diag", 3, 2, 1, 8), "problem": PROBLEM, **FEW, **options})
+    assert words in str(caught.value)
+
+
+def test_an_algorithm_that_is_not_there():
+    with pytest.raises(InputError, match="one of gradient descent, preconditioned gd, heavy ball, newton, ridge"):
+        compare_algorithms(tame_model("diag", 3, 1, 1, 8), PROBLEM, **FEW).closest("adam")

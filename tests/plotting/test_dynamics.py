@@ -1,0 +1,109 @@
+"""Pictures of descents, and what is drawn in them."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, LinearTransformer, Problem, train
+from ridgeformer.models import LowRank
+from ridgeformer.plotting.dynamics import (
+    alone,
+    curves_figure,
+    draw_animation,
+    draw_curves,
+    draw_trajectories,
+    trajectories_figure,
+)
+from ridgeformer.theory import one_layer
+from ridgeformer.training import GradientDescent, GradientFlow, Search
+
+pytest.importorskip("matplotlib")
+PROBLEM = Problem(3, 6, "uniform(0,3)")
+
+
+def trained(family, **options):
+    protocol = GradientDescent(rate=1e-3, steps=60, scale=0.1, **{"snapshots": 4, **options})
+    return train(PROBLEM, family, 1, protocol=protocol, sequences=500, threads=1)
+
+
+@pytest.fixture(scope="module")
+def full():
+    return trained("full")
+
+
+@pytest.fixture(scope="module")
+def diag():
+    return trained("diag")
+
+
+def test_a_curve_shows_the_recorded_losses_and_the_levels(full, diag):
+    figure = curves_figure({"Full": full, "Diag": diag}, levels=[1.2, 0.7], quantity="squared_error")
+    (axis,) = figure.axes
+    first, second, *dashed = axis.get_lines()
+    assert first.get_ydata().tolist() == (2 * full.history.loss[1:]).tolist()
+    assert second.get_xdata().tolist() == diag.history.step[1:].tolist()
+    assert [line.get_ydata()[0] for line in dashed] == [1.2, 0.7]
+    assert [text.get_text() for text in axis.texts] == ["1.2", "0.7"]
+    assert (axis.get_xscale(), axis.get_yscale(), axis.get_ylabel()) == ("log", "log", "squared error")
+
+
+def test_flows_are_drawn_against_time(full):
+    flow = train(PROBLEM, "full", 1, protocol=GradientFlow(time=1, record=5), sequences=500, threads=1)
+    axis = curves_figure({"flow": flow, "descent": full}).axes[0]
+    assert "time" in axis.get_xlabel()
+    assert axis.get_lines()[1].get_xdata().tolist() == full.history.time[1:].tolist()
+
+
+def test_trajectories_show_omegas_or_singular_values(full, diag):
+    lines = trajectories_figure(diag).axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["omega xx", "omega xy", "omega yx", "omega yy"]
+    assert lines[2].get_ydata().tolist() == [shot.model.family.omega[0, 1, 0] for shot in diag.snapshots]
+    lines = trajectories_figure(full).axes[0].get_lines()
+    assert len(lines) == 3
+    last = np.linalg.svd(alone(full.model, 0), compute_uv=False)
+    np.testing.assert_allclose([line.get_ydata()[-1] for line in lines], last)
+
+
+def test_a_layer_alone_is_what_it_makes_of_a():
+    """For a model that only uses a, its weights are W a; for any model, W is how they follow a."""
+    W = np.random.default_rng(0).standard_normal((3, 3))
+    np.testing.assert_allclose(alone(one_layer.model_of(W), 0), W)
+    model = LinearTransformer(LowRank(2).random(3, 1, 2, 0.5, np.random.default_rng(1)), 3)
+    gram = np.zeros((4, 4))
+    for i in range(3):
+        gram[:] = 0
+        gram[3, i] = gram[i, 3] = 1
+        P, Q = (value[0] for value in model.family.dense(3))
+        weights = -np.einsum("ha,ab,hbi->i", P[:, -1], gram, Q[:, :, :3])
+        np.testing.assert_allclose(alone(model, 0)[:, i], weights)
+
+
+def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag):
+    from PIL import Image
+
+    draw_animation(tmp_path / "a.gif", diag, sequences=20, milliseconds=100)
+    assert Image.open(io.BytesIO((tmp_path / "a.gif").read_bytes())).n_frames == 4
+    draw_animation(tmp_path / "a.html", full, sequences=20)
+    page = (tmp_path / "a.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert not re.search(r'(src|href)="http', page)
+
+
+def test_pictures_are_written(tmp_path, full):
+    draw_curves(tmp_path / "curve.svg", full)
+    draw_trajectories(tmp_path / "weights.png", full)
+    assert {path.name for path in tmp_path.iterdir()} == {"curve.svg", "weights.png"}
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path, full):
+    search = train(PROBLEM, "diag", 1, protocol=Search(effort=0.1), sequences=500, threads=1)
+    with pytest.raises(InputError, match="this picture is of a descent, whose course is recorded; got a run of Search"):
+        curves_figure(search)
+    with pytest.raises(InputError, match=r"at least two snapshots; got 0. Train with snapshots=20"):
+        trajectories_figure(trained("diag", snapshots=0))
+    with pytest.raises(InputError, match=r"an animation must end in .gif or .html; got 'a.png'"):
+        draw_animation(tmp_path / "a.png", full)
+    with pytest.raises(InputError, match="the quantity must be one of loss, adjusted_loss, squared_error; got 'x'"):
+        curves_figure(full, quantity="x")

@@ -1,0 +1,106 @@
+"""The exact loss of one layer against sampling, finite differences and the closed form of linear weights."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import Diag, Full, GDpp, InputError, Layout, LinearTransformer, Problem
+from ridgeformer.models import Channels, LowRank, Preconditioned, Registers
+from ridgeformer.population import Quadratic, check_population
+from ridgeformer.theory import one_layer
+from ridgeformer.training.vector import Vector
+
+MEAN = "gaussian(mean=[1,0,-1],covariance=[[1,0.2,0],[0.2,2,0],[0,0,1]])"
+CASES = [
+    (Problem(3, 7, "uniform(0,2)"), Layout()),
+    (Problem(3, "5..9", 1, features="powerlaw(1)", tasks=MEAN), Layout("mean")),
+    (Problem(3, 7, "categorical(0.5,2)", tasks="mixture(pool(3),0.4)", query="powerlaw(2)"), Layout("mean", "none", 2)),
+    (Problem(3, "4,8", 0, tasks="pool(4)"), Layout()),
+]
+
+
+def random_model(layout, seed=0, scale=None):
+    rng = np.random.default_rng(seed)
+    scale = scale or (0.2 if layout.attention == "sum" else 0.6)
+    P, Q = scale * rng.standard_normal((2, 1, 2, 4 + layout.extra, 4 + layout.extra))
+    return LinearTransformer(Full(P, Q), 3, layout)
+
+
+@pytest.mark.parametrize(("problem", "layout"), CASES)
+def test_the_population_loss_is_what_sampling_finds(problem, layout):
+    model = random_model(layout)
+    loss, _ = Quadratic.of_problem(problem, layout)(model)
+    draw = problem.moments(200_000, threads=1)
+    losses = draw.losses(model.weights(draw.moments), draw.task)
+    assert abs(loss - losses.mean()) < 4 * losses.std() / np.sqrt(len(losses))
+
+
+@pytest.mark.parametrize(("problem", "layout"), CASES)
+def test_the_gradient_is_that_of_finite_differences(problem, layout):
+    """The loss is a polynomial of degree two in P and in Q: central differences are exact to rounding."""
+    quadratic, model = Quadratic.of_problem(problem, layout), random_model(layout)
+    vector = Vector(model, None)
+    point, step = vector.pack(model), 1e-4 * np.eye(len(vector.pack(model)))
+    found = [quadratic(vector.model(point + e))[0] - quadratic(vector.model(point - e))[0] for e in step]
+    loss, slopes = quadratic(model)
+    np.testing.assert_allclose(vector.slope(slopes), np.array(found) / 2e-4, atol=1e-7 * abs(loss))
+
+
+@pytest.mark.parametrize("problem", [case[0] for case in CASES])
+def test_linear_weights_have_the_risk_of_the_closed_form(problem):
+    W = 0.05 * np.random.default_rng(1).standard_normal((3, 3))
+    found = Quadratic.of_problem(problem)(one_layer.model_of(W))[0]
+    assert found == pytest.approx(one_layer.risk(W, problem), rel=1e-12)
+
+
+@pytest.mark.parametrize("family", [Diag, GDpp, Channels(2, 2), LowRank(2), Preconditioned, Registers(1)])
+def test_every_family_has_the_loss_of_its_dense_form(family):
+    """Families with omegas or channels use shortcuts; their gradients are compared with differences."""
+    problem = CASES[0][0]
+    layout = family.fitted(Layout(), 3)
+    quadratic = Quadratic.of_problem(problem, layout)
+    made = family.random(3 + layout.extra, 1, 1, 0.3, np.random.default_rng(2))
+    loss, slopes = quadratic.of_family(made)
+    assert loss == pytest.approx(quadratic.of_family(Full(*made.dense(3)))[0], rel=1e-12)
+    for name, value in made.arrays.items():
+        for index in np.ndindex(value.shape):
+            e = np.zeros(value.shape)
+            e[index] = 1e-5
+            up, down = (quadratic.of_family(family(**{**made.arrays, name: value + s * e}))[0] for s in (1, -1))
+            assert slopes[name][index] == pytest.approx((up - down) / 2e-5, abs=1e-8)
+
+
+def test_a_sample_gives_the_mean_over_its_contexts():
+    problem = Problem(3, 7, "uniform(0,2)", query="powerlaw(1)")
+    model, draw = random_model(Layout()), problem.moments(50)
+    quadratic = Quadratic.of_sample(np.asarray(draw.moments.gram), np.asarray(draw.ridge), np.asarray(draw.metric))
+    loss, slopes = quadratic(model)
+    found = model.evaluate(draw.moments, draw.ridge, metric=draw.metric, gradient=True)
+    assert loss == pytest.approx(found.loss, rel=1e-12)
+    for name, slope in model.family.pullback(found.gradient).items():
+        np.testing.assert_allclose(slopes[name], slope, atol=1e-12 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize(
+    ("problem", "layers", "layout", "message"),
+    [
+        (CASES[0][0], 2, Layout(), "closed form for one layer; got 2 layers. Use a fixed sample"),
+        (
+            Problem(3, 7, 1, features="rotated(powerlaw(1))"),
+            1,
+            Layout(),
+            "one covariance for all sequences; got rotated",
+        ),
+        (Problem(3, 7, 1, features="factors(1)"), 1, Layout(), "one covariance for all sequences; got factors"),
+        (CASES[0][0], 1, Layout("mean", "constant"), "for tokens .x, y.; got tokens with the coordinate constant"),
+        (Problem(65, 7, 1), 1, Layout(), "at most 64 dimensions; got 65"),
+    ],
+)
+def test_what_has_no_closed_form_is_refused(problem, layers, layout, message):
+    with pytest.raises(InputError, match=message):
+        check_population(problem, layers, layout)
+
+
+def test_more_layers_are_refused_when_called():
+    model = LinearTransformer.random("full", dim=3, layers=2)
+    with pytest.raises(InputError, match="for one layer; got 2 layers"):
+        Quadratic.of_problem(CASES[0][0])(model)

@@ -1,0 +1,488 @@
+"""Descents against independent loops and closed forms; histories, snapshots, starts, callbacks and stored runs."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from ridgeformer import Diag, Full, InputError, Layout, LinearTransformer, Problem, load_run, train
+from ridgeformer.errors import DamageError, MissingPackageError
+from ridgeformer.models import LowRank
+from ridgeformer.population import Quadratic
+from ridgeformer.theory import one_layer
+from ridgeformer.training import (
+    SGD,
+    Adam,
+    Callback,
+    CSVLogger,
+    GradientDescent,
+    GradientFlow,
+    Paper,
+    Search,
+    TensorBoardLogger,
+    WandbLogger,
+    loggers,
+)
+from ridgeformer.training.journal import DamagedRunWarning
+from ridgeformer.training.runs import Folder
+
+SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
+FEW = {"sequences": 1000, "threads": 1}
+PLATEAUS = (1.0, 0.641, 0.377, 0.210, 0.136)
+YZHANG = Problem(dim=4, context=31, noise="fixed(0)", features="spectrum(0.4,0.3,0.2,0.1)")
+
+
+def descent(**options):
+    return GradientDescent(**{"rate": 1e-3, "steps": 40, "scale": 0.05, **options})
+
+
+def same_model(one, other):
+    return all((a == other.family.arrays[name]).all() for name, a in one.family.arrays.items())
+
+
+# ---- what is computed ---------------------------------------------------------------------------------------
+
+
+def plain_loop(problem, start, steps, update):
+    """Gradient descent as one would write it: arrays, the exact gradient, an update."""
+    quadratic, arrays = Quadratic.of_problem(problem), {k: np.array(v) for k, v in start.family.arrays.items()}
+    losses = []
+    for step in range(steps + 1):
+        loss, slopes = quadratic(LinearTransformer(Full(**arrays), start.dim))
+        losses.append(loss)
+        arrays = {name: update(step, name, value, slopes[name]) for name, value in arrays.items()}
+    return np.array(losses)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_gradient_descent_is_that_of_a_plain_loop(momentum):
+    start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
+    protocol = descent(momentum=momentum, schedule="cosine", warmup=5, record=1)
+    found = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW)
+    velocity, rates = {"P": 0.0, "Q": 0.0}, protocol.rates()
+
+    def update(step, name, value, slope):
+        velocity[name] = momentum * velocity[name] + slope
+        return value - rates[min(step, 39)] * velocity[name]
+
+    losses = plain_loop(SMALL, start, 40, update)
+    np.testing.assert_allclose(found.history.loss, losses, rtol=1e-12)
+    assert found.history.step.tolist() == list(range(41))
+    np.testing.assert_allclose(found.history.time, np.append(0, np.cumsum(rates)))
+
+
+def test_adam_is_that_of_pytorch():
+    torch = pytest.importorskip("torch")
+    start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
+    protocol = Adam(rate=1e-2, steps=30, batch="population", record=1, second=0.99)
+    found = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW)
+    quadratic = Quadratic.of_problem(SMALL)
+    parameters = {name: torch.tensor(np.array(value)) for name, value in start.family.arrays.items()}
+    optimiser = torch.optim.Adam(list(parameters.values()), lr=1e-2, betas=(0.9, 0.99))
+    losses = []
+    for _ in range(31):
+        loss, slopes = quadratic(LinearTransformer(Full(**{k: v.numpy() for k, v in parameters.items()}), 3))
+        losses.append(loss)
+        for name, value in parameters.items():
+            value.grad = torch.tensor(slopes[name])
+        optimiser.step()
+    np.testing.assert_allclose(found.history.loss, losses, rtol=1e-10)
+
+
+def test_a_fixed_sample_is_followed_with_one_layer_and_with_more():
+    """One layer is a quadratic form, two go through the engine: both descend, to the bit with any number of threads."""
+    for layers in (1, 2):
+        protocol = descent(batch="sample(500)", steps=400, rate=3e-4, scale=0.1)
+        found, other = (train(SMALL, "diag", layers, protocol=protocol, sequences=1000, threads=n) for n in (1, 2))
+        assert same_model(found.model, other.model)
+        losses = found.history.adjusted_loss
+        assert (np.diff(losses) < 1e-12).all()
+        assert losses[-1] < 0.9 * losses[0]
+
+
+def test_random_covariances_need_a_sample():
+    problem = Problem(3, 6, 1, features="rotated(powerlaw(1))")
+    found = train(problem, "full", 1, protocol=descent(batch="sample(300)"), **FEW)
+    assert found.history.loss[-1] < found.history.loss[0]
+
+
+def test_sgd_follows_the_population_gradient_on_average():
+    start = LinearTransformer.random("diag", dim=3, layers=1, context=6, scale=0.2, seed=3)
+    noisy = train(SMALL, "diag", 1, protocol=SGD(rate=1e-3, steps=300, batch=2000, record=300), init=start, **FEW)
+    exact = train(SMALL, "diag", 1, protocol=descent(steps=300, record=300), init=start, **FEW)
+    moved = exact.model.family.omega - start.family.omega
+    assert np.abs(noisy.model.family.omega - exact.model.family.omega).max() < 0.05 * np.abs(moved).max()
+    assert noisy.history.sequences[-1] == 300 * 2000
+    assert exact.history.sequences[-1] == 0
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(dim=3, context=8, noise=1),
+        Problem(dim=3, context=6, noise="uniform(0,2)", features="powerlaw(1)"),
+        Problem(dim=2, context="4..8", noise="categorical(1,3)", tasks="gaussian(covariance=[[1,0.5],[0.5,2]])"),
+    ],
+)
+def test_gradient_flow_ends_in_the_closed_form(problem):
+    """The loss of the best one-layer weights, to 1e-6, from small starts that only use a = sum y x.
+
+    A random start of Full can end in a worse minimum, where labels flow through rank-one parts of P and Q.
+    """
+    layout = Layout("mean") if not problem.lengths.fixed else Layout()
+    W = 0.01 * np.random.default_rng(0).standard_normal((problem.dim, problem.dim))
+    init = LinearTransformer(one_layer.model_of(W).family.scaled(0.1), problem.dim, layout)
+    protocol = GradientFlow(time=1e4, scale=0.1, record=40, snapshots=2)
+    found = train(problem, "full", 1, protocol=protocol, init=init, **FEW)
+    fixed = problem.lengths.fixed
+    best = one_layer.risk(one_layer.optimum(problem), problem) if fixed else mean_optimum(problem)
+    assert found.history.loss[-1] == pytest.approx(best, rel=1e-6)
+    assert (np.diff(found.history.loss) < 1e-9).all()
+    assert found.status == "converged"
+
+
+def mean_optimum(problem):
+    """The least risk of w_hat = W a / n: the closed form with E[a/n w'] and E[a a'/n^2] instead of those of a."""
+    L, gamma = problem.features.mean_covariance(problem.dim), problem.tasks.second_moment(problem.dim)
+    n = problem.lengths.values.astype(float)
+    power = (L * gamma).sum() + problem.noise.second_moment
+    first, second = L @ gamma, np.mean((n + 1) / n) * L @ gamma @ L + np.mean(1 / n) * power * L
+    return 0.5 * (np.trace(L @ gamma) - np.trace(L @ first.T @ np.linalg.solve(second, first)))
+
+
+def plateaus(history):
+    """The squared errors at which the loss stands still: less than 1 % over a fifth of the time so far."""
+    error, found = 2 * history.loss, []
+    for i, time in enumerate(history.time):
+        later = np.searchsorted(history.time, 1.2 * time)
+        still = 0 < i < later < len(error) and error[i] - error[later] < 0.01 * error[i]
+        if still and (not found or error[i] < 0.9 * found[-1]):
+            found.append(float(error[i]))
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 1])
+def test_separate_keys_and_queries_learn_in_plateaus(seed):
+    """Training dynamics of linear attention (Zhang et al. 2025): rank-one heads learn one direction after another."""
+    protocol = GradientDescent(rate=0.2, steps=75_000, scale=0.01, record=50)
+    found = train(YZHANG, LowRank(1), 1, 5, seed=seed, protocol=protocol, layout=Layout("mean"), **FEW)
+    levels = plateaus(found.history)
+    assert levels == pytest.approx(PLATEAUS, rel=0.02)
+
+
+def test_merged_keys_and_queries_drop_once():
+    protocol = GradientDescent(rate=0.2, steps=5000, scale=0.01, record=10)
+    found = train(YZHANG, "full", 1, protocol=protocol, layout=Layout("mean"), **FEW)
+    assert plateaus(found.history) == pytest.approx([PLATEAUS[0], PLATEAUS[-1]], rel=0.02)
+
+
+# ---- what is recorded ---------------------------------------------------------------------------------------
+
+
+def test_the_history_is_a_table():
+    found = train(SMALL, "full", 1, protocol=descent(record=[0, 3, 10]), **FEW)
+    history = found.history
+    assert history.step.tolist() == [0, 3, 10, 40]
+    frame = history.to_pandas()
+    assert list(frame) == [
+        "phase", "step", "time", "sequences", "loss", "adjusted_loss", "ratio", "gradient_norm", "seconds",
+    ]  # fmt: skip
+    assert frame["loss"].is_monotonic_decreasing
+    np.testing.assert_allclose(frame["ratio"], frame["adjusted_loss"] / found.floor)
+    oracle = found.result.unadjusted - found.result.loss
+    assert (frame["loss"] - frame["adjusted_loss"]).to_numpy() == pytest.approx(oracle, rel=0.2)
+    assert (np.diff(history.seconds) >= 0).all()
+    assert history[-1]["step"] == 40
+    assert len(list(history)) == len(history) == 4
+    assert "4 recorded steps" in str(history)
+    assert "gradient_norm" in str(history)
+    with pytest.raises(InputError, match="must not change"):
+        history.loss[0] = 1
+    assert json.dumps(history.as_dict())
+
+
+def test_the_gradient_norm_is_that_of_the_parameters():
+    found = train(SMALL, "full", 1, protocol=descent(record=40, snapshots=[0, 40]), **FEW)
+    for row, snapshot in zip(found.history, found.snapshots, strict=True):
+        loss, slopes = Quadratic.of_problem(SMALL)(snapshot.model)
+        assert row["step"] == snapshot.step
+        assert row["loss"] == pytest.approx(loss)
+        assert row["gradient_norm"] == pytest.approx(np.sqrt(sum(np.square(s).sum() for s in slopes.values())))
+    assert same_model(found.snapshots[-1].model, found.model)
+
+
+def test_searches_have_a_history_too():
+    found = train(SMALL, "diag", 1, protocol=Search(effort=0.1), **FEW)
+    assert {"race", "best", "final"} <= set(found.history.phase)
+    assert np.isnan(found.history.gradient_norm).all()
+    np.testing.assert_array_equal(found.history.loss, found.history.adjusted_loss)
+    assert "gradient_norm" not in str(found.history)
+    assert found.snapshots == ()
+    paper = train(SMALL, "diag", 1, protocol=Paper(steps=10, batch=8), **FEW)
+    assert np.isnan(paper.history.adjusted_loss).all()
+
+
+def test_a_descent_that_diverges_says_so():
+    found = train(SMALL, "full", 1, protocol=descent(rate=50.0, scale=1.0), **FEW)
+    assert found.status == "diverged"
+    assert "not finite; a smaller rate may help" in found.message
+    assert len(found.history) < 41
+
+
+# ---- starts -------------------------------------------------------------------------------------------------
+
+
+def test_a_start_is_random_by_scale_and_seed():
+    first, again, other, larger = (
+        train(SMALL, "full", 1, seed=seed, protocol=descent(steps=1, scale=scale, snapshots=[0]), **FEW).snapshots[0]
+        for seed, scale in ((0, 0.01), (0, 0.01), (1, 0.01), (0, 0.02))
+    )
+    assert same_model(first.model, again.model)
+    assert not same_model(first.model, other.model)
+    P = np.concatenate([value.ravel() for value in first.model.family.arrays.values()])
+    assert 0.005 < P.std() < 0.02
+    np.testing.assert_allclose(larger.model.family.arrays["P"], 2 * first.model.family.arrays["P"])
+
+
+@pytest.mark.parametrize("protocol", [Search(effort=0.1), Paper(steps=20, batch=16), SGD(rate=1e-6, steps=5, batch=16)])
+def test_every_protocol_starts_from_a_model(tmp_path, protocol):
+    init = train(SMALL, "diag", 2, protocol=Search(effort=0.2), **FEW).model
+    found = train(SMALL, "diag", 2, protocol=protocol, init=init, out=tmp_path, **FEW)
+    assert found.loss < 1.1 * train(SMALL, "diag", 2, protocol=Search(effort=0.2), **FEW).loss
+    again = load_run(found.folder)
+    assert again.spec.name == found.spec.name == found.folder.name
+    assert same_model(again.spec.init, init)
+    assert same_model(again.model, found.model)
+
+
+def test_gdpp_starts_from_a_model():
+    init = train(SMALL, "gdpp", 2, **FEW).model
+    assert train(SMALL, "gdpp", 2, init=init, **FEW).loss == pytest.approx(
+        train(SMALL, "gdpp", 2, **FEW).loss, rel=1e-3
+    )
+
+
+def test_omegas_can_be_descended_in_themselves():
+    """A Diag model given by omegas has other dynamics than one given by p and q."""
+    init = LinearTransformer(Diag(omega=[[[0, 0], [-0.01, 0]]]), dim=3)
+    found = train(SMALL, "diag", 1, 2, protocol=descent(steps=2000, rate=1e-4), init=init, **FEW)
+    assert "omega" in found.model.family.arrays
+    best = -1 / (6 + 3 + 1 + SMALL.noise.second_moment)
+    assert found.model.family.omega[0, 1, 0] == pytest.approx(best, rel=0.05)
+    with pytest.raises(InputError, match="a search starts from factors p and q; got a model given by omegas"):
+        train(SMALL, "diag", 1, 2, init=init)
+
+
+def test_the_start_is_part_of_the_spec():
+    one, two = (LinearTransformer.random("diag", dim=3, layers=1, seed=seed) for seed in (0, 1))
+    names = {
+        train(SMALL, "diag", 1, protocol=descent(steps=1), init=init, **FEW).spec.name for init in (one, two, None)
+    }
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: train(SMALL, "full", 1, init=LinearTransformer.random("diag", dim=3, layers=1)), "diag, not full"),
+        (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=3, layers=2)), "layers 2, not 1"),
+        (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=4, layers=1)), "dimension 4, not 3"),
+        (lambda: train(SMALL, "full", 1, 2, init=LinearTransformer.random("full", dim=3, layers=1)), "heads 1, not 2"),
+        (lambda: train(SMALL, "diag", 1, init=Diag(omega=[[[0, 0], [0, 0]]])), "LinearTransformer; got a Diag"),
+        (lambda: GradientDescent(rate=-1), "the learning rate must be at least 0; got -1"),
+        (lambda: GradientDescent(rate=0), "must be positive and finite; got 0"),
+        (lambda: GradientDescent(steps=0), "steps must be at least 1"),
+        (lambda: GradientDescent(momentum=1), r"momentum must lie in \[0, 1\); got 1"),
+        (lambda: Adam(second=1.5), r"second must lie in \[0, 1\)"),
+        (lambda: GradientDescent(schedule="x"), "schedule must be constant, linear, cosine or .*got 'x'"),
+        (lambda: GradientDescent(schedule=[(5, 1), (2, 1)]), "steps of a schedule must ascend"),
+        (lambda: GradientDescent(schedule=3), "a schedule must be a name or pairs"),
+        (lambda: GradientDescent(snapshots=[]), "snapshots must be a number or a list .*got an empty list"),
+        (lambda: GradientDescent(record=[]), "record must be a number or a list"),
+        (lambda: GradientDescent(steps=10, snapshots=[11]), "a step of snapshots must be at most 10; got 11"),
+        (lambda: GradientDescent(batch="all"), "batch must be population, sample.N. or .*got 'all'"),
+        (lambda: GradientDescent(scale=-0.1), "scale must be at least 0; got -0.1"),
+        (lambda: GradientFlow(batch=512), "gradient flow follows one function; .*got 512"),
+        (lambda: GradientFlow(time=0), "time of gradient flow must be positive"),
+        (lambda: GradientFlow(tolerance=1), "tolerance must lie between"),
+        (lambda: train(SMALL, "diag", 2, protocol="descent"), "closed form for one layer; got 2 layers"),
+        (
+            lambda: train(Problem(3, 6, 1, features="factors(1)"), "diag", 1, protocol="flow"),
+            "one covariance for all sequences; got factors",
+        ),
+        (lambda: train(SMALL, "diag", 1, callbacks=print), "callbacks must be a list"),
+        (lambda: train(SMALL, "diag", 1, callbacks=[3]), "a callback must be a Callback or a function; got 3"),
+        (lambda: train(SMALL, "diag", 1, callbacks=[Callback]), "a callback must be a Callback or a function"),
+        (lambda: CSVLogger(""), "a CSV logger needs the name of a file"),
+    ],
+)  # fmt: skip
+def test_bad_input(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+# ---- stored runs --------------------------------------------------------------------------------------------
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        descent(record=10, momentum=0.5, snapshots=4),
+        Adam(steps=30, batch=16, record=7, scale=0.1, schedule="linear"),
+        GradientFlow(time=10, record=6, scale=0.1, snapshots=[2, 5]),
+    ],
+)
+def test_an_interrupted_descent_ends_with_the_same_bits(tmp_path, protocol):
+    def stop(progress):
+        if progress.record["step"] > reached[0]:
+            reached[0] = progress.record["step"]
+            raise Stop
+
+    reached, tries = [-1], 0
+    runs = Folder(tmp_path, interval=0.0)
+    while True:
+        try:
+            found = train(SMALL, "full", 1, protocol=protocol, out=runs, progress=stop, **FEW)
+            break
+        except Stop:
+            tries += 1
+    whole = train(SMALL, "full", 1, protocol=protocol, **FEW)
+    assert tries >= 2
+    assert same_model(found.model, whole.model)
+    assert found.history == whole.history
+    assert [s.step for s in found.snapshots] == [s.step for s in whole.snapshots] == protocol.kept().tolist()
+    assert all(same_model(a.model, b.model) for a, b in zip(found.snapshots, whole.snapshots, strict=True))
+    again = load_run(found.folder)
+    assert again.history == whole.history
+    assert again.spec == whole.spec
+    assert all(same_model(a.model, b.model) for a, b in zip(again.snapshots, whole.snapshots, strict=True))
+    assert train(SMALL, "full", 1, protocol=protocol, out=runs, progress=pytest.fail, **FEW).history == whole.history
+
+
+@pytest.mark.parametrize("name", ["course.safetensors", "init.safetensors"])
+def test_damaged_files_of_a_descent_are_noticed(tmp_path, name):
+    init = LinearTransformer.random("diag", dim=3, layers=1)
+    found = train(SMALL, "diag", 1, protocol=descent(), init=init, out=tmp_path, **FEW)
+    path = found.folder / name
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(DamageError, match=r"damaged|another one|must be one that ridgeformer saved"):
+        load_run(found.folder)
+    path.unlink()
+    with pytest.raises(DamageError, match="does not exist"):
+        load_run(found.folder)
+    if name.startswith("course"):
+        with pytest.warns(DamagedRunWarning, match="trained again"):
+            again = train(SMALL, "diag", 1, protocol=descent(), init=init, out=tmp_path, **FEW)
+        assert again.history == found.history
+
+
+# ---- callbacks ----------------------------------------------------------------------------------------------
+
+
+def test_callbacks_are_told_everything():
+    class Told(Callback):
+        def __init__(self):
+            self.calls = []
+
+        def on_start(self, spec):
+            self.calls.append(("start", spec.name))
+
+        def on_step(self, progress):
+            self.calls.append(("step", progress.record["step"], progress.loss))
+
+        def on_end(self, training):
+            self.calls.append(("end", training.spec.name))
+
+    told, seen = Told(), []
+    found = train(SMALL, "diag", 1, protocol=descent(record=8), callbacks=[told, seen.append], **FEW)
+    rows = [("step", row["step"], row["loss"]) for row in found.history]
+    assert told.calls == [("start", found.spec.name), *rows, ("end", found.spec.name)]
+    assert [progress.record["gradient"] for progress in seen] == found.history.gradient_norm.tolist()
+    fractions = [progress.fraction for progress in seen]
+    assert fractions == sorted(fractions)
+
+
+def test_a_csv_file_holds_the_history(tmp_path):
+    path = tmp_path / "logs" / "history.csv"
+    found = train(SMALL, "diag", 1, protocol=descent(), callbacks=[CSVLogger(path)], **FEW)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert [float(row["loss"]) for row in rows] == found.history.loss.tolist()
+    assert {row["run"] for row in rows} == {found.spec.name}
+    search = train(SMALL, "diag", 1, protocol=Search(effort=0.1), callbacks=[CSVLogger(path)], **FEW)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert len({row["run"] for row in rows}) == 2  # with the simpler family
+    assert sum(row["run"] == search.spec.name for row in rows) == len(search.history)
+
+
+def test_tensorboard_gets_every_number(tmp_path):
+    found = train(SMALL, "diag", 1, protocol=descent(record=20), callbacks=[TensorBoardLogger(tmp_path)], **FEW)
+    (events,) = (tmp_path / found.spec.name).glob("events*")
+    content = events.read_bytes()
+    for tag in (b"loss", b"adjusted_loss", b"gradient_norm"):
+        assert content.count(tag) >= 3
+
+
+def test_weights_and_biases_gets_every_number(monkeypatch):
+    """By a stand-in for the package, which needs an account."""
+    logged = []
+
+    class Run:
+        def __init__(self, **options):
+            self.options, self.summary = options, {}
+            logged.append(self)
+
+        def log(self, numbers, step):
+            logged.append((step, numbers["loss"]))
+
+        def finish(self):
+            logged.append("finished")
+
+    package = type("wandb", (), {"init": staticmethod(lambda **options: Run(**options))})
+    real = loggers.importlib.import_module
+    monkeypatch.setattr(loggers.importlib, "import_module", lambda n: package if n == "wandb" else real(n))
+    found = train(SMALL, "diag", 1, protocol=descent(record=20), callbacks=[WandbLogger("mine", mode="offline")], **FEW)
+    run, *rows, end = logged
+    assert rows == [(row["step"], row["loss"]) for row in found.history]
+    assert end == "finished"
+    assert run.options["project"] == "mine"
+    assert run.summary["loss"] == found.loss
+
+
+@pytest.mark.parametrize(
+    ("logger", "message"), [(WandbLogger, "pip install wandb"), (TensorBoardLogger, "tensorboardX")]
+)
+def test_missing_packages_are_named(monkeypatch, logger, message):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(loggers.importlib, "import_module", missing)
+    with pytest.raises(MissingPackageError, match=message):
+        logger("anywhere")
+
+
+def test_nothing_is_printed_without_a_terminal(capfd):
+    train(SMALL, "diag", 1, protocol=descent(), **FEW)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_progress_line_appears_on_a_terminal(monkeypatch, capfd):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("ridgeformer.training.display.PATIENCE", 0.0)
+    from ridgeformer.training.display import Display
+
+    line = Display(after=0.0, floor=0.1)
+    train(SMALL, "diag", 1, protocol=descent(), progress=line, **FEW)
+    line.close()
+    shown = capfd.readouterr().err
+    assert "diag, 1 layer" in shown
+    assert "times the floor" in shown
+    train(SMALL, "diag", 1, protocol=descent(), progress=False, **FEW)
+    assert capfd.readouterr() == ("", "")
