@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["jax_step", "torch_step"]
+__all__ = ["jax_step", "torch_moment_step", "torch_step"]
 
 
 def torch_step(kind: str, batch: int, dim: int, context: int, layers: int, threads: int) -> Callable[[], object]:
@@ -39,6 +39,32 @@ def torch_step(kind: str, batch: int, dim: int, context: int, layers: int, threa
         loss = 0.5 * (-e[:, -1, -1] - answer).square().mean()
         p.grad = q.grad = None
         loss.backward()
+        return loss.item()
+
+    return step
+
+
+def torch_moment_step(kind: str, batch: int, dim: int, context: int, layers: int) -> Callable[[], object]:
+    """One step of a loop in PyTorch with `moment_loss`, from drawing the moments to the step of Adam.
+
+    `torch_step` has no optimiser, so the ratio of the two is rather too small.
+    """
+    import torch
+
+    from ridgeformer import LinearTransformer, Problem
+    from ridgeformer.torch import ProblemDataset, moment_loss, to_torch
+
+    model = LinearTransformer.random(kind, dim=dim, layers=layers, context=context * dim, scale=0.1)
+    module = to_torch(model, dtype=torch.float32)
+    adam = torch.optim.Adam(module.parameters(), lr=1e-6, fused=True)
+    batches = iter(ProblemDataset(Problem(dim, context, noise="uniform(0,5)"), batch))
+
+    def step() -> object:
+        drawn = next(batches)
+        loss = moment_loss(module, drawn.gram, drawn.task)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
         return loss.item()
 
     return step

@@ -141,9 +141,14 @@ def _frameworks(setup: Setup) -> list[Measurement]:
         work = {"ours": setup.step(kind)}
         with suppress(ImportError):
             work["PyTorch"] = frameworks.torch_step(kind, BATCH, DIM, CONTEXT, LAYERS, setup.threads)
+            work["moment_loss"] = frameworks.torch_moment_step(kind, BATCH, DIM, CONTEXT, LAYERS)
         with suppress(ImportError):
             work["JAX"] = frameworks.jax_step(kind, BATCH, DIM, CONTEXT, LAYERS)
-        times = best_times(work, setup.rounds, {"ours": 20})
+        times = best_times(work, setup.rounds, {"ours": 20, "moment_loss": 20})
+        if "moment_loss" in times:
+            detail = f"{1e3 * times['moment_loss']:.2f} ms against {1e3 * times['PyTorch']:.1f} ms"
+            name, ratio = f"{kind} step in PyTorch, moment_loss against tokens", times["PyTorch"] / times["moment_loss"]
+            measurements.append(Measurement(name, ratio, "x", 30.0, True, detail))
         for name in ("PyTorch", "JAX"):
             if name in times:
                 detail = f"{1e3 * times['ours']:.2f} ms against {1e3 * times[name]:.1f} ms"

@@ -14,6 +14,9 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 WORDS = {
     "train_and_compare.py": ("Training(", "loss / floor", "below that of ConstRR"),
     "edit_a_layer.py": ("x unchanged", "layer 2 without yx"),
+    "pytorch_tokens.py": ("median loss 5.01 -> 4.", "ms per step"),
+    "pytorch_moments.py": ("median loss 5.01 -> 4.", "ms per step"),
+    "fine_tune.py": ("shipped    adjusted loss 0.05", "fine-tuned adjusted loss 0.0", "steps took"),
     "plateaus.py": ("separate: steps there", "the exact loss never rises"),
     "sweep_a_grid.py": ("loss / floor", "uniform(0,3)"),
     "real_data.py": ("BayesianRidge, real", "(0 times for Bayes)", "diabetes"),

@@ -29,7 +29,7 @@ LAYERS = (
     ("training",),
     ("sweeps", "zoo"),
     ("explanation", "export", "sklearn", "theory"),
-    ("plotting",),
+    ("jax", "plotting", "torch"),
     ("papers",),
     ("ridgeformer",),  # the package itself
     ("cli",),
@@ -241,9 +241,15 @@ def test_all_arguments_attributes_and_results_are_documented():
         "theory.heads",
         "theory.verification",
         "theory",
+        "torch",
+        "torch.loss",
+        "jax",
+        "jax.loss",
     ],
 )
 def test_examples_in_docstrings_run(name):
+    if name.split(".")[0] in ("torch", "jax"):
+        pytest.importorskip(name.split(".")[0])
     module = importlib.import_module(f"ridgeformer.{name}")
     result = doctest.testmod(module)
     assert result.attempted > 0

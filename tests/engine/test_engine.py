@@ -85,7 +85,7 @@ def test_native_is_numpy(name, dtype, kind, dim, context, layers, heads, seed, c
 
 @settings(max_examples=15)
 @given(kind=KINDS, seed=st.integers(0, 99), **(SHAPE | {"dim": st.integers(1, 6)}))
-@pytest.mark.parametrize("name", engine.available())
+@pytest.mark.parametrize("name", [*NATIVE, "numpy"])  # JAX would compile for every shape; see test_law.py
 def test_gradient_is_the_slope_of_the_loss(name, kind, dim, context, layers, heads, seed):
     """Central differences along random directions, step h: error h^2 from curvature, 1e-16 / h from rounding."""
     chosen = engine.named(name)

@@ -264,7 +264,10 @@ def test_results_do_not_depend_on_what_else_is_compared():
     ("make", "words"),
     [
         (lambda: evaluate(AdaRR(), PROBLEM, sequences=0), "sequences must be at least 2"),
-        (lambda: evaluate("AdaRR", PROBLEM), "must be a predictor, with weights(moments); got a str"),
+        (
+            lambda: evaluate("AdaRR", PROBLEM),
+            "must be a predictor, with weights(moments) or predict(x, y, queries); got a str",
+        ),
         (lambda: evaluate(AdaRR(), "uniform(0,5)"), "needs a Problem; got a str"),
         (lambda: evaluate(AdaRR(), Problem(5, 5, "fixed(1)")), "n > d"),
         (

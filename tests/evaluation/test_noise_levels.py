@@ -68,7 +68,10 @@ def test_profile_marks_what_can_occur():
         (lambda: profile(AdaRR(), PROBLEM, sigma=[-1.0]), "sigma must not be negative; got -1"),
         (lambda: profile(AdaRR(), PROBLEM, sigma=[np.nan]), "sigma must be finite"),
         (lambda: profile(AdaRR(), PROBLEM, sigma=[]), "must not be empty"),
-        (lambda: profile("AdaRR", PROBLEM), "predictor must be a predictor, with weights(moments); got a str"),
+        (
+            lambda: profile("AdaRR", PROBLEM),
+            "predictor must be a predictor, with weights(moments) or predict(x, y, queries); got a str",
+        ),
         (lambda: profiles({}, PROBLEM), "profiles need a dict of at least one predictor; got an empty one"),
         (lambda: profiles([AdaRR()], PROBLEM), "profiles need a dict of at least one predictor; got a list"),
     ],

@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from ridgeformer.cli import (  # noqa: F401  registers them
+    attention,
     evidence,
     explain,
     export,

@@ -13,7 +13,7 @@ __all__ = ["Group", "cli"]
 
 
 ORDER = (
-    *("problem", "baselines", "train", "show", "sweep", "zoo", "eval", "profile", "shifts", "prefixes"),
+    *("problem", "baselines", "train", "show", "sweep", "zoo", "eval", "profile", "shifts", "prefixes", "attention"),
     *("explain", "patch", "algorithms", "export"),
     *("table1", "figures", "report", "verify", "second-order", "info"),
 )

@@ -1,11 +1,13 @@
 """Engines: where the arithmetic happens. `engine.current()` is the native core, or NumPy where that is missing.
 
-The environment variable RIDGEFORMER_ENGINE forces one: `avx512`, `avx2`, `baseline` or `numpy`.
+The environment variable RIDGEFORMER_ENGINE forces one: `avx512`, `avx2`, `baseline`, `numpy`, or `jax`, which computes
+losses and gradients on an accelerator where there is one, and needs JAX.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import warnings
 
@@ -37,12 +39,14 @@ __all__ = [
 
 @functools.cache
 def available() -> tuple[str, ...]:
-    """Names of the engines this machine can run, fastest first."""
+    """Names of the engines this machine can run, fastest first, and `jax` last, which is never chosen by itself."""
+    found = importlib.util.find_spec("jax")
+    others = ("numpy",) if found is None or found.origin is None else ("numpy", "jax")
     try:
         from ridgeformer.engine.native import instruction_sets
     except ImportError:
-        return ("numpy",)
-    return (*instruction_sets(), "numpy")
+        return others
+    return (*instruction_sets(), *others)
 
 
 def named(name: str) -> Engine:
@@ -67,6 +71,10 @@ def named(name: str) -> Engine:
 def _made(name: str) -> Engine:
     if name == "numpy":
         return NumpyEngine()
+    if name == "jax":
+        from ridgeformer.engine.xla import JaxEngine
+
+        return JaxEngine(_made(available()[0]))
     from ridgeformer.engine.native import NativeEngine
 
     return NativeEngine(name)
@@ -78,7 +86,7 @@ def current() -> Engine:
     wanted = os.environ.get("RIDGEFORMER_ENGINE")
     if wanted:
         return named(wanted)
-    if available() == ("numpy",):
+    if available()[0] == "numpy":
         warnings.warn(
             "ridgeformer's native core is not built, so NumPy does its work, far slower. "
             "Reinstall where a C++17 compiler is available; RIDGEFORMER_ENGINE=numpy silences this.",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.results import Comparison, OracleResult, Result
 from ridgeformer.evaluation.sequence_losses import (
+    AnyPredictor,
     Estimator,
     Progress,
     block_losses,
@@ -21,7 +22,7 @@ from ridgeformer.evaluation.sequence_losses import (
 )
 from ridgeformer.evaluation.statistics import Tally
 from ridgeformer.predictors.bayes import best_predictor
-from ridgeformer.predictors.ridge import Predictor, check_any_problem
+from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer
 
@@ -33,7 +34,7 @@ UNKNOWN = float("nan"), float("nan")  # the floor and its error, where they were
 
 
 def compare(
-    predictors: Mapping[str, Predictor],
+    predictors: Mapping[str, AnyPredictor],
     problem: BaseProblem,
     *,
     sequences: int = 100_000,
@@ -88,7 +89,7 @@ def compare(
 
 
 def evaluate(
-    predictor: Predictor,
+    predictor: AnyPredictor,
     problem: BaseProblem,
     *,
     sequences: int = 100_000,
@@ -100,7 +101,8 @@ def evaluate(
     """Evaluate one predictor on fresh sequences.
 
     Args:
-        predictor: A model, a baseline, or anything else with `weights(moments)`.
+        predictor: A model, a baseline, or anything else with `weights(moments)` or `predict(x, y, queries)`. What only
+            has the latter is evaluated through four sampled queries per sequence.
         problem: The distribution of sequences.
         sequences: How many fresh sequences to use, at least 2.
         seed: Seed of these sequences.
@@ -182,7 +184,7 @@ def _query_variance(losses: Array, unadjusted: Array, draw: Draw) -> Array:
 
 
 def _results(
-    predictors: Mapping[str, Predictor],
+    predictors: Mapping[str, AnyPredictor],
     adjusted: Tally,
     whole: Tally,
     least: tuple[float, float],

@@ -19,7 +19,7 @@ from ridgeformer.evaluation.sequence_losses import (
     draw_sequences,
     evaluated_by_engine,
     how_many,
-    needs_sums,
+    needed,
 )
 from ridgeformer.evaluation.statistics import Running
 from ridgeformer.evaluation.table import Table, lines, ratio
@@ -179,7 +179,7 @@ def by_layer(
     running = Running(model.layers + 1, problem.signal)
     least = floor_and_error(problem, sequences, seed) if with_floor else UNKNOWN
     for first in range(0, sequences, LEVEL_BLOCK):
-        draw = draw_sequences(problem, seed, first, min(LEVEL_BLOCK, sequences - first), sums=needs_sums([model]))
+        draw = draw_sequences(problem, seed, first, min(LEVEL_BLOCK, sequences - first), **needed([model]))
         running.add(_readout_losses(readouts, draw))
     return LayerLosses(
         name=repr(model),
@@ -224,7 +224,7 @@ def profile_by_layer(
         lambda draw: _readout_losses(readouts, draw),
         model.layers + 1,
         problem,
-        sums=needs_sums([model]),
+        needs=needed([model]),
         sigma=sigma,
         sequences=sequences,
         seed=seed,

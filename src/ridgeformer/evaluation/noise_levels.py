@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.sequence_losses import (
+    AnyPredictor,
     Progress,
     adjusted_losses,
     check_predictor,
     check_predictors,
     draw_sequences,
     how_many,
-    needs_sums,
+    needed,
 )
 from ridgeformer.evaluation.statistics import Running
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
-from ridgeformer.predictors.ridge import Predictor
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.spectrum import share_basis
 from ridgeformer.validation import array
@@ -130,7 +130,7 @@ class Profiles(Table, Mapping[str, Profile]):
 
 
 def profile(
-    predictor: Predictor,
+    predictor: AnyPredictor,
     problem: BaseProblem,
     *,
     sigma: Sequence[float] | Array | None = None,
@@ -141,7 +141,8 @@ def profile(
     """Measure the adjusted loss of one predictor at each noise level.
 
     Args:
-        predictor: A model, a baseline, or anything else with `weights(moments)`.
+        predictor: A model, a baseline, or anything else with `weights(moments)` or
+            `predict(x, y, queries)`.
         problem: The dimension, the context length, and which noise levels can occur.
         sigma: [K], the noise levels, which are standard deviations. The default is about 40 levels from 0 to the
             largest level that can occur plus 1.
@@ -170,7 +171,7 @@ def profile(
 
 
 def profiles(
-    predictors: Mapping[str, Predictor],
+    predictors: Mapping[str, AnyPredictor],
     problem: BaseProblem,
     *,
     sigma: Sequence[float] | Array | None = None,
@@ -204,7 +205,7 @@ def profiles(
         losses,
         len(predictors),
         problem,
-        sums=needs_sums(predictors.values()),
+        needs=needed(predictors.values()),
         sigma=sigma,
         sequences=sequences,
         seed=seed,
@@ -251,7 +252,7 @@ def measure_levels(
     columns: int,
     problem: BaseProblem,
     *,
-    sums: bool,
+    needs: Mapping[str, bool],
     sigma: Sequence[float] | Array | None,
     sequences: int,
     seed: int,
@@ -263,7 +264,7 @@ def measure_levels(
         losses: Computes the losses of a draw, [b, columns].
         columns: How many losses each sequence has.
         problem: The distribution of sequences.
-        sums: Whether draws need the sums of the tokens.
+        needs: What draws need beside moments, as `needed` gives it.
         sigma: The noise levels, [K]; None for the default ones.
         sequences: How many sequences to use at each level.
         seed: Seed of these sequences.
@@ -285,7 +286,7 @@ def measure_levels(
     for first in blocks:
         before: Moments | None = None
         for one, level in zip(running, fixed, strict=True):
-            draw = draw_sequences(level, seed, first, min(LEVEL_BLOCK, sequences - first), sums=sums)
+            draw = draw_sequences(level, seed, first, min(LEVEL_BLOCK, sequences - first), **needs)
             if before is not None and problem.is_isotropic:
                 share_basis(draw.moments, before)
             one.add(losses(draw))

@@ -10,15 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.sequence_losses import Progress, adjusted_losses, check_predictors
+from ridgeformer.evaluation.sequence_losses import (
+    EVALUATION,
+    QUERIES,
+    AnyPredictor,
+    Progress,
+    adjusted_losses,
+    check_predictors,
+    needed,
+    with_oracle,
+)
 from ridgeformer.evaluation.series import Series
 from ridgeformer.evaluation.statistics import Running
 from ridgeformer.evaluation.table import lines, without_rounding
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.bayes import best_predictor
-from ridgeformer.predictors.ridge import OracleRR, Predictor, check_problem
+from ridgeformer.predictors.ridge import check_problem
 from ridgeformer.problems import Draw, Lengths, Problem
-from ridgeformer.problems.posterior import Posterior
 from ridgeformer.validation import integer
 
 __all__ = ["PrefixLosses", "by_prefix"]
@@ -52,7 +60,7 @@ class PrefixLosses(Series):
 
 
 def by_prefix(
-    predictors: Predictor | Mapping[str, Predictor],
+    predictors: AnyPredictor | Mapping[str, AnyPredictor],
     problem: Problem,
     *,
     context: Iterable[int] | str | None = None,
@@ -86,10 +94,11 @@ def by_prefix(
     longest = problem.replace(context=int(wanted[-1]))
     sequences, seed = integer("sequences", sequences, 2), integer("seed", seed, 0)
     columns = {**named, "": best_predictor(problem)}
+    queries = QUERIES if needed(named.values())["tokens"] else 1
     running = [Running(len(columns), problem.signal) for _ in wanted]
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
-        for one, draw in zip(running, _prefixes(longest, wanted, seed, first, count), strict=True):
+        for one, draw in zip(running, _prefixes(longest, wanted, seed, first, count, queries), strict=True):
             one.add(np.stack([adjusted_losses(predictor, draw) for predictor in columns.values()], 1))
         progress(first + count, sequences)
     loss, error, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
@@ -97,9 +106,11 @@ def by_prefix(
     return PrefixLosses(tuple(named), *arrays, sequences, np.array(wanted))
 
 
-def _prefixes(problem: Problem, wanted: NDArray[np.int64], seed: int, step: int, count: int) -> Iterator[Draw]:
+def _prefixes(
+    problem: Problem, wanted: NDArray[np.int64], seed: int, step: int, count: int, queries: int
+) -> Iterator[Draw]:
     """The draws of the first so many tokens of the same sequences, one for each number of tokens."""
-    tokens = problem.sequences(count, seed=seed, stream=1 << 30, step=step)
+    tokens = problem.sequences(count, seed=seed, stream=EVALUATION, step=step, queries=queries)
     assert tokens.sigma is not None
     assert tokens.task is not None
     e = np.concatenate([tokens.x, tokens.y[..., None]], axis=-1)
@@ -108,8 +119,5 @@ def _prefixes(problem: Problem, wanted: NDArray[np.int64], seed: int, step: int,
         part = np.asarray(e[:, before:n])
         gram, sums, before = gram + np.swapaxes(part, 1, 2) @ part, sums + part.sum(1), n
         moments = Moments._trusted(gram.copy(), n, np.array(tokens.sigma), sums.copy())
-        if problem.has_pool:
-            oracle = Posterior(problem.tasks, moments).at(np.asarray(tokens.sigma))[1]
-        else:
-            oracle = OracleRR(problem.prior).weights(moments)
-        yield Draw(moments, tokens.task, oracle, tokens.sigma, tokens.metric)
+        found = Draw(moments, tokens.task, tokens.task, tokens.sigma, tokens.metric, tokens=tokens)
+        yield with_oracle(found, problem)

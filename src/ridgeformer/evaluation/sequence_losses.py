@@ -1,13 +1,18 @@
 """The losses of single sequences: what a predictor loses on each of them, before any average is taken.
 
+A predictor with `weights(moments)` has exact losses. One that only has `predict(x, y, queries)` is asked for the labels
+of sampled queries. Both kinds then see the same sequences.
+
 Only an object whose class is `LinearTransformer` itself is evaluated without calling `weights`: the engine then draws
 its sequences and computes its losses in one go.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeGuard
+from dataclasses import replace
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +20,15 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.guarded import Guarded
-from ridgeformer.predictors.ridge import Predictor, check_any_problem
-from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.predictors.ridge import OracleRR, Predictor, TokenPredictor, check_any_problem
+from ridgeformer.problems import BaseProblem, Draw, Problem
+from ridgeformer.problems.base import from_tokens
+from ridgeformer.problems.posterior import oracle_of_pool
 from ridgeformer.validation import integer
 
 __all__ = [
     "EVALUATION",
+    "AnyPredictor",
     "Estimator",
     "Progress",
     "adjusted_losses",
@@ -28,15 +36,21 @@ __all__ = [
     "check_predictor",
     "check_predictors",
     "draw_sequences",
+    "draw_tokens",
     "evaluated_by_engine",
     "how_many",
+    "needed",
     "needs_sums",
+    "needs_tokens",
+    "with_oracle",
 ]
 
 Array = NDArray[np.float64]
 Estimator = Literal["exact", "query"]
 Progress = Callable[[int, int], None]
+AnyPredictor = Predictor | TokenPredictor
 EVALUATION = 1 << 30  # the stream that evaluation draws from
+QUERIES = 4  # of each sequence, where predictors need tokens
 
 
 def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
@@ -50,9 +64,9 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
     Raises:
         InputError: They do not fit.
     """
-    if isinstance(predictor, type) or not isinstance(predictor, Predictor):
+    if isinstance(predictor, type) or not (isinstance(predictor, Predictor) or needs_tokens(predictor)):
         refuse(
-            f"{name} must be a predictor, with weights(moments)",
+            f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)",
             f"a {type(predictor).__name__}",
             "Pass its model." if hasattr(predictor, "model") else "Pass a model or baseline.",
         )
@@ -97,7 +111,27 @@ def how_many(problem: BaseProblem, sequences: int) -> int:
     return wanted if problem.size is None else min(wanted, problem.size)
 
 
-def draw_sequences(problem: BaseProblem, seed: int, first: int, count: int, sums: bool = False) -> Draw:
+def needs_tokens(predictor: object) -> TypeGuard[TokenPredictor]:
+    """Return whether a predictor has no weights, but `predict(x, y, queries)`.
+
+    Args:
+        predictor: The predictor.
+
+    Returns:
+        Whether it can only be judged through sampled queries.
+    """
+    if isinstance(predictor, Predictor) or not isinstance(predictor, TokenPredictor):
+        return False
+    try:
+        inspect.signature(predictor.predict).bind(None, None, None)
+    except (TypeError, ValueError):  # predicts from something else
+        return False
+    return True
+
+
+def draw_sequences(
+    problem: BaseProblem, seed: int, first: int, count: int, sums: bool = False, tokens: bool = False
+) -> Draw:
     """Draw sequences number `first` to `first + count` of an evaluation.
 
     Args:
@@ -106,11 +140,60 @@ def draw_sequences(problem: BaseProblem, seed: int, first: int, count: int, sums
         first: The number of the first sequence.
         count: How many.
         sums: Whether to draw the sums of their tokens, too.
+        tokens: Whether to draw whole sequences with queries. These are other sequences of the same law.
 
     Returns:
         The draw.
     """
+    if tokens:
+        return draw_tokens(problem, count, seed=seed, stream=EVALUATION, step=first, queries=QUERIES)
     return problem.moments(count, seed=seed, stream=EVALUATION, first=first, sums=sums)
+
+
+def draw_tokens(problem: BaseProblem, count: int, **key: int) -> Draw:
+    """Draw whole sequences, with their moments and the weights of the oracle.
+
+    Args:
+        problem: The distribution of sequences.
+        count: How many.
+        **key: Seed, stream, step, and number of queries, as `problem.sequences` takes them.
+
+    Returns:
+        The draw, with its `tokens`.
+    """
+    tokens = problem.sequences(count, **key)
+    if isinstance(problem, Problem):
+        found = Draw(tokens.moments, np.asarray(tokens.task), np.asarray(tokens.task), tokens.sigma, tokens.metric)
+        return replace(with_oracle(found, problem), tokens=tokens)
+    return replace(from_tokens(tokens), tokens=tokens)
+
+
+def with_oracle(draw: Draw, problem: Problem) -> Draw:
+    """Return a draw with the weights of the oracle, which knows the noise level.
+
+    Args:
+        draw: The draw, whose moments hold the noise levels.
+        problem: What it was drawn from.
+
+    Returns:
+        The draw with its `ridge`.
+    """
+    if problem.has_pool:
+        return replace(draw, ridge=oracle_of_pool(problem.tasks, draw.moments))
+    return replace(draw, ridge=OracleRR(problem.prior).weights(draw.moments))
+
+
+def needed(predictors: Iterable[object]) -> dict[str, bool]:
+    """Return what predictors need beside moments, as options of `draw_sequences`.
+
+    Args:
+        predictors: The predictors.
+
+    Returns:
+        `sums` and `tokens`: what `needs_sums` and `needs_tokens` say.
+    """
+    every = list(predictors)
+    return {"sums": needs_sums(every), "tokens": any(needs_tokens(one) for one in every)}
 
 
 def needs_sums(predictors: Iterable[object]) -> bool:
@@ -138,7 +221,7 @@ def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
     return type(predictor) is LinearTransformer
 
 
-def adjusted_losses(predictor: Predictor, draw: Draw) -> Array:
+def adjusted_losses(predictor: AnyPredictor, draw: Draw) -> Array:
     """Compute the exact adjusted losses of one predictor; unadjusted ones where there is no oracle.
 
     Args:
@@ -157,7 +240,12 @@ def adjusted_losses(predictor: Predictor, draw: Draw) -> Array:
 
 
 def block_losses(
-    predictors: Mapping[str, Predictor], problem: BaseProblem, estimator: Estimator, seed: int, first: int, count: int
+    predictors: Mapping[str, AnyPredictor],
+    problem: BaseProblem,
+    estimator: Estimator,
+    seed: int,
+    first: int,
+    count: int,
 ) -> tuple[Array, Array, Draw | None]:
     """Compute adjusted and unadjusted losses of one block of sequences.
 
@@ -183,7 +271,7 @@ def block_losses(
             )
             adjusted[:, column], unadjusted[:, column] = found.losses, found.unadjusted
         return adjusted, unadjusted, None
-    draw = draw_sequences(problem, seed, first, count, sums=needs_sums(predictors.values()))
+    draw = draw_sequences(problem, seed, first, count, **needed(predictors.values()))
     for column, predictor in enumerate(predictors.values()):
         losses = _losses(predictor, draw, estimator, (seed, first))
         adjusted[:, column], unadjusted[:, column] = losses
@@ -192,14 +280,45 @@ def block_losses(
 
 def _weights(predictor: Predictor, draw: Draw) -> Array:
     """The weights that the predictor gives, [B, d]."""
-    weights, shape = np.asarray(predictor.weights(draw.moments), np.float64), draw.task.shape
+    given: Any = predictor.weights(draw.moments)
+    if hasattr(given, "detach"):  # the weights of a module of PyTorch
+        given = given.detach().cpu()
+    weights, shape = np.asarray(given, np.float64), draw.task.shape
     if weights.shape != shape:
         refuse(f"weights must have shape {shape}", f"shape {weights.shape}", "Correct the predictor.")
     return weights
 
 
-def _losses(predictor: Predictor, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:
+def _token_losses(predictor: TokenPredictor, draw: Draw, estimator: Estimator) -> tuple[Array, Array]:
+    """The same through the queries of the sequences.
+
+    Given the context, the query and sigma, the answer is the oracle's prediction plus something of mean 0. So the mean
+    squared difference from the oracle's prediction is the adjusted loss.
+    """
+    tokens = draw.tokens
+    assert tokens is not None
+    answers, found = np.asarray(tokens.answers, np.float64), np.empty(tokens.answers.shape)
+    for index, part in draw.moments.by_length():
+        n = part.counts[0]
+        given: Any = predictor.predict(tokens.x[index, :n], tokens.y[index, :n], tokens.queries[index])
+        if np.shape(given) != answers[index].shape:
+            wanted = answers[index].shape
+            refuse(f"predictions must have shape {wanted}", f"shape {np.shape(given)}", "Correct the predictor.")
+        found[index] = given
+    with np.errstate(all="ignore"):
+        unadjusted = 0.5 * np.square(found - answers).mean(1)
+        if not draw.oracle:
+            return unadjusted, unadjusted
+        oracle = np.einsum("bmd,bd->bm", tokens.queries, draw.ridge)
+        if estimator == "query":
+            return unadjusted - 0.5 * np.square(oracle - answers).mean(1), unadjusted
+        return 0.5 * np.square(found - oracle).mean(1), unadjusted
+
+
+def _losses(predictor: AnyPredictor, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:
     """Adjusted and unadjusted losses of a predictor, each [B]."""
+    if not isinstance(predictor, Predictor):
+        return _token_losses(predictor, draw, estimator)
     weights = _weights(predictor, draw)
     counted = isinstance(predictor, LinearTransformer) and predictor.layout.counted
     bias = predictor.intercepts(draw.moments) if counted else None  # type: ignore[attr-defined]

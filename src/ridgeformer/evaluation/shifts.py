@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.comparison import compare
-from ridgeformer.evaluation.sequence_losses import Progress
+from ridgeformer.evaluation.sequence_losses import AnyPredictor, Progress
 from ridgeformer.evaluation.series import Series
 from ridgeformer.evaluation.table import without_rounding
-from ridgeformer.predictors.ridge import Predictor, check_any_problem
+from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, CustomProblem, Problem
 
 __all__ = ["Shifts", "shifts"]
@@ -60,7 +60,7 @@ class Shifts(Series):
 
 
 def shifts(
-    predictors: Predictor | Mapping[str, Predictor],
+    predictors: AnyPredictor | Mapping[str, AnyPredictor],
     problem: BaseProblem,
     *,
     sequences: int = 20_000,

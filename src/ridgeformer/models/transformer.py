@@ -29,7 +29,7 @@ from ridgeformer.problems import BaseProblem, Draw, Sequences
 from ridgeformer.validation import array, integer, number, real
 from ridgeformer.values import Value, read_only
 
-__all__ = ["LinearTransformer"]
+__all__ = ["LinearTransformer", "gram_of"]
 
 Float = NDArray[np.floating[Any]]
 ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
@@ -446,15 +446,7 @@ class LinearTransformer(Value):
 
     def _gram(self, moments: Moments) -> Float:
         """The Gram matrices of this model's tokens."""
-        if self.layout.is_plain:
-            return moments.gram
-        if self.layout.coordinate != "none" and moments.sums is None:
-            refuse(
-                "tokens with a further coordinate need the sums of the tokens",
-                "moments without them",
-                "Use Moments.from_tokens, or problem.moments(..., sums=True).",
-            )
-        return self.layout.gram(np.asarray(moments.gram), moments.context, moments.sums)
+        return gram_of(self.layout, moments)
 
     def evaluate(
         self,
@@ -586,6 +578,30 @@ class LinearTransformer(Value):
                 f"dimension {moments.dim}",
                 "Use a problem or a model of the same dimension.",
             )
+
+
+def gram_of(layout: Layout, moments: Moments) -> Float:
+    """Return the Gram matrices of a model's tokens.
+
+    Args:
+        layout: The layout of the tokens.
+        moments: The contexts.
+
+    Returns:
+        Gram matrices, [B, D, D].
+
+    Raises:
+        InputError: The tokens have a further coordinate, and the moments no sums.
+    """
+    if layout.is_plain:
+        return moments.gram
+    if layout.coordinate != "none" and moments.sums is None:
+        refuse(
+            "tokens with a further coordinate need the sums of the tokens",
+            "moments without them",
+            "Use Moments.from_tokens, or problem.moments(..., sums=True).",
+        )
+    return layout.gram(np.asarray(moments.gram), moments.context, moments.sums)
 
 
 def _warn_of_explosions(found: Float, x: Float, y: Float, queries: Float) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "OracleRR",
     "Predictor",
     "Ridge",
+    "TokenPredictor",
     "TunedRR",
     "check_any_problem",
     "check_enough",
@@ -57,6 +58,26 @@ class Predictor(Protocol):
 
         Returns:
             The weights, [B, d].
+        """
+
+
+@runtime_checkable
+class TokenPredictor(Protocol):
+    """Whatever predicts from tokens alone, such as a transformer with softmax.
+
+    It is judged through sampled queries. What has both methods is judged by its weights.
+    """
+
+    def predict(self, x: Float, y: Float, queries: Float) -> Float:
+        """Predict the labels of queries.
+
+        Args:
+            x: Features of the contexts, [B, n, d].
+            y: Labels of the contexts, [B, n].
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The predictions, [B, m].
         """
 
 

@@ -129,6 +129,24 @@ class BaseProblem(Value, ABC):
     ) -> Draw:
         """Draw sequences; see `moments`."""
 
+    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
+        """Draw whole sequences, token by token.
+
+        Args:
+            count: How many sequences, B.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            queries: How many queries each sequence has; a problem of your own decides that itself.
+
+        Returns:
+            The sequences.
+
+        Raises:
+            InputError: The problem only draws moments.
+        """
+        refuse("this needs a problem that draws tokens", f"{self}, which draws moments", "Return Sequences from draw.")
+
     @abstractmethod
     def at_noise(self, sigma: float) -> BaseProblem:
         """Return the same problem with one noise level.
@@ -286,6 +304,13 @@ class CustomProblem(BaseProblem):
                 "Correct context or the draw method.",
             )
         return checked.astype(dtype)
+
+    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
+        """See `BaseProblem.sequences`."""
+        self._check_setup()
+        key = check_key(seed, stream, step)
+        drawn = self.draw(np.random.default_rng(np.random.SeedSequence((*key, 0))), check_count(count, 0))
+        return drawn if isinstance(drawn, Sequences) else super().sequences(count)
 
     def _check_setup(self) -> None:
         """Refuse a class that does not set what it must, or that draws other sequences from the same random numbers."""

@@ -25,7 +25,7 @@ class Dataset(CustomProblem):
     def __init__(self, sequences: Sequences) -> None:
         if not isinstance(sequences, Sequences):
             refuse("a data set is made of Sequences", f"a {type(sequences).__name__}", "Pass Sequences(x, y, ...).")
-        self._drawn = from_tokens(sequences)
+        self._tokens, self._drawn = sequences, from_tokens(sequences)
         moments = self._drawn.moments
         self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()
 
@@ -36,6 +36,11 @@ class Dataset(CustomProblem):
 
     def __len__(self) -> int:
         return self._count
+
+    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
+        """See `BaseProblem.sequences`."""
+        rng = np.random.default_rng(np.random.SeedSequence((seed, stream, step)))
+        return self._tokens.chosen(rng.permutation(self._count)[np.arange(count) % self._count])
 
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,18 @@ class Sequences(Value):
         sigma = None if self.sigma is None else np.asarray(self.sigma)
         return Moments._trusted(found.gram, found.context, sigma, found.sums)
 
+    def chosen(self, index: NDArray[np.integer[Any]]) -> Sequences:
+        """Return some of the sequences.
+
+        Args:
+            index: Which ones, [b].
+
+        Returns:
+            Their tokens.
+        """
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{n: _pick(value, index, 3 if n == "metric" else 1) for n, value in named.items()})
+
 
 @dataclass(eq=False, repr=False)
 class Draw(Value):
@@ -75,6 +87,7 @@ class Draw(Value):
             intercept depend on it.
         surplus: The mean of what the task leaves of the answers, [B], where labels are not linear; None for 0.
         oracle: Whether `ridge` is an oracle's, so that there is an adjusted loss. Without one, losses are not adjusted.
+        tokens: The whole sequences, where they were drawn: what predictors that need tokens see.
     """
 
     moments: Moments
@@ -86,6 +99,7 @@ class Draw(Value):
     oracle: bool = True
     mean: Float | None = None
     surplus: Array | None = None
+    tokens: Sequences | None = None
 
     def __repr__(self) -> str:
         return f"Draw({self.moments!r}, task, ridge, sigma)"
@@ -132,6 +146,7 @@ class Draw(Value):
             offset=_pick(self.offset, index),
             mean=_pick(self.mean, index, 2),
             surplus=_pick(self.surplus, index),
+            tokens=None if self.tokens is None else self.tokens.chosen(index),
         )
 
     def by_length(self) -> Iterator[Draw]:

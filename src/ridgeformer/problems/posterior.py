@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ridgeformer.moments import Moments
 from ridgeformer.problems.tasks import Prior, Tasks
 
-__all__ = ["TINY", "Posterior"]
+__all__ = ["TINY", "Posterior", "oracle_of_pool"]
 
 Array = NDArray[np.float64]
 TINY = 1e-12  # of l / n: a smaller variance cannot be told from rounding
+CELLS = 1 << 24  # contexts times tasks of a pool at a time
 
 
 class Posterior:
@@ -82,3 +83,23 @@ class _Gaussian:
         rank = self.values.shape[1]
         score = (self.count - rank) * np.log(variance) + np.log(shifted).sum(1) + fit / variance
         return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, found))
+
+
+def oracle_of_pool(tasks: Tasks, moments: Moments) -> Array:
+    """Compute E[w | context, sigma] for tasks of a pool.
+
+    Args:
+        tasks: The law of the tasks.
+        moments: The contexts, with their noise levels.
+
+    Returns:
+        The weights, [B, d].
+    """
+    pool, sigma = tasks.pool(moments.dim), moments.sigma
+    assert pool is not None
+    assert sigma is not None
+    found, size = np.empty((len(moments), moments.dim)), max(1, CELLS // len(pool))
+    for start in range(0, len(moments), size):
+        part = slice(start, start + size)
+        found[part] = Posterior(tasks, moments[part]).at(np.asarray(sigma[part]))[1]
+    return found

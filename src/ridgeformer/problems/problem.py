@@ -29,7 +29,7 @@ from ridgeformer.problems.base import BaseProblem, Precision, check_count, check
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
 from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.posterior import Posterior
+from ridgeformer.problems.posterior import oracle_of_pool
 from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
 from ridgeformer.validation import integer
 from ridgeformer.values import read_only
@@ -40,7 +40,6 @@ Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
 SUMS = Layout("sum", "constant")
 LENGTH, TASK = 1, 2  # which random words decide the number of examples and the task of a pool; 0 is the noise level
-POSTERIOR_CELLS = 1 << 24  # contexts times tasks of a pool at a time
 
 
 class Problem(BaseProblem):
@@ -339,21 +338,10 @@ class Problem(BaseProblem):
         context = self.lengths.most if choices.counts is None else np.asarray(choices.counts)
         moments = Moments._trusted(gram, context, choices.sigma, total)
         if self.has_pool:
-            ridge = self._oracle(moments, choices.sigma).astype(dtype)
+            ridge = oracle_of_pool(self.tasks, moments).astype(dtype)
         metric = self.law.metric if drawn.metric is None else drawn.metric
         shown: Any = None if metric is None else read_only(np.asarray(metric, dtype))
         return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, shown)
-
-    def _oracle(self, moments: Moments, sigma: Array) -> Array:
-        """E[w | context, sigma] for tasks of a pool, [B, d]."""
-        found = np.empty((len(moments), self.dim))
-        pool = self.law.pool
-        assert pool is not None
-        size = max(1, POSTERIOR_CELLS // len(pool))
-        for start in range(0, len(moments), size):
-            part = slice(start, start + size)
-            found[part] = Posterior(self.tasks, moments[part]).at(sigma[part])[1]
-        return found
 
     def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
         """Draw whole sequences: tokens, queries, task vectors, noise levels. Same law as `moments`, other numbers.

@@ -1,0 +1,200 @@
+"""The engine in JAX: losses and gradients by XLA, on an accelerator where there is one.
+
+Another engine draws the sequences, so that they are the same everywhere. Losses and gradients are computed in the dtype
+of the Gram matrices.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.engine.arguments import Float, Key, Parameters
+from ridgeformer.engine.channels import _places
+from ridgeformer.engine.interface import Engine, Evaluation, Sample
+from ridgeformer.engine.law import Choices, Law, Layout
+from ridgeformer.engine.reference import LARGEST, NumpyEngine
+
+__all__ = ["JaxEngine", "attention", "double_precision", "half_square", "map_of"]
+
+CHUNK = 4096  # sequences at a time, so that memory stays bounded
+
+
+class JaxEngine(NumpyEngine):
+    """See `Engine`. The first call with new shapes compiles; `threads` is ignored for losses and gradients.
+
+    Args:
+        sampler: The engine that draws the sequences.
+    """
+
+    name = "jax"
+
+    def __init__(self, sampler: Engine) -> None:
+        self._sampler = sampler
+
+    def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
+        return self._sampler._uniforms(key, count, first, word)
+
+    def _sample(
+        self,
+        law: Law,
+        choices: Choices,
+        key: Key,
+        layout: Layout,
+        first: int,
+        dtype: np.dtype[np.floating],
+        threads: int | None,
+    ) -> Sample:
+        return self._sampler._sample(law, choices, key, layout, first, dtype, threads)
+
+    def _evaluate(
+        self,
+        parameters: Parameters,
+        gram: Float,
+        target: Float,
+        metric: Float | None,
+        ceiling: float,
+        weights: bool,
+        gradient: bool,
+        threads: int | None,
+    ) -> Evaluation:
+        count, length = target.shape
+        losses, found = np.empty(count, gram.dtype), np.empty((count, length), gram.dtype)
+        total, limited = [np.zeros(value.shape) for value in parameters], 0
+        shared = metric is None or metric.ndim == 2
+        with double_precision(), jax.default_matmul_precision("highest"), np.errstate(all="ignore"):
+            for first in range(0, count, CHUNK):
+                part = slice(first, first + CHUNK)
+                M = metric if metric is None or shared else metric[part]
+                batch = gram[part], target[part], M
+                losses[part], found[part] = _forward(parameters, *batch)
+                finite = np.isfinite(losses[part])
+                limited += int((~finite | (losses[part] > ceiling)).sum())
+                if gradient:
+                    limited += _add_gradient(parameters, batch, finite, ceiling, total)
+            mean = tuple(piece / count for piece in total) if gradient else None
+        return Evaluation(losses, found if weights else None, mean, limited)
+
+
+def double_precision() -> AbstractContextManager[Any]:
+    """Let JAX use float64 where it is asked for, inside this block only."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # older versions
+
+    return enable_x64()
+
+
+def attention(parameters: tuple[Any, ...], gram: Any) -> Any:
+    """Return sum_k P_k G Q_k of one layer; see `ridgeformer.torch.kernels.attention`.
+
+    Args:
+        parameters: One layer of a kernel: omega; P and Q; or the four arrays of channels.
+        gram: Gram matrices, [..., D, D].
+
+    Returns:
+        Matrices [..., D, D].
+    """
+    D = gram.shape[-1]
+    if len(parameters) == 1:
+        side = np.array([0] * (D - 1) + [1])
+        return parameters[0][side[:, None], side] * gram
+    if len(parameters) == 4:
+        Pv, Qv, Ps, Qs = parameters
+        parameters = _blocks(Pv, Ps, D), _blocks(Qv, Qs, D)
+    P, Q = parameters
+    return jnp.einsum("kij,...jl,klm->...im", P, gram, Q)
+
+
+def _blocks(vectors: Any, scalars: Any, D: int) -> Any:
+    """The matrices that parameters of channels stand for, [H, D, D]; see `dense_channels`."""
+    v, s = vectors.shape[-1], scalars.shape[-1]
+    at, single = _places(v, s, (D - s) // v)
+    found = jnp.zeros((len(vectors), D, D), vectors.dtype)
+    found = found.at[:, at[:, None, :], at[None, :, :]].set(vectors[..., None])
+    return found.at[:, single[:, None], single[None, :]].set(scalars)
+
+
+def map_of(kernel: tuple[Any, ...], gram: Any) -> Any:
+    """Compute minus the last row of the map that all layers apply to a token: the weights of a prediction.
+
+    Args:
+        kernel: What `Family.kernel` gives, layers first.
+        gram: Gram matrices, [..., D, D].
+
+    Returns:
+        The weights of all coordinates beside y, [..., D - 1].
+    """
+    one = jnp.broadcast_to(jnp.eye(gram.shape[-1], dtype=gram.dtype), gram.shape)
+
+    def layer(state: tuple[Any, Any], parameters: tuple[Any, ...]) -> tuple[tuple[Any, Any], None]:
+        G, C = state
+        T = one + attention(parameters, G)
+        return (T @ G @ T.mT, T @ C), None
+
+    start = gram, one
+    (_, C), _ = jax.lax.scan(layer, start, tuple(jnp.asarray(value, gram.dtype) for value in kernel))
+    return -C[..., -1, :-1]
+
+
+def half_square(error: Any, metric: Any) -> Any:
+    """Return 1/2 error' metric error.
+
+    Args:
+        error: Vectors, [..., c].
+        metric: Matrices [c, c] or [..., c, c]; None for the identity.
+
+    Returns:
+        Numbers, [...].
+    """
+    weighed = error if metric is None else (metric @ error[..., None])[..., 0]
+    return 0.5 * (error * weighed).sum(-1)
+
+
+@jax.jit
+def _forward(kernel: Any, gram: Any, target: Any, metric: Any) -> Any:
+    """Losses, infinite where they overflowed, and weights."""
+    given = jnp.isfinite(gram).all((1, 2))  # one layer does not read all of G
+    weights = jnp.where(given[:, None], map_of(kernel, gram)[:, : target.shape[1]], jnp.nan)
+    losses = half_square(weights - target, metric)
+    return jnp.where(jnp.isfinite(losses), losses, jnp.inf), weights
+
+
+def _limited(kernel: Any, gram: Any, target: Any, metric: Any, ceiling: Any) -> Any:
+    """The summed losses, those above the ceiling at the slope of ceiling (1 + log(loss / ceiling))."""
+    losses = half_square(map_of(kernel, gram)[..., : target.shape[-1]] - target, metric)
+    size = jax.lax.stop_gradient(losses)
+    return (losses * jnp.where(size > ceiling, ceiling / size, 1.0)).sum()
+
+
+_slope = jax.jit(jax.grad(_limited))
+_slopes = jax.jit(jax.vmap(jax.grad(_limited), (None, 0, 0, 0, None)))
+
+
+def _add_gradient(
+    kernel: Parameters, batch: tuple[Any, ...], finite: NDArray[np.bool_], ceiling: float, total: list[Any]
+) -> int:
+    """Add the gradient of the sequences with finite losses; return how many of these had to be left out."""
+    gram, target, metric = batch
+    # Zeros instead of a sequence have no gradient, and keep the shapes for which the function is compiled.
+    gram, target = np.where(finite[:, None, None], gram, 0), np.where(finite[:, None], target, 0)
+    if metric is not None and metric.ndim == 3:
+        metric = np.where(finite[:, None, None], metric, 0)
+    pieces = [np.asarray(piece, np.float64) for piece in _slope(kernel, gram, target, metric, ceiling)]
+    left_out = 0
+    if not all(np.abs(piece).max() <= LARGEST for piece in pieces):
+        length = target.shape[1]
+        each = np.broadcast_to(
+            np.eye(length, dtype=gram.dtype) if metric is None else metric, (len(gram), *2 * (length,))
+        )
+        every = [np.asarray(piece, np.float64) for piece in _slopes(kernel, gram, target, each, ceiling)]
+        good = np.all([np.abs(piece).reshape(len(gram), -1).max(1) <= LARGEST for piece in every], axis=0)
+        pieces, left_out = [piece[good].sum(0) for piece in every], int((~good).sum())
+    for sum_, piece in zip(total, pieces, strict=True):
+        sum_ += piece
+    return left_out

@@ -1,0 +1,279 @@
+"""Linear transformers as parameters and a pure function of JAX, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ridgeformer.engine import Layout
+from ridgeformer.engine.xla import map_of
+from ridgeformer.errors import refuse, shown
+from ridgeformer.models.channels import ChannelFamily
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import Family
+from ridgeformer.models.looped import LoopedFamily
+from ridgeformer.models.transformer import LinearTransformer, gram_of
+from ridgeformer.moments import Moments
+
+__all__ = ["Form", "JaxParameters", "apply", "check_parameters", "from_jax", "gram_array", "kernel_of", "to_jax"]
+
+
+class Form(NamedTuple):
+    """What a model is beside its numbers.
+
+    Attributes:
+        family: The family.
+        dim: The dimension d of the features.
+        layout: What its tokens hold, and whether attention is a sum or a mean.
+    """
+
+    family: type[Family]
+    dim: int
+    layout: Layout
+
+    @property
+    def width(self) -> int:
+        """How many coordinates a token has beside y."""
+        return self.dim + self.layout.extra
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True)
+class JaxParameters:
+    """The parameters of a model: a pytree whose leaves are the arrays of its family.
+
+    Gradients with respect to it, and what `jax.tree.map` makes of it, are of this class too.
+
+    Attributes:
+        arrays: The parameters under the names and in the shapes of `family.arrays`.
+        form: The family, the dimension and the layout, which no transformation changes.
+    """
+
+    arrays: dict[str, Any]
+    form: Form
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[tuple[str, ...], Form]]:
+        """Return leaves and what is not one, for JAX."""
+        names = tuple(self.arrays)
+        return tuple(self.arrays[name] for name in names), (names, self.form)
+
+    @classmethod
+    def tree_unflatten(cls, rest: tuple[tuple[str, ...], Form], leaves: tuple[Any, ...]) -> JaxParameters:
+        """Make parameters from leaves, for JAX.
+
+        Args:
+            rest: Names and form.
+            leaves: The arrays.
+
+        Returns:
+            The parameters.
+        """
+        return cls(dict(zip(rest[0], leaves, strict=True)), rest[1])
+
+
+def to_jax(model: LinearTransformer) -> tuple[JaxParameters, Callable[..., Any]]:
+    """Turn a model into parameters and a pure function, which work under `jit`, `grad` and `vmap`.
+
+    The leaves are NumPy arrays with the model's own numbers. JAX computes with them in float64 only where the user has
+    enabled that (`jax_enable_x64`), and in float32 otherwise.
+
+    Args:
+        model: The model, of any family.
+
+    Returns:
+        The parameters, and `apply`.
+
+    Raises:
+        InputError: This is no `LinearTransformer`.
+    """
+    if type(model) is not LinearTransformer:
+        refuse("to_jax needs a LinearTransformer", f"a {type(model).__name__}", "Pass a model, such as run.model.")
+    arrays = {name: np.array(value) for name, value in model.family.arrays.items()}
+    return JaxParameters(arrays, Form(type(model.family), model.dim, model.layout)), apply
+
+
+def from_jax(parameters: JaxParameters | Mapping[str, Any], like: LinearTransformer | None = None) -> LinearTransformer:
+    """Turn parameters back into a model.
+
+    Args:
+        parameters: What `to_jax` returned, or what a training made of it; or its arrays by name (see `like`).
+        like: A model of the same family, dimension and layout, where the arrays come by name.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: These are no parameters of a model.
+    """
+    if isinstance(parameters, Mapping) and isinstance(like, LinearTransformer):
+        parameters = JaxParameters(dict(parameters), Form(type(like.family), like.dim, like.layout))
+    form = check_parameters(parameters)
+    try:
+        arrays = {name: np.array(value) for name, value in parameters.arrays.items()}  # type: ignore[union-attr]
+        family = form.family(**arrays)
+    except TypeError as error:
+        refuse(f"the parameters of a {form.family.name} model must have their names", shown(error), "Use to_jax.")
+    return LinearTransformer(family, form.dim, form.layout)
+
+
+def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None) -> Any:
+    """Compute the weights from moments, or predict the labels of queries from tokens.
+
+    Every argument may have any number of axes before those named here, none included.
+
+    Args:
+        parameters: What `to_jax` returned.
+        x: `Moments`, or Gram matrices of the model's tokens [..., D, D]; or features of contexts, [..., n, d].
+        y: Labels of the contexts, [..., n].
+        queries: Features of the queries, [..., m, d].
+
+    Returns:
+        The weights, [..., d]; from tokens the predictions, [..., m].
+
+    Raises:
+        InputError: These are no parameters, or shapes do not fit.
+    """
+    form = check_parameters(parameters)
+    if y is None and queries is None:
+        gram = gram_array(form, x)
+        return map_of(kernel_of(parameters), gram)[..., : form.dim]
+    x, y, queries = jnp.asarray(x), jnp.asarray(y), jnp.asarray(queries)
+    d, layout = form.dim, form.layout
+    for name, given, wanted in (("x", x, ("n", d)), ("y", y, x.shape[-2:-1]), ("queries", queries, ("m", d))):
+        _check_shape(name, given.shape, wanted)
+    n = x.shape[-2]
+    coordinates = jnp.zeros((*y.shape, layout.extra), x.dtype)
+    if layout.coordinate != "none":
+        coordinates = coordinates.at[..., 0].set(float(layout.value(n)))
+    tokens = jnp.concatenate([x, coordinates, y[..., None]], -1)
+    gram = tokens.mT @ tokens / (n if layout.attention == "mean" else 1)
+    weights = map_of(kernel_of(parameters), gram)
+    intercept = weights[..., d] if layout.counted else 0.0
+    return (queries @ weights[..., :d, None])[..., 0] + jnp.expand_dims(intercept, -1)
+
+
+def kernel_of(parameters: JaxParameters) -> tuple[Any, ...]:
+    """Return what `Family.kernel` gives, differentiably.
+
+    For Full, Diag, GD++, channels, and their loops this is written in JAX. For any other family NumPy computes it on
+    the host, and the family's own `pullback` is the derivative.
+
+    Args:
+        parameters: The parameters.
+
+    Returns:
+        The kernel, layers first.
+    """
+    form, arrays = parameters.form, {name: jnp.asarray(value) for name, value in parameters.arrays.items()}
+    family = form.family
+    if family is Full or (family.has_sizes and issubclass(family, ChannelFamily)):
+        return tuple(arrays.values())
+    if family.has_sizes and issubclass(family, LoopedFamily):
+        once = kernel_of(JaxParameters(arrays, form._replace(family=family.inner)))
+        return tuple(jnp.concatenate([value] * family.loops) for value in once)
+    if family is not Diag and family is not GDpp:
+        return tuple(_kernel(form, tuple(arrays), tuple(arrays.values())))
+    found = arrays.get("omega")
+    if found is None:
+        found = jnp.einsum("lhi,lh->li" if family is GDpp else "lhi,lhj->lij", arrays["p"], arrays["q"])
+    return (jnp.stack([found, jnp.zeros_like(found)], -1) if family is GDpp else found,)
+
+
+def _made(form: Form, names: tuple[str, ...], values: Any) -> Family:
+    return form.family(**{name: np.asarray(value) for name, value in zip(names, values, strict=True)})
+
+
+def _call(function: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
+    return jax.pure_callback(function, shapes, *arguments, vmap_method="sequential")
+
+
+def _by_family_forward(form: Form, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[Any, Any]:
+    dtype = values[0].dtype
+    example = _made(form, names, [np.zeros(value.shape, dtype) for value in values]).kernel(form.dim)
+    shapes = tuple(jax.ShapeDtypeStruct(piece.shape, dtype) for piece in example)
+
+    def kernel(given: Any) -> Any:
+        return tuple(np.array(piece, dtype) for piece in _made(form, names, given).kernel(form.dim))
+
+    return _call(kernel, shapes, values), values
+
+
+def _by_family_backward(form: Form, names: tuple[str, ...], values: tuple[Any, ...], slope: Any) -> tuple[Any]:
+    dtype = values[0].dtype
+    shapes = tuple(jax.ShapeDtypeStruct(value.shape, dtype) for value in values)
+
+    def pullback(given: Any, pieces: Any) -> Any:
+        found = _made(form, names, given).pullback(tuple(np.asarray(piece, np.float64) for piece in pieces))
+        return tuple(np.array(found[name], dtype) for name in names)
+
+    return (_call(pullback, shapes, values, slope),)
+
+
+def _kernel_only(form: Form, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return _by_family_forward(form, names, values)[0]
+
+
+_kernel = jax.custom_vjp(_kernel_only, nondiff_argnums=(0, 1))
+_kernel.defvjp(_by_family_forward, _by_family_backward)
+
+
+def check_parameters(parameters: object) -> Form:
+    """Refuse what `to_jax` did not make.
+
+    Args:
+        parameters: The parameters.
+
+    Returns:
+        Their form.
+
+    Raises:
+        InputError: They are something else.
+    """
+    if not isinstance(parameters, JaxParameters):
+        refuse(
+            "parameters must be those that to_jax gives",
+            f"a {type(parameters).__name__}",
+            "Pass to_jax(model)[0], or arrays by name to from_jax(arrays, like=model).",
+        )
+    return parameters.form
+
+
+def gram_array(form: Form, moments: Any) -> Any:
+    """Return the Gram matrices of a model's tokens.
+
+    Args:
+        form: The form of the model.
+        moments: `Moments`, which are converted; or an array [..., D, D], which must fit as it is.
+
+    Returns:
+        Gram matrices, [..., D, D].
+
+    Raises:
+        InputError: They do not fit.
+    """
+    if isinstance(moments, Moments):
+        if moments.dim != form.dim:
+            refuse(f"moments must have the model's dimension {form.dim}", moments.dim, "Use one dimension.")
+        return jnp.asarray(np.asarray(gram_of(form.layout, moments)))
+    gram = jnp.asarray(moments)
+    _check_shape("gram", gram.shape, (form.width + 1, form.width + 1))
+    return gram
+
+
+def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> None:
+    """The last axes of an array."""
+    given = shape[-len(wanted) :]
+    fits = len(given) == len(wanted) and all(
+        isinstance(size, str) or size == found for size, found in zip(wanted, given, strict=True)
+    )
+    if not fits:
+        text = ", ".join(map(str, wanted))
+        refuse(f"{name} must have shape (..., {text})", f"shape {shape}", "Reshape it.")

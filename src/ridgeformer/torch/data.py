@@ -1,0 +1,123 @@
+"""Problems as data sets of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
+
+from ridgeformer.errors import refuse, shown
+from ridgeformer.problems import BaseProblem
+from ridgeformer.validation import integer
+
+__all__ = ["MomentBatch", "ProblemDataset", "TokenBatch"]
+
+
+class MomentBatch(NamedTuple):
+    """A batch of contexts in moment form; `moment_loss(module, *batch[:2], metric=batch.metric)` is its loss.
+
+    Attributes:
+        gram: Gram matrices of the tokens (x, y), [B, d + 1, d + 1].
+        target: The weights of the oracle, which knows the noise level, [B, d]; the tasks where there is no oracle.
+        metric: The covariance of the queries, [d, d] or [B, d, d]; None for the identity.
+        task: The task vectors, [B, d].
+    """
+
+    gram: Tensor
+    target: Tensor
+    metric: Tensor | None
+    task: Tensor
+
+
+class TokenBatch(NamedTuple):
+    """A batch of sequences token by token; `token_loss(module, *batch)` is its loss.
+
+    Attributes:
+        x: Features of the contexts, [B, n, d].
+        y: Labels of the contexts, [B, n].
+        queries: Features of the queries, [B, m, d].
+        answers: Their labels without noise, [B, m].
+    """
+
+    x: Tensor
+    y: Tensor
+    queries: Tensor
+    answers: Tensor
+
+
+class ProblemDataset(IterableDataset):
+    """Batches of fresh sequences of a problem; use `DataLoader(dataset, batch_size=None)`.
+
+    Batch k depends on the seed and on k alone. With W workers, worker w draws the batches w, w + W, ..., so that a
+    `DataLoader` gives the same batches in the same order for every number of workers.
+
+    Args:
+        problem: The distribution of sequences.
+        batch: How many sequences a batch has.
+        form: `moments` for `MomentBatch`, or `tokens` for `TokenBatch`.
+        batches: How many batches there are; None for no end.
+        first: The number of the first batch, with which an interrupted loop goes on.
+        seed: The seed.
+        stream: A number that tells independent streams of one seed apart, such as training and test.
+        queries: How many queries a sequence has in token form.
+        dtype: float32 or float64.
+    """
+
+    def __init__(
+        self,
+        problem: BaseProblem,
+        batch: int,
+        *,
+        form: Literal["moments", "tokens"] = "moments",
+        batches: int | None = None,
+        first: int = 0,
+        seed: int = 0,
+        stream: int = 0,
+        queries: int = 1,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        if not isinstance(problem, BaseProblem):
+            refuse("a data set needs a problem", f"a {type(problem).__name__}", 'Pass Problem(noise="uniform(0,5)").')
+        if form not in ("moments", "tokens"):
+            refuse("the form must be moments or tokens", shown(form), "Choose one of these.")
+        if dtype not in (torch.float32, torch.float64):
+            refuse("the dtype must be torch.float32 or torch.float64", shown(dtype), "Choose one of these.")
+        self.problem, self.form, self.dtype = problem, form, dtype
+        self.batch = integer("batch", batch)
+        self.batches = None if batches is None else integer("batches", batches)
+        self.first, self.queries = integer("first", first, 0), integer("queries", queries)
+        self.key: dict[str, Any] = {"seed": integer("seed", seed, 0), "stream": integer("stream", stream, 0)}
+
+    def __iter__(self) -> Iterator[MomentBatch | TokenBatch]:
+        info = get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        step = self.first + worker
+        while self.batches is None or step < self.first + self.batches:
+            yield self.at(step)
+            step += workers
+
+    def at(self, number: int) -> MomentBatch | TokenBatch:
+        """Return one batch.
+
+        Args:
+            number: Its number.
+
+        Returns:
+            The batch.
+        """
+        if self.form == "tokens":
+            tokens = self.problem.sequences(self.batch, step=number, queries=self.queries, **self.key)
+            return TokenBatch(*map(self._tensor, (tokens.x, tokens.y, tokens.queries, tokens.answers)))
+        dtype = np.float32 if self.dtype is torch.float32 else np.float64
+        draw = self.problem.moments(self.batch, step=number, dtype=dtype, **self.key)
+        metric = None if draw.metric is None else self._tensor(draw.metric)
+        return MomentBatch(self._tensor(draw.moments.gram), self._tensor(draw.ridge), metric, self._tensor(draw.task))
+
+    def _tensor(self, value: Any) -> Tensor:
+        """A copy, because what a problem draws is read-only; it keeps the order in memory."""
+        return torch.from_numpy(np.array(value, subok=False, order="K")).to(self.dtype)

@@ -1,0 +1,291 @@
+"""Linear transformers as PyTorch modules, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ridgeformer.errors import refuse, shown
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.torch.kernels import attention, kernel_of, to_numpy
+
+__all__ = ["TorchLayer", "TorchModel", "check_tensor", "from_torch", "gram_tensor", "to_torch"]
+
+TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
+
+
+class _Values(nn.Module):
+    """Parameters by name. A name that modules use for something else, such as `half`, gets an underscore."""
+
+    def __init__(self, values: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        for name, value in values.items():
+            self.register_parameter(_attribute(name), nn.Parameter(value))
+
+    def value(self, name: str) -> Tensor:
+        """Return a parameter.
+
+        Args:
+            name: Its name in `family.arrays`.
+
+        Returns:
+            The parameter.
+        """
+        found: Tensor = getattr(self, _attribute(name))
+        return found
+
+
+class TorchLayer(_Values):
+    """One layer of linear attention, and its parameters; none where layers share theirs, which belong to the model."""
+
+    def forward(self, tokens: Tensor, gram: Tensor, *parameters: Tensor) -> Tensor:
+        """Apply e -> e + sum_k P_k G Q_k e, which is linear attention to the context.
+
+        Args:
+            tokens: The tokens, [B, t, D].
+            gram: The Gram matrices of the context's tokens at this layer, [B, D, D].
+            *parameters: One layer of `TorchModel.kernel`.
+
+        Returns:
+            The tokens after the layer, [B, t, D].
+        """
+        return tokens + tokens @ attention(parameters, gram).mT
+
+
+class TorchModel(nn.Module):
+    """A linear transformer as a PyTorch module; `to_torch` makes it.
+
+    Each layer is a submodule of `layers`, which maps tokens to tokens, so that forward hooks see what every layer does.
+    It holds its own parameters under the names of `family.arrays`. Parameters that belong to no single layer are in
+    `shared`. On moments, the tokens are the unit vectors: after a layer, they are the rows of the transposed map that
+    the layers so far apply to every token.
+
+    Args:
+        model: The model. Its family, dimension and layout stay; its numbers become parameters.
+    """
+
+    def __init__(self, model: LinearTransformer) -> None:
+        super().__init__()
+        self.source = model
+        values = {name: torch.from_numpy(np.array(value)) for name, value in model.family.arrays.items()}
+        self.names = tuple(values)
+        self.layered = _layers_first(model)
+        own, shared = (values, {}) if self.layered else ({}, values)
+        self.layers = nn.ModuleList(
+            TorchLayer({name: value[layer].clone() for name, value in own.items()}) for layer in range(model.layers)
+        )
+        self.shared = _Values(shared)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Return all parameters under the names and in the shapes of `family.arrays`, differentiably."""
+        if not self.layered:
+            return {name: self.shared.value(name) for name in self.names}
+        return {name: torch.stack([layer.value(name) for layer in self.layers]) for name in self.names}
+
+    def kernel(self) -> tuple[Tensor, ...]:
+        """Return what an engine takes, layers first, differentiably; see `Family.kernel`."""
+        return kernel_of(type(self.source.family), self.source.dim, self.arrays())
+
+    def forward(self, x: Tensor | Moments, y: Tensor | None = None, queries: Tensor | None = None) -> Tensor:
+        """Predict the labels of queries from tokens, or compute the weights from moments.
+
+        Args:
+            x: Features of the contexts, [B, n, d]; or `Moments`, or Gram matrices of the model's tokens [B, D, D].
+            y: Labels of the contexts, [B, n].
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The predictions, [B, m]; from moments the weights, [B, d].
+
+        Raises:
+            InputError: A tensor has the wrong shape or dtype, or is on another device than the parameters.
+        """
+        if y is None and queries is None:
+            return self.weights(x)
+        layout, dim = self.source.layout, self.source.dim
+        like = next(self.parameters())
+        check_tensor("x", x, ("B", "n", dim), like)
+        assert isinstance(x, Tensor)
+        batch, n = x.shape[:2]
+        check_tensor("y", y, (batch, n), like)
+        check_tensor("queries", queries, (batch, "m", dim), like)
+        assert isinstance(y, Tensor)
+        assert isinstance(queries, Tensor)
+        context = self._tokens(x, y, float(layout.value(n)))
+        asked = self._tokens(queries, torch.zeros_like(queries[..., 0]), float(layout.counted))
+        tokens = torch.cat([context, asked], 1)
+        share = 1 / n if layout.attention == "mean" else 1.0
+        for layer, parameters in zip(self.layers, zip(*self.kernel(), strict=True), strict=True):
+            seen = tokens[:, :n]
+            tokens = layer(tokens, share * (seen.mT @ seen), *parameters)
+        return -tokens[:, n:, -1]
+
+    def weights(self, moments: Moments | Tensor) -> Tensor:
+        """Compute w_hat: the prediction for a query x is <w_hat, x>, plus the intercept if there is one.
+
+        Args:
+            moments: `Moments`, or Gram matrices of the model's tokens, [B, D, D].
+
+        Returns:
+            The weights, [B, d].
+
+        Raises:
+            InputError: These are no moments of the model's dimension, dtype and device.
+        """
+        gram = gram_tensor(self.source, moments, next(self.parameters()))
+        return self.map_of(self.kernel(), gram)[:, : self.source.dim]
+
+    def map_of(self, kernel: Sequence[Tensor], gram: Tensor) -> Tensor:
+        """Compute what predictions are made of: minus the last row of the map that all layers apply to a token.
+
+        Args:
+            kernel: What an engine takes, layers first.
+            gram: Gram matrices of the model's tokens, [B, D, D].
+
+        Returns:
+            The weights of all coordinates beside y, [B, D - 1].
+        """
+        unit = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        tokens = unit.expand_as(gram)
+        for layer, parameters in zip(self.layers, zip(*kernel, strict=True), strict=True):
+            tokens = layer(tokens, tokens.mT @ gram @ tokens, *parameters)
+        return -tokens[:, :-1, -1]
+
+    def _tokens(self, x: Tensor, y: Tensor, coordinate: float) -> Tensor:
+        """Tokens (x, further coordinates, y), [B, n, D]."""
+        layout = self.source.layout
+        further = x.new_zeros((*y.shape, layout.extra))
+        if layout.coordinate != "none":
+            further[..., 0] = coordinate
+        return torch.cat([x, further, y[..., None]], -1)
+
+    def extra_repr(self) -> str:
+        """Return what the module is, for its text."""
+        return repr(self.source)
+
+
+def _attribute(name: str) -> str:
+    """The attribute of a module that holds a parameter."""
+    return f"{name}_" if name in TAKEN else name
+
+
+def to_torch(
+    model: LinearTransformer, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+) -> TorchModel:
+    """Turn a model into a PyTorch module with the same numbers.
+
+    Args:
+        model: The model, of any family.
+        dtype: The dtype of the parameters; None for that of the model.
+        device: Where they are; None for the CPU.
+
+    Returns:
+        The module.
+
+    Raises:
+        InputError: This is no `LinearTransformer`.
+    """
+    if type(model) is not LinearTransformer:
+        refuse("to_torch needs a LinearTransformer", f"a {type(model).__name__}", "Pass a model, such as run.model.")
+    return TorchModel(model).to(dtype=dtype, device=device)
+
+
+def from_torch(module: TorchModel) -> LinearTransformer:
+    """Turn a module that `to_torch` made back into a model, with the numbers that its parameters have now.
+
+    Args:
+        module: The module; its parameters must be float32 or float64, and finite.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: This is another module, or its parameters have other shapes than a model has.
+    """
+    if not isinstance(module, TorchModel):
+        refuse(
+            "from_torch needs a module that to_torch made",
+            f"a {type(module).__name__}",
+            "Modules of other architectures have no LinearTransformer that is the same function.",
+        )
+    source = module.source
+    for name, value in module.named_parameters():
+        if value.dtype not in (torch.float32, torch.float64):
+            refuse("a model has float32 or float64 numbers", f"{name} in {value.dtype}", "Call module.double().")
+    try:
+        arrays = {name: np.array(to_numpy(value)) for name, value in module.arrays().items()}
+    except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+        refuse("a module must keep the layers and parameters that to_torch gave it", shown(error), "Make a new one.")
+    return LinearTransformer(type(source.family)(**arrays), source.dim, source.layout)
+
+
+def check_tensor(name: str, value: object, shape: tuple[int | str, ...], like: Tensor | None = None) -> None:
+    """Refuse what is no tensor of this shape, or what differs from another tensor in dtype or device.
+
+    Args:
+        name: What it is, for the message.
+        value: The tensor.
+        shape: Its shape; a letter stands for any size of at least 1.
+        like: A parameter of the module; None to accept any dtype and device.
+
+    Raises:
+        InputError: It does not fit.
+    """
+    if not isinstance(value, Tensor):
+        refuse(f"{name} must be a tensor", f"a {type(value).__name__}", f"Use torch.as_tensor({name}).")
+    fits = len(shape) == value.ndim and all(
+        size >= 1 if isinstance(wanted, str) else size == wanted
+        for wanted, size in zip(shape, value.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join(map(str, shape))
+        refuse(f"{name} must have shape ({wanted})", f"shape {tuple(value.shape)}", "Reshape it.")
+    if like is not None and value.dtype != like.dtype:
+        refuse(
+            f"{name} must have the dtype of the module, {like.dtype}",
+            str(value.dtype),
+            f"Use {name}.to({like.dtype}), or module.to({name}.dtype).",
+        )
+    if like is not None and value.device != like.device:
+        refuse(
+            f"{name} must be on the device of the module, {like.device}",
+            str(value.device),
+            f"Use {name}.to({str(like.device)!r}).",
+        )
+
+
+def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like: Tensor) -> Tensor:
+    """Return the Gram matrices of a model's tokens.
+
+    Args:
+        model: The model, whose layout says what its tokens hold.
+        moments: `Moments`, which are converted; or a tensor [B, D, D], which must fit as it is.
+        like: A tensor of the dtype and on the device that is wanted.
+
+    Returns:
+        Gram matrices, [B, D, D].
+
+    Raises:
+        InputError: They do not fit.
+    """
+    if isinstance(moments, Moments):
+        model._check(moments)
+        # A copy that keeps the order in memory, which the native kernel likes: moments must not change.
+        return torch.from_numpy(np.array(model._gram(moments), order="K")).to(like.device, like.dtype)
+    check_tensor("gram", moments, ("B", model.width + 1, model.width + 1), like)
+    found: Tensor = moments
+    return found
+
+
+def _layers_first(model: LinearTransformer) -> bool:
+    """Whether every array has one entry per layer, so that a layer can hold its own."""
+    family = model.family
+    if any(len(value) != model.layers for value in family.arrays.values()):
+        return False
+    first = family.select(slice(0, 1)).arrays
+    return all(np.array_equal(first[name], value[:1]) for name, value in family.arrays.items() if name in first)

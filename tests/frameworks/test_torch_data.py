@@ -1,0 +1,55 @@
+"""Problems as data sets of PyTorch: the same batches for every number of workers."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, Problem
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader  # noqa: E402
+
+from ridgeformer.torch import ProblemDataset  # noqa: E402
+
+PROBLEM = Problem(3, 6, "uniform(0,1)", features="factors(1)")
+
+
+@pytest.mark.parametrize("form", ["moments", "tokens"])
+def test_batches_do_not_depend_on_the_number_of_workers(form):
+    data = ProblemDataset(PROBLEM, 8, form=form, batches=5, seed=3)
+    alone = list(data)
+    assert len(alone) == 5
+    for workers in (0, 1, 2):
+        found = list(DataLoader(data, batch_size=None, num_workers=workers))
+        for one, other in zip(found, alone, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True) if a is not None)
+
+
+def test_batches_are_those_of_the_problem():
+    batch = ProblemDataset(PROBLEM, 8, seed=3, dtype=torch.float64).at(2)
+    draw = PROBLEM.moments(8, seed=3, step=2)
+    pairs = (batch.gram, draw.moments.gram), (batch.target, draw.ridge), (batch.metric, draw.metric)
+    assert all(np.array_equal(found.numpy(), expected) for found, expected in pairs)
+    tokens = ProblemDataset(PROBLEM, 8, form="tokens", queries=2, seed=3, dtype=torch.float64).at(2)
+    expected = PROBLEM.sequences(8, seed=3, step=2, queries=2)
+    assert np.array_equal(tokens.x.numpy(), expected.x)
+    assert np.array_equal(tokens.answers.numpy(), expected.answers)
+
+
+def test_a_loop_goes_on_where_it_stopped():
+    data = iter(ProblemDataset(PROBLEM, 8))
+    batches = [next(data) for _ in range(4)]
+    later = next(iter(ProblemDataset(PROBLEM, 8, first=3)))
+    assert torch.equal(batches[3].gram, later.gram)
+    assert not torch.equal(batches[0].gram, later.gram)
+
+
+def test_bad_input_is_refused_in_words():
+    for words, options in {
+        "a data set needs a problem": {"problem": 3},
+        "the form must be moments or tokens; got 'x'": {"form": "x"},
+        "the dtype must be torch.float32 or torch.float64": {"dtype": torch.float16},
+        "batch must be": {"batch": 0},
+    }.items():
+        with pytest.raises(InputError, match=words):
+            ProblemDataset(**{"problem": PROBLEM, "batch": 4, **options})
