@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -531,3 +532,16 @@ def test_the_journal_survives_damage(tmp_path):
 
 def test_the_package_s_example_trains():
     assert ridgeformer.train is train
+
+
+@pytest.mark.parametrize("change", [{}, {"features": "powerlaw(1)"}], ids=str)
+def test_the_message_says_if_constrr_is_better(change):
+    """One step of gradient descent is worse than ridge regression; more layers of Diag are better."""
+    problem = Problem(3, 8, "uniform(0,2)").replace(**change)
+    how = {"protocol": Search(effort=0.1), "sequences": 5000}
+    message = train(problem, "gdpp", 1, **how).message
+    simple = evaluate(ConstRR.tune(problem), problem, sequences=5000).loss
+    said = re.search(r"; ConstRR is better, with a loss of ([0-9.]+)$", message)
+    assert said, message
+    assert float(said[1]) == pytest.approx(simple, rel=0.1)
+    assert "ConstRR" not in train(problem, "diag", 4, **how).message
