@@ -17,8 +17,8 @@ from ridgeformer import export, zoo
 from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import by_layer, compare, evaluate, floor, profile, shifts
-from ridgeformer.explanation import ablate, compare_algorithms, explain, patch_noise
-from ridgeformer.models import Diag, Family, Full, GDpp, LinearTransformer, load, save
+from ridgeformer.explanation import ablate, compare_algorithms, explain
+from ridgeformer.models import Channels, Diag, Family, Full, GDpp, LinearTransformer, load, save
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import CustomProblem, Problem
@@ -36,6 +36,7 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     "Family",
     "Full",
     "Diag",
+    "Channels",
     "GDpp",
     "Layout",
     # Predictors to compare with
@@ -64,7 +65,6 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     # Explanation
     "explain",
     "ablate",
-    "patch_noise",
     "compare_algorithms",
     # Errors
     "InputError",
