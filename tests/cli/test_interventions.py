@@ -5,7 +5,8 @@ import warnings
 
 import pytest
 
-from ridgeformer import Problem, cli, compare_algorithms, patch_noise, save
+from ridgeformer import Problem, cli, compare_algorithms, save
+from ridgeformer.explanation import patch_noise
 from support import tame_model
 
 PROBLEM = Problem(3, 8, "uniform(0,2)")

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, patch_noise, zoo
+from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, zoo
 from ridgeformer.evaluation import EVALUATION
+from ridgeformer.explanation import patch_noise
 from support import tame_model
 
 PROBLEM = Problem(3, 8, "uniform(0,2)", query="powerlaw(1)")
