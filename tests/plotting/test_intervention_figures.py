@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import Problem, compare_algorithms, patch_noise
+from ridgeformer import Problem, compare_algorithms
+from ridgeformer.explanation import patch_noise
 from ridgeformer.plotting.interventions import NAMES, algorithms_figure, patching_figure
 from ridgeformer.plotting.style import write
 from support import tame_model
