@@ -128,7 +128,7 @@ def test_sgd_follows_the_population_gradient_on_average():
 def test_gradient_flow_ends_in_the_closed_form(problem):
     """The loss of the best one-layer weights, to 1e-6, from small starts that only use a = sum y x.
 
-    A random start of Full can end in a worse minimum, where labels flow through rank-one parts of P and Q.
+    Random starts of Full sometimes stop above the optimum, so the start uses the sum of y x only.
     """
     layout = Layout("mean") if not problem.lengths.fixed else Layout()
     W = 0.01 * np.random.default_rng(0).standard_normal((problem.dim, problem.dim))
