@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 
-from ridgeformer import LinearTransformer, Problem
+from ridgeformer import LinearTransformer, Problem, engine
 from ridgeformer.engine import reference
-from support import draw, tame_model
+from support import NATIVE, draw, tame_model
 
 # Float32 has 6e-8 to lose per operation and some hundred dependent ones: 1e-4 of the largest entry.
 TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+@pytest.fixture(params=[*NATIVE, "numpy"])
+def any_engine(request):
+    """Without JAX, which would compile for minutes; see tests/frameworks/test_jax_engine.py."""
+    return engine.named(request.param)
 
 
 def close(actual, expected, dtype):
@@ -138,7 +144,7 @@ def test_gradients_too_large_to_be_summed_leave_the_others_as_they_are(any_engin
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_the_gradient_is_finite_up_to_the_largest_losses(any_engine, kind, layers, dtype):
     """Contexts scaled up step by step until all of them overflow: losses from 1e290 (1e30 in float32) to infinity."""
-    count = 150 if any_engine.name in ("numpy", "jax") else 4500
+    count = 150 if any_engine.name == "numpy" else 4500
     kernel = tame_model(kind, 2, layers, 1, 4).astype(dtype).kernel
     d = draw(2, 4, count)
     seen = []

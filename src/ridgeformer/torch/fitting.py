@@ -94,10 +94,7 @@ def fit(
     began = time.perf_counter()
     steps, batch, every = integer("steps", steps), integer("batch", batch), integer("every", every)
     queries, rate = integer("queries", queries), number("rate", rate)
-    if not isinstance(problem, BaseProblem) or problem.dim != getattr(shape, "dim", None):
-        refuse("the problem must have the dimension of the transformer", problem, "Pass Architecture(problem.dim).")
-    if not problem.lengths.fixed:
-        refuse("training in tokens needs contexts of one length", f"n = {problem.lengths}", "Use one context length.")
+    _check(shape, problem)
     model = Transformer(shape, seed)
     adam = torch.optim.Adam(model.parameters(), betas=BETAS, eps=EPSILON)
     spec = {"shape": asdict(shape), "problem": problem.as_dict(), "steps": steps, "batch": batch}
@@ -114,6 +111,14 @@ def fit(
                 write_whole(path, _packed(spec, model, adam, losses))
             progress(step + 1, steps, losses[-1])
     return Fitted(model, problem, np.array(losses), time.perf_counter() - began, first)
+
+
+def _check(shape: Architecture, problem: BaseProblem) -> None:
+    """Refuse a problem that the transformer does not fit."""
+    if not isinstance(problem, BaseProblem) or problem.dim != getattr(shape, "dim", None):
+        refuse("the problem must have the dimension of the transformer", problem, "Pass Architecture(problem.dim).")
+    if not problem.lengths.fixed:
+        refuse("training in tokens needs contexts of one length", f"n = {problem.lengths}", "Use one context length.")
 
 
 @contextlib.contextmanager
