@@ -109,7 +109,7 @@ def curves_figure(
     panel(axis, str(first.spec.problem), "time, the sum of all rates" if by_time else "step", QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
     decimals(axis)
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(loc="lower left", frameon=False, fontsize=8)
     return canvas
 
 
