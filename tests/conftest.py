@@ -1,14 +1,15 @@
-"""Shared by all tests: settings, and the engines to test."""
+"""Shared by all tests: settings, the engines to test, and a way to run commands."""
 
 from __future__ import annotations
 
 import os
 import signal
+import warnings
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ridgeformer import engine
+from ridgeformer import cli, engine
 from support import NATIVE
 
 settings.register_profile(
@@ -56,3 +57,16 @@ def native(request):
 @pytest.fixture(params=engine.available())
 def any_engine(request):
     return engine.named(request.param)
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run a command in this process; returns its exit code, what it prints and its messages."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*map(str, arguments)])
+        return ended.value.code, *capsys.readouterr()
+
+    return run

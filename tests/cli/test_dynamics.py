@@ -1,29 +1,15 @@
 """Protocols of descents on the command line, and the pictures that `train` and `show` draw of them."""
 
 import json
-import warnings
 
 import pytest
 
-from ridgeformer import LinearTransformer, cli, load_run, save
+from ridgeformer import LinearTransformer, load_run, save
 from ridgeformer.cli.protocols import protocol_of
 from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, Paper
 
 SMALL = ["--noise", "uniform(0,2)", "--dim", "3", "--context", "6", "--layers", "1", "--sequences", "300"]
 DESCENT = ["--protocol", "descent", "--steps", "20", "--rate", "1e-3", "--scale", "0.1"]
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run a command in this process; returns its exit code, what it prints and its messages."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            cli.main([*map(str, arguments)])
-        return ended.value.code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.mark.parametrize(

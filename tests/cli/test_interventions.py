@@ -1,29 +1,15 @@
 """The commands patch and algorithms: the numbers of the library, as a table, as JSON and as a picture."""
 
 import json
-import warnings
 
 import pytest
 
-from ridgeformer import Problem, cli, compare_algorithms, save
+from ridgeformer import Problem, compare_algorithms, save
 from ridgeformer.explanation import patch_noise
 from support import tame_model
 
 PROBLEM = Problem(3, 8, "uniform(0,2)")
 OPTIONS = ["--noise", "uniform(0,2)", "--context", "8", "--sequences", "30", "--seed", "1"]
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run a command in this process; returns its exit code, what it prints and its messages."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            cli.main([*map(str, arguments)])
-        return ended.value.code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

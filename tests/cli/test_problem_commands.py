@@ -1,32 +1,18 @@
 """General problems on the command line: options, and the commands problem, shifts and prefixes."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
 
 from own_problems import HeavyTails
-from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, cli, evaluate, load_run, save, train
+from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, evaluate, load_run, save, train
 from ridgeformer.export import export
 from ridgeformer.predictors import baselines, best_predictor
 from ridgeformer.training import Search
 
 LAW = ["--noise", "uniform(0,2)", "--dim", "3"]
 FEW = ["--sequences", "300"]
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run a command in this process; returns its exit code, what it prints and its messages."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            cli.main([*map(str, arguments)])
-        return ended.value.code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from ridgeformer import (
     Moments,
     Problem,
     ablate,
-    cli,
     evaluate,
     explain,
     save,
@@ -502,13 +501,6 @@ def test_bad_options_are_refused():
         without_flow(model, 0, "zz")
 
 
-def call(capsys, *arguments):
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(list(map(str, arguments)))
-    out = capsys.readouterr()
-    return stopped.value.code, out.out, out.err
-
-
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "model.safetensors"
@@ -528,9 +520,9 @@ def test_a_model_without_an_update_is_plain_json():
     assert "NaN" not in json.dumps(record, allow_nan=False)
 
 
-def test_the_command_prints_what_explain_finds(capsys, file):
+def test_the_command_prints_what_explain_finds(call, file):
     arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000", "--ablate"]
-    code, record, _ = call(capsys, *arguments, "--json")
+    code, record, _ = call(*arguments, "--json")
     record = json.loads(record)
     assert code == 0
     found = explain(tame_model("full", 3, 2, 1, 8, seed=1), PROBLEM, sequences=1000)
@@ -538,7 +530,7 @@ def test_the_command_prints_what_explain_finds(capsys, file):
     assert record["behaviour"]["kept"][0] is None  # no u before the first layer
     assert record["coefficients"][1]["omega"][0][0] == pytest.approx(found.coefficients[1].omega[0][0])
     assert [entry["what"] for entry in record["ablations"]][:2] == ["nothing", "layer 1"]
-    code, text, _ = call(capsys, *arguments)
+    code, text, _ = call(*arguments)
     assert code == 0
     words = " ".join(text.split())
     for sentence in (*record["summary"], *(role["sentence"] for role in record["roles"])):
@@ -550,10 +542,10 @@ def test_the_command_prints_what_explain_finds(capsys, file):
     assert "Add --numbers" in text
 
 
-def test_numbers_are_printed_on_request_and_after_the_words(capsys, file):
+def test_numbers_are_printed_on_request_and_after_the_words(call, file):
     arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000"]
-    _, words, _ = call(capsys, *arguments)
-    code, text, _ = call(capsys, *arguments, "--numbers")
+    _, words, _ = call(*arguments)
+    code, text, _ = call(*arguments, "--numbers")
     assert code == 0
     assert len(words.splitlines()) < 40
     assert text.startswith(words.rpartition("Add --numbers")[0])
@@ -566,18 +558,18 @@ def test_numbers_are_printed_on_request_and_after_the_words(capsys, file):
     assert max(map(len, numbers.splitlines())) <= 120
 
 
-def test_a_run_knows_its_problem(capsys, tmp_path):
+def test_a_run_knows_its_problem(call, tmp_path):
     made = train(Problem(2, 6, "fixed(1)"), "gdpp", 1, sequences=500, out=tmp_path)
     for path in (made.folder, made.folder / "model.safetensors"):
-        code, text, _ = call(capsys, "explain", path, "--sequences", "500")
+        code, text, _ = call("explain", path, "--sequences", "500")
         assert code == 0
         assert "d=2 n=6 fixed(1)" in text
 
 
-def test_a_picture(capsys, file, tmp_path):
+def test_a_picture(call, file, tmp_path):
     picture = tmp_path / "story.png"
     common = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "500"]
-    assert call(capsys, *common, "--plot", picture)[0] == 0
+    assert call(*common, "--plot", picture)[0] == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000
 
@@ -599,9 +591,9 @@ def test_a_picture(capsys, file, tmp_path):
         (["MODEL", "--noise", "fixed(1)", "--plot", "x.doc"], "must end in .png, .pdf or .svg"),
     ],
 )
-def test_errors_are_one_line(capsys, file, tmp_path, arguments, words):
+def test_errors_are_one_line(call, file, tmp_path, arguments, words):
     places = {"MODEL": str(file), "FOLDER": str(tmp_path)}
-    code, out, error = call(capsys, "explain", *(places.get(a, a) for a in arguments))
+    code, out, error = call("explain", *(places.get(a, a) for a in arguments))
     assert (code, out) == (2, "")
     assert error.startswith("ridgeformer: error: ")
     assert error.count("\n") == 1

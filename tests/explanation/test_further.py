@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeformer import Layout, LinearTransformer, Problem, explain
+from ridgeformer import Full, Layout, LinearTransformer, Problem, explain
 from ridgeformer.explanation.further import channels
 from ridgeformer.models import Channels
 from support import tame_model
@@ -78,3 +78,24 @@ def test_every_layout_is_explained(layout):
     assert all(text in str(found) for text in found.contents)
     assert len(found.as_dict()["channels"]) == layout.extra
     assert explain(tame_model("diag", 4, 2, 1, 9), PROBLEM, sequences=500).channels == []
+
+
+def test_losses_without_a_channel_count_the_intercept():
+    """The second further coordinate is never used, so that nothing changes without it."""
+    random = LinearTransformer.random("full", dim=4, layers=2, context=99, layout=Layout("sum", "constant", 1))
+    P, Q = np.array(random.P), np.array(random.Q)
+    for matrix in (P, Q):
+        matrix[:, :, 5], matrix[:, :, :, 5] = 0, 0
+    model = LinearTransformer(Full(P, Q), layout=random.layout)
+    draw = PROBLEM.moments(300, stream=12, sums=True)
+    assert np.abs(model.intercepts(draw.moments)).max() > 1e-6
+    constant, unused = channels(model, PROBLEM, 300)
+    np.testing.assert_allclose(unused.erased, 1, rtol=1e-12)
+    assert abs(constant.erased[0] - 1) > 1e-6
+
+
+def test_a_vector_of_one_dimension_is_a_vector():
+    model = LinearTransformer.random("channels(2,2)", dim=1, layers=2, context=9)
+    scalar, vector = channels(model, Problem(dim=1, context=9, noise=1.0), 200)
+    assert (scalar.name, vector.name) == ("scalar 1", "vector 2")
+    assert np.isnan(vector.error).all()

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Problem, load, save, train
-from ridgeformer.cli import main
 from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.models.families import Family
@@ -466,14 +465,8 @@ def test_onnx_that_is_missing_is_named(monkeypatch):
 
 
 @pytest.fixture
-def command(capsys):
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stopped:
-            main(["export", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return stopped.value.code, printed.out, printed.err
-
-    return call
+def command(call):
+    return lambda *arguments: call("export", *arguments)
 
 
 def test_command_prints_or_writes_every_format(command, runs, tmp_path):

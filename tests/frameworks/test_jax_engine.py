@@ -54,3 +54,13 @@ def test_gradients_too_large_are_left_out():
         if np.isfinite(found.losses[7]) and found.limited == 1:
             plain = found
     assert plain is not None
+
+
+def test_a_sequence_is_counted_once():
+    """Its loss is above the ceiling, and its gradient is too large to be summed."""
+    gram, omega = np.array([[[1.0, 1e300], [1e300, 1.0]]]), np.array([[[0.0, 0.0], [-1e-299, 0.0]]])
+    found, expected = (
+        one.evaluate((omega,), gram, np.zeros((1, 1)), ceiling=1.0) for one in (engine.named("jax"), TWIN)
+    )
+    assert found.losses.tolist() == pytest.approx([50.0])
+    assert found.limited == expected.limited == 1

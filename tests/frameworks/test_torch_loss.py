@@ -128,3 +128,12 @@ def test_the_loss_of_tokens_is_half_the_squared_error():
     given = [torch.tensor(np.asarray(value)) for value in (s.x, s.y, s.queries, s.answers)]
     expected = 0.5 * np.square(model.predict(s.x, s.y, s.queries) - s.answers).mean()
     assert token_loss(to_torch(model), *given).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_parameters_are_known_by_their_names():
+    model = LinearTransformer.random("channels(2,2)", dim=3, layers=2, context=9)
+    draw = Problem(3, 6, "uniform(0,1)").moments(5)
+    arrays = {name: value.detach() for name, value in to_torch(model).arrays().items()}
+    other = dict(reversed(arrays.items()))
+    losses = [float(moment_loss(given, draw.moments, draw.ridge, like=model)) for given in (arrays, other)]
+    assert losses[0] == losses[1] == pytest.approx(model.evaluate(draw.moments, draw.ridge).loss)

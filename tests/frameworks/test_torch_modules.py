@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from frameworks_models import models
-from ridgeformer import InputError, LinearTransformer, Moments, Problem, evaluate, zoo
+from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, evaluate, zoo
 from ridgeformer.errors import MissingPackageError
 from support import draw, tame_model
 
@@ -45,8 +45,11 @@ def test_predictions_and_weights_are_those_of_the_model(model):
     assert single.weights(moments).dtype == torch.float32
 
 
-def test_a_module_is_evaluated_like_its_model():
-    model, problem = tame_model("diag", 4, 2, 1, 9), Problem(4, 9, "uniform(0,1)")
+@pytest.mark.parametrize("layout", [Layout(), Layout("sum", "constant"), Layout("mean", "length")], ids=str)
+def test_a_module_is_evaluated_like_its_model(layout):
+    """Also where predictions have an intercept, and where tokens need their sums."""
+    problem = Problem(4, 9, "uniform(0,1)")
+    model = LinearTransformer.random("full", dim=4, layers=2, scale=0.1, context=90, layout=layout)
     found, expected = (evaluate(one, problem, sequences=500, with_floor=False) for one in (to_torch(model), model))
     assert found.loss == pytest.approx(expected.loss, rel=1e-10)
 

@@ -288,3 +288,19 @@ def test_arrays_need_not_have_layers_first():
     x, y, queries = tokens()
     truth = plain_predictions(model.P, model.Q * CONTEXT, x, y, queries)  # attention by sum
     np.testing.assert_allclose(model.predict(x, y, queries), truth, atol=1e-12)
+
+
+class Reversed(Channels(1, 2)):
+    """A class of a user's own, which has the name of another one."""
+
+    def scaled(self, by):
+        return super().scaled(-by)
+
+
+@pytest.mark.parametrize("family", [Reversed, Looped(Reversed, 2)])
+def test_a_class_with_the_name_of_another_is_not_stored_as_that(family, tmp_path):
+    model = LinearTransformer.random(family, dim=2, layers=1)
+    words = r"must have a name of its own; got Reversed with the name 'channels\(1,2\)', which is Channels"
+    with pytest.raises(InputError, match=words):
+        save(model, tmp_path / "model.safetensors")
+    assert type(pickle.loads(pickle.dumps(Reversed.random(2, 1, 1, 0.1, np.random.default_rng(0))))) is Reversed

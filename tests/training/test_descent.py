@@ -8,7 +8,7 @@ import pytest
 
 from ridgeformer import Diag, Full, InputError, Layout, LinearTransformer, Problem, load_run, train
 from ridgeformer.errors import DamageError, MissingPackageError
-from ridgeformer.models import LowRank
+from ridgeformer.models import Looped, LowRank
 from ridgeformer.population import Quadratic
 from ridgeformer.theory import one_layer
 from ridgeformer.training import (
@@ -271,8 +271,24 @@ def test_omegas_can_be_descended_in_themselves():
     assert "omega" in found.model.family.arrays
     best = -1 / (6 + 3 + 1 + SMALL.noise.second_moment)
     assert found.model.family.omega[0, 1, 0] == pytest.approx(best, rel=0.05)
-    with pytest.raises(InputError, match="a search starts from factors p and q; got a model given by omegas"):
+    with pytest.raises(InputError, match="a search starts from models given by p and q; got one given by omega"):
         train(SMALL, "diag", 1, 2, init=init)
+
+
+def test_a_looped_model_starts_from_one(tmp_path):
+    """`layers` are those of one repetition, for the start too."""
+    init = LinearTransformer.random("looped(diag,3)", dim=3, layers=2, context=6)
+    protocol = SGD(rate=1e-6, steps=2, batch=16)
+    found = train(SMALL, "looped(diag,3)", 2, protocol=protocol, init=init, out=tmp_path, **FEW)
+    assert (found.spec.layers, found.model.layers) == (2, 6)
+    assert same_model(load_run(found.folder).spec.init, init)
+    with pytest.raises(InputError, match="got layers 2, not 6"):
+        train(SMALL, "looped(diag,3)", 6, protocol=SGD(), init=init)
+    with pytest.raises(InputError, match="in closed form for one layer; got 3 layers"):
+        train(SMALL, "looped(diag,3)", 1, protocol=descent())
+    omegas = LinearTransformer(Looped("diag", 3)(omega=np.zeros((2, 2, 2))), dim=3)
+    with pytest.raises(InputError, match="models given by p and q; got one given by omega"):
+        train(SMALL, "looped(diag,3)", 2, 2, init=omegas)
 
 
 def test_the_start_is_part_of_the_spec():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["dense_channels", "gather_channels"]
+__all__ = ["channel_places", "dense_channels", "gather_channels"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -50,7 +50,7 @@ def gather_channels(P: Array, Q: Array, vectors: int, scalars: int, dim: int) ->
     Returns:
         The gradients of Pv, Qv [..., v, v], Ps and Qs [..., s, s].
     """
-    at, single = _places(vectors, scalars, dim)
+    at, single = channel_places(vectors, scalars, dim)
     Pv, Qv = (m[..., at[:, None, :], at[None, :, :]].sum(-1) for m in (P, Q))
     Ps, Qs = (m[..., single[:, None], single[None, :]] for m in (P, Q))
     return Pv, Qv, Ps, Qs
@@ -58,15 +58,28 @@ def gather_channels(P: Array, Q: Array, vectors: int, scalars: int, dim: int) ->
 
 def _dense(vectors: Float, scalars: Float, dim: int) -> Float:
     v, s = vectors.shape[-1], scalars.shape[-1]
-    at, single = _places(v, s, dim)
+    at, single = channel_places(v, s, dim)
     found = np.zeros((*vectors.shape[:-2], v * dim + s, v * dim + s), vectors.dtype)
     found[..., at[:, None, :], at[None, :, :]] = vectors[..., None]
     found[..., single[:, None], single[None, :]] = scalars
     return found
 
 
-def _places(v: int, s: int, dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The coordinates of the vectors, [v, d], and of the scalars, [s]."""
-    order = np.arange(v * dim + s)
-    single = np.append(order[dim : dim + s - 1], order[-1])
-    return np.delete(order, single).reshape(v, dim), single
+def channel_places(vectors: int, scalars: int, dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where vectors and scalars stand among the coordinates of a token.
+
+    Args:
+        vectors: The number of vectors, v; x is the first.
+        scalars: The number of scalars, s; y is the last.
+        dim: The dimension d of the vectors.
+
+    Returns:
+        The coordinates of the vectors, [v, d], and of the scalars, [s].
+
+    >>> channel_places(vectors=2, scalars=2, dim=2)
+    (array([[0, 1],
+           [3, 4]]), array([2, 5]))
+    """
+    order = np.arange(vectors * dim + scalars)
+    single = np.append(order[dim : dim + scalars - 1], order[-1])
+    return np.delete(order, single).reshape(vectors, dim), single

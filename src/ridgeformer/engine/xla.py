@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine.arguments import Float, Key, Parameters
-from ridgeformer.engine.channels import _places
+from ridgeformer.engine.channels import channel_places
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.law import Choices, Law, Layout
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
@@ -74,9 +74,10 @@ class JaxEngine(NumpyEngine):
                 batch = gram[part], target[part], M
                 losses[part], found[part] = _forward(parameters, *batch)
                 finite = np.isfinite(losses[part])
-                limited += int((~finite | (losses[part] > ceiling)).sum())
+                limits = ~finite | (losses[part] > ceiling)
                 if gradient:
-                    limited += _add_gradient(parameters, batch, finite, ceiling, total)
+                    limits |= _add_gradient(parameters, batch, finite, ceiling, total)
+                limited += int(limits.sum())
             mean = tuple(piece / count for piece in total) if gradient else None
         return Evaluation(losses, found if weights else None, mean, limited)
 
@@ -114,7 +115,7 @@ def attention(parameters: tuple[Any, ...], gram: Any) -> Any:
 def _blocks(vectors: Any, scalars: Any, D: int) -> Any:
     """The matrices that parameters of channels stand for, [H, D, D]; see `dense_channels`."""
     v, s = vectors.shape[-1], scalars.shape[-1]
-    at, single = _places(v, s, (D - s) // v)
+    at, single = channel_places(v, s, (D - s) // v)
     found = jnp.zeros((len(vectors), D, D), vectors.dtype)
     found = found.at[:, at[:, None, :], at[None, :, :]].set(vectors[..., None])
     return found.at[:, single[:, None], single[None, :]].set(scalars)
@@ -178,15 +179,15 @@ _slopes = jax.jit(jax.vmap(jax.grad(_limited), (None, 0, 0, 0, None)))
 
 def _add_gradient(
     kernel: Parameters, batch: tuple[Any, ...], finite: NDArray[np.bool_], ceiling: float, total: list[Any]
-) -> int:
-    """Add the gradient of the sequences with finite losses; return how many of these had to be left out."""
+) -> NDArray[np.bool_]:
+    """Add the gradient of the sequences with finite losses; return which of these had to be left out."""
     gram, target, metric = batch
     # Zeros instead of a sequence have no gradient, and keep the shapes for which the function is compiled.
     gram, target = np.where(finite[:, None, None], gram, 0), np.where(finite[:, None], target, 0)
     if metric is not None and metric.ndim == 3:
         metric = np.where(finite[:, None, None], metric, 0)
     pieces = [np.asarray(piece, np.float64) for piece in _slope(kernel, gram, target, metric, ceiling)]
-    left_out = 0
+    left_out = np.zeros(len(gram), bool)
     if not all(np.abs(piece).max() <= LARGEST for piece in pieces):
         length = target.shape[1]
         each = np.broadcast_to(
@@ -194,7 +195,7 @@ def _add_gradient(
         )
         every = [np.asarray(piece, np.float64) for piece in _slopes(kernel, gram, target, each, ceiling)]
         good = np.all([np.abs(piece).reshape(len(gram), -1).max(1) <= LARGEST for piece in every], axis=0)
-        pieces, left_out = [piece[good].sum(0) for piece in every], int((~good).sum())
+        pieces, left_out = [piece[good].sum(0) for piece in every], ~good
     for sum_, piece in zip(total, pieces, strict=True):
         sum_ += piece
     return left_out

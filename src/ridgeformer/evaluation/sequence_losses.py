@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.guarded import Guarded
@@ -205,8 +206,7 @@ def needs_sums(predictors: Iterable[object]) -> bool:
     Returns:
         Whether there is such a model.
     """
-    inner = (one.model if isinstance(one, Guarded) else one for one in predictors)
-    return any(isinstance(one, LinearTransformer) and one.layout.coordinate != "none" for one in inner)
+    return any(_layout(one.model if isinstance(one, Guarded) else one).coordinate != "none" for one in predictors)
 
 
 def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
@@ -278,12 +278,22 @@ def block_losses(
     return adjusted, unadjusted, draw
 
 
+def _layout(predictor: object) -> Layout:
+    """What the tokens of a predictor hold: a model and its module in PyTorch say so."""
+    found = getattr(predictor, "layout", None)
+    return found if isinstance(found, Layout) else PLAIN
+
+
+def _numbers(given: Any) -> Array:
+    """What a predictor gives, as an array."""
+    if hasattr(given, "detach"):  # by a module of PyTorch
+        given = given.detach().cpu()
+    return np.asarray(given, np.float64)
+
+
 def _weights(predictor: Predictor, draw: Draw) -> Array:
     """The weights that the predictor gives, [B, d]."""
-    given: Any = predictor.weights(draw.moments)
-    if hasattr(given, "detach"):  # the weights of a module of PyTorch
-        given = given.detach().cpu()
-    weights, shape = np.asarray(given, np.float64), draw.task.shape
+    weights, shape = _numbers(predictor.weights(draw.moments)), draw.task.shape
     if weights.shape != shape:
         refuse(f"weights must have shape {shape}", f"shape {weights.shape}", "Correct the predictor.")
     return weights
@@ -320,8 +330,8 @@ def _losses(predictor: AnyPredictor, draw: Draw, estimator: Estimator, key: tupl
     if not isinstance(predictor, Predictor):
         return _token_losses(predictor, draw, estimator)
     weights = _weights(predictor, draw)
-    counted = isinstance(predictor, LinearTransformer) and predictor.layout.counted
-    bias = predictor.intercepts(draw.moments) if counted else None  # type: ignore[attr-defined]
+    counted = _layout(predictor).counted
+    bias = _numbers(predictor.intercepts(draw.moments)) if counted else None  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         if estimator == "exact":
             return draw.both_losses(weights, bias)

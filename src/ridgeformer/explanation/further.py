@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine.channels import channel_places
 from ridgeformer.losses import CAP
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
@@ -86,24 +87,24 @@ def channels(model: LinearTransformer, problem: BaseProblem, sequences: int, see
     if not model.layout.extra:
         return []
     draw = problem.moments(sequences, seed=seed, stream=12, sums=model.layout.coordinate != "none")
-    return [_channel(model, draw, name, places) for name, places in _places(model).items()]
+    trace = model.trace(draw).compute("G", "C")
+    return [_channel(trace, draw, name, places) for name, places in _places(model).items()]
 
 
 def _places(model: LinearTransformer) -> dict[str, NDArray[np.intp]]:
     """The coordinates of each further scalar and vector."""
-    vectors, d = model.family.further_vectors, model.dim
-    scalars = model.layout.extra - vectors * d
-    found = {f"scalar {k + 1}": np.array([d + k]) for k in range(scalars)}
-    first = d + scalars
-    return found | {f"vector {k + 2}": np.arange(first + k * d, first + (k + 1) * d) for k in range(vectors)}
+    vectors = model.family.further_vectors + 1
+    at, single = channel_places(vectors, model.width + 1 - vectors * model.dim, model.dim)
+    found = {f"scalar {k + 1}": single[k : k + 1] for k in range(len(single) - 1)}
+    return found | {f"vector {k + 1}": at[k] for k in range(1, vectors)}
 
 
-def _channel(model: LinearTransformer, draw: Draw, name: str, places: NDArray[np.intp]) -> Channel:
-    trace, d = model.trace(draw).compute("G", "C"), model.dim
+def _channel(trace: Trace, draw: Draw, name: str, places: NDArray[np.intp]) -> Channel:
+    model, d = trace.model, trace.model.dim
     squares = np.stack([np.einsum("bii->b", G[:, places[:, None], places]) for G in trace.G]) / len(places)  # [L+1, B]
     labels = np.sqrt(trace.G[0][:, -1, -1].mean())
     rows = trace.C[:, :, places]  # [L+1, B, places, D]
-    if len(places) == 1:
+    if name.startswith("scalar"):
         label, cosine, error = _scalar(rows[:, :, 0], draw.ridge, d)
     else:
         label, cosine, error = _vector(rows, d)
@@ -146,8 +147,9 @@ def _erased(model: LinearTransformer, draw: Draw, G: Array, C: Array, places: ND
     G[:, places], G[:, :, places], C[:, places] = 0, 0, 0
     rest = LinearTransformer(model.family.select(slice(layer, None)), model.dim, model.layout)
     row = Trace(rest, G).C[-1][:, -1]
-    w = -np.einsum("bi,bij->bj", row, C)[:, : model.dim]
-    return np.minimum(np.nan_to_num(draw.losses(w, draw.ridge), nan=CAP), CAP)
+    w = -np.einsum("bi,bij->bj", row, C)
+    losses = draw.both_losses(w[:, : model.dim], w[:, model.dim] if model.layout.counted else None)[0]
+    return np.minimum(np.nan_to_num(losses, nan=CAP), CAP)
 
 
 def _rank_correlation(values: Array, sigma: Any) -> float:

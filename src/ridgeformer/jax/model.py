@@ -13,7 +13,7 @@ import numpy as np
 from ridgeformer.engine import Layout
 from ridgeformer.engine.xla import map_of
 from ridgeformer.errors import refuse, shown
-from ridgeformer.models.channels import ChannelFamily
+from ridgeformer.models.channels import NAMES, ChannelFamily
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
@@ -174,8 +174,10 @@ def kernel_of(parameters: JaxParameters) -> tuple[Any, ...]:
     """
     form, arrays = parameters.form, {name: jnp.asarray(value) for name, value in parameters.arrays.items()}
     family = form.family
-    if family is Full or (family.has_sizes and issubclass(family, ChannelFamily)):
-        return tuple(arrays.values())
+    if family is Full:
+        return arrays["P"], arrays["Q"]
+    if family.has_sizes and issubclass(family, ChannelFamily):
+        return tuple(arrays[name] for name in NAMES)
     if family.has_sizes and issubclass(family, LoopedFamily):
         once = kernel_of(JaxParameters(arrays, form._replace(family=family.inner)))
         return tuple(jnp.concatenate([value] * family.loops) for value in once)

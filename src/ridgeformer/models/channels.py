@@ -19,10 +19,10 @@ from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
 from ridgeformer.validation import array, integer
 from ridgeformer.values import ReadOnlyDict, read_only
 
-__all__ = ["ChannelFamily", "Channels"]
+__all__ = ["NAMES", "ChannelFamily", "Channels"]
 
 Float = NDArray[np.floating[Any]]
-NAMES = ("P_v", "Q_v", "P_s", "Q_s")
+NAMES = ("P_v", "Q_v", "P_s", "Q_s")  # in the order of the kernel
 
 
 class ChannelFamily(Family):
@@ -93,8 +93,7 @@ class ChannelFamily(Family):
     @classmethod
     def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
-        sizes = (cls.vectors, cls.vectors, cls.scalars, cls.scalars)
-        return cls(*(scale * rng.standard_normal((layers, heads, size, size)) for size in sizes))
+        return cls(*(scale * rng.standard_normal((layers, heads, size, size)) for size in cls._sizes()))
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:

@@ -120,11 +120,12 @@ def check_registered(family: type[Family]) -> str:
     Raises:
         InputError: The class has no name of its own, so that its models would be read back as those of another family.
     """
-    known = family if family.has_sizes else FAMILIES.get(family.name)
-    if known is not family:
+    own = getattr(family, "inner", family)  # of a looped family: the one that is repeated
+    known = family_named(own.name)
+    if known is not own:
         refuse(
             "a family that is stored must have a name of its own",
-            f"{family.__qualname__} with the name {family.name!r}, which is {known and known.__qualname__}",
+            f"{own.__qualname__} with the name {own.name!r}, which is {known.__qualname__}",
             'Write name = "my_family" in its class.',
         )
     return family.name
@@ -162,6 +163,7 @@ class Family(Value, ABC):
         further_scalars: How many coordinates tokens have beside x, y and further vectors; None for any number.
         further_vectors: How many vectors of the length of x tokens have beside x.
         has_sizes: Whether the class was made by a function with sizes, such as `Channels(1, 3)`.
+        loops: How often the layers that the arrays hold are repeated.
     """
 
     name: ClassVar[str]
@@ -170,11 +172,13 @@ class Family(Value, ABC):
     further_scalars: ClassVar[int | None] = 0
     further_vectors: ClassVar[int] = 0
     has_sizes: ClassVar[bool] = False
+    loops: ClassVar[int] = 1
     _remedy = EDIT
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """A subclass with a name can be trained, saved and loaded by that name."""
         super().__init_subclass__(**keywords)
+        cls.has_sizes = bool(cls.__dict__.get("has_sizes"))  # not inherited: a name with sizes leads to one class
         if "name" in cls.__dict__ and not cls.has_sizes:
             _check_name(cls)
             FAMILIES[cls.name] = cls
@@ -426,7 +430,7 @@ class Family(Value, ABC):
 
 def _reduced(kind: type[Any]) -> Any:
     """How a class is pickled: families with sizes by their names, others by where they are defined."""
-    return (family_named, (kind.name,)) if getattr(kind, "has_sizes", False) else kind.__qualname__
+    return (family_named, (kind.name,)) if issubclass(kind, Family) and kind.has_sizes else kind.__qualname__
 
 
 copyreg.pickle(type(Family), _reduced)

@@ -25,14 +25,12 @@ class LoopedFamily(Family):
 
     Attributes:
         inner: The other family.
-        loops: How often its layers are repeated.
 
     Raises:
         InputError: The other family refuses the arrays.
     """
 
     inner: ClassVar[type[Family]]
-    loops: ClassVar[int]
 
     def __init__(self, **arrays: ArrayLike) -> None:
         self.once = self.inner(**arrays)

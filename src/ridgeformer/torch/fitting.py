@@ -93,7 +93,7 @@ def fit(
     """
     began = time.perf_counter()
     steps, batch, every = integer("steps", steps), integer("batch", batch), integer("every", every)
-    queries, rate = integer("queries", queries), number("rate", rate)
+    queries, rate, seed = integer("queries", queries), number("rate", rate), integer("seed", seed, 0)
     _check(shape, problem)
     model = Transformer(shape, seed)
     adam = torch.optim.Adam(model.parameters(), betas=BETAS, eps=EPSILON)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ridgeformer.engine.channels import _places
-from ridgeformer.models.channels import ChannelFamily
+from ridgeformer.engine.channels import channel_places
+from ridgeformer.models.channels import NAMES, ChannelFamily
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
@@ -53,7 +53,7 @@ def kernel_of(family: type[Family], dim: int, arrays: Mapping[str, Tensor]) -> t
     if family is Diag or family is GDpp:
         return (_omega(arrays, family is GDpp),)
     if family.has_sizes and issubclass(family, ChannelFamily):
-        return tuple(arrays.values())
+        return tuple(arrays[name] for name in NAMES)
     if family.has_sizes and issubclass(family, LoopedFamily):
         once = kernel_of(family.inner, dim, arrays)
         return tuple(value.repeat(family.loops, *[1] * (value.ndim - 1)) for value in once)
@@ -111,7 +111,7 @@ def attention(parameters: tuple[Tensor, ...], gram: Tensor) -> Tensor:
 def _blocks(vectors: Tensor, scalars: Tensor, D: int) -> Tensor:
     """The matrices that parameters of channels stand for, [H, D, D]; see `dense_channels`."""
     v, s = vectors.shape[-1], scalars.shape[-1]
-    at, single = (torch.from_numpy(places).to(vectors.device) for places in _places(v, s, (D - s) // v))
+    at, single = (torch.from_numpy(one).to(vectors.device) for one in channel_places(v, s, (D - s) // v))
     found = vectors.new_zeros((len(vectors), D, D))
     found[:, at[:, None, :], at[None, :, :]] = vectors[..., None].expand(-1, -1, -1, at.shape[1])
     found[:, single[:, None], single[None, :]] = scalars

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
@@ -139,6 +140,28 @@ class TorchModel(nn.Module):
         """
         gram = gram_tensor(self.source, moments, next(self.parameters()))
         return self.map_of(self.kernel(), gram)[:, : self.source.dim]
+
+    @property
+    def layout(self) -> Layout:
+        """What tokens hold beside (x, y), and whether attention is a sum or a mean."""
+        return self.source.layout
+
+    def intercepts(self, moments: Moments | Tensor) -> Tensor:
+        """Compute what predictions contain beside <w_hat, x>: 0 unless the tokens have a constant coordinate.
+
+        Args:
+            moments: As for `weights`.
+
+        Returns:
+            The intercepts, [B].
+
+        Raises:
+            InputError: As for `weights`.
+        """
+        gram = gram_tensor(self.source, moments, next(self.parameters()))
+        if not self.layout.counted:
+            return gram.new_zeros(len(gram))
+        return self.map_of(self.kernel(), gram)[:, self.source.dim]
 
     def map_of(self, kernel: Sequence[Tensor], gram: Tensor) -> Tensor:
         """Compute what predictions are made of: minus the last row of the map that all layers apply to a token.

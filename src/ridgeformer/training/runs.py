@@ -228,7 +228,8 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
         raise DamageError(f"a finished run has a model; {path} does not exist. {AGAIN}")
     model, inside = read_model(path)
     spec = found["spec"]
-    shape = {"family": model.family.name, "dim": model.dim, "layers": model.layers}
+    family = model.family
+    shape = {"family": family.name, "dim": model.dim, "layers": model.layers // family.loops}
     if "problem" in spec:  # a problem of the user's own, whose class knows its dimension
         del shape["dim"]
     wrong = [name for name, value in shape.items() if spec.get(name) != value]

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, check_registered, family_named
@@ -150,7 +152,7 @@ def make_spec(
         layout = init.layout
     tokens = _layout(problem, family, layout)
     if isinstance(recipe, GradientDescent | GradientFlow) and recipe.batch == "population":
-        check_population(problem, layers, tokens)
+        check_population(problem, layers * family.loops, tokens)
     spec = Spec(problem, family, layers, heads, seed, recipe, sequences, tokens, init)
     if init is not None:
         _check_start(spec, init)
@@ -162,7 +164,7 @@ def _check_start(spec: Spec, init: object) -> None:
     if not isinstance(init, LinearTransformer):
         refuse("a start must be a LinearTransformer", f"a {type(init).__name__}", "Pass init=model.")
     asked = (spec.family.name, spec.problem.dim, spec.layers, spec.heads, spec.layout)
-    given = (init.family.name, init.dim, init.layers, init.heads, init.layout)
+    given = (init.family.name, init.dim, init.layers // init.family.loops, init.heads, init.layout)
     names = ("family", "dimension", "layers", "heads", "layout")
     wrong = [f"{name} {b}, not {a}" for name, a, b in zip(names, asked, given, strict=True) if a != b]
     if wrong:
@@ -171,9 +173,13 @@ def _check_start(spec: Spec, init: object) -> None:
             ", ".join(wrong),
             "Pass another start, or train a model of its shape.",
         )
-    if isinstance(spec.protocol, Search) and init.family.name in ("diag", "gdpp") and "omega" in init.family.arrays:
-        remedy = "Give p and q, or use a protocol that starts from one model, such as GradientDescent."
-        refuse("a search starts from factors p and q", "a model given by omegas", remedy)
+    like = spec.family.random(init.width, 1, spec.heads, 1.0, np.random.default_rng(0))
+    if isinstance(spec.protocol, Search) and like.arrays.keys() != init.family.arrays.keys():
+        refuse(
+            f"a search starts from models given by {' and '.join(like.arrays)}",
+            f"one given by {' and '.join(init.family.arrays)}",
+            "Convert it, or use a protocol that starts from one model, such as GradientDescent.",
+        )
 
 
 def default_layout(problem: BaseProblem, family: str | type[Family]) -> Layout:
