@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Problem
+from ridgeformer import InputError, Layout, LinearTransformer, Problem
 
 torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402
 
-from ridgeformer.torch import ProblemDataset  # noqa: E402
+from ridgeformer.torch import ProblemDataset, to_torch  # noqa: E402
 
 PROBLEM = Problem(3, 6, "uniform(0,1)", features="factors(1)")
 
@@ -53,3 +53,18 @@ def test_bad_input_is_refused_in_words():
     }.items():
         with pytest.raises(InputError, match=words):
             ProblemDataset(**{"problem": PROBLEM, "batch": 4, **options})
+
+
+@pytest.mark.parametrize(
+    ("family", "layout"),
+    [("channels(1,3)", Layout()), ("diag", Layout("mean")), ("full", Layout("mean", "length", 1))],
+)
+def test_batches_for_the_tokens_of_a_model(family, layout):
+    model = LinearTransformer.random(family, dim=3, layers=2, context=6, layout=layout)
+    batch = ProblemDataset(PROBLEM, 8, seed=3, dtype=torch.float64, layout=model.layout).at(2)
+    draw = PROBLEM.moments(8, seed=3, step=2, dtype=np.float64, sums=True)
+    weights = to_torch(model)(batch.gram).detach().numpy()
+    np.testing.assert_allclose(weights, model.weights(draw.moments), rtol=1e-12)
+    if model.layout.extra:
+        with pytest.raises(InputError, match="layout=model.layout"):
+            to_torch(model)(ProblemDataset(PROBLEM, 8, dtype=torch.float64).at(0).gram)

@@ -83,7 +83,7 @@ def _dense(model: LinearTransformer, digits: int) -> list[str]:
     text = LAYER.replace("HEADS", str(model.heads)).replace("LAYERS", str(model.layers))
     if model.heads == 1:
         text = text.replace(r"\sum_{k=1}^{1} P_k^{l} G^{l} Q_k^{l}", "P^{l} G^{l} Q^{l}")
-    room = rf"0_{{{model.layout.scratch}}} \\\\ " if model.layout.scratch else ""  # so many zeros
+    room = rf"0_{{{model.layout.scratch}}} \\ " if model.layout.scratch else ""  # so many zeros
     lines = _align([text.replace("SIZE", str(model.width + 1)).replace("ROOM", room)])
     for layer, (P, Q) in enumerate(zip(model.P, model.Q, strict=True)):
         for head in range(model.heads):

@@ -266,6 +266,13 @@ def gram_array(form: Form, moments: Any) -> Any:
             refuse(f"moments must have the model's dimension {form.dim}", moments.dim, "Use one dimension.")
         return jnp.asarray(np.asarray(gram_of(form.layout, moments)))
     gram = jnp.asarray(moments)
+    if form.layout.extra and gram.shape[-2:] == (form.dim + 1,) * 2:
+        refuse(
+            f"gram must have shape (..., {form.width + 1}, {form.width + 1}), because tokens hold {form.layout.extra} more "
+            "than (x, y)",
+            f"shape {gram.shape}, that of (x, y)",
+            "Pass Moments, which are converted.",
+        )
     _check_shape("gram", gram.shape, (form.width + 1, form.width + 1))
     return gram
 

@@ -147,7 +147,8 @@ class LinearTransformer(Value):
         return self.dim + self.layout.extra
 
     def __repr__(self) -> str:
-        more = "" if self.layout.is_plain else f", {self.layout}"
+        usual = type(self.family).fitted(Layout(), self.dim)  # with the room that the family always needs
+        more = "" if self.layout == usual else f", {self.layout}"
         return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads}{more})"
 
     # ---- other models with the same function ------------------------------------------------------------

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
+from ridgeformer.engine.law import Layout
 from ridgeformer.errors import refuse, shown
+from ridgeformer.models.transformer import gram_of
 from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import integer
 
@@ -21,7 +23,7 @@ class MomentBatch(NamedTuple):
     """A batch of contexts in moment form; `moment_loss(module, *batch[:2], metric=batch.metric)` is its loss.
 
     Attributes:
-        gram: Gram matrices of the tokens (x, y), [B, d + 1, d + 1].
+        gram: Gram matrices of the tokens, [B, D, D]. By default the tokens are (x, y), and D = d + 1.
         target: The weights of the oracle, which knows the noise level, [B, d]; the tasks where there is no oracle.
         metric: The covariance of the queries, [d, d] or [B, d, d]; None for the identity.
         task: The task vectors, [B, d].
@@ -65,6 +67,8 @@ class ProblemDataset(IterableDataset):
         stream: A number that tells independent streams of one seed apart, such as training and test.
         queries: How many queries a sequence has in token form.
         dtype: float32 or float64.
+        layout: In moment form, the layout of the model that takes the batches, `model.layout`: models with attention by
+            mean, or with tokens that hold more than (x, y), need it. None for sums over tokens (x, y).
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class ProblemDataset(IterableDataset):
         stream: int = 0,
         queries: int = 1,
         dtype: torch.dtype = torch.float32,
+        layout: Layout | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(problem, BaseProblem):
@@ -87,7 +92,10 @@ class ProblemDataset(IterableDataset):
             refuse("the form must be moments or tokens", shown(form), "Choose one of these.")
         if dtype not in (torch.float32, torch.float64):
             refuse("the dtype must be torch.float32 or torch.float64", shown(dtype), "Choose one of these.")
+        if layout is not None and not isinstance(layout, Layout):
+            refuse("the layout must be a Layout", shown(layout), "Pass model.layout.")
         self.problem, self.form, self.dtype = problem, form, dtype
+        self.layout = Layout() if layout is None else layout
         self.batch = integer("batch", batch)
         self.batches = None if batches is None else integer("batches", batches)
         self.first, self.queries = integer("first", first, 0), integer("queries", queries)
@@ -114,9 +122,11 @@ class ProblemDataset(IterableDataset):
             tokens = self.problem.sequences(self.batch, step=number, queries=self.queries, **self.key)
             return TokenBatch(*map(self._tensor, (tokens.x, tokens.y, tokens.queries, tokens.answers)))
         dtype = np.float32 if self.dtype is torch.float32 else np.float64
-        draw = self.problem.moments(self.batch, step=number, dtype=dtype, **self.key)
+        sums = {"sums": True} if self.layout.coordinate != "none" else {}
+        draw = self.problem.moments(self.batch, step=number, dtype=dtype, **sums, **self.key)
         metric = None if draw.metric is None else self._tensor(draw.metric)
-        return MomentBatch(self._tensor(draw.moments.gram), self._tensor(draw.ridge), metric, self._tensor(draw.task))
+        gram = gram_of(self.layout, draw.moments)
+        return MomentBatch(self._tensor(gram), self._tensor(draw.ridge), metric, self._tensor(draw.task))
 
     def _tensor(self, value: Any) -> Tensor:
         """A copy, because what a problem draws is read-only; it keeps the order in memory."""

@@ -300,7 +300,14 @@ def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like:
         model._check(moments)
         # A copy that keeps the order in memory, which the native kernel likes: moments must not change.
         return torch.from_numpy(np.array(model._gram(moments), order="K")).to(like.device, like.dtype)
-    check_tensor("gram", moments, ("B", model.width + 1, model.width + 1), like)
+    width = model.width + 1
+    if isinstance(moments, Tensor) and model.layout.extra and moments.shape[1:] == (model.dim + 1,) * 2:
+        refuse(
+            f"gram must have shape (B, {width}, {width}), because tokens hold {model.layout.extra} more than (x, y)",
+            f"shape {tuple(moments.shape)}, that of (x, y)",
+            "Pass Moments, or batches of ProblemDataset(..., layout=model.layout).",
+        )
+    check_tensor("gram", moments, ("B", width, width), like)
     found: Tensor = moments
     return found
 

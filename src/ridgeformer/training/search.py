@@ -83,8 +83,9 @@ def _select(job: Job, candidates: list[LinearTransformer]) -> tuple[LinearTransf
             often = _often(best_wild, len(losses))
             why = f"; preferred to one of less loss that explodes{often}" if difference.mean() > 0 else ""
         else:
-            reason = f"explodes less often, not{_often(wild, len(losses))}," if wild > best_wild else "was as good"
-            why = f"; a model it was grown from {reason} and was kept"
+            why = "; a model it was grown from was as good and was kept"
+            if wild > best_wild:
+                why = f"; it explodes{_often(wild, len(losses))}, so that a model it was grown from was kept"
     return best, why
 
 
