@@ -203,7 +203,7 @@ def descent(name="step", **methods):
         "__init__": init,
         "arrays": property(lambda self: {"rate": self.rate}),
         "heads": property(lambda self: 2),
-        "kernel": lambda self: (omega(self),),
+        "kernel": lambda self, dim: (omega(self),),
         "dense": lambda self, dim: Diag(omega=omega(self)).dense(dim),
         "pullback": lambda self, gradient: {"rate": -gradient[0][:, 1, 0]},
         "random": classmethod(lambda cls, dim, layers, heads, scale, rng: cls(scale * rng.standard_normal(layers))),
@@ -244,7 +244,7 @@ def test_a_sound_family_passes_and_its_arrays_are_read_only():
         ({"heads": property(lambda self: 3)}, "dense must give P and Q of shape (2, 3, 4, 4); got shapes (2, 2, 4, 4)"),
         (
             {"arrays": property(lambda self: {"rate": self.rate[:1]})},
-            "with layers first; got {'rate': (1,)} for 2 layers",
+            "got {'rate': (1,)} and layers = 1 for 2 layers",
         ),
     ],
 )

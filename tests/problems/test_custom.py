@@ -202,7 +202,7 @@ def test_an_intercept_is_learned_where_labels_have_one():
 def test_gradients_with_an_intercept_are_finite_differences():
     model, problem = model_of(layout=Layout("mean", "constant")), Shifted(2)
     found = model.step(problem, 50, seed=1)
-    P, Q = model.family.kernel()
+    P, Q = model.kernel
     direction = np.random.default_rng(0).standard_normal(P.shape)
     step = 1e-6
     ends = [

@@ -201,7 +201,7 @@ def test_a_family_that_is_not_there(tmp_path):
     done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     path = done.folder / "model.safetensors"
     path.write_bytes(path.read_bytes().replace(b'\\"family\\": \\"gdpp\\"', b'\\"family\\": \\"mine\\"'))
-    with pytest.raises(InputError, match=r"has 'mine'. Import the module that defines that family"):
+    with pytest.raises(InputError, match=r"got 'mine'. Name one of these, or import the module"):
         load_run(done.folder)
     with pytest.raises(InputError, match="runs need the name of a folder; got 3"):
         train(SMALL, "gdpp", 1, out=3)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ridgeformer.errors import shown
 
 __all__ = [
     "AS_JSON",
     "COUNT",
+    "FAMILY",
     "FILE",
     "PARTS",
     "PLACE",
@@ -59,6 +61,31 @@ OF_MODEL = {
 }
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+class _Family(click.ParamType):
+    """The name of a family, perhaps with sizes."""
+
+    name = "family"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name; fails where there is no such family."""
+        from ridgeformer.errors import InputError
+        from ridgeformer.models import family_named
+
+        try:
+            return family_named(value).name
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so, with examples of those that have sizes."""
+        from ridgeformer.models.family import known_families
+
+        return [CompletionItem(name) for name in known_families().split(", ") if name.startswith(incomplete)]
+
+
+FAMILY = _Family()
 
 
 class _Place(click.Path):

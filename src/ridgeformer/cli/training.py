@@ -13,7 +13,7 @@ import click
 from ridgeformer.cli.display import training_display
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import read_model
-from ridgeformer.cli.options import AS_JSON, PLACE, takes_a_problem
+from ridgeformer.cli.options import AS_JSON, FAMILY, PLACE, takes_a_problem
 from ridgeformer.cli.protocols import draw, picture_of, protocol_of, takes_a_picture, takes_a_protocol
 from ridgeformer.errors import InputError, shown
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     "  ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png\n"
     "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/\n"
     "  ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'\n"
-    "  ridgeformer train --family full --layers 1 --noise 'fixed(1)' --protocol descent --rate 1e-4 --plot curve.png\n"
-    "  ridgeformer train --layers 3 --noise 'uniform(0,5)' --protocol adam --schedule cosine --plot learning.gif"
+    "  ridgeformer train --family full --layers 1 --noise '1' --protocol descent --rate 1e-4\n"
+    "  ridgeformer train --layers 3 --noise 'uniform(0,5)' --protocol adam --plot learning.gif"
 )
 @click.option(
     "--family",
+    type=FAMILY,
     default="diag",
     show_default=True,
     help="Parametrisation of a layer, from simple to rich: gdpp (2 coefficients), diag (4), channels(1,3) (20, with "

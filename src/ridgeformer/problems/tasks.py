@@ -230,7 +230,8 @@ class Pool(Tasks):
         if isinstance(tasks, Real | str):
             self.count = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
         else:
-            self.vectors = array("the tasks of a pool", tasks, ("K", "d")).astype(np.float64)
+            # Zero without a sign, so that equal pools have equal texts.
+            self.vectors = array("the tasks of a pool", tasks, ("K", "d")).astype(np.float64) + 0.0
             self.count = len(self.vectors)
 
     def prior(self, dim: int) -> Prior:

@@ -66,11 +66,9 @@ def fit(
 ) -> Fitted:
     """Train a transformer by Adam on fresh sequences.
 
-    The loss is the adjusted one: half the squared difference from the prediction of the oracle, which knows the noise
-    level. It has the same minimum as the loss against the answers, and less noise. Losses above half the problem's
-    signal, which predicting 0 has, enter by their logarithm, so that a batch on which the model explodes does no harm.
-    The step size rises linearly over the first twentieth of the steps and then falls to 0 like a cosine. PyTorch uses
-    one thread meanwhile.
+    The loss is the adjusted one, which has the same minimum as that against the answers, and less noise. Losses above
+    half the problem's signal enter by their logarithm, so that a batch on which the model explodes does no harm. The
+    step size rises over the first twentieth of the steps and then falls to 0 like a cosine. PyTorch uses one thread.
 
     Args:
         shape: What the transformer is made of.
@@ -80,8 +78,7 @@ def fit(
         queries: How many queries each sequence has.
         rate: The largest step size.
         seed: Seed of the start and of the sequences.
-        out: A file for checkpoints, such as `softmax.safetensors`. A finished training is read from it and an
-            interrupted one goes on, with the same bits as without the interruption.
+        out: A file for checkpoints. A finished training is read from it; an interrupted one resumes, to the bit.
         every: After how many steps a checkpoint is written.
         progress: Called with the number of steps done, the number of all, and the latest loss.
 
