@@ -101,7 +101,7 @@ def test_a_vector_of_one_dimension_is_a_vector():
     assert np.isnan(vector.error).all()
 
 
-@pytest.mark.parametrize(("kind", "alike"), [("lowrank(2)", False), ("looped(full,2)", False), ("looped(diag,2)", True)])
+@pytest.mark.parametrize(("kind", "alike"), [("lowrank(2)", 0), ("looped(full,2)", 0), ("looped(diag,2)", 1)])
 def test_directions_are_compared_unless_the_family_treats_them_alike(kind, alike):
     model = LinearTransformer.random(kind, dim=4, layers=1, context=99)
     assert (explain(model, PROBLEM, sequences=200).symmetry is None) == alike
