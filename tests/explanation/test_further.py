@@ -99,3 +99,9 @@ def test_a_vector_of_one_dimension_is_a_vector():
     scalar, vector = channels(model, Problem(dim=1, context=9, noise=1.0), 200)
     assert (scalar.name, vector.name) == ("scalar 1", "vector 2")
     assert np.isnan(vector.error).all()
+
+
+@pytest.mark.parametrize(("kind", "alike"), [("lowrank(2)", 0), ("looped(full,2)", 0), ("looped(diag,2)", 1)])
+def test_directions_are_compared_unless_the_family_treats_them_alike(kind, alike):
+    model = LinearTransformer.random(kind, dim=4, layers=1, context=99)
+    assert (explain(model, PROBLEM, sequences=200).symmetry is None) == alike

@@ -225,7 +225,11 @@ def test_searches_have_a_history_too():
 
 
 def test_a_descent_that_diverges_says_so():
-    found = train(SMALL, "full", 1, protocol=descent(rate=50.0, scale=1.0), **FEW)
+    told = []
+    protocol = descent(rate=50.0, scale=1.0, record=1)
+    found = train(SMALL, "full", 1, protocol=protocol, callbacks=[lambda now: told.append(now.record["step"])], **FEW)
+    assert told == found.history.step.tolist()
+    assert len(told) > 1
     assert found.status == "diverged"
     assert "not finite; a smaller rate may help" in found.message
     assert len(found.history) < 41

@@ -64,10 +64,6 @@ def attention(
     linear transformer with as many layers that was trained in moment form (Full), ridge regression with the best
     constant penalty (ConstRR), and the best predictor. Training takes minutes.
     """
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
     from ridgeformer.evaluation import compare, profiles
     from ridgeformer.predictors import ConstRR
     from ridgeformer.predictors.bayes import best_predictor

@@ -74,10 +74,6 @@ def explain(
     from ridgeformer.explanation import explain as read
     from ridgeformer.jsonable import jsonable
 
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
     with progress_bar("measuring") as step:
         found = read(model, problem, sequences=sequences, seed=seed, progress=step)
         removed = take_away(model, problem, sequences=sequences, seed=seed, progress=step) if ablate else []

@@ -52,7 +52,6 @@ def patch(
     from ridgeformer.explanation import patch_noise
     from ridgeformer.plotting.interventions import patching_figure
 
-    _check(plot)
     with progress_bar("patching") as step:
         found = patch_noise(model, problem, low=low, high=high, sequences=sequences, seed=seed, progress=step)
     _show(plot, lambda: patching_figure(short_name(name, record), found), name, problem, found, as_json)
@@ -90,17 +89,9 @@ def algorithms(
     from ridgeformer.explanation import compare_algorithms
     from ridgeformer.plotting.interventions import algorithms_figure
 
-    _check(plot)
     with progress_bar("comparing") as step:
         found = compare_algorithms(model, problem, iterations=iterations, sequences=sequences, seed=seed, progress=step)
     _show(plot, lambda: algorithms_figure(short_name(name, record), found), name, problem, found, as_json)
-
-
-def _check(plot: Path | None) -> None:
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
 
 
 def _show(plot: Path | None, draw: Any, name: str, problem: Problem, found: Table, as_json: bool) -> None:

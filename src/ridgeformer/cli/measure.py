@@ -108,10 +108,6 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
     from ridgeformer.losses import threshold
     from ridgeformer.predictors import best_predictor
 
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
     with progress_bar("profile") as step:
         found = measure(model, problem, sequences=sequences, seed=seed, progress=step)
         best = measure(best_predictor(problem), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)

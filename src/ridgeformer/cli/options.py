@@ -126,8 +126,17 @@ FILE = _Place(dir_okay=False, path_type=Path)
 
 
 def plot_option(what: str) -> Callable[[Command], Command]:
-    """A file to draw to."""
-    return click.option("--plot", type=FILE, help=f"Draw {what} to this file: .png, .pdf or .svg. Needs matplotlib.")
+    """A file to draw to, which is refused before any work is done if it cannot be one."""
+    words = f"Draw {what} to this file: .png, .pdf or .svg. Needs matplotlib."
+    return click.option("--plot", type=FILE, callback=_checked_plot, help=words)
+
+
+def _checked_plot(context: click.Context, option: click.Parameter, plot: Path | None) -> Path | None:
+    if plot is not None:
+        from ridgeformer.plotting.style import check_plot
+
+        check_plot(plot)
+    return plot
 
 
 def takes_a_problem(sequences: int) -> Callable[[Command], Command]:

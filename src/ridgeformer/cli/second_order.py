@@ -38,10 +38,6 @@ def second_order(kappa: float, epsilon: float, eigenvalues: int, plot: Path | No
     """
     from ridgeformer.theory.layers_needed import EPSILONS, KAPPAS, SECOND_ORDER, compare, counts, growth
 
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
     rows = compare(kappa, epsilon, eigenvalues)
     fits = {name: growth(counts(count)) for name, count in SECOND_ORDER.items()}
     if plot is not None:

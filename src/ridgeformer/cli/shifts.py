@@ -71,7 +71,6 @@ def shifts(
 
     what, values = _shift(given)
     trained = trained_on(record)
-    _check_plot(plot)
     chosen = {name: model, "best for the original problem": best_predictor(problem)}
     with progress_bar("shifts") as step:
         found = measure(chosen, problem, sequences=sequences, seed=seed, progress=step, **{what: values})
@@ -110,7 +109,6 @@ def prefixes(
     from ridgeformer.evaluation import by_prefix
     from ridgeformer.predictors import ConstRR
 
-    _check_plot(plot)
     context: Any = None if problem.lengths.fixed else problem.lengths
     chosen: dict[str, Predictor] = {name: model, "ConstRR": ConstRR.tune(problem)}
     with progress_bar("prefixes") as step:
@@ -146,13 +144,6 @@ def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
     if not texts:
         raise InputError(f"a shift needs at least one value; --to-{kind} names none. Separate values by semicolons.")
     return kind, [None if (kind, text) == ("query", "none") else text for text in texts]
-
-
-def _check_plot(plot: Path | None) -> None:
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
 
 
 def _print(problem: Problem, trained: str | None, head: list[str], found: Any, as_json: bool, note: str) -> None:

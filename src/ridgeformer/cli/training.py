@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "  ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png\n"
     "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/\n"
     "  ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'\n"
-    "  ridgeformer train --family full --layers 1 --noise '1' --protocol descent --rate 1e-4\n"
+    "  ridgeformer train --layers 1 --noise 'fixed(1)' --protocol descent --rate 1e-4 --plot curve.png\n"
     "  ridgeformer train --layers 3 --noise 'uniform(0,5)' --protocol adam --plot learning.gif"
 )
 @click.option(
@@ -135,8 +135,8 @@ def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer show runs/\n"
     "  ridgeformer show runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png\n"
-    "  ridgeformer show runs/full-1x1-fixed-1-d10n20-s0-0123456789 --picture trajectories --plot weights.svg\n"
-    "  ridgeformer show runs/full-1x1-fixed-1-d10n20-s0-0123456789 --plot learning.html"
+    "  ridgeformer show runs/full-1x1-fixed-1-d3n6-s0-0123456789 --picture trajectories --plot w.svg\n"
+    "  ridgeformer show runs/full-1x1-fixed-1-d3n6-s0-0123456789 --plot learning.html"
 )
 @click.argument("run", type=PLACE)
 @takes_a_picture

@@ -27,7 +27,6 @@ from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, roles, summary
 from ridgeformer.explanation.symmetry import Symmetry, symmetry
 from ridgeformer.jsonable import jsonable
-from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.problems import BaseProblem, Problem
@@ -49,7 +48,8 @@ class Explanation:
         behaviour: What the layers do, averaged over the problem's noise.
         noise: What they do at fixed noise levels.
         removed: The loss without each layer, which counts as at most 1e12, over the loss of the whole model, [L].
-        symmetry: Of a Full model on an isotropic problem, whether it treats all directions alike; else None.
+        symmetry: Whether the model treats all directions alike; None on problems that are not isotropic, and for
+            families that do so by their form, such as Diag.
         channels: What further scalars and vectors of the tokens hold; empty where tokens are (x, y).
         roles: What each layer does, with a sentence that carries its numbers.
         goal: What w is compared with, in words: `ridge`, `the oracle` where tasks are not Gaussian, or `the task` where
@@ -151,7 +151,7 @@ def explain(
     noise = by_noise(chosen if fixed else np.array([np.nan]), readings or [whole], problem.signal)
     removed = _removed(model, problem, sequences, seed)
     directions = None
-    if isinstance(model.family, Full) and isinstance(problem, Problem) and problem.is_isotropic:
+    if not model.family.isotropic and isinstance(problem, Problem) and problem.is_isotropic:
         directions = symmetry(model, problem, seed=seed)
     goal, left_out = _goal(problem), _left_out(model, problem, found, bool(fixed))
     told = roles(found, noise, removed, goal)
@@ -200,7 +200,7 @@ def _left_out(model: LinearTransformer, problem: BaseProblem, found: Behaviour, 
             "Measurements at fixed noise levels are left out, and averages over all sequences take their place: the "
             "problem has no distribution of noise levels with a method at_noise."
         )
-    if isinstance(model.family, Full) and not problem.is_isotropic:
+    if not model.family.isotropic and not problem.is_isotropic:
         said.append("Rotations of x are left out: they are for isotropic problems with one context length.")
     if model.layout.extra:
         said.append("The omegas concern x and y only: they leave out what further coordinates of the tokens do.")

@@ -1,6 +1,6 @@
 """Whether a model treats all directions of x alike.
 
-The problem does: with R orthogonal, the context (R x, y) has the answer R w. So do Diag and GD++, by their form, and
+The problem does: with R orthogonal, the context (R x, y) has the answer R w. So do families that are `isotropic`, and
 the Bayes predictor. Full need not.
 """
 

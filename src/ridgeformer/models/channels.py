@@ -45,6 +45,7 @@ class ChannelFamily(Family):
     vectors: ClassVar[int]
     scalars: ClassVar[int]
     contains = Diag
+    isotropic = True
 
     def __init__(self, P_v: ArrayLike, Q_v: ArrayLike, P_s: ArrayLike, Q_s: ArrayLike) -> None:
         v, s = self.vectors, self.scalars

@@ -96,6 +96,7 @@ class Full(Family):
 class _Diagonal(Family):
     """What Diag and GD++ share: a layer is four omegas, T = I + (omega by blocks) o G."""
 
+    isotropic = True
     _arrays: dict[str, Float]
 
     @property

@@ -164,6 +164,7 @@ class Family(Value, ABC):
         further_vectors: How many vectors of the length of x tokens have beside x.
         has_sizes: Whether the class was made by a function with sizes, such as `Channels(1, 3)`.
         loops: How often the layers that the arrays hold are repeated.
+        isotropic: Whether every model of the family treats all directions of x alike.
     """
 
     name: ClassVar[str]
@@ -173,6 +174,7 @@ class Family(Value, ABC):
     further_vectors: ClassVar[int] = 0
     has_sizes: ClassVar[bool] = False
     loops: ClassVar[int] = 1
+    isotropic: ClassVar[bool] = False
     _remedy = EDIT
 
     def __init_subclass__(cls, **keywords: Any) -> None:

@@ -99,6 +99,8 @@ class _Walk:
         for stop in stops:
             loss, slope = self._run_to(stop)
             if not math.isfinite(loss):
+                if len(state.rows) > self.reported:
+                    yield self._step()
                 model, message = self.vector.model(state.point), "the loss was not finite; a smaller rate may help"
                 return Found(model, False, f"step {state.taken:,}: {message}", self._recorded())
             if stop in recorded and not (state.rows and state.rows[-1][0] >= stop):
