@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def run(page):
     blocks = [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
     assert blocks
     session, printed = {"__name__": "documentation"}, io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(printed):
         for block in blocks:
             exec(block, session)
     return printed.getvalue()

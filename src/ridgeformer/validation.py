@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, refuse, shown
 
-__all__ = ["array", "integer", "number", "precision", "real"]
+__all__ = ["array", "integer", "layer_number", "number", "precision", "real"]
 
 Float = NDArray[np.floating[Any]]
 
@@ -88,6 +88,25 @@ def integer(name: str, value: object, least: int = 1, most: int | None = None) -
     if most is not None and whole > most:
         refuse(f"{name} must be at most {most}", shown(whole), f"Pass {most} or less.")
     return whole
+
+
+def layer_number(value: object, layers: int) -> int:
+    """Return the number of a layer, counted from 0; negative numbers count from the end.
+
+    Args:
+        value: What was given.
+        layers: How many layers there are.
+
+    Returns:
+        The number, from 0 to layers - 1.
+
+    Raises:
+        InputError: There is no such layer.
+    """
+    if isinstance(value, Integral) and int(value) >= layers:
+        remedy = "Layers are counted from 0, and -1 is the last one."
+        refuse(f"layer must be at most {layers - 1}", shown(int(value)), remedy)
+    return integer("layer", value, -layers, layers - 1) % layers
 
 
 def real(name: str, value: ArrayLike) -> Float:

@@ -244,7 +244,7 @@ def test_every_family_is_exported(name):
     np.testing.assert_allclose(session.run(["prediction"], given)[0], truth, atol=1e-4 * np.abs(truth).max())
     text = export(model, "latex")
     room = model.layout.scratch
-    assert (f"0_{{{room}}}" in text) == bool(room)
+    assert (rf"x_i \\ 0_{{{room}}} \\ y_i" in text) == bool(room)
     assert name == "looped(diag,2)" or f"_{{{model.width + 1}}}" in text or f"_{model.width + 1}" in text
 
 

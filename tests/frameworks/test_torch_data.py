@@ -66,5 +66,5 @@ def test_batches_for_the_tokens_of_a_model(family, layout):
     weights = to_torch(model)(batch.gram).detach().numpy()
     np.testing.assert_allclose(weights, model.weights(draw.moments), rtol=1e-12)
     if model.layout.extra:
-        with pytest.raises(InputError, match="layout=model.layout"):
+        with pytest.raises(InputError, match=r"layout=model\.layout"):
             to_torch(model)(ProblemDataset(PROBLEM, 8, dtype=torch.float64).at(0).gram)

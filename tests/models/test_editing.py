@@ -143,7 +143,7 @@ def test_any_model_takes_a_dense_matrix_and_becomes_full(family):
             "an edit is of the omegas, of P and Q, or of other parameters",
         ),
         (lambda: model_of("diag").edit(1, P=np.zeros((3, 3))), "P must have shape (1, 4, 4)"),
-        (lambda: model_of("diag").without(4), "layer must be at most 3; got 4"),
+        (lambda: model_of("diag").without(4), "layer must be at most 3; got 4. Layers are counted from 0"),
         (lambda: model_of("diag", layers=1).without(0), "a model needs at least one layer; got the only layer"),
         (lambda: model_of("diag").truncate(0), "layers must be at least 1; got 0"),
         (lambda: model_of("diag").truncate(5), "layers must be at most 4; got 5"),

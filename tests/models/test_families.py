@@ -237,6 +237,8 @@ def test_names_lead_to_one_class():
         (lambda: family_named("channels(a,b)"), "vectors must be a whole number"),
         (lambda: family_named("mlp"), "the family must be one of"),
         (lambda: family_named(3), "the family must be one of"),
+        (lambda: family_named("channels"), "channels needs its sizes; got 'channels'. Write channels(1,3)"),
+        (lambda: family_named(Channels), "channels needs its sizes; got Channels. Write Channels(1,3)"),
         (lambda: model_of("diag", layout=Layout(scratch=2)), "tokens of the family diag have 0 further scalars"),
         (lambda: model_of("channels(1,1)", layout=Layout("mean", "length")), "have 0 further scalars"),
         (lambda: Channels(1, 2)(*np.zeros((4, 1, 1, 1, 1))), "P_s must have shape (1, 1, 2, 2)"),

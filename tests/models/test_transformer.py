@@ -304,6 +304,8 @@ def test_predict_takes_one_sequence_without_a_batch_axis():
     assert model.predict(data.x[2].tolist(), data.y[2].tolist(), data.queries[2].tolist()).shape == (5,)
     with pytest.raises(InputError, match=r"queries must have shape"):
         model.predict(data.x, data.y, data.queries[0])
+    with pytest.raises(InputError, match=r"queries of one context must have shape \(m, "):
+        model.predict(data.x[2], data.y[2], data.queries[2, 0])
 
 
 def test_predict_says_which_contexts_explode_and_why():

@@ -85,14 +85,14 @@ def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag):
 
     draw_animation(tmp_path / "a.gif", diag, sequences=20, milliseconds=100)
     assert Image.open(io.BytesIO((tmp_path / "a.gif").read_bytes())).n_frames == 4
-    draw_animation(tmp_path / "a.html", full, sequences=20)
+    draw_animation(str(tmp_path / "a.html"), full, sequences=20)
     page = (tmp_path / "a.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     assert not re.search(r'(src|href)="http', page)
 
 
 def test_pictures_are_written(tmp_path, full):
-    draw_curves(tmp_path / "curve.svg", full)
+    draw_curves(str(tmp_path / "curve.svg"), full)
     draw_trajectories(tmp_path / "weights.png", full)
     assert {path.name for path in tmp_path.iterdir()} == {"curve.svg", "weights.png"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.display import progress_bar
+from ridgeformer.cli.display import progress_bar, training_display
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import PLACE, plot_option, takes_a_problem
 
@@ -62,7 +62,7 @@ def attention(
 
     All are trained by the same loop on the same sequences, and evaluated through sampled queries. Beside them stand a
     linear transformer with as many layers that was trained in moment form (Full), ridge regression with the best
-    constant penalty (ConstRR), and the best predictor. Training takes minutes.
+    constant penalty (ConstRR), and the best predictor. Training takes minutes. All contexts must have one length.
     """
     from ridgeformer.evaluation import compare, profiles
     from ridgeformer.predictors import ConstRR
@@ -70,8 +70,8 @@ def attention(
     from ridgeformer.training import train
 
     trained = _trained(problem, kinds, shape, out, {"steps": steps, "batch": batch, "rate": rate, "seed": seed})
-    with progress_bar("training in moment form"):
-        linear = train(problem, "full", layers=shape["layers"], seed=seed).model
+    with training_display(problem, sequences, quiet=False) as show:
+        linear = train(problem, "full", layers=shape["layers"], seed=seed, progress=show).model
     judged = {**{kind: fitted.model for kind, fitted in trained.items()}, "Full, in moment form": linear}
     judged |= {"ConstRR": ConstRR.tune(problem), "best predictor": best_predictor(problem)}
     with progress_bar("evaluating") as step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,11 +87,28 @@ def _duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, where that is a terminal."""
+    """A progress bar on stderr; where that is no terminal, a line every ten seconds."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:
+        yield _steps(label)
+        return
+    with Progress(console=console, transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _steps(label: str) -> Callable[[int, int], None]:
+    """For logs: the share of the steps that are done, now and then."""
+    began = last = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= 10:
+            last = now
+            click.echo(f"{now - began:.0f} s, {100 * done / max(total, 1):.0f} %: {label}", err=True)
+
+    return show

@@ -10,7 +10,7 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model
+from ridgeformer.cli.models import reads_a_model, short_name
 from ridgeformer.cli.options import plot_option, takes_a_problem
 
 if TYPE_CHECKING:
@@ -96,8 +96,17 @@ def evaluate_model(
     "  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png"
 )
 @plot_option("the profile")
-@reads_a_model(sequences=100_000)
-def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: int, seed: int, as_json: bool) -> None:
+@reads_a_model(sequences=100_000, with_record=True)
+def profile(
+    name: str,
+    model: Any,
+    problem: Any,
+    record: dict[str, Any],
+    plot: Path | None,
+    sequences: int,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Measure the adjusted loss of a model at each noise level.
 
     The levels go from 0 to 1 above the largest level of the problem, so that the profile also shows how the model
@@ -115,12 +124,12 @@ def profile(name: str, model: Any, problem: Any, plot: Path | None, sequences: i
     if plot is not None:
         from ridgeformer.plotting.profiles import draw_profile
 
-        draw_profile(plot, str(problem), {name: found, f"{label} (best on average)": best})
+        draw_profile(plot, str(problem), {short_name(name, record): found, f"{label} (best on average)": best})
     if as_json:
         columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, "bayes": best.loss}
-        record = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
+        lists = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
         facts = {"problem": str(problem), "sequences": found.sequences, "best": label}
-        click.echo(json.dumps({**facts, **record, "in": found.in_distribution.tolist()}, indent=2))
+        click.echo(json.dumps({**facts, **lists, "in": found.in_distribution.tolist()}, indent=2))
         return
     column = label.removesuffix(" predictor")
     click.echo(f"{problem}: adjusted loss by noise level\n\n sigma       loss       +-{column:>11}  exploded")

@@ -73,7 +73,7 @@ def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[Linear
 
 
 def short_name(name: str, record: Mapping[str, Any]) -> str:
-    """A name for pictures: family and size instead of the long name of a run's folder."""
+    """A name for pictures and tables: family and size instead of the long name of a run's folder."""
     spec = _spec(record)
     family, layers, heads = spec.get("family"), spec.get("layers"), spec.get("heads", 1)
     if name.startswith(ZOO) or name.endswith(".safetensors"):

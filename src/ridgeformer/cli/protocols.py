@@ -55,8 +55,9 @@ def takes_a_protocol(command: Command) -> Command:
         default="search",
         show_default=True,
         help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper. To "
-        "watch how a model learns, from one start: descent, sgd and adam (gradient descent on the exact gradient, on "
-        "fixed or on fresh sequences), and flow (gradient flow).",
+        "watch how a model learns, from one start: descent (gradient descent on the exact gradient), sgd (on fresh "
+        "sequences), adam (Adam on fresh sequences; --batch chooses another gradient for all three), and flow "
+        "(gradient flow).",
     )(command)
 
 

@@ -74,14 +74,16 @@ def shifts(
     chosen = {name: model, "best for the original problem": best_predictor(problem)}
     with progress_bar("shifts") as step:
         found = measure(chosen, problem, sequences=sequences, seed=seed, progress=step, **{what: values})
+    short = short_name(name, record)
+    shown = dataclasses.replace(found, name=(short, *found.name[1:]))
     if plot is not None:
         from ridgeformer.plotting.shifts import draw_shifts
 
-        short = short_name(name, record)
         title = f"{short}, shifted from {problem}" if trained is None else f"{short}, trained for {trained}"
-        draw_shifts(plot, title, dataclasses.replace(found, name=(short, *found.name[1:])))
+        draw_shifts(plot, title, shown)
     head = [] if trained == str(problem) else [f"The original problem is {problem}."]
-    _print(problem, trained, head, found, as_json, "The floor is that of the shifted problem. ratio: loss / floor.")
+    note = "The floor is that of the shifted problem. ratio: loss / floor."
+    _print(problem, trained, head, found if as_json else shown, as_json, note)
 
 
 @cli.command(
@@ -114,17 +116,17 @@ def prefixes(
     with progress_bar("prefixes") as step:
         found = by_prefix(chosen, problem, context=context, sequences=sequences, seed=seed, progress=step)
     evaluated = problem.replace(context=found.context.tolist())
+    short = short_name(name, record)
+    shown = dataclasses.replace(found, name=(short, *found.name[1:]))
     if plot is not None:
         from ridgeformer.plotting.shifts import draw_prefixes
 
-        short = short_name(name, record)
-        renamed = dataclasses.replace(found, name=(short, *found.name[1:]))
-        draw_prefixes(plot, f"{short} on {evaluated}", renamed, trained_lengths(record))
+        draw_prefixes(plot, f"{short} on {evaluated}", shown, trained_lengths(record))
     _print(
         problem,
         trained_on(record),
         [f"Evaluated on {evaluated}."],
-        found,
+        found if as_json else shown,
         as_json,
         "The floor is the loss of the best predictor with as many examples.",
     )

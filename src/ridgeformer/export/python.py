@@ -61,7 +61,7 @@ DENSE = Template("""\
 # fmt: off
 P = np.array([
 $P
-]).reshape$shape  # [layer, head, d + 1, d + 1]
+]).reshape$shape  # [layer, head, $size, $size]
 
 Q = np.array([
 $Q
@@ -91,7 +91,8 @@ def to_python(model: LinearTransformer, *, about: str = "", context: int | None 
         return header + _diagonal(found, check)
     P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
     functions = _functions(DENSE_LOOP, check, model.layout.scratch)
-    return header + DENSE.substitute(P=flat(P), Q=flat(Q), shape=P.shape) + functions
+    size = f"d + {1 + model.layout.scratch}"
+    return header + DENSE.substitute(P=flat(P), Q=flat(Q), shape=P.shape, size=size) + functions
 
 
 def _diagonal(omega: Float, check: str) -> str:

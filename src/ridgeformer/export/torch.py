@@ -85,7 +85,7 @@ DENSE_LAYER = '''\
         self.P, self.Q = nn.Parameter(P), nn.Parameter(Q)
 
     def matrices(self, d):
-        """P and Q, [head, d + 1, d + 1]."""
+        """P and Q, one square matrix per head."""
         return self.P, self.Q'''
 
 DENSE_BUILD = Template("""\

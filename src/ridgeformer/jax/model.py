@@ -268,8 +268,8 @@ def gram_array(form: Form, moments: Any) -> Any:
     gram = jnp.asarray(moments)
     if form.layout.extra and gram.shape[-2:] == (form.dim + 1,) * 2:
         refuse(
-            f"gram must have shape (..., {form.width + 1}, {form.width + 1}), because tokens hold {form.layout.extra} more "
-            "than (x, y)",
+            f"gram must have shape (..., {form.width + 1}, {form.width + 1}), because tokens hold {form.layout.extra} "
+            "more than (x, y)",
             f"shape {gram.shape}, that of (x, y)",
             "Pass Moments, which are converted.",
         )

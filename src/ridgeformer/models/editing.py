@@ -12,7 +12,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
-from ridgeformer.validation import array, integer, real
+from ridgeformer.validation import array, layer_number, real
 
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
@@ -38,7 +38,7 @@ def edited(model: LinearTransformer, layer: int, parameters: Mapping[str, ArrayL
         InputError: There is no such layer or name, or the values do not fit.
     """
     family = _unrolled(model.family)
-    layer = integer("layer", layer, -model.layers, model.layers - 1) % model.layers
+    layer = layer_number(layer, model.layers)
     diagonal = isinstance(family, Diag | GDpp)
     names = dict.fromkeys([*family.arrays, *(["omega", *OMEGAS] if diagonal else []), "P", "Q"])
     if not parameters or not parameters.keys() <= names.keys():

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse, shown
-from ridgeformer.validation import array, integer, precision, real
+from ridgeformer.validation import array, integer, layer_number, precision, real
 from ridgeformer.values import Value
 
 __all__ = ["FAMILIES", "Family", "check_registered", "family_named", "known_families", "sized", "with_sizes"]
@@ -101,6 +101,14 @@ def family_named(name: object) -> type[Family]:
                 return _SIZED[parts[1]][1](*sizes)
             except TypeError:
                 refuse(f"{parts[1]} must be given as in {_SIZED[parts[1]][0]}", shown(name), "Name it like that.")
+    for word, (example, make) in _SIZED.items():
+        if name is make or name == word:
+            written = make.__name__ + example.removeprefix(word) if name is make else example
+            refuse(
+                f"the family {word} needs its sizes",
+                make.__name__ if name is make else shown(name),
+                f"Write {written}, for example.",
+            )
     refuse(
         f"the family must be one of {known_families()}",
         shown(name),
@@ -356,7 +364,7 @@ class Family(Value, ABC):
         Raises:
             InputError: There is no such layer or name, or the values have another shape or are not finite.
         """
-        layer = integer("layer", layer, -self.layers, self.layers - 1) % self.layers
+        layer = layer_number(layer, self.layers)
         arrays = {name: np.array(value, subok=False) for name, value in self.arrays.items()}
         if not parameters or not parameters.keys() <= arrays.keys():
             given = ", ".join(sorted(parameters.keys() - arrays.keys())) or "no name"

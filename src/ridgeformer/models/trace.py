@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.problems import Draw
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import array, integer, layer_number
 from ridgeformer.values import Value, read_only
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Trace(Value):
         >>> bool((low.patched(0, high).w == high.w).all())
         True
         """
-        layer = integer("layer", layer, -self.model.layers, self.model.layers - 1) % self.model.layers
+        layer = layer_number(layer, self.model.layers)
         if not isinstance(other, Trace):
             refuse("a patch comes from another Trace", f"a {type(other).__name__}", "Pass model.trace(contexts).")
         if other._gram.shape != self._gram.shape:

@@ -26,7 +26,7 @@ from ridgeformer.models.family import EDIT, Family, family_named
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
-from ridgeformer.validation import array, integer, number, real
+from ridgeformer.validation import array, integer, layer_number, number, real
 from ridgeformer.values import Value, read_only
 
 __all__ = ["LinearTransformer", "gram_of"]
@@ -247,7 +247,7 @@ class LinearTransformer(Value):
         Raises:
             InputError: There is no such layer, or it is the only one.
         """
-        layer = integer("layer", layer, -self.layers, self.layers - 1) % self.layers
+        layer = layer_number(layer, self.layers)
         if self.layers == 1:
             refuse("a model needs at least one layer", "the only layer to remove", "Edit it: model.edit(0, P=0).")
         parts = [part for part in (slice(0, layer), slice(layer + 1, self.layers)) if part.start < part.stop]
@@ -369,6 +369,12 @@ class LinearTransformer(Value):
         """
         x_, y_, asked = real("x", x), real("y", y), real("queries", queries)
         single = x_.ndim == 2 and y_.ndim == 1 and asked.ndim == 2
+        if x_.ndim == 2 and asked.ndim == 1:
+            refuse(
+                f"queries of one context must have shape (m, {self.dim})",
+                f"shape {asked.shape}",
+                "For a single query, pass queries[None].",
+            )
         if single:
             x_, y_, asked = x_[None], y_[None], asked[None]
         found = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.width]

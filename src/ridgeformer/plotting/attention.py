@@ -37,7 +37,7 @@ POINTS = 60  # of a line of training losses, each the mean of as many steps
 
 
 def draw_attention(
-    path: Path, title: str, losses: Mapping[str, NDArray[np.float64]], found: Comparison, profiles: Profiles
+    path: Path | str, title: str, losses: Mapping[str, NDArray[np.float64]], found: Comparison, profiles: Profiles
 ) -> None:
     """Write `attention_figure` to a file.
 
@@ -51,7 +51,7 @@ def draw_attention(
     Raises:
         InputError: The file cannot be written, or matplotlib is missing.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(attention_figure(title, losses, found, profiles), path)
 
 

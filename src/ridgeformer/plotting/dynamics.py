@@ -55,7 +55,7 @@ MOVING = (".gif", ".html")
 
 
 def draw_curves(
-    path: Path, runs: Training | Mapping[str, Training], levels: Sequence[float] = (), quantity: str = "loss"
+    path: Path | str, runs: Training | Mapping[str, Training], levels: Sequence[float] = (), quantity: str = "loss"
 ) -> None:
     """Write `curves_figure` to a file.
 
@@ -68,7 +68,7 @@ def draw_curves(
     Raises:
         InputError: The file cannot be written, or matplotlib is missing.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(curves_figure(runs, levels, quantity), path)
 
 
@@ -113,7 +113,7 @@ def curves_figure(
     return canvas
 
 
-def draw_trajectories(path: Path, training: Training) -> None:
+def draw_trajectories(path: Path | str, training: Training) -> None:
     """Write `trajectories_figure` to a file.
 
     Args:
@@ -123,7 +123,7 @@ def draw_trajectories(path: Path, training: Training) -> None:
     Raises:
         InputError: The file cannot be written, or matplotlib is missing.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(trajectories_figure(training), path)
 
 
@@ -158,7 +158,7 @@ def trajectories_figure(training: Training) -> Figure:
     return canvas
 
 
-def draw_animation(path: Path, training: Training, *, milliseconds: int = 250, sequences: int = 2000) -> None:
+def draw_animation(path: Path | str, training: Training, *, milliseconds: int = 250, sequences: int = 2000) -> None:
     """Write an animation of a model that learns: learning curve, profile and weights at every snapshot.
 
     Args:
@@ -172,6 +172,7 @@ def draw_animation(path: Path, training: Training, *, milliseconds: int = 250, s
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
+    path = Path(path)
     if path.suffix not in MOVING:
         raise InputError(f"the name of an animation must end in .gif or .html; got {path.name!r}. Choose another name.")
     check_plot(path.with_suffix(".png"))

@@ -20,7 +20,7 @@ SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "si
 SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}
 
 
-def draw_explanation(path: Path, found: Explanation) -> None:
+def draw_explanation(path: Path | str, found: Explanation) -> None:
     """Draw five panels over all layers, and one per layer with w over least squares along eigenvectors of S.
 
     Args:
@@ -32,7 +32,7 @@ def draw_explanation(path: Path, found: Explanation) -> None:
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    check_plot(path)
+    path = check_plot(path)
     from matplotlib.figure import Figure
 
     layers = found.model.layers

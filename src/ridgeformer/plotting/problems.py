@@ -24,7 +24,7 @@ SHOWN, SPECTRA, MANY = 4, 20, 4000  # sequences shown, sequences whose eigenvalu
 LARGEST = 1 << 26  # numbers in the tokens of the sequences
 
 
-def draw_problem(path: Path, problem: Problem, *, seed: int = 0) -> None:
+def draw_problem(path: Path | str, problem: Problem, *, seed: int = 0) -> None:
     """Write `problem_figure` to a file.
 
     Args:
@@ -35,7 +35,7 @@ def draw_problem(path: Path, problem: Problem, *, seed: int = 0) -> None:
     Raises:
         InputError: The file cannot be written, matplotlib is missing, or the sequences are too long to be drawn.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(problem_figure(problem, seed=seed), path)
 
 

@@ -34,7 +34,7 @@ COLOURS = (BLUE, GREY, VERMILION, GREEN)
 HIGHEST = 10.0  # of the axis of losses by noise level
 
 
-def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> None:
+def draw_profile(path: Path | str, title: str, profiles: Mapping[str, Profile]) -> None:
     """Write `profile_figure` to a file.
 
     Args:
@@ -45,7 +45,7 @@ def draw_profile(path: Path, title: str, profiles: Mapping[str, Profile]) -> Non
     Raises:
         InputError: The file cannot be written, or matplotlib is missing.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(profile_figure(title, profiles), path)
 
 

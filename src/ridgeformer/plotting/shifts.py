@@ -44,7 +44,7 @@ PER_INCH = 12  # characters of a title
 LONGEST = 24  # characters of a label of the axis
 
 
-def draw_shifts(path: Path, title: str, found: Shifts) -> None:
+def draw_shifts(path: Path | str, title: str, found: Shifts) -> None:
     """Write `shifts_figure` to a file.
 
     Args:
@@ -55,11 +55,11 @@ def draw_shifts(path: Path, title: str, found: Shifts) -> None:
     Raises:
         InputError: The file cannot be written, or matplotlib is missing.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(shifts_figure(title, found), path)
 
 
-def draw_prefixes(path: Path, title: str, found: PrefixLosses, trained: Lengths | None = None) -> None:
+def draw_prefixes(path: Path | str, title: str, found: PrefixLosses, trained: Lengths | None = None) -> None:
     """Write `prefixes_figure` to a file.
 
     Args:
@@ -71,7 +71,7 @@ def draw_prefixes(path: Path, title: str, found: PrefixLosses, trained: Lengths 
     Raises:
         InputError: The file cannot be written, or matplotlib is missing.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(prefixes_figure(title, found, trained), path)
 
 

@@ -183,22 +183,27 @@ def exploded_entry() -> Line2D:
     return Line2D([], [], color="#555555", linestyle="none", marker=EXPLODED, markersize=4, label=label)
 
 
-def check_plot(path: Path) -> None:
+def check_plot(path: Path | str) -> Path:
     """Refuse a picture that could not be drawn or written, before anything is computed for it.
 
     Args:
         path: The file, which must end in .png, .pdf or .svg and be in a folder that can be written to.
+
+    Returns:
+        The path.
 
     Raises:
         InputError: The name has another ending.
         StorageError: The folder cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
+    path = Path(path)
     if path.suffix not in (".png", ".pdf", ".svg"):
         raise InputError(f"the name of a plot must end in .png, .pdf or .svg; got {path.name!r}. Choose another name.")
     if not os.access(path.parent, os.W_OK):
         raise StorageError(f"a plot needs a writable folder; {path.parent} is not writable. Choose another folder.")
     _matplotlib()
+    return path
 
 
 def _matplotlib() -> Any:

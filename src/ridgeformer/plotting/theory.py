@@ -24,7 +24,7 @@ LINES = {
 }
 
 
-def draw_layers_needed(path: Path, kappa: float = 1e6, epsilon: float = 1e-10) -> None:
+def draw_layers_needed(path: Path | str, kappa: float = 1e6, epsilon: float = 1e-10) -> None:
     """Draw how many layers or steps each method needs for the worst spectrum.
 
     The panels show all methods against kappa, the second-order ones alone against kappa, and these against epsilon, on
@@ -40,7 +40,7 @@ def draw_layers_needed(path: Path, kappa: float = 1e6, epsilon: float = 1e-10) -
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    check_plot(path)
+    path = check_plot(path)
     kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
     from matplotlib.figure import Figure
 

@@ -29,7 +29,7 @@ __all__ = ["draw_training", "training_figure"]
 PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, "#882255", "#44AA99", "#661100")
 
 
-def draw_training(path: Path, training: Training) -> None:
+def draw_training(path: Path | str, training: Training) -> None:
     """Write `training_figure` to a file.
 
     Args:
@@ -39,7 +39,7 @@ def draw_training(path: Path, training: Training) -> None:
     Raises:
         InputError: The file cannot be written, or matplotlib is missing.
     """
-    check_plot(path)
+    path = check_plot(path)
     write(training_figure(training), path)
 
 

@@ -122,8 +122,8 @@ class ProblemDataset(IterableDataset):
             tokens = self.problem.sequences(self.batch, step=number, queries=self.queries, **self.key)
             return TokenBatch(*map(self._tensor, (tokens.x, tokens.y, tokens.queries, tokens.answers)))
         dtype = np.float32 if self.dtype is torch.float32 else np.float64
-        sums = {"sums": True} if self.layout.coordinate != "none" else {}
-        draw = self.problem.moments(self.batch, step=number, dtype=dtype, **sums, **self.key)
+        sums = self.layout.coordinate != "none"
+        draw = self.problem.moments(self.batch, step=number, dtype=dtype, sums=sums, **self.key)
         metric = None if draw.metric is None else self._tensor(draw.metric)
         gram = gram_of(self.layout, draw.moments)
         return MomentBatch(self._tensor(gram), self._tensor(draw.ridge), metric, self._tensor(draw.task))
