@@ -268,8 +268,9 @@ def test_examples_in_docstrings_run(name):
         "docs/theory.md",
     ],
 )
-def test_the_pages_run(name):
+def test_the_pages_run(name, tmp_path, monkeypatch):
     """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""
+    monkeypatch.chdir(tmp_path)  # some write files
     text = (SOURCE.parents[1] / name).read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks

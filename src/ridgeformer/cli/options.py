@@ -63,7 +63,7 @@ OF_MODEL = {
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-class _Family(click.ParamType):
+class _Family(click.ParamType[str]):
     """The name of a family, perhaps with sizes."""
 
     name = "family"
