@@ -43,7 +43,9 @@ KINDS = ("softmax", "relu", "linear")
 @click.option("--steps", type=int, default=6000, show_default=True, help="Training steps.")
 @click.option("--batch", type=int, default=128, show_default=True, help="Sequences per step.")
 @click.option("--rate", type=float, default=2e-3, show_default=True, help="Largest step size of Adam.")
-@click.option("--out", type=PLACE, help="Folder for checkpoints. Finished runs are reused; interrupted runs resume.")
+@click.option(
+    "--out", type=PLACE, help="Folder for the checkpoints of this comparison; the same command resumes or reuses them."
+)
 @plot_option("losses during training and at each noise level")
 def attention(
     problem: Problem,

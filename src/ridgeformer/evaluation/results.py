@@ -76,7 +76,8 @@ class Result(Table):
         return {**super().as_dict(), "ratio": self.ratio if np.isfinite(self.ratio) else None}
 
     def _title(self) -> str:
-        return f"Adjusted loss on {self.sequences:,} sequences"
+        kind = "Loss" if self.loss == self.unadjusted else "Adjusted loss"  # equal where there is no oracle
+        return f"{kind} on {self.sequences:,} sequences"
 
     def _printed(self) -> list[dict[str, Any]]:
         columns = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")

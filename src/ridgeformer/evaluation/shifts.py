@@ -47,7 +47,10 @@ class Shifts(Series):
         return [row | {"unadjusted": value} for row, value in zip(super().rows(), unadjusted, strict=True)]
 
     def _title(self) -> str:
-        return f"Adjusted loss on {self.sequences:,} sequences per problem; the problems differ in {self.what}"
+        kind = (
+            "Loss" if np.array_equal(self.loss, self.unadjusted) else "Adjusted loss"
+        )  # equal where there is no oracle
+        return f"{kind} on {self.sequences:,} sequences per problem; the problems differ in {self.what}"
 
     def _printed(self) -> list[dict[str, Any]]:
         columns = ("name", self.what, "loss", "error", "floor", "ratio", "exploded")

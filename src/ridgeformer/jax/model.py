@@ -271,7 +271,7 @@ def gram_array(form: Form, moments: Any) -> Any:
             f"gram must have shape (..., {form.width + 1}, {form.width + 1}), because tokens hold {form.layout.extra} "
             "more than (x, y)",
             f"shape {gram.shape}, that of (x, y)",
-            "Pass Moments, which are converted.",
+            "Pass Moments, or model.layout.gram(gram, n, sums).",
         )
     _check_shape("gram", gram.shape, (form.width + 1, form.width + 1))
     return gram

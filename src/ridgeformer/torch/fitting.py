@@ -183,7 +183,11 @@ def _restore(path: Path | None, spec: dict[str, Any], model: Transformer, adam: 
             f"a checkpoint must be one that fit wrote; {short(path)} is not ({short(error)}). Choose another file."
         ) from error
     if metadata.get("format") != FORMAT or stored != json.loads(json.dumps(spec)):
-        refuse("a checkpoint must belong to the same training", f"{short(path)} of another", "Choose another file.")
+        refuse(
+            "a checkpoint must belong to the same training",
+            f"{short(path)} of another",
+            "Choose another file or folder.",
+        )
     losses: list[float] = arrays["losses"].tolist()
     with torch.no_grad():
         for name, value in model.named_parameters():
