@@ -425,7 +425,7 @@ def test_callbacks_are_told_everything():
     found = train(SMALL, "diag", 1, protocol=descent(record=8), callbacks=[told, seen.append], **FEW)
     rows = [("step", row["step"], row["loss"]) for row in found.history]
     assert told.calls == [("start", found.spec.name), *rows, ("end", found.spec.name)]
-    assert [progress.record["gradient"] for progress in seen] == found.history.gradient_norm.tolist()
+    assert [progress.record["gradient_norm"] for progress in seen] == found.history.gradient_norm.tolist()
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
 
@@ -506,3 +506,12 @@ def test_the_progress_line_appears_on_a_terminal(monkeypatch, capfd):
     assert "times the floor" in shown
     train(SMALL, "diag", 1, protocol=descent(), progress=False, **FEW)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_descent_that_explodes_has_not_come_to_rest():
+    """Its gradient is small beside those of the explosion, but not beside those before it."""
+    problem = Problem(dim=2, context=6, noise="fixed(1)")
+    found = train(problem, "diag", 2, protocol=Adam(rate=3.0, steps=60, batch=64), **FEW)
+    assert found.history.loss[-1] > found.history.loss[0]
+    assert found.status != "converged"
+    assert "came to rest" not in found.message

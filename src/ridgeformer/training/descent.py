@@ -112,8 +112,8 @@ class _Walk:
             if len(state.rows) > self.reported and (now - self.clock >= PAUSE or stop == protocol.steps):
                 yield self._step()
                 self.clock = now
-        norms = np.array(state.rows)[:, COLUMNS.index("gradient")]
-        rested = bool(norms[-1] <= RESTED * norms.max())
+        losses, norms = (np.array(state.rows)[:, COLUMNS.index(name)] for name in ("loss", "gradient_norm"))
+        rested = bool(norms[-1] <= RESTED * norms[losses <= losses[0]].max())  # not beside those of an explosion
         end = "came to rest" if rested else f"ended with a gradient of {norms[-1]:.3g}"
         what = f"time {protocol.time:g}" if isinstance(protocol, GradientFlow) else f"{protocol.steps:,} steps"
         return Found(self.vector.model(state.point), rested, f"{self.name}: {what}; {end}", self._recorded())

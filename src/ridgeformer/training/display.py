@@ -53,7 +53,7 @@ class Display(Callback):
         self._bar.start()
 
     def _show(self, now: TrainingProgress) -> None:
-        loss, ratio = now.record.get("adjusted", now.loss), ""
+        loss, ratio = now.record.get("adjusted_loss", now.loss), ""
         if self.floor is not None and loss < 1e6 * self.floor:
             ratio = f" ({loss / self.floor:.2f} times the floor)"
         step = f" step {now.record['step']:,.0f}" if "step" in now.record else ""

@@ -18,7 +18,7 @@ __all__ = ["COLUMNS", "History", "Point", "Snapshot"]
 Array = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 # What a descent records at a step. The time is the sum of the learning rates so far: the time of gradient flow.
-COLUMNS = ("step", "time", "sequences", "loss", "adjusted", "gradient", "seconds")
+COLUMNS = ("step", "time", "sequences", "loss", "adjusted_loss", "gradient_norm", "seconds")
 SHOWN = 20  # rows that are printed, at most
 
 
@@ -123,9 +123,9 @@ class History(Value, Table):
             time=column["time"],
             sequences=column["sequences"].astype(np.int64),
             loss=column["loss"],
-            adjusted_loss=column["adjusted"],
-            ratio=_ratios(column["adjusted"], floor),
-            gradient_norm=column["gradient"],
+            adjusted_loss=column["adjusted_loss"],
+            ratio=_ratios(column["adjusted_loss"], floor),
+            gradient_norm=column["gradient_norm"],
             seconds=column["seconds"],
         )
 

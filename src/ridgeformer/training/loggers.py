@@ -7,7 +7,6 @@ import importlib
 import io
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ class CSVLogger(Callback):
 
     def on_step(self, progress: TrainingProgress) -> None:
         """See `Callback.on_step`."""
-        self._rows.setdefault(progress.spec.name, []).append({"phase": progress.phase, **_named(progress.record)})
+        self._rows.setdefault(progress.spec.name, []).append({"phase": progress.phase, **progress.record})
         if time.monotonic() - self._written >= PAUSE:
             self._write()
 
@@ -94,7 +93,7 @@ class TensorBoardLogger(Callback):
         """See `Callback.on_step`."""
         self._count += 1
         step = int(progress.record.get("step", self._count))
-        for name, value in _named(progress.record).items():
+        for name, value in progress.record.items():
             if name not in ("step", "seconds"):
                 self._open[progress.spec.name].add_scalar(name, value, step)
 
@@ -130,18 +129,12 @@ class WandbLogger(Callback):
         """See `Callback.on_step`."""
         self._count += 1
         step = int(progress.record.get("step", self._count))
-        self._run.log({name: value for name, value in _named(progress.record).items() if name != "step"}, step=step)
+        self._run.log({name: value for name, value in progress.record.items() if name != "step"}, step=step)
 
     def on_end(self, training: Training) -> None:
         """See `Callback.on_end`."""
         self._run.summary.update(training.result.as_dict())
         self._run.finish()
-
-
-def _named(record: Mapping[str, float]) -> dict[str, float]:
-    """A record by the names that the columns of a history have."""
-    names = {"adjusted": "adjusted_loss", "gradient": "gradient_norm"}
-    return {names.get(name, name): value for name, value in record.items()}
 
 
 def _writer() -> Any:
