@@ -53,8 +53,9 @@ SINGLE = [  # with the first seed only
     Line("full", 7, "categorical(1,3)", 0.0065, scratch=4),
     Line("channels(1,2)", 7, "categorical(1,3)"),
     Line("channels(1,4)", 7, "categorical(1,3)"),
-    Line("channels(2,3)", 7, "categorical(1,3)"),
+    Line("channels(2,3)", 4, "categorical(1,3)"),
     Line("channels(1,3)", 10, "categorical(1,3)"),
+    Line("lowrank(11)", 4, "categorical(1,3)", 0.0300),
 ]
 
 
