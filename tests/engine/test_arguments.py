@@ -141,7 +141,7 @@ def test_odd_arguments_are_refused_in_words(any_engine, method, name, value, wor
 @pytest.mark.parametrize("odd", [3, 1.5, [], {}, ("numpy",), np.zeros(3), object, "mmx"])
 @pytest.mark.parametrize("function", [engine.resolve, engine.named])
 def test_what_is_no_engine_is_refused(function, odd):
-    with pytest.raises(InputError, match=r"an engine \(RIDGEFORMER_ENGINE\) must be one of .*numpy; got"):
+    with pytest.raises(InputError, match=r"an engine \(RIDGEFORMER_ENGINE\) must be one of .*numpy.*; got"):
         function(odd)
 
 
