@@ -168,7 +168,6 @@ class Family(Value, ABC):
         name: By which the family is trained, saved and loaded.
         contains: A simpler family, whose every model `embed` turns into one of this family; None where there is none.
         useful_heads: How many heads add expressive power; None where every head does.
-        patience: How many iterations descents may take, relative to those of Diag.
         further_scalars: How many coordinates tokens have beside x, y and further vectors; None for any number.
         further_vectors: How many vectors of the length of x tokens have beside x.
         has_sizes: Whether the class was made by a function with sizes, such as `Channels(1, 3)`.
@@ -179,7 +178,6 @@ class Family(Value, ABC):
     name: ClassVar[str]
     contains: ClassVar[type[Family] | None] = None
     useful_heads: ClassVar[int | None] = None
-    patience: ClassVar[int] = 1
     further_scalars: ClassVar[int | None] = 0
     further_vectors: ClassVar[int] = 0
     has_sizes: ClassVar[bool] = False

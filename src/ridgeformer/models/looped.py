@@ -154,7 +154,6 @@ def _looped(inner: type[Family], loops: int) -> type[LoopedFamily]:
         loops=loops,
         contains=None if simpler is None else _looped(simpler, loops),
         useful_heads=inner.useful_heads,
-        patience=inner.patience,
         isotropic=inner.isotropic,
         further_scalars=inner.further_scalars,
         further_vectors=inner.further_vectors,

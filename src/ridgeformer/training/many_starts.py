@@ -83,7 +83,7 @@ class _Work:
         for i, start in enumerate(starts):
             kept, new = job.journal.recall(f"{name}/{i}"), False
             if kept is None:
-                reached, new = descend(objective, start, job.family.patience * iterations, 1e-5), True
+                reached, new = descend(objective, start, iterations, 1e-5), True
                 used = reached.evaluations - (start.evaluations if isinstance(start, Descent) else 0)
                 facts = np.array([reached.value, reached.evaluations, reached.rested])
                 kept = {"point": reached.point, "inverse": reached.inverse, "facts": facts}
