@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 Command = Callable[..., None]
+if TYPE_CHECKING:
+    _Text = click.ParamType[str]
+else:  # not generic in click 8.2
+    _Text = click.ParamType
 
 PARTS = ("noise", "dim", "context", "features", "tasks", "query")
 HELP = {
@@ -63,7 +67,7 @@ OF_MODEL = {
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-class _Family(click.ParamType[str]):
+class _Family(_Text):
     """The name of a family, perhaps with sizes."""
 
     name = "family"
