@@ -76,7 +76,8 @@ class Trace(Value):
         self.model = model
         self.draw = draw
         self.patches = patches
-        self._gram = gram if gram.dtype == dtype else gram.astype(dtype)
+        # In one order of memory, so that patched and other states are multiplied in the same way on every NumPy.
+        self._gram = np.ascontiguousarray(gram, dtype)
 
     def __len__(self) -> int:
         return len(self._gram)
