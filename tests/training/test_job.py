@@ -2,12 +2,17 @@
 
 import time
 
+import numpy as np
 import pytest
 
 from ridgeformer import Problem
+from ridgeformer.engine import Layout
+from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
+from ridgeformer.training import search as search_module
 from ridgeformer.training.job import Found, Job, Step, follow
 from ridgeformer.training.journal import Journal
+from ridgeformer.training.objective import Hard
 
 MODELS = [LinearTransformer(Diag(omega=[[[0, 0], [-0.01 * k, 0]]]), 3) for k in (1, 2, 3)]
 
@@ -21,7 +26,8 @@ def steps(models=MODELS, seconds=0.0):
 
 def job(**changes):
     values = {"effort": 1.0, "caution": 1.0, "precision": "auto", "shallower": None, "simpler": None}
-    return Job(Problem(3, 6, "fixed(1)"), Diag, 2, 1, 0, journal=Journal(), **{**values, **changes})
+    values = {"problem": Problem(3, 6, "fixed(1)"), **values, **changes}
+    return Job(family=Diag, layers=2, heads=1, seed=0, journal=Journal(), **values)
 
 
 def test_every_step_is_reported_and_the_result_returned():
@@ -70,3 +76,18 @@ def test_starts_are_many_times_the_effort():
     assert len(job(effort=0.5).starts(6, 4)) == 3
     assert len(job(effort=2.0, shallower=LinearTransformer.random("diag", dim=3, layers=1)).starts(6, 4)) == 20
     assert job(effort=0.01).scaled(6) == 1
+
+
+@pytest.mark.parametrize("context", [6, "4..8"])
+def test_the_last_check_sees_what_the_selection_sees(context):
+    """Also where n varies, although the searches before it look at the shortest and longest contexts only."""
+    problem = Problem(3, context, "fixed(1)")
+    layout, rate = (Layout(), 0.09) if context == 6 else (Layout("mean"), 0.9)
+    wild = LinearTransformer(Diag(omega=np.tile([[-rate, 0], [-rate, 0]], (5, 1, 1))), 3, layout)
+    work = job(problem=problem, layout=layout)
+    expected = int(exploded(search_module._losses(wild, work), problem.signal).sum())
+    known = work.checked(wild, Hard.none(problem, layout))
+    assert abs(known.exploded - expected) <= 1 + expected // 100  # float32 and float64
+    assert expected > 10
+    assert len(known) > 10
+    assert work.checked(wild, known).strength > known.strength

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Key
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.training.job import FINISH, RACE, SEARCH, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, ceiling, damped, fewer, mine
+from ridgeformer.training.job import FINISH, RACE, Found, Job, Step, Steps
+from ridgeformer.training.objective import Hard, ceiling, damped
 from ridgeformer.training.soap import Soap
 from ridgeformer.training.vector import Vector
 
@@ -113,12 +112,13 @@ class _Work:
         for turn in range(min(kept, default=0), rounds + REPAIRS):
             new = job.journal.recall(names[turn]) is None
             if new:
-                key = Key(job.seed, SEARCH, turn)
-                among = fewer(job.problem, SEARCHED)
-                hard = mine(self.model(place), job.problem, place.hard, key, among, job.caution, job.threads)
-                place = _Place(place.state, hard, place.loss)
+                model = self.model(place)
+                hard = job.mined(model, place.hard, turn, SEARCHED)
                 if turn >= rounds and not hard.exploded:
-                    break
+                    hard = job.checked(model, hard)
+                    if not hard.exploded:
+                        break
+                place = _Place(place.state, hard, place.loss)
             now = rates[turn * ROUND : (turn + 1) * ROUND]
             before, place = place, self._piece(names[turn], "descent", place, FINISH, LONG, now)
             gain = 1 - place.loss / before.loss

@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import PLAIN, Layout
+from ridgeformer.engine import PLAIN, Key, Layout
 from ridgeformer.models.families import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training.journal import Journal
+from ridgeformer.training.objective import Hard, edges, fewer, mine
 from ridgeformer.training.vector import Units
 
 __all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "Job", "Report", "Step", "Steps", "follow"]
 
 # Streams of sequences; evaluation and the tuned baselines have others.
 RACE, FINISH, SEARCH, SELECT = 1, 2, 3, 4
+SELECTION = 1 << 17  # sequences that decide between candidates
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,34 @@ class Job:
         if self.shallower is not None:
             found += [self._grown(self.shallower, i) for i in range(self.scaled(grown))]
         return found if self.init is None else [*found, self.init.astype(np.float64)]
+
+    def mined(self, model: LinearTransformer, known: Hard, turn: int, sequences: int) -> Hard:
+        """Return hard contexts: those already known, and further ones on which a model fails.
+
+        Args:
+            model: The model that may fail.
+            known: Hard contexts that are known already.
+            turn: Which fresh contexts to search.
+            sequences: How many of them.
+
+        Returns:
+            The hard contexts; `exploded` says on how many fresh ones the model explodes.
+        """
+        key, among = Key(self.seed, SEARCH, turn), fewer(self.problem, sequences)
+        return mine(model, edges(self.problem), known, key, among, self.caution, self.threads)
+
+    def checked(self, model: LinearTransformer, known: Hard) -> Hard:
+        """Return hard contexts: those already known, and those among the sequences that will decide.
+
+        Args:
+            model: The model that is about to be a candidate.
+            known: Hard contexts that are known already.
+
+        Returns:
+            The hard contexts; where `exploded` is not zero, the model would lose against its ancestors.
+        """
+        key, among = Key(self.seed, SELECT), fewer(self.problem, SELECTION)
+        return mine(model, self.problem, known, key, among, self.caution, self.threads)
 
     def ancestors(self) -> list[LinearTransformer]:
         """Return the shallower and the simpler model as models of this family and depth, with the same function."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ridgeformer.bfgs import Descent, descend
 from ridgeformer.engine import Key
-from ridgeformer.training.job import RACE, SEARCH, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, SampleAverage, fewer, mine
+from ridgeformer.training.job import RACE, Found, Job, Step, Steps
+from ridgeformer.training.objective import Hard, SampleAverage
 from ridgeformer.training.vector import Vector
 
 __all__ = ["descend_many_starts"]
@@ -22,6 +22,7 @@ __all__ = ["descend_many_starts"]
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end
+LEAST = 40  # iterations of the end; as many as there are parameters, where these are more
 TURNS = 6  # of searching for hard contexts and finishing, at most; beyond three only if the model still explodes
 SEARCHED = 1 << 18  # contexts among which hard ones are looked for
 
@@ -45,14 +46,17 @@ def descend_many_starts(job: Job) -> Steps:
     best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
     final = yield from work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
     winner, hard = min(final, key=_value), Hard.none(job.problem, job.layout)
+    iterations = max(LEAST, len(winner.point))
     for turn in range(TURNS):
         known = len(hard)
-        model, key = work.vector.model(winner.point), Key(job.seed, SEARCH, turn)
-        hard = mine(model, job.problem, hard, key, fewer(job.problem, SEARCHED), job.caution, job.threads)
+        model = work.vector.model(winner.point)
+        hard = job.mined(model, hard, turn, SEARCHED)
         if turn and not hard.exploded and (len(hard) == known or turn > 2):
-            break
+            hard = job.checked(model, hard)
+            if not hard.exploded:
+                break
         begin, end = 1 - 0.2 * 0.6**turn, 1 - 0.2 * 0.6 ** (turn + 1)
-        (winner,) = yield from work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], 40, hard)
+        (winner,) = yield from work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], iterations, hard)
     rest = "came to rest" if winner.rested else "was still gaining"
     message = f"{len(starts)} starts; the last descent {rest}"
     return Found(work.vector.model(winner.point), winner.rested, message)

@@ -20,7 +20,7 @@ from ridgeformer.losses import threshold
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw, Problem
 
-__all__ = ["STRETCH", "Batch", "Hard", "SampleAverage", "ceiling", "damped", "fewer", "mine"]
+__all__ = ["STRETCH", "Batch", "Hard", "SampleAverage", "ceiling", "damped", "edges", "fewer", "mine"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -272,13 +272,13 @@ def mine(
     caution: float = 1.0,
     threads: int | None = None,
 ) -> Hard:
-    """Further hard contexts, found among `sequences` fresh ones, before those already known; none without caution.
+    """Further hard contexts, found among `sequences` of a key, before those already known; none without caution.
 
     Args:
         model: The model that may fail.
         problem: What the contexts are drawn from.
         known: Hard contexts that are known already.
-        key: The stream of the fresh contexts.
+        key: The stream of the contexts.
         sequences: How many of them.
         caution: What hard contexts count, relative to the default.
         threads: Threads of the engine; None for all.
@@ -288,7 +288,6 @@ def mine(
     """
     if not caution:
         return known
-    problem = _edges(problem)
     exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads))
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
     batch = known.batch
@@ -299,8 +298,15 @@ def mine(
     return Hard(batch, share, strength, exploded)
 
 
-def _edges(problem: BaseProblem) -> BaseProblem:
-    """The problem with its shortest and longest contexts only, where n varies: models fail there first."""
+def edges(problem: BaseProblem) -> BaseProblem:
+    """Return the problem with its shortest and longest contexts only, where n varies: models fail there first.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The problem itself where n is fixed, and for problems of your own.
+    """
     if problem.lengths.fixed or not isinstance(problem, Problem):
         return problem
     return problem.replace(context=[problem.lengths.least, problem.lengths.most])

@@ -17,7 +17,7 @@ from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training.few_starts import descend_few_starts
-from ridgeformer.training.job import SELECT, Found, Job, Report, Step, follow
+from ridgeformer.training.job import SELECT, SELECTION, Found, Job, Report, Step, follow
 from ridgeformer.training.many_starts import descend_many_starts
 from ridgeformer.training.objective import ceiling, damped, fewer
 
@@ -25,7 +25,6 @@ __all__ = ["search"]
 
 Array = NDArray[np.float64]
 FEW = 256  # parameters, up to which descent is by BFGS
-SELECTION = 1 << 17  # sequences that decide between candidates
 
 
 def search(job: Job, report: Report, deadline: float | None = None) -> Found:
