@@ -63,7 +63,7 @@ def _stored(runs: Folder, family: str, layers: int, seed: int) -> Truth:
         model=model,
         spec=spec,
         status="converged",
-        message="3 starts; the last descent came to rest",
+        message="3 starts; the last descent converged",
         result=Result(**{field.name: numbers[str(field.type)] for field in fields(Result)}),
         points=(("race", 1024, 0.5 + seed), ("best", 3072, 1 / 3)),
         seconds=0.25,

@@ -21,7 +21,7 @@ def steps(models=MODELS, seconds=0.0):
     for number, model in enumerate(models, 1):
         time.sleep(seconds)
         yield Step(model, "race", number / len(models), 1.0 / number)
-    return Found(models[-1], True, "came to rest")
+    return Found(models[-1], True, "converged")
 
 
 def job(**changes):
@@ -34,7 +34,7 @@ def test_every_step_is_reported_and_the_result_returned():
     seen = []
     found = follow(steps(), seen.append)
     assert [step.fraction for step in seen] == [1 / 3, 2 / 3, 1.0]
-    assert found == Found(MODELS[-1], True, "came to rest")
+    assert found == Found(MODELS[-1], True, "converged")
 
 
 def test_a_search_without_steps_returns_its_result():
@@ -42,7 +42,7 @@ def test_a_search_without_steps_returns_its_result():
 
     def finished():
         yield from ()
-        return Found(MODELS[0], True, "came to rest")
+        return Found(MODELS[0], True, "converged")
 
     assert follow(finished(), pytest.fail).model is MODELS[0]
 

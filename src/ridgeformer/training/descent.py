@@ -25,7 +25,7 @@ __all__ = ["descend_and_record"]
 Array = NDArray[np.float64]
 PIECE = "descent"  # its name in the journal
 TINY = 1e-8  # Adam's usual constant
-RESTED = 1e-6  # of the largest gradient: where a descent has come to rest
+RESTED = 1e-6  # of the largest gradient: where a descent has converged
 PAUSE = 0.05  # seconds between two reports, at least
 
 
@@ -114,7 +114,7 @@ class _Walk:
                 self.clock = now
         losses, norms = (np.array(state.rows)[:, COLUMNS.index(name)] for name in ("loss", "gradient_norm"))
         rested = bool(norms[-1] <= RESTED * norms[losses <= losses[0]].max())  # not beside those of an explosion
-        end = "came to rest" if rested else f"ended with a gradient of {norms[-1]:.3g}"
+        end = "converged" if rested else f"ended with a gradient of {norms[-1]:.3g}"
         what = f"time {protocol.time:g}" if isinstance(protocol, GradientFlow) else f"{protocol.steps:,} steps"
         return Found(self.vector.model(state.point), rested, f"{self.name}: {what}; {end}", self._recorded())
 

@@ -55,7 +55,7 @@ class Found:
 
     Attributes:
         model: The model that was chosen.
-        converged: Whether its descent had come to rest.
+        converged: Whether its descent had converged.
         message: How it was found, in words.
         course: What a descent recorded, to be stored: its table and the parameters of its snapshots.
     """

@@ -37,7 +37,7 @@ def descend_many_starts(job: Job) -> Steps:
         A step after every descent.
 
     Returns:
-        The best model, and whether its last descent came to rest.
+        The best model, and whether its last descent converged.
     """
     work = _Work(job)
     starts = [*job.starts(6, 3 * job.layers), *job.ancestors()[-1:]]
@@ -57,7 +57,7 @@ def descend_many_starts(job: Job) -> Steps:
                 break
         begin, end = 1 - 0.2 * 0.6**turn, 1 - 0.2 * 0.6 ** (turn + 1)
         (winner,) = yield from work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], iterations, hard)
-    rest = "came to rest" if winner.rested else "was still gaining"
+    rest = "converged" if winner.rested else "was still improving"
     message = f"{len(starts)} starts; the last descent {rest}"
     return Found(work.vector.model(winner.point), winner.rested, message)
 
