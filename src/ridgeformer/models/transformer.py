@@ -26,7 +26,7 @@ from ridgeformer.models.family import EDIT, Family, family_named
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
-from ridgeformer.validation import array, integer, layer_number, number, real
+from ridgeformer.validation import array, choice, integer, layer_number, number, real
 from ridgeformer.values import Value, read_only
 
 __all__ = ["LinearTransformer", "gram_of"]
@@ -541,8 +541,8 @@ class LinearTransformer(Value):
         """
         if not isinstance(problem, BaseProblem) or problem.dim != self.dim:
             refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
-        if target not in ("ridge", "task", None):
-            refuse("target must be ridge or task", repr(target), "Choose one of these.")
+        if target is not None:
+            choice("target", target, ("ridge", "task"))
         engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
         key = {"seed": seed, "stream": stream, "step": step, "first": first}
         goal: Target = target or ("task" if problem.has_pool else "ridge")

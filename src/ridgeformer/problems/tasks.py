@@ -18,7 +18,7 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
 from ridgeformer.problems.features import check_covariance
 from ridgeformer.problems.text import Described, parse_call
-from ridgeformer.validation import array, integer, number
+from ridgeformer.validation import array, choice, integer, number
 
 __all__ = ["Gaussian", "LowRank", "Mixture", "Pool", "Prior", "Tasks", "as_tasks", "parse_tasks"]
 
@@ -224,8 +224,7 @@ class Pool(Tasks):
 
     def __init__(self, tasks: int | ArrayLike, seed: int = 0, law: str = "gaussian") -> None:
         self.seed, self.kind = integer("the seed of a pool", seed, 0, (1 << 63) - 1), law
-        if law not in ("gaussian", "sphere"):
-            refuse("the law of a pool must be gaussian or sphere", shown(law), "Choose one of these.")
+        choice("the law of a pool", law, ("gaussian", "sphere"))
         self.vectors: Array | None = None
         if isinstance(tasks, Real | str):
             self.count = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
