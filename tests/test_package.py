@@ -204,7 +204,7 @@ def test_all_arguments_attributes_and_results_are_documented():
         "noise.text",
         "moments",
         "problems.problem",
-        "problems.base",
+        "problems.custom",
         "problems.lengths",
         "engine.law",
         "models.trace",

@@ -18,6 +18,7 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer
 
 __all__ = [
+    "MOST_SEQUENCES",
     "EvaluateArguments",
     "Key",
     "SampleArguments",
@@ -28,6 +29,7 @@ __all__ = [
     "check_sample",
     "check_sequences",
     "check_threads",
+    "make_key",
 ]
 
 T = TypeVar("T")
@@ -118,6 +120,28 @@ class StepArguments(NamedTuple):
     unadjusted: bool
 
 
+def make_key(seed: object, stream: object, step: object, of: str = "") -> Key:
+    """Return the key that names a stream of sequences.
+
+    Args:
+        seed: The seed, 0 to 2^64 - 1.
+        stream: A number that tells independent streams of one seed apart, 0 to 2^32 - 1.
+        step: A further such number, 0 to 2^64 - 1.
+        of: What stands before the names of these numbers in messages.
+
+    Returns:
+        The key, with Python ints.
+
+    Raises:
+        InputError: A number is out of range.
+    """
+    return Key(
+        integer(f"{of}seed", seed, 0, (1 << 64) - 1),
+        integer(f"{of}stream", stream, 0, (1 << 32) - 1),
+        integer(f"{of}step", step, 0, (1 << 64) - 1),
+    )
+
+
 def check_key(key: object) -> Key:
     """Return a key whose numbers are Python ints in range.
 
@@ -130,12 +154,7 @@ def check_key(key: object) -> Key:
     Raises:
         InputError: It is no key, or a number is out of range.
     """
-    key = _instance("key must be a Key", key, Key, "Pass Key(seed, stream, step).")
-    return Key(
-        integer("the key's seed", key.seed, 0, (1 << 64) - 1),
-        integer("the key's stream", key.stream, 0, (1 << 32) - 1),
-        integer("the key's step", key.step, 0, (1 << 64) - 1),
-    )
+    return make_key(*_instance("key must be a Key", key, Key, "Pass Key(seed, stream, step)."), of="the key's ")
 
 
 def check_sequences(count: object, first: object) -> tuple[int, int]:
