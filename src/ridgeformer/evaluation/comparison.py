@@ -21,8 +21,8 @@ from ridgeformer.evaluation.sequence_losses import (
     how_many,
 )
 from ridgeformer.evaluation.statistics import Tally
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.predictors.bayes import best_predictor
-from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer
 

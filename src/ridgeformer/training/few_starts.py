@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import Key
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.training.batch import ceiling, damped
+from ridgeformer.training.hard import Hard, mine
 from ridgeformer.training.job import FINISH, RACE, SEARCH, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, ceiling, damped, fewer, mine
+from ridgeformer.training.objective import fewer
 from ridgeformer.training.soap import Soap
 from ridgeformer.training.vector import Vector
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ridgeformer.bfgs import Descent, descend
 from ridgeformer.engine import Key
+from ridgeformer.training.hard import Hard, mine
 from ridgeformer.training.job import RACE, SEARCH, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, SampleAverage, fewer, mine
+from ridgeformer.training.objective import SampleAverage, fewer
 from ridgeformer.training.vector import Vector
 
 __all__ = ["descend_many_starts"]

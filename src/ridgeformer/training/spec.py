@@ -18,7 +18,7 @@ from ridgeformer.models.family import Family, check_registered, family_named
 from ridgeformer.models.file import fingerprint
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import check_population
-from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
 from ridgeformer.training.protocols import (
     NAMES,
