@@ -177,18 +177,7 @@ def check_sequences(count: object, first: object) -> tuple[int, int]:
 def check_sample(
     law: object, choices: object, key: object, layout: object, first: object, threads: object
 ) -> SampleArguments:
-    """Return which sequences to draw.
-
-    Args:
-        law: What sequences are drawn from.
-        choices: What was drawn for each sequence before.
-        key: The stream of random sequences.
-        layout: What the tokens hold.
-        first: The index of the first sequence in the stream.
-        threads: How many; None for the default.
-
-    Returns:
-        The arguments in one value.
+    """Return which sequences to draw. See `SampleArguments` for the arguments.
 
     Raises:
         InputError: An argument is of the wrong type or out of range, or choices and law do not fit.

@@ -6,7 +6,6 @@ and Q mix the vectors by v x v matrices and the scalars by s x s matrices. Diag 
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine.channels import dense_channels
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, with_more_heads
-from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
+from ridgeformer.models.family import EDIT, Family, Gradient
+from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer
 from ridgeformer.values import ReadOnlyDict, read_only
 
@@ -136,11 +136,7 @@ def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     >>> Channels(vectors=1, scalars=3).name
     'channels(1,3)'
     """
-    return _channels(integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64))
-
-
-@functools.cache
-def _channels(vectors: int, scalars: int) -> type[ChannelFamily]:
+    vectors, scalars = integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64)
     sizes = {"vectors": vectors, "scalars": scalars}
     room = {"further_vectors": vectors - 1, "further_scalars": scalars - 1}
     return with_sizes(ChannelFamily, f"channels({vectors},{scalars})", **sizes, **room)

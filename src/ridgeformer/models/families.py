@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import EDIT, FAMILIES, Family, Gradient, check_registered, family_named
+from ridgeformer.models.family import EDIT, FAMILIES, Family, Gradient
+from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.validation import array, real
 from ridgeformer.values import ReadOnlyDict, read_only
 

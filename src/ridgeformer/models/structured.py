@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
-from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
+from ridgeformer.models.family import EDIT, Family, Gradient
+from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer, real
 from ridgeformer.values import ReadOnlyDict, read_only
 
@@ -120,11 +120,7 @@ def LowRank(rank: int = 1) -> type[LowRankFamily]:
     >>> LowRank(rank=2).name
     'lowrank(2)'
     """
-    return _low_rank(integer("rank", rank, 1, 4097))
-
-
-@functools.cache
-def _low_rank(rank: int) -> type[LowRankFamily]:
+    rank = integer("rank", rank, 1, 4097)
     return with_sizes(LowRankFamily, f"lowrank({rank})", rank=rank)
 
 
@@ -287,11 +283,7 @@ def Registers(count: int = 2) -> type[RegisterFamily]:
     >>> Registers(2).name
     'registers(2)'
     """
-    return _registers(integer("the number of registers", count, 0, 4096))
-
-
-@functools.cache
-def _registers(count: int) -> type[RegisterFamily]:
+    count = integer("the number of registers", count, 0, 4096)
     return with_sizes(RegisterFamily, f"registers({count})", count=count)
 
 

@@ -326,7 +326,7 @@ class Problem(BaseProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        choices = self.choices(count, seed=key.seed, stream=key.stream, step=key.step, first=first, engine=engine)
+        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
         layout = SUMS if sums else Layout()
         drawn = engine.sample(self.law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge

@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ridgeformer.engine.law import Layout
 from ridgeformer.errors import refuse, shown
-from ridgeformer.models.transformer import gram_of
+from ridgeformer.models.moment_form import gram_of
 from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import choice, integer
 

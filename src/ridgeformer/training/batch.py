@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Evaluation, Layout
-from ridgeformer.models.transformer import LinearTransformer, gram_of
+from ridgeformer.models.moment_form import gram_of
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 
 __all__ = ["Batch", "ceiling", "damped"]
