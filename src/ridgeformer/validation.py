@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -62,7 +62,7 @@ def flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def choice(name: str, value: object, known: Iterable[Text], remedy: str = "Choose one of these.") -> Text:
+def choice(name: str, value: object, known: Collection[Text], remedy: str = "Choose one of these.") -> Text:
     """Return a text, if it is one of the known ones.
 
     Args:
@@ -77,10 +77,8 @@ def choice(name: str, value: object, known: Iterable[Text], remedy: str = "Choos
     Raises:
         InputError: It is none of them.
     """
-    known = list(known)
-    for one in known:
-        if isinstance(value, str) and value == one:
-            return one
+    if isinstance(value, str) and value in known:
+        return value  # type: ignore[return-value]
     words = " or ".join(known) if len(known) == 2 else "one of " + ", ".join(known)
     refuse(f"{name} must be {words}", shown(value), remedy)
 
