@@ -119,7 +119,7 @@ def test_other_precisions_are_refused(odd):
 def test_a_flag_is_true_or_false():
     assert flag("causal", np.True_) is True
     assert flag("causal", False) is False
-    with pytest.raises(InputError, match="causal must be True or False; got 1. Pass a bool."):
+    with pytest.raises(InputError, match=r"causal must be True or False; got 1\. Pass a bool\."):
         flag("causal", 1)
 
 

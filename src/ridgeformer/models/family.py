@@ -20,7 +20,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import array, integer, layer_number, precision, real
 from ridgeformer.values import Value
 
-__all__ = ["EDIT", "FAMILIES", "Family", "Gradient"]
+__all__ = ["EDIT", "FAMILIES", "ArrayFamily", "Family", "Gradient"]
 
 Float = NDArray[np.floating[Any]]
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
@@ -307,6 +307,27 @@ class Family(Value, ABC):
         at = integer("the position of a new layer", at, 0, self.layers)
         new = layer.arrays if isinstance(layer, Family) else layer
         return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
+
+
+class ArrayFamily(Family):
+    """What families share that keep a dict of arrays of one precision, heads after layers."""
+
+    _arrays: dict[str, Float]
+
+    def _keep(self, **given: Float) -> None:
+        """Keep arrays, in the widest of their precisions."""
+        dtype = np.result_type(*given.values())
+        self._arrays = {name: value.astype(dtype, copy=False) for name, value in given.items()}
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """See `Family.arrays`."""
+        return self._arrays
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(next(iter(self._arrays.values())).shape[1])
 
 
 def _check_name(family: type[Family]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import PLAIN, Layout
-from ridgeformer.models.families import Family
+from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training.journal import Journal
