@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeformer.errors import InputError
-from ridgeformer.validation import array, integer, number, precision, real
+from ridgeformer.validation import array, choice, flag, integer, number, precision, real
 
 
 @pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), Fraction(2)])
@@ -114,3 +114,25 @@ def test_other_precisions_are_refused(odd):
         return
     with pytest.raises(InputError, match="dtype must be float32 or float64"):
         precision(odd)
+
+
+def test_a_flag_is_true_or_false():
+    assert flag("causal", np.True_) is True
+    assert flag("causal", False) is False
+    with pytest.raises(InputError, match=r"causal must be True or False; got 1\. Pass a bool\."):
+        flag("causal", 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "known", "words"),
+    [
+        ("max", ("sum", "mean"), "attention must be sum or mean; got 'max'. Choose one of these."),
+        (["sum"], ("sum", "mean"), "attention must be sum or mean; got ['sum']"),
+        (None, {"softmax": 1, "relu": 2, "linear": 3}, "attention must be one of softmax, relu, linear; got None"),
+    ],
+)
+def test_what_is_no_choice_is_refused(value, known, words):
+    assert [choice("attention", one, known) for one in known] == [*known]
+    with pytest.raises(InputError) as refused:
+        choice("attention", value, known)
+    assert words in str(refused.value)

@@ -212,8 +212,13 @@ def test_pickled_arrays_are_equal_and_read_only():
     model = full()
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.P, model.P)
+    for model, name in ((full(), "P"), (diag(), "p")):
+        again = pickle.loads(pickle.dumps(model)).family.arrays
+        with pytest.raises(InputError, match=r"model\.edit"):
+            again[name][0] = 0
+    alone = pickle.loads(pickle.dumps(diag().family.arrays))
     with pytest.raises(InputError):
-        again.family.arrays["P"][0] = 0
+        alone["p"][0] = 0
     assert pickle.loads(pickle.dumps(PROBLEM)) == PROBLEM
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, refuse, shown
 
-__all__ = ["array", "integer", "layer_number", "number", "precision", "real"]
+__all__ = ["array", "choice", "flag", "integer", "layer_number", "number", "precision", "real"]
 
 Float = NDArray[np.floating[Any]]
+Text = TypeVar("Text", bound=str)
 
 
 def number(name: str, value: object, least: float = 0.0) -> float:
@@ -40,6 +42,45 @@ def number(name: str, value: object, least: float = 0.0) -> float:
     if not result >= least:
         refuse(f"{name} must be at least {least:g}", result, f"Pass a float of at least {least:g}.")
     return result
+
+
+def flag(name: str, value: object) -> bool:
+    """Return a value as a bool, if it is True or False.
+
+    Args:
+        name: What it is, for the error message.
+        value: What was given.
+
+    Returns:
+        The value as a bool.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if not isinstance(value, bool | np.bool_):
+        refuse(f"{name} must be True or False", shown(value), "Pass a bool.")
+    return bool(value)
+
+
+def choice(name: str, value: object, known: Collection[Text], remedy: str = "Choose one of these.") -> Text:
+    """Return a text, if it is one of the known ones.
+
+    Args:
+        name: What it is, for the error message.
+        value: What was given, of any type.
+        known: The known texts.
+        remedy: What to do about anything else, for the error message.
+
+    Returns:
+        The text.
+
+    Raises:
+        InputError: It is none of them.
+    """
+    if isinstance(value, str) and value in known:
+        return value  # type: ignore[return-value]
+    words = " or ".join(known) if len(known) == 2 else "one of " + ", ".join(known)
+    refuse(f"{name} must be {words}", shown(value), remedy)
 
 
 def precision(dtype: object) -> type[np.float32] | type[np.float64]:

@@ -115,7 +115,7 @@ class ReadOnlyDict(dict[str, Any]):
         return self
 
     def __reduce__(self) -> Any:
-        return ReadOnlyDict, (dict(self),)
+        return frozen, (dict(self),)  # pickled arrays are ordinary ones
 
 
 def read_only(array: NDArray[Scalar], remedy: str = COPY) -> NDArray[Scalar]:
@@ -199,7 +199,8 @@ class Value(metaclass=_Sealing):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_sealed"}
+        plain = {n: dict(value) if isinstance(value, ReadOnlyDict) else value for n, value in vars(self).items()}
+        return {name: value for name, value in plain.items() if name != "_sealed"}  # sealed again when it is read
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Problem, load, save, train
 from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
-from ridgeformer.models.families import Family
+from ridgeformer.models.family import Family
 from ridgeformer.training import Search
 from support import tame_model
 

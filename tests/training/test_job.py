@@ -10,9 +10,9 @@ from ridgeformer.engine import Layout
 from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
 from ridgeformer.training import search as search_module
+from ridgeformer.training.hard import Hard
 from ridgeformer.training.job import Found, Job, Step, follow
 from ridgeformer.training.journal import Journal
-from ridgeformer.training.objective import Hard
 
 MODELS = [LinearTransformer(Diag(omega=[[[0, 0], [-0.01 * k, 0]]]), 3) for k in (1, 2, 3)]
 

@@ -31,8 +31,10 @@ from ridgeformer.exact import Excess, const_loss, exact_loss, least_excess, leas
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
+from ridgeformer.training.batch import Batch, ceiling, damped
+from ridgeformer.training.hard import Hard, mine
 from ridgeformer.training.journal import Journal
-from ridgeformer.training.objective import Batch, Hard, SampleAverage, ceiling, damped, mine
+from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.soap import Soap
 from ridgeformer.training.vector import Units, Vector

@@ -12,14 +12,12 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model
+from ridgeformer.cli.models import Subject, reads_a_model
 from ridgeformer.cli.options import plot_option
 from ridgeformer.losses import ROUNDING
 
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
-    from ridgeformer.models.transformer import LinearTransformer
-    from ridgeformer.problems import Problem
 
 PARAMETERS = """\
 Parameters of each layer. omega_ab is the coefficient with which part b of a token enters part a."""
@@ -54,17 +52,7 @@ bring the least-squares solution closest to the ridge solution. The last three a
 @click.option("--ablate", is_flag=True, help="Also print the loss without each layer and without each term of a layer.")
 @plot_option("the explanation")
 @reads_a_model(sequences=20_000)
-def explain(
-    name: str,
-    model: LinearTransformer,
-    problem: Problem,
-    numbers: bool,
-    ablate: bool,
-    plot: Path | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+def explain(subject: Subject, numbers: bool, ablate: bool, plot: Path | None) -> None:
     """Say in words what each layer of a model does.
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. Every
@@ -75,17 +63,17 @@ def explain(
     from ridgeformer.jsonable import jsonable
 
     with progress_bar("measuring") as step:
-        found = read(model, problem, sequences=sequences, seed=seed, progress=step)
-        removed = take_away(model, problem, sequences=sequences, seed=seed, progress=step) if ablate else []
+        found = read(subject.model, subject.problem, **subject.sample, progress=step)
+        removed = take_away(subject.model, subject.problem, **subject.sample, progress=step) if ablate else []
     if plot is not None:
         from ridgeformer.plotting.explanation import draw_explanation
 
         draw_explanation(plot, found)
-    if as_json:
+    if subject.as_json:
         ablations = {"ablations": [jsonable(entry._asdict()) for entry in removed]} if ablate else {}
         click.echo(json.dumps({**found.as_dict(), **ablations}, indent=2))
         return
-    _print(name, found, removed, numbers)
+    _print(subject.name, found, removed, numbers)
 
 
 def _print(name: str, found: Explanation, removed: list[Ablation], numbers: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,12 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model, short_name
+from ridgeformer.cli.models import Subject, reads_a_model
 from ridgeformer.cli.options import plot_option
 from ridgeformer.evaluation.table import Table
 
 if TYPE_CHECKING:
-    from ridgeformer.models.transformer import LinearTransformer
-    from ridgeformer.problems import Problem
+    from matplotlib.figure import Figure
 
 
 @cli.command(
@@ -27,19 +27,8 @@ if TYPE_CHECKING:
 @click.option("--low", type=float, help="Noise level of the patched contexts. [default: 20 % quantile of the noise]")
 @click.option("--high", type=float, help="Noise level that states are taken from. [default: 80 % quantile]")
 @plot_option("the shares")
-@reads_a_model(sequences=2000, with_record=True)
-def patch(
-    name: str,
-    model: LinearTransformer,
-    problem: Problem,
-    record: dict[str, Any],
-    low: float | None,
-    high: float | None,
-    plot: Path | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+@reads_a_model(sequences=2000)
+def patch(subject: Subject, low: float | None, high: float | None, plot: Path | None) -> None:
     """Find the layer that carries the noise estimate, by patching states between noise levels.
 
     Contexts come in pairs that share everything but the noise level. The state before a layer of the context with more
@@ -53,8 +42,8 @@ def patch(
     from ridgeformer.plotting.interventions import patching_figure
 
     with progress_bar("patching") as step:
-        found = patch_noise(model, problem, low=low, high=high, sequences=sequences, seed=seed, progress=step)
-    _show(plot, lambda: patching_figure(short_name(name, record), found), name, problem, found, as_json)
+        found = patch_noise(subject.model, subject.problem, low=low, high=high, **subject.sample, progress=step)
+    _show(subject, found, plot, patching_figure)
 
 
 @cli.command(
@@ -66,18 +55,8 @@ def patch(
     "--iterations", type=int, default=200, show_default=True, help="Iterations of each algorithm; at most 60 of Newton."
 )
 @plot_option("the maps")
-@reads_a_model(sequences=1000, with_record=True)
-def algorithms(
-    name: str,
-    model: LinearTransformer,
-    problem: Problem,
-    record: dict[str, Any],
-    iterations: int,
-    plot: Path | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+@reads_a_model(sequences=1000)
+def algorithms(subject: Subject, iterations: int, plot: Path | None) -> None:
     """Compare the readout of each layer with each iteration of classical algorithms.
 
     These are gradient descent, preconditioned gradient descent, heavy ball and Newton's iteration for least squares,
@@ -90,17 +69,20 @@ def algorithms(
     from ridgeformer.plotting.interventions import algorithms_figure
 
     with progress_bar("comparing") as step:
-        found = compare_algorithms(model, problem, iterations=iterations, sequences=sequences, seed=seed, progress=step)
-    _show(plot, lambda: algorithms_figure(short_name(name, record), found), name, problem, found, as_json)
+        found = compare_algorithms(
+            subject.model, subject.problem, iterations=iterations, **subject.sample, progress=step
+        )
+    _show(subject, found, plot, algorithms_figure)
 
 
-def _show(plot: Path | None, draw: Any, name: str, problem: Problem, found: Table, as_json: bool) -> None:
+def _show(subject: Subject, found: Table, plot: Path | None, figure: Callable[[str, Any], Figure]) -> None:
     """Draw a result if asked to, and print it."""
     if plot is not None:
         from ridgeformer.plotting.style import write
 
-        write(draw(), plot)
-    if as_json:
-        click.echo(json.dumps({"model": name, "problem": str(problem), **found.as_dict()}, indent=2))
+        write(figure(subject.short_name, found), plot)
+    if subject.as_json:
+        facts = {"model": subject.name, "problem": str(subject.problem), **found.as_dict()}
+        click.echo(json.dumps(facts, indent=2))
         return
-    click.echo(f"{name} on {problem}\n{found}")
+    click.echo(f"{subject.name} on {subject.problem}\n{found}")

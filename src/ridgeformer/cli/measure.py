@@ -10,10 +10,11 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model, short_name
+from ridgeformer.cli.models import Subject, reads_a_model
 from ridgeformer.cli.options import plot_option, takes_a_problem
 
 if TYPE_CHECKING:
+    from ridgeformer.evaluation.sequence_losses import Estimator
     from ridgeformer.problems import Problem
 
 __all__ = ["five", "print_results"]
@@ -69,21 +70,19 @@ def baselines(problem: Problem, sequences: int, seed: int, as_json: bool) -> Non
     "in the paper.",
 )
 @reads_a_model(sequences=100_000)
-def evaluate_model(
-    name: str, model: Any, problem: Any, estimator: Any, sequences: int, seed: int, as_json: bool
-) -> None:
+def evaluate_model(subject: Subject, estimator: Estimator) -> None:
     """Measure the adjusted loss of a model and compare it with the best achievable loss.
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
     """
     from ridgeformer.evaluation import compare
 
-    options: Any = {"sequences": sequences, "seed": seed}
+    name, named, problem = subject.name, {subject.name: subject.model}, subject.problem
     with progress_bar("evaluating") as step:
-        found = compare({name: model}, problem, **options, estimator=estimator, progress=step)[name]
-    print_results(problem, [found], as_json)
-    if estimator == "query" and not as_json:
-        exact = compare({name: model}, problem, **options)[name]
+        found = compare(named, problem, **subject.sample, estimator=estimator, progress=step)[name]
+    print_results(problem, [found], subject.as_json)
+    if estimator == "query" and not subject.as_json:
+        exact = compare(named, problem, **subject.sample)[name]
         ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
         click.echo(
             f"\nThe exact estimator gives {five(exact.loss)} +- {five(exact.error)}. Its variance is {ratio:.0f} "
@@ -96,17 +95,8 @@ def evaluate_model(
     "  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png"
 )
 @plot_option("the profile")
-@reads_a_model(sequences=100_000, with_record=True)
-def profile(
-    name: str,
-    model: Any,
-    problem: Any,
-    record: dict[str, Any],
-    plot: Path | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+@reads_a_model(sequences=100_000)
+def profile(subject: Subject, plot: Path | None) -> None:
     """Measure the adjusted loss of a model at each noise level.
 
     The levels go from 0 to 1 above the largest level of the problem, so that the profile also shows how the model
@@ -117,15 +107,16 @@ def profile(
     from ridgeformer.losses import threshold
     from ridgeformer.predictors import best_predictor
 
+    problem, seed, fewer = subject.problem, subject.seed, min(subject.sequences, 20_000)
     with progress_bar("profile") as step:
-        found = measure(model, problem, sequences=sequences, seed=seed, progress=step)
-        best = measure(best_predictor(problem), problem, sequences=min(sequences, 20_000), seed=seed, progress=step)
+        found = measure(subject.model, problem, **subject.sample, progress=step)
+        best = measure(best_predictor(problem), problem, sequences=fewer, seed=seed, progress=step)
     label = "DMMSE" if problem.has_pool else "Bayes predictor"
     if plot is not None:
         from ridgeformer.plotting.profiles import draw_profile
 
-        draw_profile(plot, str(problem), {short_name(name, record): found, f"{label} (best on average)": best})
-    if as_json:
+        draw_profile(plot, str(problem), {subject.short_name: found, f"{label} (best on average)": best})
+    if subject.as_json:
         columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, "bayes": best.loss}
         lists = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
         facts = {"problem": str(problem), "sequences": found.sequences, "best": label}

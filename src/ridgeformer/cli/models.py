@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ZOO",
+    "Subject",
     "model_name",
     "read_model",
     "read_model_and_problem",
     "reads_a_model",
-    "short_name",
     "trained_lengths",
     "trained_on",
     "zoo_place",
@@ -33,6 +33,46 @@ __all__ = [
 
 ZOO = "zoo:"
 NUMBER = re.compile("[0-9]{1,9}")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a command on MODEL is about.
+
+    Attributes:
+        name: The name of the model.
+        model: The model.
+        problem: The problem to evaluate it on.
+        record: How it was made; empty where that is not known.
+        sequences: How many sequences to evaluate on.
+        seed: Seed of these sequences.
+        as_json: Whether to print JSON.
+    """
+
+    name: str
+    model: LinearTransformer
+    problem: Problem
+    record: dict[str, Any]
+    sequences: int
+    seed: int
+    as_json: bool
+
+    @property
+    def short_name(self) -> str:
+        """A name for pictures and tables: family and size instead of the long name of a run's folder."""
+        spec = _spec(self.record)
+        family, layers, heads = spec.get("family"), spec.get("layers"), spec.get("heads", 1)
+        if self.name.startswith(ZOO) or self.name.endswith(".safetensors"):
+            return self.name
+        if not (isinstance(family, str) and isinstance(layers, int) and isinstance(heads, int)):
+            return self.name
+        more = "" if heads == 1 else f", {heads} heads"
+        return f"{family}, {layers} layer{'s' * (layers > 1)}{more}"
+
+    @property
+    def sample(self) -> dict[str, Any]:
+        """On how many sequences, and which, as evaluations take it."""
+        return {"sequences": self.sequences, "seed": self.seed}
 
 
 def model_name(path: Path) -> str:
@@ -70,18 +110,6 @@ def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[Linear
     model, record = read_model(path)
     known = _recorded(path, record, named)
     return model, Problem(**{"dim": model.dim, **known, **arguments_of(named)}), record
-
-
-def short_name(name: str, record: Mapping[str, Any]) -> str:
-    """A name for pictures and tables: family and size instead of the long name of a run's folder."""
-    spec = _spec(record)
-    family, layers, heads = spec.get("family"), spec.get("layers"), spec.get("heads", 1)
-    if name.startswith(ZOO) or name.endswith(".safetensors"):
-        return name
-    if not (isinstance(family, str) and isinstance(layers, int) and isinstance(heads, int)):
-        return name
-    more = "" if heads == 1 else f", {heads} heads"
-    return f"{family}, {layers} layer{'s' * (layers > 1)}{more}"
 
 
 def trained_on(record: Mapping[str, Any]) -> str | None:
@@ -159,21 +187,17 @@ def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -
     return {name: known[name] for name in ARGUMENTS if name != "dim" and name in known}
 
 
-def reads_a_model(sequences: int, with_record: bool = False) -> Callable[[Command], Command]:
-    """A command on MODEL and a problem: it gets `name`, `model` and `problem` instead of what names them.
-
-    It gets the `record` of the model too if it asks for it.
-    """
+def reads_a_model(sequences: int) -> Callable[[Command], Command]:
+    """A command on MODEL and a problem: it gets `subject` instead of what names them and how to evaluate on them."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def read(model: Path, **given: Any) -> None:
-            loaded, problem, record = read_model_and_problem(model, {name: given.pop(name) for name in PARTS})
-            if with_record:
-                given["record"] = record
-            command(name=model_name(model), model=loaded, problem=problem, **given)
+        def run(model: Path, **given: Any) -> None:
+            read = read_model_and_problem(model, {name: given.pop(name) for name in PARTS})
+            options = [given.pop(name) for name in ("sequences", "seed", "as_json")]
+            command(subject=Subject(model_name(model), *read, *options), **given)
 
-        return click.argument("model", type=PLACE)(model_problem_options(sequences)(read))
+        return click.argument("model", type=PLACE)(model_problem_options(sequences)(run))
 
     return decorate
 

@@ -11,14 +11,12 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import reads_a_model, short_name, trained_lengths, trained_on
+from ridgeformer.cli.models import Subject, reads_a_model, trained_lengths, trained_on
 from ridgeformer.cli.options import Command, plot_option
 from ridgeformer.errors import InputError
 
 if TYPE_CHECKING:
-    from ridgeformer.models.transformer import LinearTransformer
     from ridgeformer.predictors import Predictor
-    from ridgeformer.problems import Problem
 
 KINDS = {
     "noise": "Noise of another problem to evaluate on: a distribution, or a number for one level.",
@@ -46,18 +44,8 @@ def _shift_options(command: Command) -> Command:
 )
 @_shift_options
 @plot_option("the losses")
-@reads_a_model(sequences=20_000, with_record=True)
-def shifts(
-    name: str,
-    model: LinearTransformer,
-    problem: Problem,
-    record: dict[str, Any],
-    plot: Path | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
-    **given: tuple[str, ...],
-) -> None:
+@reads_a_model(sequences=20_000)
+def shifts(subject: Subject, plot: Path | None, **given: tuple[str, ...]) -> None:
     """Evaluate a model on problems that differ from its own in one respect.
 
     Exactly one of the options --to-... says in which respect, and names the values. Repeat it, or separate values by
@@ -70,11 +58,10 @@ def shifts(
     from ridgeformer.predictors import best_predictor
 
     what, values = _shift(given)
-    trained = trained_on(record)
-    chosen = {name: model, "best for the original problem": best_predictor(problem)}
+    problem, short, trained = subject.problem, subject.short_name, trained_on(subject.record)
+    chosen = {subject.name: subject.model, "best for the original problem": best_predictor(problem)}
     with progress_bar("shifts") as step:
-        found = measure(chosen, problem, sequences=sequences, seed=seed, progress=step, **{what: values})
-    short = short_name(name, record)
+        found = measure(chosen, problem, progress=step, **{**subject.sample, what: values})
     shown = dataclasses.replace(found, name=(short, *found.name[1:]))
     if plot is not None:
         from ridgeformer.plotting.shifts import draw_shifts
@@ -83,7 +70,7 @@ def shifts(
         draw_shifts(plot, title, shown)
     head = [] if trained == str(problem) else [f"The original problem is {problem}."]
     note = "The floor is that of the shifted problem. ratio: loss / floor."
-    _print(problem, trained, head, found if as_json else shown, as_json, note)
+    _print(subject, head, found if subject.as_json else shown, note)
 
 
 @cli.command(
@@ -91,17 +78,8 @@ def shifts(
     "  ridgeformer prefixes model.safetensors --noise 'uniform(0,2)' --context 5,10,20,40 --json"
 )
 @plot_option("the losses")
-@reads_a_model(sequences=20_000, with_record=True)
-def prefixes(
-    name: str,
-    model: LinearTransformer,
-    problem: Problem,
-    record: dict[str, Any],
-    plot: Path | None,
-    sequences: int,
-    seed: int,
-    as_json: bool,
-) -> None:
+@reads_a_model(sequences=20_000)
+def prefixes(subject: Subject, plot: Path | None) -> None:
     """Measure the loss of a model after each number of examples, on prefixes of the same sequences.
 
     --context names the numbers of examples: a range or a list, or a single number n for all from 1 to n.
@@ -111,25 +89,19 @@ def prefixes(
     from ridgeformer.evaluation import by_prefix
     from ridgeformer.predictors import ConstRR
 
+    problem, short = subject.problem, subject.short_name
     context: Any = None if problem.lengths.fixed else problem.lengths
-    chosen: dict[str, Predictor] = {name: model, "ConstRR": ConstRR.tune(problem)}
+    chosen: dict[str, Predictor] = {subject.name: subject.model, "ConstRR": ConstRR.tune(problem)}
     with progress_bar("prefixes") as step:
-        found = by_prefix(chosen, problem, context=context, sequences=sequences, seed=seed, progress=step)
+        found = by_prefix(chosen, problem, context=context, **subject.sample, progress=step)
     evaluated = problem.replace(context=found.context.tolist())
-    short = short_name(name, record)
     shown = dataclasses.replace(found, name=(short, *found.name[1:]))
     if plot is not None:
         from ridgeformer.plotting.shifts import draw_prefixes
 
-        draw_prefixes(plot, f"{short} on {evaluated}", shown, trained_lengths(record))
-    _print(
-        problem,
-        trained_on(record),
-        [f"Evaluated on {evaluated}."],
-        found if as_json else shown,
-        as_json,
-        "The floor is the loss of the best predictor with as many examples.",
-    )
+        draw_prefixes(plot, f"{short} on {evaluated}", shown, trained_lengths(subject.record))
+    note = "The floor is the loss of the best predictor with as many examples."
+    _print(subject, [f"Evaluated on {evaluated}."], found if subject.as_json else shown, note)
 
 
 def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
@@ -148,12 +120,13 @@ def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
     return kind, [None if (kind, text) == ("query", "none") else text for text in texts]
 
 
-def _print(problem: Problem, trained: str | None, head: list[str], found: Any, as_json: bool, note: str) -> None:
+def _print(subject: Subject, head: list[str], found: Any, note: str) -> None:
     """Print losses; what the model was trained for is said only where its record says it."""
-    if as_json:
+    trained = trained_on(subject.record)
+    if subject.as_json:
         from ridgeformer.jsonable import jsonable
 
-        facts = {"problem": str(problem), "trained": trained, **found.as_dict(), "ratio": jsonable(found.ratio)}
+        facts = {"problem": str(subject.problem), "trained": trained, **found.as_dict(), "ratio": jsonable(found.ratio)}
         click.echo(json.dumps(facts, indent=2))
         return
     lines = [*([] if trained is None else [f"Trained for {trained}."]), *head]

@@ -10,25 +10,22 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer.engine.arguments import (
-    Float,
+    EvaluateArguments,
     Key,
-    Parameters,
+    SampleArguments,
+    StepArguments,
     Target,
     check_batch,
-    check_ceiling,
-    check_choices,
-    check_flag,
     check_key,
-    check_law,
-    check_layout,
-    check_parameters,
+    check_sample,
     check_sequences,
-    check_target,
     check_threads,
 )
-from ridgeformer.engine.law import MOST_DIM, PLAIN, Choices, Law, Layout
+from ridgeformer.engine.arrays import Float
+from ridgeformer.engine.law import PLAIN, Choices, Law, Layout
+from ridgeformer.engine.parameters import Parameters, check_parameters
 from ridgeformer.errors import refuse
-from ridgeformer.validation import integer, precision
+from ridgeformer.validation import choice, flag, integer, number, precision
 
 __all__ = ["Engine", "Evaluation", "Key", "Sample", "Target"]
 
@@ -85,8 +82,7 @@ class Engine(ABC):
     """Computes. All engines do the same, to rounding.
 
     The public methods check every argument and raise `InputError` if one breaks a rule; subclasses implement the
-    methods with an underscore, which receive checked arguments: Python ints and floats, and arrays whose type is
-    `np.ndarray` itself, which may be read-only and need not be contiguous. `name` is `numpy`, or the instruction set.
+    methods with an underscore, which receive checked arguments in one value.
 
     Attributes:
         name: `numpy`, or the instruction set that the engine uses.
@@ -141,11 +137,8 @@ class Engine(ABC):
         Raises:
             InputError: an argument is of the wrong type or out of range.
         """
-        law, layout = check_law(law), check_layout(layout)
-        choices, key = check_choices(choices, law), check_key(key)
-        _check_size(law, layout)
-        _, first = check_sequences(len(choices), first)
-        return self._sample(law, choices, key, layout, first, np.dtype(precision(dtype)), check_threads(threads))
+        checked = check_sample(law, choices, key, layout, first, threads)
+        return self._sample(checked, np.dtype(precision(dtype)))
 
     def evaluate(
         self,
@@ -186,10 +179,9 @@ class Engine(ABC):
         gram, target, metric = check_batch(gram, target, metric, counted)
         dim = gram.shape[1] - 1
         parameters = check_parameters(parameters, dim, gram.dtype, dim - target.shape[1])
-        weights, gradient = check_flag("weights", weights), check_flag("gradient", gradient)
-        return self._evaluate(
-            parameters, gram, target, metric, check_ceiling(ceiling), weights, gradient, check_threads(threads)
-        )
+        ceiling, threads = number("ceiling", ceiling), check_threads(threads)
+        weights, gradient = flag("weights", weights), flag("gradient", gradient)
+        return self._evaluate(EvaluateArguments(parameters, gram, target, metric, ceiling, weights, gradient, threads))
 
     def step(
         self,
@@ -228,77 +220,26 @@ class Engine(ABC):
         Raises:
             InputError: an argument is of the wrong type, shape or dtype, out of range, or empty.
         """
-        law, layout = check_law(law), check_layout(layout)
-        _check_size(law, layout)
+        sample = check_sample(law, choices, key, layout, first, threads)
         parameters = check_parameters(parameters, law.dim + layout.extra, extra=layout.extra, length=law.dim)
-        choices, key = check_choices(choices, law), check_key(key)
-        _, first = check_sequences(len(choices), first)
-        target, ceiling = check_target(target), check_ceiling(ceiling)
+        target, ceiling = choice("target", target, ("ridge", "task")), number("ceiling", ceiling)
         if target == "ridge" and law.pool is not None:
             refuse("the target of a law with a pool must be task", "ridge", 'Pass target="task".')
-        gradient, unadjusted = check_flag("gradient", gradient), check_flag("unadjusted", unadjusted)
-        return self._step(
-            parameters,
-            law,
-            choices,
-            key,
-            layout,
-            target,
-            ceiling,
-            gradient,
-            unadjusted,
-            first,
-            check_threads(threads),
-        )
+        gradient, unadjusted = flag("gradient", gradient), flag("unadjusted", unadjusted)
+        return self._step(StepArguments(parameters, sample, target, ceiling, gradient, unadjusted))
 
     @abstractmethod
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
         """See `uniforms`."""
 
     @abstractmethod
-    def _sample(
-        self,
-        law: Law,
-        choices: Choices,
-        key: Key,
-        layout: Layout,
-        first: int,
-        dtype: np.dtype[np.floating],
-        threads: int | None,
-    ) -> Sample:
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
         """See `sample`."""
 
     @abstractmethod
-    def _evaluate(
-        self,
-        parameters: Parameters,
-        gram: Float,
-        target: Float,
-        metric: Float | None,
-        ceiling: float,
-        weights: bool,
-        gradient: bool,
-        threads: int | None,
-    ) -> Evaluation:
-        """See `evaluate`; parameters, gram, target and metric have one dtype."""
+    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
+        """See `evaluate`."""
 
     @abstractmethod
-    def _step(
-        self,
-        parameters: Parameters,
-        law: Law,
-        choices: Choices,
-        key: Key,
-        layout: Layout,
-        target: Target,
-        ceiling: float,
-        gradient: bool,
-        unadjusted: bool,
-        first: int,
-        threads: int | None,
-    ) -> Evaluation:
+    def _step(self, given: StepArguments) -> Evaluation:
         """See `step`."""
-
-
-def _check_size(law: Law, layout: Layout) -> None:
-    integer("the number of coordinates beside y", law.dim + layout.extra, 1, MOST_DIM)

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse, shown
-from ridgeformer.validation import array, integer, number
+from ridgeformer.errors import refuse
+from ridgeformer.validation import array, choice, flag, integer, number
 from ridgeformer.values import Value, read_only
 
 __all__ = ["MOST_CONTEXT", "MOST_DIM", "PLAIN", "REFERENCE", "Choices", "Law", "Layout"]
@@ -71,14 +71,11 @@ class Law(Value):
             integer("dim", self.dim, 1, MOST_DIM),
             integer("context", self.context, 1, MOST_CONTEXT),
         )
-        if not isinstance(self.standardised, bool | np.bool_):
-            refuse("standardised must be True or False", shown(self.standardised), "Pass a bool.")
-        self.standardised = bool(self.standardised)
+        self.standardised = flag("standardised", self.standardised)
         least = 2 if self.standardised else 1
         given = self.context if self.shortest is None else self.shortest
         self.shortest = integer("the smallest number of tokens", given, least, self.context)
-        if not isinstance(self.covariance, str) or self.covariance not in KINDS:
-            refuse(f"covariance must be one of {', '.join(KINDS)}", shown(self.covariance), "Choose one of these.")
+        choice("covariance", self.covariance, KINDS)
         d = self.dim
         shapes: dict[str, tuple[int | str, ...]] = {
             "factor": (d,) if self.covariance == "rotated" else (d, d),
@@ -197,14 +194,8 @@ class Layout:
     scratch: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attention, str) or self.attention not in ("sum", "mean"):
-            refuse("attention must be sum or mean", shown(self.attention), "Choose one of these.")
-        if not isinstance(self.coordinate, str) or self.coordinate not in COORDINATES:
-            refuse(
-                f"the coordinate must be one of {', '.join(COORDINATES)}",
-                shown(self.coordinate),
-                "Choose one of these.",
-            )
+        choice("attention", self.attention, ("sum", "mean"))
+        choice("the coordinate", self.coordinate, COORDINATES)
         integer("scratch", self.scratch, 0, MOST_DIM)
 
     @property

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import _core
-from ridgeformer.engine.arguments import Float, Key, Parameters, Target
+from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
+from ridgeformer.engine.arrays import Float
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.law import COORDINATES, KINDS, Choices, Law, Layout
+from ridgeformer.engine.parameters import Parameters
 from ridgeformer.engine.threads import default_threads
 from ridgeformer.errors import refuse, shown
 
@@ -45,70 +47,47 @@ class NativeEngine(Engine):
         _core.uniforms(key.seed, key.stream, key.step, first, word, out)
         return out
 
-    def _sample(
-        self,
-        law: Law,
-        choices: Choices,
-        key: Key,
-        layout: Layout,
-        first: int,
-        dtype: np.dtype[np.floating],
-        threads: int | None,
-    ) -> Sample:
-        count, d, D = len(choices), law.dim, law.dim + layout.extra + 1
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
+        law, count = given.law, len(given.choices)
+        d, D = law.dim, law.dim + given.layout.extra + 1
         gram, task, ridge = np.empty((D, D, count), dtype), np.empty((d, count), dtype), np.empty((d, count), dtype)
         has_metric = law.own_metric or law.metric is not None
         metric = np.empty((d, d, count), dtype) if has_metric else None
-        described, threads = _described(law, choices, layout, dtype), threads or default_threads()
-        sigma = _ready(choices.sigma)
-        _core.sample(self.name, described, *key, first, sigma, gram, task, ridge, metric, threads)
+        _core.sample(self.name, *_drawn(given, dtype), gram, task, ridge, metric, given.threads or default_threads())
         shown = metric.transpose(2, 0, 1) if metric is not None and law.own_metric else None
         return Sample(gram.transpose(2, 0, 1), task.T, ridge.T, shown)
 
-    def _evaluate(
-        self,
-        parameters: Parameters,
-        gram: Float,
-        target: Float,
-        metric: Float | None,
-        ceiling: float,
-        weights: bool,
-        gradient: bool,
-        threads: int | None,
-    ) -> Evaluation:
+    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
+        gram, target, metric = given.gram, given.target, given.metric
         dim, count = gram.shape[1] - 1, len(gram)
         losses = np.empty(count, gram.dtype)
-        found = np.empty((target.shape[1], count), gram.dtype) if weights else None
-        slope = _slope(parameters) if gradient else None
+        found = np.empty((target.shape[1], count), gram.dtype) if given.weights else None
+        slope = _slope(given.parameters) if given.gradient else None
         if metric is not None:
             metric = _ready(metric if metric.ndim == 2 else metric.transpose(1, 2, 0))
-        arrays = ([_ready(p) for p in parameters], _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric)
-        threads = threads or default_threads()
-        limited = _core.evaluate(self.name, dim, *arrays, ceiling, losses, found, slope, threads)
-        return _evaluation(parameters, losses, found, slope, limited, ceiling)
+        arrays = [_ready(p) for p in given.parameters], _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric
+        threads = given.threads or default_threads()
+        limited = _core.evaluate(self.name, dim, *arrays, given.ceiling, losses, found, slope, threads)
+        return _evaluation(given, losses, found, slope, limited)
 
-    def _step(
-        self,
-        parameters: Parameters,
-        law: Law,
-        choices: Choices,
-        key: Key,
-        layout: Layout,
-        target: Target,
-        ceiling: float,
-        gradient: bool,
-        unadjusted: bool,
-        first: int,
-        threads: int | None,
-    ) -> Evaluation:
+    def _step(self, given: StepArguments) -> Evaluation:
+        parameters, count = [_ready(p) for p in given.parameters], len(given.sample.choices)
         dtype = parameters[0].dtype
-        losses = np.empty(len(choices), dtype)
-        others = np.empty(len(choices), dtype) if unadjusted else None
-        slope = _slope(parameters) if gradient else None
-        where = (self.name, _described(law, choices, layout, dtype), *key, first, _ready(choices.sigma))
-        ridge, threads = target == "ridge", threads or default_threads()
-        limited = _core.step(*where, [_ready(p) for p in parameters], ridge, ceiling, losses, others, slope, threads)
-        return _evaluation(parameters, losses, None, slope, limited, ceiling, others)
+        losses = np.empty(count, dtype)
+        others = np.empty(count, dtype) if given.unadjusted else None
+        slope = _slope(given.parameters) if given.gradient else None
+        ridge, threads = given.target == "ridge", given.sample.threads or default_threads()
+        drawn = _drawn(given.sample, dtype)
+        limited = _core.step(self.name, *drawn, parameters, ridge, given.ceiling, losses, others, slope, threads)
+        return _evaluation(given, losses, None, slope, limited, others)
+
+
+def _drawn(
+    given: SampleArguments, dtype: np.dtype[Any]
+) -> tuple[dict[str, Any], int, int, int, int, NDArray[np.float64]]:
+    """What the core draws sequences from: a description, the key, the first index and the noise levels."""
+    law = _described(given.law, given.choices, given.layout, dtype)
+    return law, *given.key, given.first, _ready(given.choices.sigma)
 
 
 def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -153,21 +132,20 @@ def _ready(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def _evaluation(
-    parameters: Parameters,
+    given: EvaluateArguments | StepArguments,
     losses: Float,
     found: Float | None,
     slope: NDArray[np.float64] | None,
     limited: int,
-    ceiling: float,
     unadjusted: Float | None = None,
 ) -> Evaluation:
     weights = None if found is None else found.T
     if slope is None:
-        highest = min(ceiling, float(np.finfo(losses.dtype).max))
+        highest = min(given.ceiling, float(np.finfo(losses.dtype).max))
         limited = int(np.count_nonzero(~(losses.astype(np.float64) <= highest)))
         return Evaluation(losses, weights, None, limited, unadjusted)
     with np.errstate(under="ignore"):
         slope /= len(losses)
-    pieces = np.split(slope, np.cumsum([p.size for p in parameters])[:-1])
-    gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, parameters, strict=True))
+    pieces = np.split(slope, np.cumsum([p.size for p in given.parameters])[:-1])
+    gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, given.parameters, strict=True))
     return Evaluation(losses, weights, gradient, limited, unadjusted)

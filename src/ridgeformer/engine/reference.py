@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import threefry
-from ridgeformer.engine.arguments import Float, Key, Parameters, Target
+from ridgeformer.engine import sampler
+from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
 from ridgeformer.engine.channels import dense_channels, gather_channels
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
-from ridgeformer.engine.law import Choices, Law, Layout
 
 __all__ = ["NumpyEngine"]
 
@@ -31,221 +30,70 @@ class NumpyEngine(Engine):
     name = "numpy"
 
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> Array:
-        sequence = _indices(first, slice(0, count))
-        return threefry.uniform(threefry.random_words(key, sequence, _zero(), threefry.NOISE)[word])
+        return sampler.uniforms(key, count, first, word)
 
-    def _sample(
-        self,
-        law: Law,
-        choices: Choices,
-        key: Key,
-        layout: Layout,
-        first: int,
-        dtype: np.dtype[np.floating],
-        threads: int | None,
-    ) -> Sample:
-        count, d, D = len(choices), law.dim, law.dim + layout.extra + 1
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
+        law, count = given.law, len(given.choices)
+        d, D = law.dim, law.dim + given.layout.extra + 1
         gram, task, ridge = np.empty((count, D, D), dtype), np.empty((count, d), dtype), np.empty((count, d), dtype)
         metric = np.empty((count, d, d), dtype) if law.own_metric else None
         with np.errstate(all="ignore"):
             for part in _chunks(count):
-                drawn = _draw(law, choices[part], key, _indices(first, part), layout)
-                gram[part], task[part], ridge[part] = drawn[:3]
+                gram[part], task[part], ridge[part], own = sampler.draw(given, part)
                 if metric is not None:
-                    metric[part] = drawn[3]
+                    metric[part] = own
         return Sample(gram, task, ridge, metric)
 
-    def _evaluate(
-        self,
-        parameters: Parameters,
-        gram: Float,
-        target: Float,
-        metric: Float | None,
-        ceiling: float,
-        weights: bool,
-        gradient: bool,
-        threads: int | None,
-    ) -> Evaluation:
-        if len(parameters) == 4:
-            return self._evaluate_channels(parameters, gram, target, metric, ceiling, weights, gradient, threads)
-        count, length = target.shape
-        losses, found = np.empty(count, gram.dtype), np.empty((count, length), gram.dtype)
-        limited = np.empty(count, bool)
-        doubled = tuple(p.astype(np.float64) for p in parameters)
+    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
+        if len(given.parameters) == 4:
+            return self._evaluate_channels(given)
+        dtype, (count, length), ceiling = given.gram.dtype, given.target.shape, given.ceiling
+        losses, found, limited = np.empty(count, dtype), np.empty((count, length), dtype), np.empty(count, bool)
+        parameters = tuple(p.astype(np.float64) for p in given.parameters)
         total = [np.zeros(p.shape) for p in parameters]
-        weight = None if metric is None else np.broadcast_to(metric, (count, length, length))
+        metric = None if given.metric is None else np.broadcast_to(given.metric, (count, length, length))
         with np.errstate(all="ignore"):
             for part in _chunks(count):
-                G, goal = gram[part].astype(np.float64), target[part].astype(np.float64)
-                M = None if weight is None else weight[part].astype(np.float64)
-                given = np.asarray(np.isfinite(G).all((1, 2)))  # one layer does not read all of G
-                w = np.where(given[:, None], -_forward(doubled, G).rows[0][:, :length], np.nan)
-                loss = _half_square(w - goal, M)
+                gram, target = given.gram[part].astype(np.float64), given.target[part].astype(np.float64)
+                M = None if metric is None else metric[part].astype(np.float64)
+                whole = np.asarray(np.isfinite(gram).all((1, 2)))  # one layer does not read all of G
+                w = np.where(whole[:, None], -_forward(parameters, gram).rows[0][:, :length], np.nan)
+                loss = _half_square(w - target, M)
                 found[part], losses[part] = w, np.where(np.isfinite(loss), loss, np.inf)
                 finite = np.isfinite(losses[part])
                 limited[part] = ~finite | (losses[part].astype(np.float64) > ceiling)
-                if gradient:
+                if given.gradient:
                     chosen = np.flatnonzero(finite)
-                    left_out = _add_gradient(doubled, G[chosen], goal[chosen], _part(M, chosen), ceiling, total)
+                    left_out = _add_gradient(parameters, gram[chosen], target[chosen], _part(M, chosen), ceiling, total)
                     limited[part.start + chosen[left_out]] = True
-            mean = tuple(sum_ / count for sum_ in total) if gradient else None
-        return Evaluation(losses, found if weights else None, mean, int(limited.sum()))
+            mean = tuple(sum_ / count for sum_ in total) if given.gradient else None
+        return Evaluation(losses, found if given.weights else None, mean, int(limited.sum()))
 
-    def _evaluate_channels(
-        self, parameters: Parameters, gram: Float, target: Float, metric: Float | None, *options: Any
-    ) -> Evaluation:
+    def _evaluate_channels(self, given: EvaluateArguments) -> Evaluation:
         """Through the dense matrices that the parameters stand for, computed in float64."""
-        Pv, Qv, Ps, Qs = (p.astype(np.float64) for p in parameters)
+        Pv, Qv, Ps, Qs = (p.astype(np.float64) for p in given.parameters)
         v, s = Pv.shape[-1], Ps.shape[-1]
-        d = (gram.shape[1] - s) // v
-        result = self._evaluate(dense_channels(Pv, Qv, Ps, Qs, d), gram, target, metric, *options)
+        d = (given.gram.shape[1] - s) // v
+        result = self._evaluate(given._replace(parameters=dense_channels(Pv, Qv, Ps, Qs, d)))
         if result.gradient is None:
             return result
         P, Q = result.gradient
         return replace(result, gradient=gather_channels(P, Q, v, s, d))
 
-    def _step(
-        self,
-        parameters: Parameters,
-        law: Law,
-        choices: Choices,
-        key: Key,
-        layout: Layout,
-        target: Target,
-        ceiling: float,
-        gradient: bool,
-        unadjusted: bool,
-        first: int,
-        threads: int | None,
-    ) -> Evaluation:
-        drawn = self._sample(law, choices, key, layout, first, parameters[0].dtype, threads)
+    def _step(self, given: StepArguments) -> Evaluation:
+        law, layout, threads = given.sample.law, given.sample.layout, given.sample.threads
+        drawn = self._sample(given.sample, given.parameters[0].dtype)
         metric = layout.metric(law.metric if drawn.metric is None else drawn.metric)
         task = layout.target(drawn.task)
-        goal = layout.target(drawn.ridge) if target == "ridge" else task
-        result = self._evaluate(parameters, drawn.gram, goal, metric, ceiling, False, gradient, threads)
-        if not unadjusted:
+        goal = layout.target(drawn.ridge) if given.target == "ridge" else task
+        asked = EvaluateArguments(
+            given.parameters, drawn.gram, goal, metric, given.ceiling, False, given.gradient, threads
+        )
+        result = self._evaluate(asked)
+        if not given.unadjusted:
             return result
-        other = self._evaluate(parameters, drawn.gram, task, metric, np.inf, False, False, threads)
+        other = self._evaluate(asked._replace(target=task, ceiling=np.inf, gradient=False))
         return replace(result, unadjusted=other.losses)
-
-
-# ---- sampling ---------------------------------------------------------------------------------------------
-
-
-def _draw(law: Law, choices: Choices, key: Key, sequence: Any, layout: Layout) -> tuple[Float, Array, Array, Any]:
-    """Gram matrices, tasks, ridge solutions and own metrics (see native/sampler.hpp for the mathematics)."""
-    d, count, sigma = law.dim, len(choices), choices.sigma
-    n = np.full(count, law.context) if choices.counts is None else np.asarray(choices.counts)
-    span = n - law.standardised  # directions that the tokens can span
-    rank = min(law.context - law.standardised, d)
-    below = [(i, j) for i in range(d) for j in range(min(i, rank))]
-    draws = _normals(key, sequence, len(below) + d + rank, threefry.NORMALS)
-    there = span[:, None] > np.arange(rank)  # columns that a sequence has
-    A = np.zeros((count, d, rank))
-    for column, (i, j) in enumerate(below):
-        A[:, i, j] = draws[:, column] * there[:, j]
-    g, z = draws[:, len(below) : len(below) + d], draws[:, len(below) + d :] * there
-    for i in range(rank):
-        A[:, i, i] = np.sqrt(_chi2(key, sequence, i, span - i))
-    A, metric = _shape_features(law, A, key, sequence, n)
-    w = _tasks(law, choices, g)
-    t = np.einsum("bij,bi->bj", A, w) + sigma[:, None] * z
-    rest = n - np.minimum(span, d)
-    beyond = _chi2(key, sequence, d, rest)
-    gram = np.empty((count, d + 1, d + 1))
-    gram[:, :d, :d] = A @ A.transpose(0, 2, 1)
-    gram[:, :d, d] = gram[:, d, :d] = np.einsum("bij,bj->bi", A, t)
-    gram[:, d, d] = np.square(t).sum(1) + sigma**2 * beyond
-    ridge = w if law.pool is not None else _posterior_mean(law, A, g, z, t, sigma, there)
-    sums = _sums(law, A, t, sigma, beyond, n, rest, there, key, sequence) if layout.coordinate != "none" else None
-    return layout.gram(gram, n, sums), w, ridge, metric
-
-
-def _shape_features(law: Law, A: Array, key: Key, sequence: Any, n: Any) -> tuple[Array, Array | None]:
-    """A with the features' covariance, and the queries' one of each sequence, [B, d, d]."""
-    d, count = law.dim, len(A)
-    covariance = np.broadcast_to(np.eye(d), (count, d, d))
-    reflections, loadings = d * (d + 1) // 2 - 1, d * law.factors
-    used = {"fixed": 0, "rotated": reflections, "factors": loadings}[law.covariance]
-    draws = _normals(key, sequence, used + d, threefry.FEATURES)
-    if law.covariance == "fixed" and law.factor is not None:
-        A, covariance = law.factor @ A, np.broadcast_to(law.factor @ law.factor.T, (count, d, d))
-    if law.covariance == "rotated":
-        roots = np.ones(d) if law.factor is None else law.factor
-        basis = _random_basis(draws[:, :used], d) * roots
-        A, covariance = basis @ A, basis @ basis.transpose(0, 2, 1)
-    if law.covariance == "factors":
-        L = draws[:, :used].reshape(count, d, law.factors) / np.sqrt(law.factors)
-        raw = L @ L.transpose(0, 2, 1) + law.unique * np.eye(d)
-        scale = np.sqrt(np.einsum("bii->bi", raw))
-        covariance = raw / scale[:, :, None] / scale[:, None, :]
-        A = np.linalg.cholesky(covariance) @ A
-    if law.spread:
-        A, covariance = _scaled(A, covariance, np.exp(law.spread * draws[:, used:] - law.spread**2))
-    if law.standardised:
-        A, covariance = _scaled(A, covariance, np.sqrt(n[:, None] / np.square(A).sum(2)))
-        covariance = covariance * (1 + 1 / n)[:, None, None]
-    return A, covariance if law.own_metric else None
-
-
-def _scaled(A: Array, covariance: Array, by: Array) -> tuple[Array, Array]:
-    return A * by[:, :, None], covariance * by[:, :, None] * by[:, None, :]
-
-
-def _random_basis(draws: Array, dim: int) -> Array:
-    """A random orthogonal matrix for every sequence, up to the signs of its columns, [B, d, d]."""
-    basis = np.broadcast_to(np.eye(dim), (len(draws), dim, dim)).copy()
-    at = 0
-    for k in range(dim - 2, -1, -1):
-        u = draws[:, at : at + dim - k].copy()
-        at += dim - k
-        u[:, 0] += np.where(u[:, 0] < 0, -1, 1) * np.linalg.norm(u, axis=1)
-        u *= np.sqrt(2) / np.linalg.norm(u, axis=1)[:, None]
-        basis[:, k:] -= u[:, :, None] * np.einsum("bi,bij->bj", u, basis[:, k:])[:, None, :]
-    return basis
-
-
-def _tasks(law: Law, choices: Choices, g: Array) -> Array:
-    """The task vectors, [B, d]."""
-    w = g if law.task_factor is None else g[:, : law.rank] @ law.task_factor.T
-    if law.mean is not None:
-        w = w + law.mean
-    if law.pool is None:
-        return w
-    task = np.asarray(choices.task)
-    return np.where((task >= 0)[:, None], law.pool[task], w)
-
-
-def _sums(
-    law: Law, A: Array, t: Array, sigma: Array, beyond: Array, n: Any, rest: Any, there: Any, key: Key, sequence: Any
-) -> Array:
-    """The sums of the tokens, [B, D]: sqrt(n) times coordinates of a random unit vector in the basis of A and t."""
-    rank = A.shape[2]
-    draws = _normals(key, sequence, rank + 1, threefry.ONES)
-    u = np.zeros((len(A), rank)) if law.standardised else draws[:, 1:] * there
-    outside = _chi2(key, sequence, law.dim + 1, rest)
-    length = np.sqrt(np.square(u).sum(1) + outside)
-    u = u / length[:, None]
-    sign = draws[:, 0] / np.sqrt(draws[:, 0] ** 2 + _chi2(key, sequence, law.dim + 2, rest - 1))
-    along = (u * t).sum(1) + sigma * np.sqrt(outside) / length * np.sqrt(beyond) * sign
-    return np.asarray(np.sqrt(n)[:, None] * np.column_stack([np.einsum("bij,bj->bi", A, u), along]))
-
-
-def _posterior_mean(law: Law, A: Array, g: Array, z: Array, t: Array, sigma: Array, there: Any) -> Array:
-    """E[w | context, sigma]; exact at sigma = 0, and without an inverse of S when there are too few tokens."""
-    s, r, m = sigma[:, None], law.rank, A.shape[2]
-    H = A if law.task_factor is None else law.task_factor.T @ A
-    if law.least - law.standardised >= r:
-        shift = np.square(sigma)[:, None, None] * np.eye(r)
-        right = s * (np.einsum("bij,bj->bi", H, z) - s * g[:, :r])
-        found = g[:, :r] + np.linalg.solve(H @ H.transpose(0, 2, 1) + shift, right[..., None])[..., 0]
-    else:
-        shift = np.square(sigma)[:, None, None] * np.eye(m) + np.eye(m) * ~there[:, None, :]
-        goal = t if law.mean is None else t - np.einsum("bij,i->bj", A, law.mean)
-        inner = np.linalg.solve(H.transpose(0, 2, 1) @ H + shift, goal[..., None])
-        found = (H @ inner)[..., 0]
-    w = found if law.task_factor is None else found @ law.task_factor.T
-    return w if law.mean is None else w + law.mean
 
 
 def _half_square(error: Array, metric: Array | None) -> Array:
@@ -260,39 +108,6 @@ def _weighed(error: Array, metric: Array | None) -> Array:
 
 def _part(metric: Array | None, index: Any) -> Array | None:
     return None if metric is None else metric[index]
-
-
-def _normals(key: Key, sequence: Any, count: int, use: int) -> Array:
-    """`count` standard normals for every sequence, [B, count]."""
-    slots = np.arange((count + 3) // 4, dtype=np.uint32)
-    r = threefry.random_words(key, sequence[:, None], slots[None, :], use)
-    four = [*threefry.normals(r[0], r[1]), *threefry.normals(r[2], r[3])]
-    return np.stack(four, axis=-1).reshape(len(sequence), -1)[:, :count]
-
-
-def _chi2(key: Key, sequence: Any, slot: int, freedom: Any) -> Array:
-    """chi2(freedom) for every sequence by Marsaglia and Tsang's method; shape 1/2 from shape 3/2; 0 without freedom."""
-    single = freedom == 1
-    c = freedom / 2 - 1 / 3 + single
-    out = np.zeros(len(sequence))
-    waiting = np.flatnonzero(freedom > 0)
-    attempt = 0
-    while len(waiting):
-        r = threefry.random_words(key, sequence[waiting], _zero() + np.uint32(slot), threefry.CHI + attempt)
-        x = threefry.normals(r[0], r[1])[0]
-        u, boost, c_ = threefry.uniform(r[2]), threefry.uniform(r[3]), c[waiting]
-        v = 1 + x / (3 * np.sqrt(c_))
-        e = v - 1
-        positive = v > 0
-        bound = 3 * c_ * (np.log(np.where(positive, v, 1)) - e + e**2 / 2 - e**3 / 3)
-        good = positive & ((u < 1 - 0.0331 * x**4) | (np.log(u) < bound))
-        out[waiting[good]] = (2 * c_ * v**3 * np.where(single[waiting], boost**2, 1))[good]
-        waiting = waiting[~good]
-        attempt += 1
-    return out
-
-
-# ---- loss and gradient ------------------------------------------------------------------------------------
 
 
 class _Trace:
@@ -399,14 +214,5 @@ def _spread(omega: Array, D: int) -> Array:
     return blocks
 
 
-def _zero() -> NDArray[np.uint32]:
-    return np.zeros(1, np.uint32)
-
-
 def _chunks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
-
-
-def _indices(first: int, part: slice) -> NDArray[np.uint32]:
-    """Indices in the stream of the sequences in `part`."""
-    return np.arange(part.start, part.stop, dtype=np.uint32) + np.uint32(first)

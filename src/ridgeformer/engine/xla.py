@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.arguments import Float, Key, Parameters
+from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments
 from ridgeformer.engine.channels import channel_places
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
-from ridgeformer.engine.law import Choices, Law, Layout
+from ridgeformer.engine.parameters import Parameters
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
 
 __all__ = ["JaxEngine", "attention", "double_precision", "half_square", "map_of"]
@@ -40,29 +40,11 @@ class JaxEngine(NumpyEngine):
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:
         return self._sampler._uniforms(key, count, first, word)
 
-    def _sample(
-        self,
-        law: Law,
-        choices: Choices,
-        key: Key,
-        layout: Layout,
-        first: int,
-        dtype: np.dtype[np.floating],
-        threads: int | None,
-    ) -> Sample:
-        return self._sampler._sample(law, choices, key, layout, first, dtype, threads)
+    def _sample(self, given: SampleArguments, dtype: np.dtype[np.floating]) -> Sample:
+        return self._sampler._sample(given, dtype)
 
-    def _evaluate(
-        self,
-        parameters: Parameters,
-        gram: Float,
-        target: Float,
-        metric: Float | None,
-        ceiling: float,
-        weights: bool,
-        gradient: bool,
-        threads: int | None,
-    ) -> Evaluation:
+    def _evaluate(self, given: EvaluateArguments) -> Evaluation:
+        parameters, gram, target, metric, ceiling, *_ = given
         count, length = target.shape
         losses, found = np.empty(count, gram.dtype), np.empty((count, length), gram.dtype)
         total, limited = [np.zeros(value.shape) for value in parameters], 0
@@ -75,11 +57,11 @@ class JaxEngine(NumpyEngine):
                 losses[part], found[part] = _forward(parameters, *batch)
                 finite = np.isfinite(losses[part])
                 limits = ~finite | (losses[part] > ceiling)
-                if gradient:
+                if given.gradient:
                     limits |= _add_gradient(parameters, batch, finite, ceiling, total)
                 limited += int(limits.sum())
-            mean = tuple(piece / count for piece in total) if gradient else None
-        return Evaluation(losses, found if weights else None, mean, limited)
+            mean = tuple(piece / count for piece in total) if given.gradient else None
+        return Evaluation(losses, found if given.weights else None, mean, limited)
 
 
 def double_precision() -> AbstractContextManager[Any]:

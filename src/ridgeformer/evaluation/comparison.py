@@ -21,10 +21,10 @@ from ridgeformer.evaluation.sequence_losses import (
     how_many,
 )
 from ridgeformer.evaluation.statistics import Tally
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.predictors.bayes import best_predictor
-from ridgeformer.predictors.ridge import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
-from ridgeformer.validation import integer
+from ridgeformer.validation import choice, integer
 
 __all__ = ["compare", "evaluate", "floor", "floor_and_error"]
 
@@ -70,8 +70,7 @@ def compare(
         BelowFloorWarning: A loss is more than 4 standard errors below the floor.
     """
     check_predictors("a comparison needs a dict of at least one predictor", predictors, problem)
-    if estimator not in ("exact", "query"):
-        refuse("the estimator must be exact or query", repr(estimator), "Choose one of these.")
+    choice("the estimator", estimator, ("exact", "query"))
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     adjusted, whole = (Tally(len(predictors), problem.signal, sequences) for _ in range(2))
     by_query = np.zeros(len(predictors))

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.comparison import UNKNOWN, floor_and_error
-from ridgeformer.evaluation.noise_levels import LEVEL_BLOCK, describe_levels, measure_levels, note_on_explosions
+from ridgeformer.evaluation.noise_levels import (
+    LEVEL_BLOCK,
+    LevelLosses,
+    describe_levels,
+    measure_levels,
+    note_on_explosions,
+)
 from ridgeformer.evaluation.sequence_losses import (
     Progress,
     adjusted_losses,
@@ -33,7 +39,6 @@ __all__ = ["LayerLosses", "LayerProfile", "by_layer", "profile_by_layer"]
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,43 +98,23 @@ class LayerLosses(Table):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LayerProfile(Table):
+class LayerProfile(LevelLosses):
     """Adjusted loss of the readout after every layer of a model, against the noise level.
 
+    `loss`, `error` and `exploded` have the shape [L+1, K]. See `LevelLosses` for the other attributes.
+
     Attributes:
-        name: What was evaluated.
         layer: [L+1], how many layers were used: 0, which predicts 0, to L, the whole model.
-        sigma: [K], the noise levels.
-        loss: [L+1, K], the mean adjusted losses.
-        error: [L+1, K], the standard errors of `loss`.
-        exploded: [L+1, K], how many sequences exploded.
-        in_distribution: [K], which noise levels can occur in the problem.
-        sequences: How many sequences were used at each level.
     """
 
-    name: str
     layer: Counts
-    sigma: Array
-    loss: Array
-    error: Array
-    exploded: Counts
-    in_distribution: Mask
-    sequences: int
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per layer and noise level."""
         return [
             {"name": self.name, "layer": layer, **row, "sequences": self.sequences}
             for i, layer in enumerate(self.layer.tolist())
-            for row in lines(
-                {
-                    "sigma": self.sigma,
-                    "loss": self.loss[i],
-                    "error": self.error[i],
-                    "exploded": self.exploded[i],
-                    "in_distribution": self.in_distribution,
-                }
-            )
+            for row in self._levels(i)
         ]
 
     def _title(self) -> str:
@@ -220,17 +205,13 @@ def profile_by_layer(
         InputError: The model is not a `LinearTransformer`, or a number is out of range.
     """
     readouts = _readouts(model, problem)
-    found = measure_levels(
-        lambda draw: _readout_losses(readouts, draw),
-        model.layers + 1,
-        problem,
-        needs=needed([model]),
-        sigma=sigma,
-        sequences=sequences,
-        seed=seed,
-        progress=progress,
-    )
-    return LayerProfile(name=repr(model), layer=np.arange(model.layers + 1), **found._asdict())
+
+    def losses(draw: Draw) -> Array:
+        return _readout_losses(readouts, draw)
+
+    layer = np.arange(model.layers + 1)
+    found = measure_levels(losses, len(layer), problem, needed([model]), sigma, sequences, seed, progress)
+    return LayerProfile(name=repr(model), layer=layer, **found)
 
 
 def _readouts(model: object, problem: BaseProblem) -> list[LinearTransformer]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from ridgeformer.validation import array
 
 __all__ = [
     "LEVEL_BLOCK",
-    "Levels",
+    "LevelLosses",
     "Profile",
     "Profiles",
     "describe_levels",
@@ -47,16 +48,16 @@ LEVEL_BLOCK = 4096  # sequences at a time: the Gram matrices of a block stay in 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Profile(Table):
-    """Adjusted loss against the noise level.
+class LevelLosses(Table):
+    """Adjusted loss against the noise level, of what has one loss at each level or several.
 
     Attributes:
         name: What was evaluated.
         sigma: [K], the noise levels.
-        loss: [K], the mean adjusted losses.
-        error: [K], the standard errors of `loss`.
-        exploded: [K], how many sequences exploded. Where any did, they dominate the mean, which says little about the
-            other sequences.
+        loss: [..., K], the mean adjusted losses.
+        error: [..., K], the standard errors of `loss`.
+        exploded: [..., K], how many sequences exploded. Where any did, they dominate the mean, which says little about
+            the other sequences.
         in_distribution: [K], which noise levels can occur in the problem.
         sequences: How many sequences were used at each level.
     """
@@ -69,16 +70,24 @@ class Profile(Table):
     in_distribution: Mask
     sequences: int
 
+    def _levels(self, loss: int | EllipsisType = ...) -> list[dict[str, Any]]:
+        """One row per noise level, with one of the losses."""
+        columns = {name: getattr(self, name)[loss] for name in ("loss", "error", "exploded")}
+        return lines({"sigma": self.sigma, **columns, "in_distribution": self.in_distribution})
+
+
+class Profile(LevelLosses):
+    """Adjusted loss against the noise level; `loss`, `error` and `exploded` have the shape [K]. See `LevelLosses`."""
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per noise level."""
-        return [{"name": self.name, **row, "sequences": self.sequences} for row in self._printed()]
+        return [{"name": self.name, **row, "sequences": self.sequences} for row in self._levels()]
 
     def _title(self) -> str:
         return f"Adjusted loss of {self.name} on {self.sequences:,} sequences per noise level"
 
     def _printed(self) -> list[dict[str, Any]]:
-        columns = ("sigma", "loss", "error", "exploded", "in_distribution")
-        return lines({name: getattr(self, name) for name in columns})
+        return self._levels()
 
     def __repr__(self) -> str:
         return f"Profile({self.name!r}, {describe_levels(self.sigma)})"
@@ -201,63 +210,25 @@ def profiles(
     def losses(draw: Draw) -> Array:
         return np.stack([adjusted_losses(predictor, draw) for predictor in predictors.values()], 1)
 
-    found = measure_levels(
-        losses,
-        len(predictors),
-        problem,
-        needs=needed(predictors.values()),
-        sigma=sigma,
-        sequences=sequences,
-        seed=seed,
-        progress=progress,
-    )
-    return Profiles(
-        {
-            name: Profile(
-                name=name,
-                sigma=found.sigma,
-                loss=found.loss[i],
-                error=found.error[i],
-                exploded=found.exploded[i],
-                in_distribution=found.in_distribution,
-                sequences=found.sequences,
-            )
-            for i, name in enumerate(predictors)
-        }
-    )
+    needs = needed(predictors.values())
+    found = measure_levels(losses, len(predictors), problem, needs, sigma, sequences, seed, progress)
 
+    def column(i: int) -> dict[str, Any]:
+        return found | {name: found[name][i] for name in ("loss", "error", "exploded")}
 
-class Levels(NamedTuple):
-    """What was measured at K noise levels for C columns of losses.
-
-    Attributes:
-        sigma: [K], the noise levels.
-        loss: [C, K], the mean adjusted losses.
-        error: [C, K], the standard errors of `loss`.
-        exploded: [C, K], how many sequences exploded.
-        in_distribution: [K], which noise levels can occur in the problem.
-        sequences: How many sequences were used at each level.
-    """
-
-    sigma: Array
-    loss: Array
-    error: Array
-    exploded: Counts
-    in_distribution: Mask
-    sequences: int
+    return Profiles({name: Profile(name=name, **column(i)) for i, name in enumerate(predictors)})
 
 
 def measure_levels(
     losses: Callable[[Draw], Array],
     columns: int,
     problem: BaseProblem,
-    *,
     needs: Mapping[str, bool],
     sigma: Sequence[float] | Array | None,
     sequences: int,
     seed: int,
     progress: Progress,
-) -> Levels:
+) -> dict[str, Any]:
     """Average the losses of random sequences at every noise level; `profile` describes the options.
 
     Args:
@@ -271,7 +242,7 @@ def measure_levels(
         progress: Called with the number of finished blocks and the number of all of them.
 
     Returns:
-        Means, standard errors and numbers of explosions at every level.
+        The attributes of `LevelLosses` except its name; means, standard errors and explosions are [columns, K].
 
     Raises:
         InputError: A noise level is negative, or a number is out of range.
@@ -294,7 +265,14 @@ def measure_levels(
             progress(done, len(levels) * len(blocks))
     means, errors, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
     inside = problem.noise.contains(levels) if isinstance(problem.noise, Noise) else np.ones(len(levels), bool)
-    return Levels(levels, means, errors, wild, inside, sequences)
+    return {
+        "sigma": levels,
+        "loss": means,
+        "error": errors,
+        "exploded": wild,
+        "in_distribution": inside,
+        "sequences": sequences,
+    }
 
 
 def describe_levels(sigma: Array) -> str:

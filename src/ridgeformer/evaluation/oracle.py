@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ridgeformer.evaluation.sequence_losses import draw_sequences
 from ridgeformer.evaluation.statistics import Running
-from ridgeformer.predictors.ridge import check_problem
+from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import integer
 

@@ -24,8 +24,8 @@ from ridgeformer.evaluation.series import Series
 from ridgeformer.evaluation.statistics import Running
 from ridgeformer.evaluation.table import lines, without_rounding
 from ridgeformer.moments import Moments
+from ridgeformer.predictors.base import check_problem
 from ridgeformer.predictors.bayes import best_predictor
-from ridgeformer.predictors.ridge import check_problem
 from ridgeformer.problems import Draw, Lengths, Problem
 from ridgeformer.validation import integer
 

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors.base import Predictor, TokenPredictor, check_any_problem
 from ridgeformer.predictors.guarded import Guarded
-from ridgeformer.predictors.ridge import OracleRR, Predictor, TokenPredictor, check_any_problem
+from ridgeformer.predictors.ridge import OracleRR
 from ridgeformer.problems import BaseProblem, Draw, Problem
-from ridgeformer.problems.base import from_tokens
+from ridgeformer.problems.custom import from_tokens
 from ridgeformer.problems.posterior import oracle_of_pool
 from ridgeformer.validation import integer
 

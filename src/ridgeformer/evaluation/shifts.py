@@ -14,7 +14,7 @@ from ridgeformer.evaluation.comparison import compare
 from ridgeformer.evaluation.sequence_losses import AnyPredictor, Progress
 from ridgeformer.evaluation.series import Series
 from ridgeformer.evaluation.table import without_rounding
-from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, CustomProblem, Problem
 
 __all__ = ["Shifts", "shifts"]

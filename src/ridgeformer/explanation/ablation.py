@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
 from ridgeformer.evaluation import compare
 from ridgeformer.evaluation.table import aligned
 from ridgeformer.explanation.coefficients import check, diagonal_part
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
+from ridgeformer.validation import choice
 
 __all__ = ["Ablation", "Ablations", "ablate", "without_flow", "without_layer"]
 
@@ -127,8 +127,7 @@ def without_flow(model: LinearTransformer, layer: int, flow: str) -> LinearTrans
     Raises:
         InputError: There is no such flow.
     """
-    if flow not in FLOWS:
-        refuse("a flow must be one of xx, xy, yx, yy", repr(flow), "Choose one of these.")
+    choice("a flow", flow, FLOWS)
     if isinstance(model.family, Diag | GDpp):
         return model.edit(layer, **{f"omega_{flow}": 0})
     to, origin = FLOWS[flow]

@@ -26,7 +26,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.iterations import heavy_ball, newton, ridge_path
 from ridgeformer.predictors.ridge import TUNING
 from ridgeformer.problems import BaseProblem, Draw
-from ridgeformer.validation import integer
+from ridgeformer.validation import choice, integer
 
 __all__ = ["ALGORITHMS", "AlgorithmMap", "compare_algorithms"]
 
@@ -83,7 +83,7 @@ class AlgorithmMap(Table):
         Raises:
             InputError: There is no such algorithm.
         """
-        numbers = self.iteration[self._known(algorithm)]
+        numbers = self.iteration[choice("the algorithm", algorithm, self.iteration)]
         return np.asarray(numbers[np.argmin(self.error[algorithm], 1)])
 
     def needed(self, algorithm: str) -> Array:
@@ -98,15 +98,10 @@ class AlgorithmMap(Table):
         Raises:
             InputError: There is no such algorithm.
         """
-        if self._known(algorithm) == "ridge":
+        if choice("the algorithm", algorithm, self.iteration) == "ridge":
             return np.full(len(self.layer), np.nan)
         enough = self.distances[algorithm] <= self.distance[:, None] * (1 + 1e-9)
         return np.where(enough.any(1), self.iteration[algorithm][np.argmax(enough, 1)], np.inf)
-
-    def _known(self, algorithm: str) -> str:
-        if algorithm not in self.iteration:
-            refuse(f"the algorithm must be one of {', '.join(self.iteration)}", repr(algorithm), "Choose one of these.")
-        return algorithm
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per algorithm, layer and iteration."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.predictors.base import check_any_problem
 
 __all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
 

@@ -23,7 +23,7 @@ from ridgeformer.evaluation.sequence_losses import draw_sequences, needs_sums
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.ridge import Predictor
+from ridgeformer.predictors.base import Predictor
 from ridgeformer.problems import BaseProblem, Draw
 
 __all__ = ["Readings", "inner", "read"]

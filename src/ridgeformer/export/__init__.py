@@ -22,7 +22,7 @@ from ridgeformer.export.python import to_python
 from ridgeformer.export.torch import to_torch
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.validation import integer
+from ridgeformer.validation import choice, integer
 
 __all__ = ["FORMATS", "Format", "export", "write"]
 
@@ -85,9 +85,7 @@ def export(
             f"one with {model.layout}",
             remedy if known else "Train one without a constant or a length in its tokens.",
         )
-    if not isinstance(to, str) or to not in FORMATS:
-        refuse(f"a format must be one of {', '.join(FORMATS)}", repr(to), "Choose one of these.")
-    chosen = FORMATS[to]
+    chosen = FORMATS[choice("a format", to, FORMATS)]
     unknown = sorted(options.keys() - chosen.options)
     if unknown:
         takers = [name for name, other in FORMATS.items() if unknown[0] in other.options]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.models.families import Diag, Family, Full, GDpp
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import array
 

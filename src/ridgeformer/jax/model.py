@@ -17,7 +17,8 @@ from ridgeformer.models.channels import NAMES, ChannelFamily
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
-from ridgeformer.models.transformer import LinearTransformer, gram_of
+from ridgeformer.models.moment_form import gram_of
+from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 
 __all__ = ["Form", "JaxParameters", "apply", "check_parameters", "from_jax", "gram_array", "kernel_of", "to_jax"]

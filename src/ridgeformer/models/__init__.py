@@ -2,9 +2,10 @@
 
 from ridgeformer.models.channels import Channels
 from ridgeformer.models.families import Diag, Full, GDpp
-from ridgeformer.models.family import FAMILIES, Family, family_named
+from ridgeformer.models.family import FAMILIES, Family
 from ridgeformer.models.file import load, save
 from ridgeformer.models.looped import Looped
+from ridgeformer.models.names import family_named
 from ridgeformer.models.structured import LowRank, Preconditioned, Registers
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer

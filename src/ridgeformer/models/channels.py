@@ -6,7 +6,6 @@ and Q mix the vectors by v x v matrices and the scalars by s x s matrices. Diag 
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine.channels import dense_channels
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, with_more_heads
-from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
+from ridgeformer.models.family import EDIT, ArrayFamily, Family, Gradient
+from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer
-from ridgeformer.values import ReadOnlyDict, read_only
+from ridgeformer.values import read_only
 
 __all__ = ["NAMES", "ChannelFamily", "Channels"]
 
@@ -25,7 +25,7 @@ Float = NDArray[np.floating[Any]]
 NAMES = ("P_v", "Q_v", "P_s", "Q_s")  # in the order of the kernel
 
 
-class ChannelFamily(Family):
+class ChannelFamily(ArrayFamily):
     """Parameters of a model with channels; `Channels` makes the class for given numbers of vectors and scalars.
 
     Args:
@@ -53,19 +53,7 @@ class ChannelFamily(Family):
         layers, heads = first.shape[:2]
         shapes = {"Q_v": (layers, heads, v, v), "P_s": (layers, heads, s, s), "Q_s": (layers, heads, s, s)}
         given = {"Q_v": Q_v, "P_s": P_s, "Q_s": Q_s}
-        others = [array(name, given[name], shape) for name, shape in shapes.items()]
-        dtype = np.result_type(first, *others)
-        self._arrays = {n: x.astype(dtype, copy=False) for n, x in zip(NAMES, (first, *others), strict=True)}
-
-    @property
-    def arrays(self) -> dict[str, Float]:
-        """P_v, Q_v, P_s and Q_s."""
-        return ReadOnlyDict(self._arrays)
-
-    @property
-    def heads(self) -> int:
-        """H."""
-        return int(self._arrays["P_v"].shape[1])
+        self._keep(P_v=first, **{name: array(name, given[name], shape) for name, shape in shapes.items()})
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
@@ -136,11 +124,7 @@ def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     >>> Channels(vectors=1, scalars=3).name
     'channels(1,3)'
     """
-    return _channels(integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64))
-
-
-@functools.cache
-def _channels(vectors: int, scalars: int) -> type[ChannelFamily]:
+    vectors, scalars = integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64)
     sizes = {"vectors": vectors, "scalars": scalars}
     room = {"further_vectors": vectors - 1, "further_scalars": scalars - 1}
     return with_sizes(ChannelFamily, f"channels({vectors},{scalars})", **sizes, **room)

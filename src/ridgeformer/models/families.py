@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import EDIT, FAMILIES, Family, Gradient, check_registered, family_named
+from ridgeformer.models.family import EDIT, ArrayFamily, Family, Gradient
 from ridgeformer.validation import array, real
-from ridgeformer.values import ReadOnlyDict, read_only
+from ridgeformer.values import read_only
 
-__all__ = ["FAMILIES", "Diag", "Family", "Full", "GDpp", "check_registered", "family_named", "with_more_heads"]
+__all__ = ["Diag", "Full", "GDpp", "with_more_heads"]
 
 Float = NDArray[np.floating[Any]]
 
 
-class Full(Family):
+class Full(ArrayFamily):
     """Unrestricted P and Q.
 
     Args:
@@ -33,41 +33,31 @@ class Full(Family):
     further_scalars = None
 
     def __init__(self, P: ArrayLike, Q: ArrayLike) -> None:
-        self._P = array("P", P, ("L", "H", "D", "D"))
-        _check_layers("P", self._P)
-        if self._P.shape[2] != self._P.shape[3] or self._P.shape[2] < 2:
-            refuse("P must have shape (L, H, d+1, d+1)", f"shape {self._P.shape}", "Make its last two axes equal.")
+        first = array("P", P, ("L", "H", "D", "D"))
+        _check_layers("P", first)
+        if first.shape[2] != first.shape[3] or first.shape[2] < 2:
+            refuse("P must have shape (L, H, d+1, d+1)", f"shape {first.shape}", "Make its last two axes equal.")
         given = real("Q", Q).shape
-        if given != self._P.shape:
-            refuse("P and Q must have the same shape", f"P {self._P.shape}, Q {given}", "Give both (L, H, d+1, d+1).")
-        self._P, self._Q = _promoted(self._P, array("Q", Q, self._P.shape))
-
-    @property
-    def arrays(self) -> dict[str, Float]:
-        """P and Q."""
-        return ReadOnlyDict(P=self._P, Q=self._Q)
-
-    @property
-    def heads(self) -> int:
-        """H."""
-        return int(self._P.shape[1])
+        if given != first.shape:
+            refuse("P and Q must have the same shape", f"P {first.shape}, Q {given}", "Give both (L, H, d+1, d+1).")
+        self._keep(P=first, Q=array("Q", Q, first.shape))
 
     @property
     def width(self) -> int:
         """How many coordinates beside y these matrices are for."""
-        return int(self._P.shape[2]) - 1
+        return int(self._arrays["P"].shape[2]) - 1
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
-        return self._P, self._Q
+        return self._arrays["P"], self._arrays["Q"]
 
     def scaled(self, by: float) -> Self:
         """See `Family.scaled`."""
-        return type(self)(by * self._P, self._Q)
+        return type(self)(by * self._arrays["P"], self._arrays["Q"])
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
-        P, Q = self._checked(gradient, self._P.shape, self._P.shape)
+        P, Q = self._checked(gradient, *(value.shape for value in self._arrays.values()))
         return {"P": P, "Q": Q}
 
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
@@ -93,16 +83,16 @@ class Full(Family):
         return {"P": np.zeros((self.heads, D, D)), "Q": np.broadcast_to(np.eye(D), (self.heads, D, D))}
 
 
-class _Diagonal(Family):
+class _Diagonal(ArrayFamily):
     """What Diag and GD++ share: a layer is four omegas, T = I + (omega by blocks) o G."""
 
     isotropic = True
-    _arrays: dict[str, Float]
+    _from: ClassVar[tuple[int, ...]]  # the last axis of q and omega: (2,) for x and y, () for x alone
 
-    @property
-    def arrays(self) -> dict[str, Float]:
-        """Return p and q, or omega."""
-        return self._arrays
+    def __init__(
+        self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
+    ) -> None:
+        self._keep(**_factors_or_omega(p, q, omega, self._from))
 
     @property
     def heads(self) -> int:
@@ -145,11 +135,7 @@ class Diag(_Diagonal):
 
     name = "diag"
     useful_heads = 2
-
-    def __init__(
-        self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
-    ) -> None:
-        self._arrays = _factors_or_omega(p, q, omega, ("L", "H", 2), (2, 2))
+    _from = (2,)
 
     @property
     def omega(self) -> Float:
@@ -212,11 +198,7 @@ class GDpp(_Diagonal):
 
     name = "gdpp"
     useful_heads = 1
-
-    def __init__(
-        self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
-    ) -> None:
-        self._arrays = _factors_or_omega(p, q, omega, ("L", "H"), (2,))
+    _from = ()
 
     @property
     def omega(self) -> Float:
@@ -283,23 +265,20 @@ def with_more_heads(values: Float, heads: int, fill: float) -> Float:
 
 
 def _factors_or_omega(
-    p: ArrayLike | None,
-    q: ArrayLike | None,
-    omega: ArrayLike | None,
-    q_shape: tuple[int | str, ...],
-    omega_shape: tuple[int, ...],
+    p: ArrayLike | None, q: ArrayLike | None, omega: ArrayLike | None, last: tuple[int, ...]
 ) -> dict[str, Float]:
+    """The arrays that were given; `last` is the last axis of q and omega, if they have one."""
     if omega is not None:
         if p is not None or q is not None:
             refuse("give p and q or omega, not both", "both", "Drop one of them.")
-        found = array("omega", omega, ("L", *omega_shape))
+        found = array("omega", omega, ("L", 2, *last))
         _check_layers("omega", found)
         return {"omega": found}
     if p is None or q is None:
         refuse("give both p and q, or omega", "neither or one", "Pass the missing array.")
     p_ = array("p", p, ("L", "H", 2))
     _check_layers("p", p_)
-    wanted = (*p_.shape[:2], *q_shape[2:])
+    wanted = (*p_.shape[:2], *last)
     shape = real("q", q).shape
     if shape != wanted:
         refuse(
@@ -307,14 +286,7 @@ def _factors_or_omega(
             f"shape {shape}",
             "Give both the same layers and heads.",
         )
-    p_, q_ = _promoted(p_, array("q", q, wanted))
-    return {"p": p_, "q": q_}
-
-
-def _promoted(first: Float, second: Float) -> tuple[Float, Float]:
-    """Both in the wider of their two precisions."""
-    dtype = np.result_type(first, second)
-    return first.astype(dtype, copy=False), second.astype(dtype, copy=False)
+    return {"p": p_, "q": array("q", q, wanted)}
 
 
 def _check_layers(name: str, value: Float) -> None:

@@ -1,4 +1,4 @@
-"""What a parameter family is, and how families are named.
+"""What a parameter family is.
 
 A family holds the numbers that are trained and stored, and says what they mean: dense P and Q in the paper's
 convention, and the parameters an engine takes. A class is one parametrisation, such as `Full`; an object of it is the
@@ -7,154 +7,25 @@ parameters of one model.
 
 from __future__ import annotations
 
-import copyreg
 import re
-import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Layout
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import refuse
 from ridgeformer.validation import array, integer, layer_number, precision, real
 from ridgeformer.values import Value
 
-__all__ = ["FAMILIES", "Family", "check_registered", "family_named", "known_families", "sized", "with_sizes"]
+__all__ = ["EDIT", "FAMILIES", "ArrayFamily", "Family", "Gradient"]
 
 Float = NDArray[np.floating[Any]]
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
 FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
-_SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: example and function
-AnyFamily = TypeVar("AnyFamily", bound="Family")
 Gradient = tuple[NDArray[np.float64], ...] | None
-
-
-def sized(example: str) -> Callable[[Callable[..., type[Family]]], Callable[..., type[Family]]]:
-    """Register a function that makes families of different sizes, so that these are found by names with arguments.
-
-    Args:
-        example: The name of one of them, such as `channels(1,3)`. The function must always return the same class for
-            the same arguments; it is called with the parts between the commas, whole numbers as such.
-
-    Returns:
-        A decorator.
-    """
-
-    def register(make: Callable[..., type[Family]]) -> Callable[..., type[Family]]:
-        _SIZED[example.split("(")[0]] = (example, make)
-        return make
-
-    return register
-
-
-def with_sizes(base: type[AnyFamily], name: str, **facts: Any) -> type[AnyFamily]:
-    """Make a family of one size, for a function that `sized` registers.
-
-    Args:
-        base: The class that does not know its sizes.
-        name: The name with sizes, such as `channels(1,3)`.
-        **facts: The class attributes that hold the sizes.
-
-    Returns:
-        A subclass with these attributes.
-    """
-    own = {"name": name, "has_sizes": True, "__module__": base.__module__, "__doc__": base.__doc__}
-    made = types.new_class(name.split("(")[0].capitalize(), (base,), exec_body=lambda space: space.update(own | facts))
-    return cast("type[AnyFamily]", made)
-
-
-def known_families() -> str:
-    """Return the names of all families, and an example of each that has sizes, for messages and help texts."""
-    return ", ".join([*FAMILIES, *(example for example, _ in _SIZED.values())])
-
-
-def family_named(name: object) -> type[Family]:
-    """Return a family by its name.
-
-    Args:
-        name: Such as `diag`, `full` or `channels(1,3)`, or a family itself.
-
-    Returns:
-        The class.
-
-    Raises:
-        InputError: There is no such family.
-
-    >>> from ridgeformer.models import family_named
-    >>> family_named("channels(1,3)").name
-    'channels(1,3)'
-    """
-    if isinstance(name, type) and issubclass(name, Family):
-        return name
-    if isinstance(name, str):
-        if name in FAMILIES:
-            return FAMILIES[name]
-        parts = re.fullmatch(r"\s*([a-z]+)\s*\((.{1,200})\)\s*", name)
-        if parts and parts[1] in _SIZED:
-            given = [part.strip() for part in re.split(r",(?![^(]*\))", parts[2])]  # commas outside inner brackets
-            sizes = [int(part) if re.fullmatch(r"\d{1,9}", part) else part for part in given]
-            try:
-                return _SIZED[parts[1]][1](*sizes)
-            except TypeError:
-                refuse(f"{parts[1]} must be given as in {_SIZED[parts[1]][0]}", shown(name), "Name it like that.")
-    for word, (example, make) in _SIZED.items():
-        if name is make or name == word:
-            written = make.__name__ + example.removeprefix(word) if name is make else example
-            refuse(
-                f"the family {word} needs its sizes",
-                make.__name__ if name is make else shown(name),
-                f"Write {written}, for example.",
-            )
-    refuse(
-        f"the family must be one of {known_families()}",
-        shown(name),
-        "Name one of these, or import the module that defines the family first.",
-    )
-
-
-def check_registered(family: type[Family]) -> str:
-    """Return the name of a family, under which its models are stored; refuse a class that the name does not lead to.
-
-    Args:
-        family: The class.
-
-    Returns:
-        Its name.
-
-    Raises:
-        InputError: The class has no name of its own, so that its models would be read back as those of another family.
-    """
-    own = getattr(family, "inner", family)  # of a looped family: the one that is repeated
-    known = family_named(own.name)
-    if known is not own:
-        refuse(
-            "a family that is stored must have a name of its own",
-            f"{own.__qualname__} with the name {own.name!r}, which is {known.__qualname__}",
-            'Write name = "my_family" in its class.',
-        )
-    return family.name
-
-
-def _check_name(family: type[Family]) -> None:
-    """Refuse a name that is no name, or that another class has; the same class may be defined again."""
-    name, module = family.name, family.__module__
-    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
-        refuse(
-            "the name of a family must be a lower-case letter and up to 30 more letters, digits, _ or -",
-            repr(name)[:80],
-            'Write name = "my_family", for example.',
-        )
-    known = FAMILIES.get(name)
-    if known is not None and (known.__module__, known.__qualname__) != (module, family.__qualname__):
-        refuse(
-            "the name of a family must be its own",
-            f"{name!r}, which is {known.__module__}.{known.__qualname__}",
-            "Choose another name.",
-        )
 
 
 class Family(Value, ABC):
@@ -438,9 +309,40 @@ class Family(Value, ABC):
         return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
 
 
-def _reduced(kind: type[Any]) -> Any:
-    """How a class is pickled: families with sizes by their names, others by where they are defined."""
-    return (family_named, (kind.name,)) if issubclass(kind, Family) and kind.has_sizes else kind.__qualname__
+class ArrayFamily(Family):
+    """What families share that keep a dict of arrays of one precision, heads after layers."""
+
+    _arrays: dict[str, Float]
+
+    def _keep(self, **given: Float) -> None:
+        """Keep arrays, in the widest of their precisions."""
+        dtype = np.result_type(*given.values())
+        self._arrays = {name: value.astype(dtype, copy=False) for name, value in given.items()}
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """See `Family.arrays`."""
+        return self._arrays
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(next(iter(self._arrays.values())).shape[1])
 
 
-copyreg.pickle(type(Family), _reduced)
+def _check_name(family: type[Family]) -> None:
+    """Refuse a name that is no name, or that another class has; the same class may be defined again."""
+    name, module = family.name, family.__module__
+    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,30}", name)):
+        refuse(
+            "the name of a family must be a lower-case letter and up to 30 more letters, digits, _ or -",
+            repr(name)[:80],
+            'Write name = "my_family", for example.',
+        )
+    known = FAMILIES.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (module, family.__qualname__):
+        refuse(
+            "the name of a family must be its own",
+            f"{name!r}, which is {known.__module__}.{known.__qualname__}",
+            "Choose another name.",
+        )

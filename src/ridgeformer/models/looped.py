@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import Family, Gradient, family_named, sized, with_sizes
+from ridgeformer.models.family import Family, Gradient
+from ridgeformer.models.names import family_named, sized, with_sizes
 from ridgeformer.validation import integer
 
 __all__ = ["Looped", "LoopedFamily"]
@@ -139,20 +139,15 @@ def Looped(family: str | type[Family], loops: int) -> type[LoopedFamily]:
     >>> Looped("diag", loops=4).name
     'looped(diag,4)'
     """
-    return _looped(family_named(family), integer("loops", loops, 1, 1000))
-
-
-@functools.cache
-def _looped(inner: type[Family], loops: int) -> type[LoopedFamily]:
+    inner, loops = family_named(family), integer("loops", loops, 1, 1000)
     if issubclass(inner, LoopedFamily):
         refuse("the family of a looped model must not be looped itself", inner.name, "Multiply the numbers of loops.")
-    simpler = inner.contains
     return with_sizes(
         LoopedFamily,
         f"looped({inner.name},{loops})",
         inner=inner,
         loops=loops,
-        contains=None if simpler is None else _looped(simpler, loops),
+        contains=None if inner.contains is None else Looped(inner.contains, loops),
         useful_heads=inner.useful_heads,
         isotropic=inner.isotropic,
         further_scalars=inner.further_scalars,

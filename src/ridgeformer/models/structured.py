@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,36 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
-from ridgeformer.models.family import EDIT, Family, Gradient, sized, with_sizes
+from ridgeformer.models.family import EDIT, ArrayFamily, Family, Gradient
+from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer, real
-from ridgeformer.values import ReadOnlyDict, read_only
+from ridgeformer.values import read_only
 
 __all__ = ["LowRank", "LowRankFamily", "Preconditioned", "RegisterFamily", "Registers"]
 
 Float = NDArray[np.floating[Any]]
 
 
-class _Arrays(Family):
-    """What families that keep a dict of arrays of one precision share."""
-
-    _arrays: dict[str, Float]
-
-    @property
-    def arrays(self) -> dict[str, Float]:
-        """The parameters by name."""
-        return ReadOnlyDict(self._arrays)
-
-    @property
-    def heads(self) -> int:
-        """H."""
-        return int(next(iter(self._arrays.values())).shape[1])
-
-    def _keep(self, **given: Float) -> None:
-        dtype = np.result_type(*given.values())
-        self._arrays = {name: value.astype(dtype, copy=False) for name, value in given.items()}
-
-
-class LowRankFamily(_Arrays):
+class LowRankFamily(ArrayFamily):
     """Separate keys and queries: Q = K' R of rank r, so that two tokens attend by <K e_j, R e_i>.
 
     Args:
@@ -120,11 +100,7 @@ def LowRank(rank: int = 1) -> type[LowRankFamily]:
     >>> LowRank(rank=2).name
     'lowrank(2)'
     """
-    return _low_rank(integer("rank", rank, 1, 4097))
-
-
-@functools.cache
-def _low_rank(rank: int) -> type[LowRankFamily]:
+    rank = integer("rank", rank, 1, 4097)
     return with_sizes(LowRankFamily, f"lowrank({rank})", rank=rank)
 
 
@@ -133,7 +109,7 @@ def _check_rank(rank: int, D: int) -> None:
         refuse(f"the rank of keys and queries must be at most {D}, the coordinates of a token", rank, "Lower it.")
 
 
-class Preconditioned(_Arrays):
+class Preconditioned(ArrayFamily):
     """The sparse form of preconditioned gradient descent: P = diag(B, 1) and Q = diag(A, 0).
 
     Every layer moves y by <x_j, A x_i> y_j and the features by B. There is nothing that flows out of y.
@@ -191,7 +167,7 @@ class Preconditioned(_Arrays):
         return {"A": np.zeros((self.heads, d, d)), "B": np.zeros((self.heads, d, d))}
 
 
-class RegisterFamily(_Arrays):
+class RegisterFamily(ArrayFamily):
     """Diagonal as Diag is, but for k coordinates of x, the last ones, which may be used freely together with y.
 
     Args:
@@ -287,11 +263,7 @@ def Registers(count: int = 2) -> type[RegisterFamily]:
     >>> Registers(2).name
     'registers(2)'
     """
-    return _registers(integer("the number of registers", count, 0, 4096))
-
-
-@functools.cache
-def _registers(count: int) -> type[RegisterFamily]:
+    count = integer("the number of registers", count, 0, 4096)
     return with_sizes(RegisterFamily, f"registers({count})", count=count)
 
 

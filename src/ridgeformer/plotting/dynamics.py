@@ -32,7 +32,7 @@ from ridgeformer.plotting.style import (
     write,
 )
 from ridgeformer.training import Training
-from ridgeformer.validation import integer
+from ridgeformer.validation import choice, integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,8 +88,7 @@ def curves_figure(
     Raises:
         InputError: A run is not a descent, or the quantity is none of these.
     """
-    if quantity not in QUANTITIES:
-        refuse(f"the quantity must be one of {', '.join(QUANTITIES)}", repr(quantity), "Choose one of these.")
+    choice("the quantity", quantity, QUANTITIES)
     named = {runs.spec.describe_model(): runs} if isinstance(runs, Training) else dict(runs)
     for run in named.values():
         _check_descent(run)

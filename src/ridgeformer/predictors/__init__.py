@@ -1,10 +1,11 @@
 """Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
 
+from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import DMMSE, BayesRR, best_predictor
 from ridgeformer.predictors.choice import baselines, best_label
 from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
-from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, Predictor, TunedRR
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 
 __all__ = [
     "DMMSE",

@@ -65,8 +65,7 @@ class BayesRR(Ridge):
         return found.back(shrunk)
 
     def __repr__(self) -> str:
-        more = f", {self._more()}" if self._more() else ""
-        return f"BayesRR({self.noise}{more})"
+        return self._text(str(self.noise))
 
 
 class DMMSE:

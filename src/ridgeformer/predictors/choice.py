@@ -10,17 +10,10 @@
 
 from __future__ import annotations
 
+from ridgeformer.predictors.base import Predictor, check_any_problem
 from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.iterative import IterativeRR
-from ridgeformer.predictors.ridge import (
-    AdaRR,
-    ConstRR,
-    LeastSquares,
-    OracleRR,
-    Predictor,
-    TunedRR,
-    check_any_problem,
-)
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import BaseProblem, Prior, Problem
 
 __all__ = ["baselines", "best_label", "oracle_label"]

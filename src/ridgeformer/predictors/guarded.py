@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.ridge import Predictor
+from ridgeformer.predictors.base import Predictor
 from ridgeformer.validation import number
 from ridgeformer.values import Value
 

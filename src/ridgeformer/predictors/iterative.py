@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.ridge import check_enough, check_one_length, spectrum_of
+from ridgeformer.predictors.base import check_enough, check_one_length
+from ridgeformer.predictors.ridge import spectrum_of
 from ridgeformer.validation import integer
 
 __all__ = ["IterativeRR"]

@@ -10,75 +10,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
+from ridgeformer.predictors.base import check_any_problem, check_enough, check_moments, check_one_length
 from ridgeformer.problems import BaseProblem, Draw, Prior, Problem
 from ridgeformer.spectrum import Spectrum, share_basis
 from ridgeformer.validation import integer, number
 
 __all__ = [
+    "TUNING",
     "AdaRR",
     "ConstRR",
     "LeastSquares",
     "OracleRR",
-    "Predictor",
     "Ridge",
-    "TokenPredictor",
     "TunedRR",
-    "check_any_problem",
-    "check_enough",
-    "check_one_length",
-    "check_problem",
     "in_whitened",
     "spectrum_of",
 ]
 
-Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
-
-
-@runtime_checkable
-class Predictor(Protocol):
-    """Whatever maps moments to weights: models and baselines alike.
-
-    A predictor that uses `moments.sigma`, which no predictor can know, declares it with `knows_sigma = True`. Its loss
-    may then be below the Bayes floor without a warning.
-    """
-
-    def weights(self, moments: Moments) -> Float:
-        """Return w_hat: the prediction for a query x is <w_hat, x>.
-
-        Args:
-            moments: The contexts.
-
-        Returns:
-            The weights, [B, d].
-        """
-
-
-@runtime_checkable
-class TokenPredictor(Protocol):
-    """Whatever predicts from tokens alone, such as a transformer with softmax.
-
-    It is judged through sampled queries. What has both methods is judged by its weights.
-    """
-
-    def predict(self, x: Float, y: Float, queries: Float) -> Float:
-        """Predict the labels of queries.
-
-        Args:
-            x: Features of the contexts, [B, n, d].
-            y: Labels of the contexts, [B, n].
-            queries: Features of the queries, [B, m, d].
-
-        Returns:
-            The predictions, [B, m].
-        """
+Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
+TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
+GENERAL = 20_000  # sequences at most for tuning where the problem is not isotropic, where they cost more
 
 
 def in_whitened(moments: Moments, prior: Prior) -> Moments:
@@ -122,7 +80,7 @@ class Ridge(ABC):
         Raises:
             InputError: This is not `Moments`, or the predictor cannot be used on them.
         """
-        _check_moments(moments)
+        check_moments(moments)
         white = in_whitened(moments, self.prior)
         if isinstance(white.context, int):
             return self.prior.back(self._weights(white))
@@ -135,12 +93,13 @@ class Ridge(ABC):
     def _weights(self, moments: Moments) -> Array:
         """Weights in coordinates in which tasks are N(0, I), of contexts with one number of examples, [B, r]."""
 
-    def _more(self) -> str:
-        """What to add between the brackets of the predictor's text."""
-        return "" if self.prior.is_standard else "prior"
+    def _text(self, *arguments: str) -> str:
+        """The predictor as text; a prior other than N(0, I) is mentioned."""
+        prior = [] if self.prior.is_standard else ["prior"]
+        return f"{type(self).__name__}({', '.join([*arguments, *prior])})"
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._more()})"
+        return self._text()
 
 
 class OracleRR(Ridge):
@@ -209,8 +168,7 @@ class ConstRR(Ridge):
         return moments.spectrum.ridge(self.variance)
 
     def __repr__(self) -> str:
-        more = f", {self._more()}" if self._more() else ""
-        return f"ConstRR(variance={self.variance:g}{more})"
+        return self._text(f"variance={self.variance:g}")
 
 
 class LeastSquares(Ridge):
@@ -316,8 +274,7 @@ class TunedRR(Ridge):
         return moments.spectrum.ridge(np.minimum(self.factor * estimate(moments), self.ceiling))
 
     def __repr__(self) -> str:
-        more = f", {self._more()}" if self._more() else ""
-        return f"TunedRR(factor={self.factor:.4g}, ceiling={self.ceiling:.4g}{more})"
+        return self._text(f"factor={self.factor:.4g}", f"ceiling={self.ceiling:.4g}")
 
 
 def _plain_objective(draw: Draw) -> Callable[[Array], float]:
@@ -333,9 +290,6 @@ def _plain_objective(draw: Draw) -> Callable[[Array], float]:
         return 0.5 * float(np.square(room, out=room).sum(1).mean())
 
     return loss
-
-
-Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
 
 
 def _general_objective(draw: Draw, prior: Prior) -> Callable[[Variances], float]:
@@ -360,48 +314,6 @@ def _tuning_draw(problem: BaseProblem, sequences: int, seed: int) -> Draw:
 def _label_variance(moments: Moments) -> float:
     """The mean square of the labels, or 1 where they are all 0."""
     return float((moments.l.astype(np.float64) / moments.counts).mean()) or 1.0
-
-
-TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
-GENERAL = 20_000  # sequences at most for tuning where the problem is not isotropic, where they cost more
-
-
-def check_any_problem(problem: object) -> BaseProblem:
-    """Return a problem, built-in or custom.
-
-    Args:
-        problem: What was given.
-
-    Returns:
-        The problem.
-
-    Raises:
-        InputError: It is no problem.
-    """
-    if not isinstance(problem, BaseProblem):
-        refuse("this needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
-    return problem
-
-
-def check_problem(problem: object) -> Problem:
-    """Return a `Problem`, and refuse anything else, custom problems included.
-
-    Args:
-        problem: What was given.
-
-    Returns:
-        The problem.
-
-    Raises:
-        InputError: It is not a `Problem`.
-    """
-    if isinstance(check_any_problem(problem), Problem):
-        return problem  # type: ignore[return-value]
-    refuse(
-        "this needs a built-in Problem, whose laws of noise and tasks are known",
-        f"a {type(problem).__name__}",
-        "Use a Problem here, or evaluate and compare.",
-    )
 
 
 def spectrum_of(moments: Moments) -> Spectrum:
@@ -434,40 +346,3 @@ def estimate(moments: Moments) -> Array:
     """
     check_enough(moments)
     return spectrum_of(moments).unbiased_variance()
-
-
-def _check_moments(moments: object) -> None:
-    if not isinstance(moments, Moments):
-        refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
-
-
-def check_one_length(moments: Moments) -> None:
-    """Refuse moments whose contexts differ in length.
-
-    Args:
-        moments: The contexts.
-
-    Raises:
-        InputError: These are no moments, or their numbers of examples differ.
-    """
-    _check_moments(moments)
-    if not isinstance(moments.context, int):
-        refuse("this takes contexts of one length", repr(moments), "Split them with moments.by_length().")
-
-
-def check_enough(moments: Moments) -> None:
-    """Refuse moments from which the noise cannot be estimated.
-
-    Args:
-        moments: The contexts.
-
-    Raises:
-        InputError: They have no more examples than dimensions, or their numbers of examples differ.
-    """
-    check_one_length(moments)
-    if moments.counts[0] <= moments.dim:
-        refuse(
-            "estimating the noise needs more examples than dimensions, n > d",
-            f"n = {moments.context}, d = {moments.dim}",
-            "Use ConstRR or BayesRR here.",
-        )

@@ -1,6 +1,7 @@
 """Problems: the distribution of sequences. Features, tasks, context lengths, noise and queries, and your own."""
 
-from ridgeformer.problems.base import CUSTOM, BaseProblem, CustomProblem
+from ridgeformer.problems.base import BaseProblem
+from ridgeformer.problems.custom import CUSTOM, CustomProblem
 from ridgeformer.problems.dataset import Dataset
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import (

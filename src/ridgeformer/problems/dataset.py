@@ -6,7 +6,8 @@ import numpy as np
 
 from ridgeformer.engine import Engine, Key
 from ridgeformer.errors import refuse
-from ridgeformer.problems.base import CustomProblem, Precision, from_tokens
+from ridgeformer.problems.base import Precision
+from ridgeformer.problems.custom import CustomProblem, from_tokens
 from ridgeformer.problems.draws import Draw, Sequences
 
 __all__ = ["Dataset"]

@@ -29,6 +29,7 @@ __all__ = [
     "Standardised",
     "as_features",
     "check_covariance",
+    "fitting",
     "parse_features",
 ]
 
@@ -138,7 +139,7 @@ class Covariance(Features):
 
     def mean_covariance(self, dim: int) -> Array:
         """See `Features.mean_covariance`."""
-        return _fitting("the covariance of features", self.matrix, dim)
+        return fitting("the covariance of features", self.matrix, dim)
 
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
         return [self.matrix], {}
@@ -183,7 +184,7 @@ class Spectrum(_Diagonal):
 
     def values(self, dim: int) -> Array:
         """See `_Diagonal.values`."""
-        return _fitting("the spectrum of features", self._values, dim)
+        return fitting("the spectrum of features", self._values, dim)
 
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
         return list(self._values), {}
@@ -386,10 +387,7 @@ def parse_features(text: str) -> Features:
     Raises:
         InputError: The text names no features.
     """
-    found = parse_call(text, "features", KNOWN, EXAMPLES)
-    if not isinstance(found, Features):
-        refuse("features must be written as name(arguments)", repr(text), EXAMPLES)
-    return found
+    return parse_call(text, "features", KNOWN, EXAMPLES)
 
 
 def as_features(value: object) -> Features:
@@ -416,7 +414,20 @@ def as_features(value: object) -> Features:
     return Covariance(given)
 
 
-def _fitting(name: str, value: Array, dim: int) -> Array:
+def fitting(name: str, value: Array, dim: int) -> Array:
+    """Return an array whose length is the dimension.
+
+    Args:
+        name: What it is, for the error message.
+        value: The array, [d, ...].
+        dim: The dimension d.
+
+    Returns:
+        The array.
+
+    Raises:
+        InputError: It is one for another dimension.
+    """
     if len(value) != dim:
         refuse(f"{name} must fit the dimension {dim}", f"one for dimension {len(value)}", "Change it or dim.")
     return value

@@ -22,15 +22,17 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Key, Law, Layout
+from ridgeformer.engine.arguments import check_sequences, make_key
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
-from ridgeformer.problems.base import BaseProblem, Precision, check_count, check_key
+from ridgeformer.problems.base import BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
 from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.posterior import oracle_of_pool
 from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
+from ridgeformer.problems.tokens import draw_tokens
 from ridgeformer.validation import integer
 from ridgeformer.values import read_only
 
@@ -201,18 +203,12 @@ class Problem(BaseProblem):
         Raises:
             InputError: The noise is a distribution of your own, which no text describes.
         """
-        found: dict[str, Any] = {
+        return {
             "dim": self.dim,
             "context": self.lengths.most if self.lengths.fixed else str(self.lengths),
             "noise": check_text(self.noise),
+            **{name: str(value) for name, value in self._unusual().items()},
         }
-        if not isinstance(self.features, Isotropic):
-            found["features"] = str(self.features)
-        if self.tasks != Gaussian():
-            found["tasks"] = str(self.tasks)
-        if self.query is not None:
-            found["query"] = str(self.query)
-        return found
 
     @classmethod
     def from_dict(cls, arguments: Mapping[str, Any]) -> Problem:
@@ -259,16 +255,18 @@ class Problem(BaseProblem):
             refuse("d must be a whole number", shown(found["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
         return cls(**found)
 
+    def _unusual(self) -> dict[str, Features | Tasks]:
+        """Features, tasks and query, where they are not those of the seed paper."""
+        found = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        usual = Isotropic(), Gaussian(), None
+        return {name: part for (name, part), one in zip(found.items(), usual, strict=True) if part not in (None, one)}
+
     def __str__(self) -> str:
-        more = {"features": self.features, "tasks": self.tasks, "query": self.query}
-        usual = {"features": Isotropic(), "tasks": Gaussian(), "query": None}
-        extra = "".join(f" {name}={value}" for name, value in more.items() if value != usual[name])
+        extra = "".join(f" {name}={value}" for name, value in self._unusual().items())
         return f"d={self.dim} n={self.lengths} {self.noise}{extra}"
 
     def __repr__(self) -> str:
-        more = {"features": self.features, "tasks": self.tasks, "query": self.query}
-        usual = {"features": Isotropic(), "tasks": Gaussian(), "query": None}
-        extra = "".join(f", {name}={value!r}" for name, value in more.items() if value != usual[name])
+        extra = "".join(f", {name}={value!r}" for name, value in self._unusual().items())
         return f"Problem(dim={self.dim}, context={self.lengths}, noise={self.noise}{extra})"
 
     def _identity(self) -> tuple[Any, ...]:
@@ -305,7 +303,8 @@ class Problem(BaseProblem):
         Returns:
             The choices.
         """
-        key, count, engine = check_key(seed, stream, step), check_count(count, first), engines.resolve(engine)
+        key, engine = make_key(seed, stream, step), engines.resolve(engine)
+        count, first = check_sequences(count, first)
         levels = self.noise.quantile(engine.uniforms(key, count, first))
         sigma = read_only(np.array(levels, np.float64, ndmin=1))
         counts = None if self.lengths.fixed else self.lengths.quantile(engine.uniforms(key, count, first, LENGTH))
@@ -327,7 +326,7 @@ class Problem(BaseProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        choices = self.choices(count, seed=key.seed, stream=key.stream, step=key.step, first=first, engine=engine)
+        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
         layout = SUMS if sums else Layout()
         drawn = engine.sample(self.law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
@@ -356,49 +355,5 @@ class Problem(BaseProblem):
         Returns:
             The sequences; where n varies, contexts are filled up with tokens that are 0.
         """
-        key = check_key(seed, stream, step)
-        count, queries = check_count(count, 0), integer("queries", queries)
-        rng = np.random.default_rng(np.random.SeedSequence(key))
-        sigma, n = self.noise.quantile(rng.random(count)), self.lengths.most
-        task = rng.standard_normal((count, self.dim))
-        x = rng.standard_normal((count, n, self.dim))
-        noise = sigma[:, None] * rng.standard_normal((count, n))
-        asked = rng.standard_normal((count, queries, self.dim))
-        counts = metric = None
-        if not self.is_isotropic:
-            counts = None if self.lengths.fixed else self.lengths.quantile(rng.random(count))
-            there = np.arange(n) < (n if counts is None else counts[:, None])
-            covariances = self.features.covariances(self.dim, count, rng)
-            x, asked, metric = self._shaped(x, asked, covariances, np.broadcast_to(there, (count, n)))
-            noise, task = noise * there, self._task(task, rng.random(count))
-        y = np.einsum("bnd,bd->bn", x, task) + noise
-        answers = np.einsum("bnd,bd->bn", asked, task)
-        x, y, asked, answers, task, sigma = map(read_only, (x, y, asked, answers, task, sigma))
-        return Sequences(x, y, asked, answers, task, sigma, counts, metric)
-
-    def _shaped(self, x: Array, asked: Array, covariances: Array, there: Any) -> tuple[Array, Array, Array | None]:
-        """Features and queries with their covariances, [B, n, d] and [B, m, d], and the queries' one as a metric.
-
-        Tokens that are not there become 0.
-        """
-        roots = np.linalg.cholesky(covariances)
-        x = np.einsum("bij,bnj->bni", roots, x) * there[:, :, None]
-        if self.query is not None:
-            roots = np.broadcast_to(np.linalg.cholesky(self.query.mean_covariance(self.dim)), roots.shape)
-        asked = np.einsum("bij,bnj->bni", roots, asked)
-        if not self.features.standardised:
-            return x, asked, np.array(covariances) if self.law.own_metric else self.law.metric
-        n = there.sum(1)[:, None, None]
-        mean = x.sum(1, keepdims=True) / n
-        x = (x - mean) * there[:, :, None]
-        scale = np.sqrt(np.square(x).sum(1, keepdims=True) / n)
-        return x / scale, (asked - mean) / scale, covariances / np.swapaxes(scale, 1, 2) / scale * (1 + 1 / n)
-
-    def _task(self, g: Array, u: Array) -> Array:
-        prior, pool = self.prior, self.law.pool
-        w = prior.back(g if prior.factor is None else g[:, : prior.factor.shape[1]])
-        if pool is None:
-            return w
-        chosen = self.tasks.choose(u, self.dim)
-        assert chosen is not None
-        return np.where((chosen >= 0)[:, None], pool[chosen], w)
+        key, (count, _) = make_key(seed, stream, step), check_sequences(count, 0)
+        return draw_tokens(self, key, count, integer("queries", queries))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ridgeformer.errors import refuse, shown
-from ridgeformer.problems.base import CUSTOM, BaseProblem
+from ridgeformer.problems.base import BaseProblem
+from ridgeformer.problems.custom import CUSTOM
 from ridgeformer.problems.problem import Problem
 
 __all__ = ["ARGUMENTS", "problem_from_dict"]

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
-from ridgeformer.problems.features import check_covariance
+from ridgeformer.problems.features import check_covariance, fitting
 from ridgeformer.problems.text import Described, parse_call
-from ridgeformer.validation import array, integer, number
+from ridgeformer.validation import array, choice, integer, number
 
 __all__ = ["Gaussian", "LowRank", "Mixture", "Pool", "Prior", "Tasks", "as_tasks", "parse_tasks"]
 
@@ -176,12 +176,8 @@ class Gaussian(Tasks):
     def prior(self, dim: int) -> Prior:
         """See `Tasks.prior`."""
         for name, value in (("mean", self.mean), ("covariance", self.covariance)):
-            if value is not None and len(value) != dim:
-                refuse(
-                    f"the {name} of tasks must fit the dimension {dim}",
-                    f"one for dimension {len(value)}",
-                    "Change it or dim.",
-                )
+            if value is not None:
+                fitting(f"the {name} of tasks", value, dim)
         return Prior(self.mean, None if self.covariance is None else _factor(self.covariance))
 
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
@@ -224,8 +220,7 @@ class Pool(Tasks):
 
     def __init__(self, tasks: int | ArrayLike, seed: int = 0, law: str = "gaussian") -> None:
         self.seed, self.kind = integer("the seed of a pool", seed, 0, (1 << 63) - 1), law
-        if law not in ("gaussian", "sphere"):
-            refuse("the law of a pool must be gaussian or sphere", shown(law), "Choose one of these.")
+        choice("the law of a pool", law, ("gaussian", "sphere"))
         self.vectors: Array | None = None
         if isinstance(tasks, Real | str):
             self.count = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
@@ -324,10 +319,7 @@ def parse_tasks(text: str) -> Tasks:
     Raises:
         InputError: The text names no law of tasks.
     """
-    found = parse_call(text, "tasks", KNOWN, EXAMPLES)
-    if not isinstance(found, Tasks):
-        refuse("tasks must be written as name(arguments)", repr(text), EXAMPLES)
-    return found
+    return parse_call(text, "tasks", KNOWN, EXAMPLES)
 
 
 def as_tasks(value: object) -> Tasks:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ridgeformer.values import Value
 
 __all__ = ["Described", "parse_call"]
 
+Part = TypeVar("Part")
 LONGEST_TEXT = 10_000_000
 
 
@@ -86,7 +87,7 @@ def _written(value: Any) -> str:
     return str(value) if isinstance(value, Described) else number_text(value)
 
 
-def parse_call(text: str, what: str, known: Mapping[str, Callable[..., Any]], examples: str) -> Any:
+def parse_call(text: str, what: str, known: Mapping[str, Callable[..., Part]], examples: str) -> Part:
     """Make the value that a text such as `scales(0.5,factors(2))` names.
 
     Args:
@@ -105,7 +106,8 @@ def parse_call(text: str, what: str, known: Mapping[str, Callable[..., Any]], ex
         refuse(f"{what} must be written as text of at most {LONGEST_TEXT:,} characters", shown(text), examples)
     try:
         node = ast.parse(text.strip(), mode="eval").body
-        return _made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), what, known)
+        found: Part = _made(node if isinstance(node, ast.Call) else ast.Call(node, [], []), what, known)
+        return found
     except InputError:
         raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, KeyError, OverflowError):

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ridgeformer.engine.arguments import MOST_SEQUENCES
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.models.family import family_named
+from ridgeformer.models.names import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
-from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Lengths, Problem
-from ridgeformer.problems.base import MOST as MOST_SEQUENCES
 from ridgeformer.problems.features import as_features
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.training import Search, Spec

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.ridge import check_problem
+from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import array
 

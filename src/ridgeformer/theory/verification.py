@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 
-from ridgeformer.errors import refuse
 from ridgeformer.theory.statement import Check
-from ridgeformer.validation import integer
+from ridgeformer.validation import choice, integer
 
 __all__ = ["STATEMENTS", "verify"]
 
@@ -44,8 +43,7 @@ def verify(
     """
     only = [only] if isinstance(only, str) else list(only)
     for name in only:
-        if name not in STATEMENTS:
-            refuse(f"a statement must be one of {', '.join(STATEMENTS)}", repr(name), "Choose one of these.")
+        choice("a statement", name, STATEMENTS)
     seed = integer("seed", seed, 0)
     chosen = [name for name in STATEMENTS if not only or name in only]
     found: list[Check] = []

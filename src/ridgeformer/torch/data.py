@@ -12,9 +12,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ridgeformer.engine.law import Layout
 from ridgeformer.errors import refuse, shown
-from ridgeformer.models.transformer import gram_of
+from ridgeformer.models.moment_form import gram_of
 from ridgeformer.problems import BaseProblem
-from ridgeformer.validation import integer
+from ridgeformer.validation import choice, integer
 
 __all__ = ["MomentBatch", "ProblemDataset", "TokenBatch"]
 
@@ -88,8 +88,7 @@ class ProblemDataset(IterableDataset):
         super().__init__()
         if not isinstance(problem, BaseProblem):
             refuse("a data set needs a problem", f"a {type(problem).__name__}", 'Pass Problem(noise="uniform(0,5)").')
-        if form not in ("moments", "tokens"):
-            refuse("the form must be moments or tokens", shown(form), "Choose one of these.")
+        choice("the form", form, ("moments", "tokens"))
         if dtype not in (torch.float32, torch.float64):
             refuse("the dtype must be torch.float32 or torch.float64", shown(dtype), "Choose one of these.")
         if layout is not None and not isinstance(layout, Layout):

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ridgeformer.errors import refuse, shown
-from ridgeformer.validation import array, integer
+from ridgeformer.errors import refuse
+from ridgeformer.validation import array, choice, flag, integer
 
 __all__ = ["Architecture", "Block", "Transformer"]
 
@@ -53,11 +53,9 @@ class Architecture:
             integer(name, getattr(self, name), 1, 4096)
         if self.width % self.heads:
             refuse("heads must divide the width", f"{self.heads} heads, width {self.width}", "Change one of them.")
-        if self.attention not in ATTENTIONS:
-            refuse(f"attention must be one of {', '.join(ATTENTIONS)}", shown(self.attention), "Choose one of these.")
+        choice("attention", self.attention, ATTENTIONS)
         for name in ("causal", "mlp", "layernorm"):
-            if not isinstance(getattr(self, name), bool):
-                refuse(f"{name} must be True or False", shown(getattr(self, name)), "Pass a bool.")
+            flag(name, getattr(self, name))
 
 
 class Block(nn.Module):

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.training.batch import ceiling, damped
+from ridgeformer.training.hard import Hard
 from ridgeformer.training.job import FINISH, RACE, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, ceiling, damped
 from ridgeformer.training.soap import Soap
 from ridgeformer.training.vector import Vector
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic
+from ridgeformer.training.batch import Batch
 from ridgeformer.training.job import FINISH, RACE, SELECT, Job
-from ridgeformer.training.objective import STORED, Batch
+from ridgeformer.training.objective import STORED
 from ridgeformer.training.protocols import Descent, sample_size
 from ridgeformer.training.vector import Vector
 

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import PLAIN, Key, Layout
-from ridgeformer.models.families import Family
+from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
+from ridgeformer.training.hard import Hard, edges, mine
 from ridgeformer.training.journal import Journal
-from ridgeformer.training.objective import Hard, edges, fewer, mine
+from ridgeformer.training.objective import fewer
 from ridgeformer.training.vector import Units
 
 __all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "Job", "Report", "Step", "Steps", "follow"]

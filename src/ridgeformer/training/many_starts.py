@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ridgeformer.bfgs import Descent, descend
 from ridgeformer.engine import Key
+from ridgeformer.training.hard import Hard
 from ridgeformer.training.job import RACE, Found, Job, Step, Steps
-from ridgeformer.training.objective import Hard, SampleAverage
+from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.vector import Vector
 
 __all__ = ["descend_many_starts"]

@@ -16,10 +16,11 @@ from ridgeformer.losses import CAP, exploded
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
+from ridgeformer.training.batch import ceiling, damped
 from ridgeformer.training.few_starts import descend_few_starts
 from ridgeformer.training.job import SELECT, SELECTION, Found, Job, Report, Step, follow
 from ridgeformer.training.many_starts import descend_many_starts
-from ridgeformer.training.objective import ceiling, damped, fewer
+from ridgeformer.training.objective import fewer
 
 __all__ = ["search"]
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from ridgeformer.engine import PLAIN, Layout
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import Family, check_registered, family_named
+from ridgeformer.models.family import Family
 from ridgeformer.models.file import fingerprint
+from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import check_population
-from ridgeformer.predictors.ridge import check_any_problem
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
 from ridgeformer.training.protocols import (
     NAMES,

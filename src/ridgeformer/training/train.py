@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse
-from ridgeformer.models.families import Family
+from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training.callbacks import AnyCallback, Callback, as_callbacks

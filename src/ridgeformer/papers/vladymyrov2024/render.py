@@ -230,7 +230,7 @@ def as_markdown(table: Table) -> str:
         The text.
     """
     best = _best(table)
-    columns = list(dict.fromkeys(key.noise for key in table.cells))
+    columns = list(best)
     lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for row, cells in rows(table):
         texts = [f"**{short(c.loss)}**" if c is best[c.noise] else short(c.loss) for c in cells]
@@ -254,7 +254,7 @@ def as_latex(table: Table) -> str:
         The text.
     """
     best = _best(table)
-    columns = list(dict.fromkeys(key.noise for key in table.cells))
+    columns = list(best)
     lines = [
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",

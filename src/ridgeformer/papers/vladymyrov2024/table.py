@@ -23,8 +23,9 @@ from ridgeformer.papers.vladymyrov2024.paper import (
     printed,
     problem_of,
 )
+from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import BayesRR
-from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, Predictor, TunedRR
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, TunedRR
 from ridgeformer.problems import Problem
 from ridgeformer.zoo import Zoo
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import Row
 
-__all__ = ["ALIKE", "SLACK", "Array", "Claim", "curve", "decide", "exploded", "levels", "loss"]
+__all__ = ["ALIKE", "SLACK", "Array", "Claim", "Finding", "claim", "curve", "decide", "exploded", "levels", "loss"]
 
 Verdict = Literal["supported", "contradicted", "partly supported"]
 Array = NDArray[np.float64]
+Finding = tuple[str, Iterable[bool]]  # the numbers in words, and whether each part of the rule holds
 ALIKE = 1.25  # losses within this factor are called alike
 SLACK = 1.01  # 'at least as good' allows a percent: the size of a standard error
 
@@ -41,6 +43,31 @@ class Claim:
     def as_dict(self) -> dict[str, Any]:
         """Return the claim as values that JSON can hold."""
         return asdict(self)
+
+
+def claim(
+    where: str, sentence: str, rule: str
+) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Claim]]:
+    """Decorate a function that finds, in the evidence, the numbers which decide a claim: it then returns the claim.
+
+    Args:
+        where: Which of the paper's sentences it stands for.
+        sentence: The claim in our words.
+        rule: What the numbers must satisfy.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(find: Callable[[Evidence], Finding]) -> Callable[[Evidence], Claim]:
+        @functools.wraps(find)
+        def check(evidence: Evidence) -> Claim:
+            numbers, holds = find(evidence)
+            return Claim(where, sentence, rule, numbers, decide(holds))
+
+        return check
+
+    return decorate
 
 
 def decide(holds: Iterable[bool]) -> Verdict:

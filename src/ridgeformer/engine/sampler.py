@@ -1,0 +1,184 @@
+"""The sampler of the engine in NumPy: moments of random sequences (see native/sampler.hpp for the mathematics)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.engine import threefry
+from ridgeformer.engine.arguments import Key, SampleArguments
+from ridgeformer.engine.arrays import Float
+from ridgeformer.engine.law import Choices, Law
+
+__all__ = ["draw", "uniforms"]
+
+Array = NDArray[np.float64]
+
+
+def uniforms(key: Key, count: int, first: int, word: int) -> Array:
+    """Return one random number for every sequence. See `Engine.uniforms`."""
+    sequence = _indices(first, slice(0, count))
+    return threefry.uniform(threefry.random_words(key, sequence, np.zeros(1, np.uint32), threefry.NOISE)[word])
+
+
+def draw(given: SampleArguments, part: slice) -> tuple[Float, Array, Array, Array | None]:
+    """Draw some of the sequences.
+
+    Args:
+        given: Which sequences.
+        part: Some of them.
+
+    Returns:
+        Gram matrices, task vectors, ridge solutions and metrics of their own, as in `Sample`.
+    """
+    law, choices, key, layout = given.law, given.choices[part], given.key, given.layout
+    sequence = _indices(given.first, part)
+    d, count, sigma = law.dim, len(choices), choices.sigma
+    n = np.full(count, law.context) if choices.counts is None else np.asarray(choices.counts)
+    span = n - law.standardised  # directions that the tokens can span
+    rank = min(law.context - law.standardised, d)
+    below = [(i, j) for i in range(d) for j in range(min(i, rank))]
+    draws = _normals(key, sequence, len(below) + d + rank, threefry.NORMALS)
+    there = span[:, None] > np.arange(rank)  # columns that a sequence has
+    A = np.zeros((count, d, rank))
+    for column, (i, j) in enumerate(below):
+        A[:, i, j] = draws[:, column] * there[:, j]
+    g, z = draws[:, len(below) : len(below) + d], draws[:, len(below) + d :] * there
+    for i in range(rank):
+        A[:, i, i] = np.sqrt(_chi2(key, sequence, i, span - i))
+    A, metric = _shape_features(law, A, key, sequence, n)
+    w = _tasks(law, choices, g)
+    t = np.einsum("bij,bi->bj", A, w) + sigma[:, None] * z
+    rest = n - np.minimum(span, d)
+    beyond = _chi2(key, sequence, d, rest)
+    gram = np.empty((count, d + 1, d + 1))
+    gram[:, :d, :d] = A @ A.transpose(0, 2, 1)
+    gram[:, :d, d] = gram[:, d, :d] = np.einsum("bij,bj->bi", A, t)
+    gram[:, d, d] = np.square(t).sum(1) + sigma**2 * beyond
+    ridge = w if law.pool is not None else _posterior_mean(law, A, g, z, t, sigma, there)
+    sums = _sums(law, A, t, sigma, beyond, n, rest, there, key, sequence) if layout.coordinate != "none" else None
+    return layout.gram(gram, n, sums), w, ridge, metric
+
+
+def _shape_features(law: Law, A: Array, key: Key, sequence: Any, n: Any) -> tuple[Array, Array | None]:
+    """A with the features' covariance, and the queries' one of each sequence, [B, d, d]."""
+    d, count = law.dim, len(A)
+    covariance = np.broadcast_to(np.eye(d), (count, d, d))
+    reflections, loadings = d * (d + 1) // 2 - 1, d * law.factors
+    used = {"fixed": 0, "rotated": reflections, "factors": loadings}[law.covariance]
+    draws = _normals(key, sequence, used + d, threefry.FEATURES)
+    if law.covariance == "fixed" and law.factor is not None:
+        A, covariance = law.factor @ A, np.broadcast_to(law.factor @ law.factor.T, (count, d, d))
+    if law.covariance == "rotated":
+        roots = np.ones(d) if law.factor is None else law.factor
+        basis = _random_basis(draws[:, :used], d) * roots
+        A, covariance = basis @ A, basis @ basis.transpose(0, 2, 1)
+    if law.covariance == "factors":
+        L = draws[:, :used].reshape(count, d, law.factors) / np.sqrt(law.factors)
+        raw = L @ L.transpose(0, 2, 1) + law.unique * np.eye(d)
+        scale = np.sqrt(np.einsum("bii->bi", raw))
+        covariance = raw / scale[:, :, None] / scale[:, None, :]
+        A = np.linalg.cholesky(covariance) @ A
+    if law.spread:
+        A, covariance = _scaled(A, covariance, np.exp(law.spread * draws[:, used:] - law.spread**2))
+    if law.standardised:
+        A, covariance = _scaled(A, covariance, np.sqrt(n[:, None] / np.square(A).sum(2)))
+        covariance = covariance * (1 + 1 / n)[:, None, None]
+    return A, covariance if law.own_metric else None
+
+
+def _scaled(A: Array, covariance: Array, by: Array) -> tuple[Array, Array]:
+    return A * by[:, :, None], covariance * by[:, :, None] * by[:, None, :]
+
+
+def _random_basis(draws: Array, dim: int) -> Array:
+    """A random orthogonal matrix for every sequence, up to the signs of its columns, [B, d, d]."""
+    basis = np.broadcast_to(np.eye(dim), (len(draws), dim, dim)).copy()
+    at = 0
+    for k in range(dim - 2, -1, -1):
+        u = draws[:, at : at + dim - k].copy()
+        at += dim - k
+        u[:, 0] += np.where(u[:, 0] < 0, -1, 1) * np.linalg.norm(u, axis=1)
+        u *= np.sqrt(2) / np.linalg.norm(u, axis=1)[:, None]
+        basis[:, k:] -= u[:, :, None] * np.einsum("bi,bij->bj", u, basis[:, k:])[:, None, :]
+    return basis
+
+
+def _tasks(law: Law, choices: Choices, g: Array) -> Array:
+    """The task vectors, [B, d]."""
+    w = g if law.task_factor is None else g[:, : law.rank] @ law.task_factor.T
+    if law.mean is not None:
+        w = w + law.mean
+    if law.pool is None:
+        return w
+    task = np.asarray(choices.task)
+    return np.where((task >= 0)[:, None], law.pool[task], w)
+
+
+def _sums(
+    law: Law, A: Array, t: Array, sigma: Array, beyond: Array, n: Any, rest: Any, there: Any, key: Key, sequence: Any
+) -> Array:
+    """The sums of the tokens, [B, D]: sqrt(n) times coordinates of a random unit vector in the basis of A and t."""
+    rank = A.shape[2]
+    draws = _normals(key, sequence, rank + 1, threefry.ONES)
+    u = np.zeros((len(A), rank)) if law.standardised else draws[:, 1:] * there
+    outside = _chi2(key, sequence, law.dim + 1, rest)
+    length = np.sqrt(np.square(u).sum(1) + outside)
+    u = u / length[:, None]
+    sign = draws[:, 0] / np.sqrt(draws[:, 0] ** 2 + _chi2(key, sequence, law.dim + 2, rest - 1))
+    along = (u * t).sum(1) + sigma * np.sqrt(outside) / length * np.sqrt(beyond) * sign
+    return np.asarray(np.sqrt(n)[:, None] * np.column_stack([np.einsum("bij,bj->bi", A, u), along]))
+
+
+def _posterior_mean(law: Law, A: Array, g: Array, z: Array, t: Array, sigma: Array, there: Any) -> Array:
+    """E[w | context, sigma]; exact at sigma = 0, and without an inverse of S when there are too few tokens."""
+    s, r, m = sigma[:, None], law.rank, A.shape[2]
+    H = A if law.task_factor is None else law.task_factor.T @ A
+    if law.least - law.standardised >= r:
+        shift = np.square(sigma)[:, None, None] * np.eye(r)
+        right = s * (np.einsum("bij,bj->bi", H, z) - s * g[:, :r])
+        found = g[:, :r] + np.linalg.solve(H @ H.transpose(0, 2, 1) + shift, right[..., None])[..., 0]
+    else:
+        shift = np.square(sigma)[:, None, None] * np.eye(m) + np.eye(m) * ~there[:, None, :]
+        goal = t if law.mean is None else t - np.einsum("bij,i->bj", A, law.mean)
+        inner = np.linalg.solve(H.transpose(0, 2, 1) @ H + shift, goal[..., None])
+        found = (H @ inner)[..., 0]
+    w = found if law.task_factor is None else found @ law.task_factor.T
+    return w if law.mean is None else w + law.mean
+
+
+def _normals(key: Key, sequence: Any, count: int, use: int) -> Array:
+    """`count` standard normals for every sequence, [B, count]."""
+    slots = np.arange((count + 3) // 4, dtype=np.uint32)
+    r = threefry.random_words(key, sequence[:, None], slots[None, :], use)
+    four = [*threefry.normals(r[0], r[1]), *threefry.normals(r[2], r[3])]
+    return np.stack(four, axis=-1).reshape(len(sequence), -1)[:, :count]
+
+
+def _chi2(key: Key, sequence: Any, slot: int, freedom: Any) -> Array:
+    """chi2(freedom) for every sequence by Marsaglia and Tsang's method; shape 1/2 from shape 3/2; 0 without freedom."""
+    single = freedom == 1
+    c = freedom / 2 - 1 / 3 + single
+    out = np.zeros(len(sequence))
+    waiting = np.flatnonzero(freedom > 0)
+    attempt = 0
+    while len(waiting):
+        r = threefry.random_words(key, sequence[waiting], np.full(1, slot, np.uint32), threefry.CHI + attempt)
+        x = threefry.normals(r[0], r[1])[0]
+        u, boost, c_ = threefry.uniform(r[2]), threefry.uniform(r[3]), c[waiting]
+        v = 1 + x / (3 * np.sqrt(c_))
+        e = v - 1
+        positive = v > 0
+        bound = 3 * c_ * (np.log(np.where(positive, v, 1)) - e + e**2 / 2 - e**3 / 3)
+        good = positive & ((u < 1 - 0.0331 * x**4) | (np.log(u) < bound))
+        out[waiting[good]] = (2 * c_ * v**3 * np.where(single[waiting], boost**2, 1))[good]
+        waiting = waiting[~good]
+        attempt += 1
+    return out
+
+
+def _indices(first: int, part: slice) -> NDArray[np.uint32]:
+    """Indices in the stream of the sequences in `part`."""
+    return np.arange(part.start, part.stop, dtype=np.uint32) + np.uint32(first)

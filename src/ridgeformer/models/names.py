@@ -1,0 +1,135 @@
+"""How families are named: each by its own name, and families of many sizes by a name with arguments."""
+
+from __future__ import annotations
+
+import copyreg
+import re
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ridgeformer.errors import refuse, shown
+from ridgeformer.models.family import FAMILIES, Family
+
+__all__ = ["check_registered", "family_named", "known_families", "sized", "with_sizes"]
+
+_SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: example and function
+_MADE: dict[tuple[object, ...], type] = {}  # families with sizes, by what they were made from
+AnyFamily = TypeVar("AnyFamily", bound=Family)
+
+
+def sized(example: str) -> Callable[[Callable[..., type[Family]]], Callable[..., type[Family]]]:
+    """Register a function that makes families of different sizes, so that these are found by names with arguments.
+
+    Args:
+        example: The name of one of them, such as `channels(1,3)`. The function must always return the same class for
+            the same arguments; it is called with the parts between the commas, whole numbers as such.
+
+    Returns:
+        A decorator.
+    """
+
+    def register(make: Callable[..., type[Family]]) -> Callable[..., type[Family]]:
+        _SIZED[example.split("(")[0]] = (example, make)
+        return make
+
+    return register
+
+
+def with_sizes(base: type[AnyFamily], name: str, **facts: Any) -> type[AnyFamily]:
+    """Make a family of one size, for a function that `sized` registers.
+
+    Args:
+        base: The class that does not know its sizes.
+        name: The name with sizes, such as `channels(1,3)`.
+        **facts: The class attributes that hold the sizes; hashable.
+
+    Returns:
+        A subclass with these attributes; the same class for the same arguments.
+    """
+    key = base, name, *facts.items()
+    if key not in _MADE:
+        own = {"name": name, "has_sizes": True, "__module__": base.__module__, "__doc__": base.__doc__} | facts
+        word = name.split("(")[0].capitalize()
+        _MADE[key] = types.new_class(word, (base,), exec_body=lambda space: space.update(own))
+    return cast("type[AnyFamily]", _MADE[key])
+
+
+def known_families() -> str:
+    """Return the names of all families, and an example of each that has sizes, for messages and help texts."""
+    return ", ".join([*FAMILIES, *(example for example, _ in _SIZED.values())])
+
+
+def family_named(name: object) -> type[Family]:
+    """Return a family by its name.
+
+    Args:
+        name: Such as `diag`, `full` or `channels(1,3)`, or a family itself.
+
+    Returns:
+        The class.
+
+    Raises:
+        InputError: There is no such family.
+
+    >>> from ridgeformer.models import family_named
+    >>> family_named("channels(1,3)").name
+    'channels(1,3)'
+    """
+    if isinstance(name, type) and issubclass(name, Family):
+        return name
+    if isinstance(name, str):
+        if name in FAMILIES:
+            return FAMILIES[name]
+        parts = re.fullmatch(r"\s*([a-z]+)\s*\((.{1,200})\)\s*", name)
+        if parts and parts[1] in _SIZED:
+            given = [part.strip() for part in re.split(r",(?![^(]*\))", parts[2])]  # commas outside inner brackets
+            sizes = [int(part) if re.fullmatch(r"\d{1,9}", part) else part for part in given]
+            try:
+                return _SIZED[parts[1]][1](*sizes)
+            except TypeError:
+                refuse(f"{parts[1]} must be given as in {_SIZED[parts[1]][0]}", shown(name), "Name it like that.")
+    for word, (example, make) in _SIZED.items():
+        if name is make or name == word:
+            written = make.__name__ + example.removeprefix(word) if name is make else example
+            refuse(
+                f"the family {word} needs its sizes",
+                make.__name__ if name is make else shown(name),
+                f"Write {written}, for example.",
+            )
+    refuse(
+        f"the family must be one of {known_families()}",
+        shown(name),
+        "Name one of these, or import the module that defines the family first.",
+    )
+
+
+def check_registered(family: type[Family]) -> str:
+    """Return the name of a family, under which its models are stored; refuse a class that the name does not lead to.
+
+    Args:
+        family: The class.
+
+    Returns:
+        Its name.
+
+    Raises:
+        InputError: The class has no name of its own, so that its models would be read back as those of another family.
+    """
+    own = getattr(family, "inner", family)  # of a looped family: the one that is repeated
+    known = family_named(own.name)
+    if known is not own:
+        refuse(
+            "a family that is stored must have a name of its own",
+            f"{own.__qualname__} with the name {own.name!r}, which is {known.__qualname__}",
+            'Write name = "my_family" in its class.',
+        )
+    return family.name
+
+
+def _reduced(kind: type[Any]) -> Any:
+    """How a class is pickled: families with sizes by their names, others by where they are defined."""
+    return (family_named, (kind.name,)) if issubclass(kind, Family) and kind.has_sizes else kind.__qualname__
+
+
+copyreg.pickle(type(Family), _reduced)

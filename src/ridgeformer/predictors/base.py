@@ -1,0 +1,146 @@
+"""What a predictor is, and what predictors check."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.moments import Moments
+from ridgeformer.problems import BaseProblem, Problem
+
+__all__ = [
+    "Predictor",
+    "TokenPredictor",
+    "check_any_problem",
+    "check_enough",
+    "check_moments",
+    "check_one_length",
+    "check_problem",
+]
+
+Float = NDArray[np.floating[Any]]
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Whatever maps moments to weights: models and baselines alike.
+
+    A predictor that uses `moments.sigma`, which no predictor can know, declares it with `knows_sigma = True`. Its loss
+    may then be below the Bayes floor without a warning.
+    """
+
+    def weights(self, moments: Moments) -> Float:
+        """Return w_hat: the prediction for a query x is <w_hat, x>.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The weights, [B, d].
+        """
+
+
+@runtime_checkable
+class TokenPredictor(Protocol):
+    """Whatever predicts from tokens alone, such as a transformer with softmax.
+
+    It is judged through sampled queries. What has both methods is judged by its weights.
+    """
+
+    def predict(self, x: Float, y: Float, queries: Float) -> Float:
+        """Predict the labels of queries.
+
+        Args:
+            x: Features of the contexts, [B, n, d].
+            y: Labels of the contexts, [B, n].
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The predictions, [B, m].
+        """
+
+
+def check_any_problem(problem: object) -> BaseProblem:
+    """Return a problem, built-in or custom.
+
+    Args:
+        problem: What was given.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: It is no problem.
+    """
+    if not isinstance(problem, BaseProblem):
+        refuse("this needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
+    return problem
+
+
+def check_problem(problem: object) -> Problem:
+    """Return a `Problem`, and refuse anything else, custom problems included.
+
+    Args:
+        problem: What was given.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: It is not a `Problem`.
+    """
+    if isinstance(check_any_problem(problem), Problem):
+        return problem  # type: ignore[return-value]
+    refuse(
+        "this needs a built-in Problem, whose laws of noise and tasks are known",
+        f"a {type(problem).__name__}",
+        "Use a Problem here, or evaluate and compare.",
+    )
+
+
+def check_moments(moments: object) -> None:
+    """Refuse what is no `Moments`.
+
+    Args:
+        moments: What was given.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not isinstance(moments, Moments):
+        refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
+
+
+def check_one_length(moments: Moments) -> None:
+    """Refuse moments whose contexts differ in length.
+
+    Args:
+        moments: The contexts.
+
+    Raises:
+        InputError: These are no moments, or their numbers of examples differ.
+    """
+    check_moments(moments)
+    if not isinstance(moments.context, int):
+        refuse("this takes contexts of one length", repr(moments), "Split them with moments.by_length().")
+
+
+def check_enough(moments: Moments) -> None:
+    """Refuse moments from which the noise cannot be estimated.
+
+    Args:
+        moments: The contexts.
+
+    Raises:
+        InputError: They have no more examples than dimensions, or their numbers of examples differ.
+    """
+    check_one_length(moments)
+    if moments.counts[0] <= moments.dim:
+        refuse(
+            "estimating the noise needs more examples than dimensions, n > d",
+            f"n = {moments.context}, d = {moments.dim}",
+            "Use ConstRR or BayesRR here.",
+        )

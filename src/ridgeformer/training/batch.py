@@ -1,0 +1,163 @@
+"""Contexts as training evaluates them, and what the loss of one of them counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer import engine as engines
+from ridgeformer.engine import Evaluation, Layout
+from ridgeformer.models.moment_form import gram_of
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import BaseProblem, Draw
+
+__all__ = ["Batch", "ceiling", "damped"]
+
+Array = NDArray[np.float64]
+Float = NDArray[np.floating[Any]]
+
+
+def ceiling(problem: BaseProblem) -> float:
+    """Return the loss above which losses enter by their logarithm: twice that of predicting nothing at all.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The signal of the problem.
+    """
+    return problem.signal
+
+
+def damped(losses: NDArray[Any], limit: float) -> Array:
+    """Return the losses, and limit (1 + log(loss / limit)) for those above the limit.
+
+    Args:
+        losses: Losses of single sequences, of any shape.
+        limit: The loss above which they enter by their logarithm.
+
+    Returns:
+        Losses of the same shape, float64.
+    """
+    values = losses.astype(np.float64)
+    return np.where(values > limit, limit * (1 + np.log(np.maximum(values, limit) / limit)), values)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Contexts as an engine evaluates them, in the layout of some model's tokens.
+
+    Attributes:
+        gram: Gram matrices of the tokens, [b, D, D].
+        target: What weights are compared with, [b, c].
+        metric: The metric of the loss, [c, c] or [b, c, c]; None for the identity.
+    """
+
+    gram: Float
+    target: Float
+    metric: Float | None
+
+    @classmethod
+    def of(cls, draw: Draw, layout: Layout) -> Batch:
+        """Return the contexts of a draw.
+
+        Args:
+            draw: Sequences, with the sums of their tokens if the layout needs them.
+            layout: The layout of the tokens.
+
+        Returns:
+            The contexts.
+        """
+        counted = draw.with_intercept() if layout.counted else draw
+        return cls(gram_of(layout, draw.moments), np.asarray(counted.ridge), counted.metric)
+
+    @classmethod
+    def none(cls, problem: BaseProblem, layout: Layout) -> Batch:
+        """Return no contexts.
+
+        Args:
+            problem: The distribution of sequences that others would come from.
+            layout: The layout of the tokens.
+
+        Returns:
+            An empty batch of the right shapes.
+        """
+        D, c = problem.dim + layout.extra + 1, problem.dim + layout.counted
+        plain = problem.law is not None and problem.law.metric is None and not problem.law.own_metric
+        return cls(np.empty((0, D, D)), np.empty((0, c)), None if plain else np.empty((0, c, c)))
+
+    def __len__(self) -> int:
+        return len(self.gram)
+
+    def stretched(self, by: float) -> Batch:
+        """Return the contexts with all their Gram matrices multiplied by a number.
+
+        Args:
+            by: The number.
+
+        Returns:
+            A new batch.
+        """
+        return Batch(by * self.gram, self.target, self.metric)
+
+    def own_metrics(self) -> Float | None:
+        """Return a metric for each context, [b, c, c], or None for the identity."""
+        if self.metric is None:
+            return None
+        return np.broadcast_to(self.metric, (len(self), *self.metric.shape[-2:]))
+
+    def joined(self, other: Batch, most: int) -> Batch:
+        """Return the contexts of both, at most so many.
+
+        Args:
+            other: Further contexts, which come after these.
+            most: How many to keep.
+
+        Returns:
+            A new batch.
+        """
+        metrics = self.own_metrics(), other.own_metrics()
+        metric = None if metrics[0] is None or metrics[1] is None else np.concatenate([metrics[0], metrics[1]])[:most]
+        gram, target = (np.concatenate(pair)[:most] for pair in ((self.gram, other.gram), (self.target, other.target)))
+        return Batch(gram, target, metric)
+
+    def part(self, index: list[int]) -> Batch:
+        """Return some of the contexts.
+
+        Args:
+            index: Which ones.
+
+        Returns:
+            A new batch.
+        """
+        metrics = self.own_metrics()
+        metric = None if metrics is None else np.asarray(metrics[index])
+        return Batch(np.asarray(self.gram[index]), np.asarray(self.target[index]), metric)
+
+    def evaluate(
+        self, model: LinearTransformer, limit: float, gradient: bool = True, threads: int | None = None
+    ) -> Evaluation:
+        """Return losses, and the gradient with respect to the model's `kernel`.
+
+        Args:
+            model: The model, with tokens of this layout.
+            limit: The loss above which losses enter the gradient by their logarithm.
+            gradient: Whether to compute the gradient.
+            threads: Threads of the engine; None for all.
+
+        Returns:
+            What the engine found.
+        """
+        return engines.current().evaluate(
+            model.kernel,
+            self.gram,
+            self.target,
+            metric=self.metric,
+            counted=self.target.shape[1],
+            ceiling=limit,
+            gradient=gradient,
+            threads=threads,
+        )
