@@ -49,12 +49,8 @@ def length_measurements(setup: Setup) -> list[Measurement]:
     if setup.quick:
         return []
     problem = UNTUNED["n from 10 to 40"]
-    layouts = [
-        ("mean and length", Layout("mean", "length"), 7),
-        ("mean and length", Layout("mean", "length"), 8),
-        ("mean", Layout("mean"), 7),
-        ("sum", Layout("sum"), 7),
-    ]
+    layouts = [("mean and length", Layout("mean", "length"), layers) for layers in (7, 8, 9, 10)]
+    layouts += [("mean", Layout("mean"), 7), ("sum", Layout("sum"), 7)]
     found = []
     for name, layout, layers in layouts:
         setup.progress(f"training: full, {layers} layers, attention by {name}")
