@@ -49,6 +49,11 @@ struct Full final : Whole {
     V *slope_P(Size l, Size h) const { return gradient + at(l, h); }
     V *slope_Q(Size l, Size h) const { return gradient + at(L + l, h); }
 
+    void forward(const V *packed_gram) override { forward_from(packed_gram, [](Size i) { return i; }); }
+    void deltas(const V *target, const V *metric, V factor) override {
+        deltas_from(target, metric, factor, [](Size i) { return i; });
+    }
+
     // P_h G of every head, and T.
     void attention(Size l) override {
         const Size width = heads * D;

@@ -36,8 +36,8 @@ struct Vectors final : Whole {
         lay_out(v, s, D, L, heads, placing(*this, memory));
     }
 
-    // Tokens are x, the scalars beside y, the vectors beside x, y.
-    Size place(Size i) const override { return i < d || i + 1 == D ? i : i < d + s - 1 ? N + i - d : i - (s - 1); }
+    // Where coordinate i of a token stands in G: tokens are x, the scalars beside y, the vectors beside x, y.
+    Size place(Size i) const { return i < d || i + 1 == D ? i : i < d + s - 1 ? N + i - d : i - (s - 1); }
     const T *Pv(Size l, Size h) const { return model.Pv + (l * heads + h) * v * v; }
     const T *Qv(Size l, Size h) const { return model.Qv + (l * heads + h) * v * v; }
     const T *Ps(Size l, Size h) const { return model.Ps + (l * heads + h) * s * s; }
@@ -82,7 +82,7 @@ struct Vectors final : Whole {
     }
 
     void forward(const V *packed_gram) override {
-        Whole::forward(packed_gram);
+        forward_from(packed_gram, [this](Size i) { return place(i); });
         if (L == 1) {
             V probe{};  // one layer does not read all of G: see Diag::mark_infinite
             for (Size i = 0; i < packed(D, 0); ++i) probe += T(0) * packed_gram[i];
@@ -123,6 +123,10 @@ struct Vectors final : Whole {
             for (Size c = 0; c < D; ++c) first[c] += work[D + c];
         }
         lower_rows();
+    }
+
+    void deltas(const V *target, const V *metric, V factor) override {
+        deltas_from(target, metric, factor, [this](Size i) { return place(i); });
     }
 
     const V *found() const override {

@@ -32,15 +32,14 @@ struct Whole : Network {
     V *map(Size l) const { return T_ + l * cells; }
     V *row(Size l) const { return rho + l * D; }
 
-    // Where coordinate i of a token stands in G.
-    virtual Size place(Size i) const { return i; }
     // T of one layer, from its G.
     virtual void attention(Size l) = 0;
     // From U G in the place of Tbar to the gradient of the parameters of one layer, and for all layers but the first Z.
     virtual void backward_heads(Size l) = 0;
 
-    // All layers but the last, of which only the last row matters.
-    void forward(const V *packed_gram) override {
+    // All layers but the last, of which only the last row matters. Coordinate i of a token stands in place(i) of G.
+    template <class Place>
+    void forward_from(const V *packed_gram, const Place &place) {
         for (Size i = 0; i < D; ++i)
             for (Size j = 0; j <= i; ++j)
                 gram_[place(i) * D + place(j)] = gram_[place(j) * D + place(i)] = packed_gram[packed(i, j)];
@@ -66,7 +65,8 @@ struct Whole : Network {
         for (Size l = L - 1; l-- > 0 && !counter(D).stop(D);) vector_times(row(l + 1), map(l), D, row(l));
     }
 
-    void deltas(const V *target, const V *metric, V factor) override {
+    template <class Place>
+    void deltas_from(const V *target, const V *metric, V factor, const Place &place) {
         loss_slope(target, metric, factor, work);
         for (Size i = 0; i < D; ++i) delta[place(i)] = i < model.counted ? work[i] : V{};
         for (Size l = 0; l + 1 < L && !counter(D).stop(D); ++l) apply(l, delta + l * D, delta + (l + 1) * D);
