@@ -135,7 +135,7 @@ struct Channels final : Network {
         if constexpr (!is_known<Number>) {
             for (Size i = 0; i < s && !counter().stop(4 * d); ++i)
                 product(Known<1>(1), d, [&](auto &tile, Size, Size j) RF_BODY { sum(tile, i, j); },
-                           [&](Size, Size j, int r, int col, V value) RF_BODY { put(i, j, r, col, value); });
+                        [&](Size, Size j, int r, int col, V value) RF_BODY { put(i, j, r, col, value); });
         } else {
             product(s, d, sum, put, counter());
         }
@@ -222,16 +222,16 @@ struct Channels final : Network {
         const T p_ = p(l);
         const bool first = l == 0;
         symmetric_product(d, [&](auto &tile, Size i, Size j) RF_BODY {
-                                 tile.multiply_add(S_ + i * d, d, 1, B + j, d, d);
-                                 if (first) tile.copy(SB + i * d + j, d);
-                                 tile.scale(p_);
-                                 tile.multiply_add(F_ + i, 1, d, A_ + j, d, s);
-                                 tile.multiply_add(A_ + i, 1, d, F_ + j, d, s);
-                             },
-                             [&](Size i, Size j, int r, int col, V value) RF_BODY {
-                                 const V x = cell(B, d, i, j, r, col) + value;
-                                 cell(next, d, i, j, r, col) = cell(next, d, j, i, col, r) = x;
-                             }, counter());
+                              tile.multiply_add(S_ + i * d, d, 1, B + j, d, d);
+                              if (first) tile.copy(SB + i * d + j, d);
+                              tile.scale(p_);
+                              tile.multiply_add(F_ + i, 1, d, A_ + j, d, s);
+                              tile.multiply_add(A_ + i, 1, d, F_ + j, d, s);
+                          },
+                          [&](Size i, Size j, int r, int col, V value) RF_BODY {
+                              const V x = cell(B, d, i, j, r, col) + value;
+                              cell(next, d, i, j, r, col) = cell(next, d, j, i, col, r) = x;
+                          }, counter());
     }
 
     // From the last layer down.

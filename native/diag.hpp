@@ -104,14 +104,14 @@ struct Diag final : Network {
     // S <- B + p S B + f a' + a f'.
     RF_SHARED void next_square(const V *S_, const V *a_, V *next, T p, bool first) {
         symmetric_product(d, [&](auto &tile, Size i, Size j) RF_BODY {
-                                 tile.multiply_add(S_ + i * d, d, 1, B + j, d, d);
-                                 if (first) tile.copy(SB + i * d + j, d);
-                             },
-                             [&](Size i, Size j, int r, int c, V cube) RF_BODY {
-                                 const V rank = (f + i)[r] * (a_ + j)[c] + (a_ + i)[r] * (f + j)[c];
-                                 const V x = cell(B, d, i, j, r, c) + p * cube + rank;
-                                 cell(next, d, i, j, r, c) = cell(next, d, j, i, c, r) = x;
-                             }, counter());
+                              tile.multiply_add(S_ + i * d, d, 1, B + j, d, d);
+                              if (first) tile.copy(SB + i * d + j, d);
+                          },
+                          [&](Size i, Size j, int r, int c, V cube) RF_BODY {
+                              const V rank = (f + i)[r] * (a_ + j)[c] + (a_ + i)[r] * (f + j)[c];
+                              const V x = cell(B, d, i, j, r, c) + p * cube + rank;
+                              cell(next, d, i, j, r, c) = cell(next, d, j, i, c, r) = x;
+                          }, counter());
     }
 
     // From the last layer down.
@@ -212,7 +212,7 @@ struct Diag final : Network {
             work[d + i] = y[i];
         }
         product(Known<2>(2), d, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(work + i * d, d, 1, M + j, d, d); },
-                   [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(out, d, i, j, r, c) = value; });
+                [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(out, d, i, j, r, c) = value; });
     }
 
     // <Sbar, M> for a symmetric M known by its lower triangle.

@@ -143,5 +143,14 @@ RF_INLINE void sine_cosine(Words word, V &sine, V &cosine) {
     cosine = ((q + 1) & 2) != 0 ? -b : b;
 }
 
+// exp(x), by halving x until a short series is exact to rounding, and squaring back.
+RF_INLINE V exponential(V x) {
+    x = x * T(1.0 / 256);
+    V sum = splat(T(1));
+    for (int k = 8; k > 0; --k) sum = T(1) + sum * x / T(k);
+    for (int i = 0; i < 8; ++i) sum = sum * sum;
+    return sum;
+}
+
 }  // namespace
 }  // namespace ridgeformer

@@ -61,5 +61,29 @@ RF_INLINE void normals(Words u, Words v, V &first, V &second) {
     second = radius * s;
 }
 
+// Standard normals of the sequences in the lanes, one after the other, four a call of the generator.
+struct Normals {
+    const Key &key;
+    const Words sequence;
+    const Use use;
+    std::uint32_t slot = 0;
+    int left = 0;
+    V four[4] = {};
+
+    V next() {
+        if (left == 0) draw_four();
+        return four[--left];
+    }
+
+  private:
+    RF_SHARED void draw_four() {
+        Words r[4];
+        random_words(key, sequence, Words{} + slot++, use, 0, r);
+        normals(r[0], r[1], four[3], four[2]);
+        normals(r[2], r[3], four[1], four[0]);
+        left = 4;
+    }
+};
+
 }  // namespace
 }  // namespace ridgeformer
