@@ -8,6 +8,8 @@
 // A S A and its adjoint are in cubic.hpp. The prediction's last row needs only a and l of the last layer and S of the layer
 // before it, so two layers need no product at all.
 #pragma once
+#include <initializer_list>
+
 #include "cubic.hpp"
 #include "network.hpp"
 
@@ -19,11 +21,11 @@ struct Diag final : Network {
     using Terms = std::conditional_t<is_known<Dim>, Known<3>, Size>;
     const Dim d;
     const Size L;
-    V *state;    // per layer: S [d][d], then rows a, k, delta_x: the rank-one terms of Z are further rows of S
+    V *state;    // per layer: S [d][d], then rows a, k, delta_x, which fold() multiplies by `left`
     V *m;        // per layer: S k
     V *scalars;  // per layer and one: l, rho_y, delta_y
     V *B, *SB, *Sbar, *X;  // B and S B of the layer at hand; SB stays that of layer 0, which has no fold()
-    V *left;               // the factors of the rank-one terms of Z, [3][d]
+    V *left;               // [3][d]
     V *v, *f, *g, *h, *kbar, *abar;
 
     // The memory of one block of sequences, piece by piece: `take` is told where the piece's address goes, and its size.
@@ -33,17 +35,9 @@ struct Diag final : Network {
         take(&Diag::m, L * d);
         take(&Diag::rho, (L + 1) * d);  // the x parts of the rows
         take(&Diag::scalars, (L + 1) * 3);
-        take(&Diag::B, d * d);
-        take(&Diag::SB, d * d);
-        take(&Diag::Sbar, d * d);
-        take(&Diag::X, d * d);
+        for (auto square : {&Diag::B, &Diag::SB, &Diag::Sbar, &Diag::X}) take(square, d * d);
         take(&Diag::left, 3 * d);
-        take(&Diag::v, Size(d));
-        take(&Diag::f, Size(d));
-        take(&Diag::g, Size(d));
-        take(&Diag::h, Size(d));
-        take(&Diag::kbar, Size(d));
-        take(&Diag::abar, Size(d));
+        for (auto vector : {&Diag::v, &Diag::f, &Diag::g, &Diag::h, &Diag::kbar, &Diag::abar}) take(vector, Size(d));
         take(&Diag::work, 2 * d);
         take(&Diag::gradient, 4 * L);  // [L][4]
     }

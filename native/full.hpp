@@ -7,6 +7,8 @@
 // rows p_h of its P_h. That layer's Gbar, sum_h sym(p_h z_h') with z_h = Q_h delta, and hence the Tbar of the layer
 // below, have low rank: both layers go without the products above.
 #pragma once
+#include <initializer_list>
+
 #include "whole.hpp"
 
 namespace ridgeformer {
@@ -27,13 +29,7 @@ struct Full final : Whole {
         const Size cells = D * D;
         Whole::lay_out(D, L, take);
         take(&Full::PG_, L * heads * cells);
-        take(&Full::p, heads * D);
-        take(&Full::t, heads * D);
-        take(&Full::c, heads * D);
-        take(&Full::g, heads * D);
-        take(&Full::z, heads * D);
-        take(&Full::s, heads * D);
-        take(&Full::b, heads * D);
+        for (auto rows : {&Full::p, &Full::t, &Full::c, &Full::g, &Full::z, &Full::s, &Full::b}) take(rows, heads * D);
         take(&Full::left, (1 + 2 * heads) * D);
         take(&Full::right, (1 + 2 * heads) * D);
         take(&Full::outer, 4 * heads * (1 + heads) * D);

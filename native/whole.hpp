@@ -3,6 +3,8 @@
 // Backwards, with rho the rows e_D' T_{L-1} ... T_{l+1}, delta the loss gradient carried up, and U = Gbar T:
 //     Tbar = rho' delta + 2 U G,   Y_h = Tbar Q_h',   Gbar <- T' U + sym(sum_h P_h' Y_h)
 #pragma once
+#include <initializer_list>
+
 #include "network.hpp"
 
 namespace ridgeformer {
