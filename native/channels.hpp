@@ -6,28 +6,26 @@
 //     S <- M S M + F A' + A F',   F = W C' + A C l C' / 2
 //     A <- (K + p J) R' + W E' + A C Y',   Y = R c + E l
 //     l <- (R k + E c) R' + Y E'
-// M S M and its adjoint are as in diag.hpp. A, K, J and F are kept as rows, [s][d]. The prediction's last row needs
+// M S M and its adjoint are in cubic.hpp. A, K, J and F are kept as rows, [s][d]. The prediction's last row needs
 // only A and l of the last layer and S of the layer before it.
 #pragma once
 #include <initializer_list>
 
-#include "sampler.hpp"
+#include "cubic.hpp"
+#include "network.hpp"
 
 namespace ridgeformer {
 namespace {
 
-template <class T, class Dim = Size, class Number = Size>
-struct Channels {
-    using V = Vec<T>;
-    const Model<T> &model;
-    Watch &watch;
+template <class Dim = Size, class Number = Size>
+struct Channels final : Network {
+    using Terms = std::conditional_t<is_known<Number>, Known<2 * Number(0) + 1>, Size>;
     const Dim d;
     const Number s;
     const Size L, heads;
     V *state;     // per layer: S [d][d], then rows delta, A [s], K [s], J [s], F [s]
     V *squares;   // per layer, [s][s] each: l, E, c, k, Y, Rk + Ec, and how A and K enter the next A, and A enters F
     V *short_;    // per layer and one, [s] each: delta_s, R' rho_s, A' rho, C delta_s, A' delta
-    V *rho;       // per layer and one: the row e_D' T_{L-1} ... T_l, [d + s]
     V *through_p;     // per layer: the gradient of p through the rows
     V *B, *SB, *Sbar, *X;                 // as in Diag
     V *left;                              // the rank-one terms of Sbar: rho p / 2, Kbar / 2, R' Abar p / 2
@@ -35,17 +33,15 @@ struct Channels {
     V *beta, *m, *n, *alpha, *kappa;      // [s][s]: Abar' times A, K, J; g' times A, K
     V *lbar, *Cbar, *Rbar, *Ebar, *kbar;  // [s][s]: adjoints
     V *one, *two, *gamma, *lnext;         // [s][s]: for a while
-    V *work;
-    V *gradient;  // Pv, Qv [L][heads], then Ps, Qs [L][heads][s][s]
 
     // See Diag::lay_out.
     template <class Take>
-    static void lay_out(Dim d, Number s, Size L, Size heads, Take take) {
+    static void lay_out(Dim d, Number s, Size L, Size heads, Take &&take) {
         const Size cells = s * s;
         take(&Channels::state, L * d * (d + 1 + 4 * s));
         take(&Channels::squares, L * 9 * cells);
         take(&Channels::short_, (L + 1) * 5 * s);
-        take(&Channels::rho, (L + 1) * (d + s));
+        take(&Channels::rho, (L + 1) * (d + s));  // [d + s] each
         take(&Channels::through_p, L);
         for (auto square : {&Channels::B, &Channels::SB, &Channels::Sbar, &Channels::X}) take(square, d * d);
         take(&Channels::left, (2 * s + 1) * d);
@@ -55,14 +51,14 @@ struct Channels {
                            &Channels::gamma, &Channels::lnext})
             take(small, cells);
         take(&Channels::work, 2 * (d + s));
-        take(&Channels::gradient, 2 * L * heads * (1 + cells));
+        take(&Channels::gradient, 2 * L * heads * (1 + cells));  // Pv, Qv [L][heads], then Ps, Qs [L][heads][s][s]
     }
     static std::size_t vectors(const Model<T> &model) {
         return count_vectors<Channels>(Dim(model.dim + 1 - model.scalars), Number(model.scalars), model.layers, model.heads);
     }
 
     Channels(V *memory, const Model<T> &model_, Watch &watch_)
-        : model(model_), watch(watch_), d(model_.dim + 1 - model_.scalars), s(model_.scalars), L(model_.layers), heads(model_.heads) {
+        : Network(model_, watch_), d(model_.dim + 1 - model_.scalars), s(model_.scalars), L(model_.layers), heads(model_.heads) {
         lay_out(d, s, L, heads, placing(*this, memory));
     }
 
@@ -120,9 +116,9 @@ struct Channels {
 
     // out[i][j] = <row i of x, row j of y>
     RF_INLINE void contract(const V *x, const V *y, V *out) const {
-        if constexpr (std::is_same_v<Number, Size>) {
+        if constexpr (!is_known<Number>) {
             for (Size i = 0; i < s && !counter().stop(s); ++i)
-                for (Size j = 0; j < s; ++j) out[i * s + j] = dot<T>(x + i * d, y + j * d, d);
+                for (Size j = 0; j < s; ++j) out[i * s + j] = dot(x + i * d, y + j * d, d);
         } else {
             V sum[Number(0)][Number(0)] = {};
             for (Size t = 0; t < d; ++t)
@@ -136,20 +132,20 @@ struct Channels {
     // s rows of d, as product() makes them; row by row where s is not known, to spare the compiler.
     template <class Sum, class Put>
     RF_INLINE void rows_of(const Sum &sum, const Put &put) const {
-        if constexpr (std::is_same_v<Number, Size>) {
+        if constexpr (!is_known<Number>) {
             for (Size i = 0; i < s && !counter().stop(4 * d); ++i)
-                product<T>(1, d, [&](auto &tile, Size, Size j) RF_BODY { sum(tile, i, j); },
-                           [&](Size, Size j, int r, int col, V value) RF_BODY { put(i, j, r, col, value); });
+                product(Known<1>(1), d, [&](auto &tile, Size, Size j) RF_BODY { sum(tile, i, j); },
+                        [&](Size, Size j, int r, int col, V value) RF_BODY { put(i, j, r, col, value); });
         } else {
-            product<T>(s, d, sum, put, counter());
+            product(s, d, sum, put, counter());
         }
     }
-    __attribute__((noinline)) void rows_times(const V *rows, const V *M, V *out) const {
-        rows_of([&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(rows + i * d, d, M + j, d, 0, d); },
+    RF_SHARED void rows_times(const V *rows, const V *M, V *out) const {
+        rows_of([&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(rows + i * d, d, 1, M + j, d, d); },
                 [&](Size i, Size j, int r, int col, V value) RF_BODY { cell(out, d, i, j, r, col) = value; });
     }
 
-    void forward(const V *gram) {
+    void forward(const V *gram) override {
         for (Size j = 0; j < s; ++j) {
             for (Size i = 0; i < d; ++i) A(0)[j * d + i] = gram[packed(d + j, i)];
             for (Size i = 0; i <= j; ++i) lambda(0)[i * s + j] = lambda(0)[j * s + i] = gram[packed(d + j, d + i)];
@@ -170,7 +166,7 @@ struct Channels {
     }
 
     void attention(Size l) {
-        for (Size i = 0; i < cells(); ++i) E(l)[i] = splat<T>(T(i % (s + 1) == 0));
+        for (Size i = 0; i < cells(); ++i) E(l)[i] = splat(T(i % (s + 1) == 0));
         for (Size h = 0; h < heads; ++h) {
             times(lambda(l), Qs(l, h), one);
             times<true>(Ps(l, h), one, E(l));
@@ -200,9 +196,9 @@ struct Channels {
             D2[i] = R(l)[i] + p(l) * E_[i];
         }
         rows_of([&](auto &tile, Size i, Size j) RF_BODY {
-                    tile.multiply_add(D + i * s, s, A_ + j, d, 0, s);
-                    tile.multiply_add(D2 + i * s, s, K_ + j, d, 0, s);
-                    tile.multiply_add(pR_ + i * s, s, J_ + j, d, 0, s);
+                    tile.multiply_add(D + i * s, s, 1, A_ + j, d, s);
+                    tile.multiply_add(D2 + i * s, s, 1, K_ + j, d, s);
+                    tile.multiply_add(pR_ + i * s, s, 1, J_ + j, d, s);
                 },
                 [&](Size i, Size j, int r, int col, V value) RF_BODY { cell(next, d, i, j, r, col) = value; });
         if (l + 2 >= L) return;
@@ -211,49 +207,46 @@ struct Channels {
         times(C(l), one, H);
         for (Size i = 0; i < cells(); ++i) H[i] = C(l)[i] + T(0.5) * H[i];
         rows_of([&](auto &tile, Size i, Size j) RF_BODY {
-                    tile.multiply_add(H + i * s, s, A_ + j, d, 0, s);
-                    tile.multiply_add(pC_ + i * s, s, K_ + j, d, 0, s);
+                    tile.multiply_add(H + i * s, s, 1, A_ + j, d, s);
+                    tile.multiply_add(pC_ + i * s, s, 1, K_ + j, d, s);
                 },
                 [&](Size i, Size j, int r, int col, V value) RF_BODY { cell(F_, d, i, j, r, col) = value; });
-        square_and_cube(l);
+        add_square(d, S(l), p(l), B, counter());
+        next_square(l);
     }
 
-    __attribute__((noinline)) void square_and_cube(Size l) {
+    // S <- B + p S B + F A' + A F'.
+    RF_SHARED void next_square(Size l) {
         const V *S_ = S(l), *A_ = A(l), *F_ = F(l);
         V *next = S(l + 1);
         const T p_ = p(l);
         const bool first = l == 0;
-        symmetric_product<T>(d, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(S_ + i * d, d, S_ + j, d, 0, d); },
-                             [&](Size i, Size j, int r, int col, V value) RF_BODY {
-                                 const V x = cell(S_, d, i, j, r, col) + p_ * value;
-                                 cell(B, d, i, j, r, col) = cell(B, d, j, i, col, r) = x;
-                             }, counter());
-        symmetric_product<T>(d, [&](auto &tile, Size i, Size j) RF_BODY {
-                                 tile.multiply_add(S_ + i * d, d, B + j, d, 0, d);
-                                 if (first) tile.copy(SB + i * d + j, d);
-                                 tile.scale(p_);
-                                 tile.template multiply_add<true>(F_ + i, d, A_ + j, d, 0, s);
-                                 tile.template multiply_add<true>(A_ + i, d, F_ + j, d, 0, s);
-                             },
-                             [&](Size i, Size j, int r, int col, V value) RF_BODY {
-                                 const V x = cell(B, d, i, j, r, col) + value;
-                                 cell(next, d, i, j, r, col) = cell(next, d, j, i, col, r) = x;
-                             }, counter());
+        symmetric_product(d, [&](auto &tile, Size i, Size j) RF_BODY {
+                              tile.multiply_add(S_ + i * d, d, 1, B + j, d, d);
+                              if (first) tile.copy(SB + i * d + j, d);
+                              tile.scale(p_);
+                              tile.multiply_add(F_ + i, 1, d, A_ + j, d, s);
+                              tile.multiply_add(A_ + i, 1, d, F_ + j, d, s);
+                          },
+                          [&](Size i, Size j, int r, int col, V value) RF_BODY {
+                              const V x = cell(B, d, i, j, r, col) + value;
+                              cell(next, d, i, j, r, col) = cell(next, d, j, i, col, r) = x;
+                          }, counter());
     }
 
-    // Rows e_D' T_{L-1} ... T_l, from the last layer down; the first one holds minus the weights.
-    void rows() {
-        for (Size i = 0; i < d + s; ++i) row(L)[i] = splat<T>(T(i + 1 == d + s));
+    // From the last layer down.
+    void rows() override {
+        for (Size i = 0; i < d + s; ++i) row(L)[i] = splat(T(i + 1 == d + s));
         for (Size l = L; l-- > 0 && !stop();) {
             const V *above = row(l + 1), *A_ = A(l);
             V *here = row(l), *t = R_rho(l), *u = A_rho(l);
             for (Size j = 0; j < s; ++j) {
                 t[j] = V{};
                 for (Size i = 0; i < s; ++i) t[j] += R(l)[i * s + j] * above[d + i];
-                u[j] = l + 1 < L ? dot<T>(A_ + j * d, above, d) : V{};
+                u[j] = l + 1 < L ? dot(A_ + j * d, above, d) : V{};
             }
             if (l + 1 < L) {
-                vector_times<T>(above, S(l), d, work);
+                vector_times(above, S(l), d, work);
                 for (Size i = 0; i < d; ++i) here[i] = above[i] + p(l) * work[i];
             } else {
                 for (Size i = 0; i < d; ++i) here[i] = V{};
@@ -276,36 +269,22 @@ struct Channels {
         }
     }
 
-    V loss(const V *target, const V *metric) const {
-        if (metric) return metric_loss<T>(rho, target, metric, model.counted, work);
-        V total{};
-        for (Size i = 0; i < model.counted; ++i) {
-            const V error = rho[i] + target[i];
-            total += error * error;
-        }
-        return T(0.5) * total;
-    }
-
     // delta_l = dloss/drho_0 T_0' ... T_{l-1}', upwards.
-    void deltas(const V *target, const V *metric, V factor) {
-        const Size counted = model.counted;
-        if (metric) metric_loss<T>(rho, target, metric, counted, work);
-        for (Size i = 0; i < d + s; ++i) {
-            V &out = i < d ? delta(0)[i] : delta_s(0)[i - d];
-            out = i < counted ? factor * (metric ? work[counted + i] : rho[i] + target[i]) : V{};
-        }
+    void deltas(const V *target, const V *metric, V factor) override {
+        loss_slope(target, metric, factor, work);
+        for (Size i = 0; i < d + s; ++i) (i < d ? delta(0) + i : delta_s(0) + (i - d))[0] = i < model.counted ? work[i] : V{};
         for (Size l = 0; l < L && !stop(); ++l) {
             const V *A_ = A(l), *x = delta(l), *y = delta_s(l);
             V *w = C_delta(l), *z = A_delta(l);
             for (Size j = 0; j < s; ++j) {
-                z[j] = dot<T>(A_ + j * d, x, d);
+                z[j] = dot(A_ + j * d, x, d);
                 w[j] = V{};
                 for (Size i = 0; i < s; ++i) w[j] += C(l)[j * s + i] * y[i];
             }
             through_p[l] = V{};
             if (l + 1 == L) return;
-            vector_times<T>(x, S(l), d, work);
-            through_p[l] = dot<T>(row(l + 1), work, d);
+            vector_times(x, S(l), d, work);
+            through_p[l] = dot(row(l + 1), work, d);
             V *next = delta(l + 1);
             for (Size i = 0; i < d; ++i) next[i] = x[i] + p(l) * work[i];
             add_rows(w, A_, next);
@@ -318,7 +297,7 @@ struct Channels {
     }
 
     // Adjoints of S, A, l from the last layer down.
-    void backward() {
+    void backward() override {
         const T *last = R(L - 1) + s * (s - 1);
         for (Size j = 0; j < s; ++j)
             for (Size i = 0; i < d; ++i) abar[j * d + i] = last[j] * delta(L - 1)[i];
@@ -415,26 +394,26 @@ struct Channels {
             for (Size j = 0; j <= i; ++j) two[i * s + j] = two[j * s + i] = one[i * s + j] + one[j * s + i];
         V *half = left + d, *quarter = half + s * d;
         for (Size i = 0; i < d; ++i) left[i] = (T(0.5) * p_) * above[i];
-        rows_of([&](auto &tile, Size i, Size j) RF_BODY { tile.template multiply_add<true>(pR_ + i, s, abar + j, d, 0, s); },
+        rows_of([&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(pR_ + i, 1, s, abar + j, d, s); },
                 [&](Size i, Size j, int r, int col, V value) RF_BODY { cell(quarter, d, i, j, r, col) = T(0.5) * value; });
         rows_of([&](auto &tile, Size i, Size j) RF_BODY {
-                    tile.template multiply_add<true>(D2 + i, s, abar + j, d, 0, s);
-                    tile.multiply_add(kbar + i * s, s, A_ + j, d, 0, s);
+                    tile.multiply_add(D2 + i, 1, s, abar + j, d, s);
+                    tile.multiply_add(kbar + i * s, s, 1, A_ + j, d, s);
                     tile.scale(T(0.5));
-                    if (matrix) tile.template multiply_add<true>(pC_ + i, s, g + j, d, 0, s);
-                    tile.multiply_add(quarter + i * d, d, S_ + j, d, 0, d);
+                    if (matrix) tile.multiply_add(pC_ + i, 1, s, g + j, d, s);
+                    tile.multiply_add(quarter + i * d, d, 1, S_ + j, d, d);
                 },
                 [&](Size i, Size j, int r, int col, V value) RF_BODY { cell(half, d, i, j, r, col) = value; });
         rows_of([&](auto &tile, Size i, Size j) RF_BODY {
-                    tile.multiply_add(half + i * d, d, S_ + j, d, 0, d);
+                    tile.multiply_add(half + i * d, d, 1, S_ + j, d, d);
                     if (matrix) {
-                        tile.multiply_add(F_ + i * d, d, Sbar + j, d, 0, d);
-                        tile.template multiply_add<true>(H + i, s, g + j, d, 0, s);
+                        tile.multiply_add(F_ + i * d, d, 1, Sbar + j, d, d);
+                        tile.multiply_add(H + i, 1, s, g + j, d, s);
                     }
                     tile.scale(T(2));
-                    tile.template multiply_add<true>(D + i, s, abar + j, d, 0, s);
-                    tile.multiply_add(kbar + i * s, s, K_ + j, d, 0, s);
-                    tile.multiply_add(two + i * s, s, A_ + j, d, 0, s);
+                    tile.multiply_add(D + i, 1, s, abar + j, d, s);
+                    tile.multiply_add(kbar + i * s, s, 1, K_ + j, d, s);
+                    tile.multiply_add(two + i * s, s, 1, A_ + j, d, s);
                 },
                 [&](Size i, Size j, int r, int col, V value) RF_BODY {
                     cell(other, d, i, j, r, col) = value + (w + i)[r] * (above + j)[col] + (t + i)[r] * (down + j)[col];
@@ -442,66 +421,19 @@ struct Channels {
         V *const swapped = abar;
         abar = other;
         other = swapped;
-        if (matrix) sbar_times(S_, p_);
-        return fold(l, matrix);
+        if (matrix) adjoint_factor(d, Sbar, S_, p_, X, counter());
+        return fold(d, matrix, X, S_, p_, Terms(2 * s + 1), left, down, Sbar, counter());
     }
 
     // <Sbar, M> for a symmetric M known by its lower triangle.
     V pair(const V *M) const {
         V diagonal{}, below{};
         for (Size i = 0; i < d; ++i) {
-            below += dot<T>(Sbar + i * d, M + i * d, i);
+            below += dot(Sbar + i * d, M + i * d, i);
             diagonal += Sbar[i * d + i] * M[i * d + i];
         }
         return diagonal + T(2) * below;
     }
-
-    // X = N + N'/2 with N = Sbar + p Sbar S.
-    __attribute__((noinline)) void sbar_times(const V *S_, T p_) {
-        product<T>(d, d, [&](auto &tile, Size i, Size j) RF_BODY { tile.multiply_add(Sbar + i * d, d, S_ + j, d, 0, d); },
-                   [&](Size i, Size j, int r, int col, V value) RF_BODY { cell(X, d, i, j, r, col) = cell(Sbar, d, i, j, r, col) + p_ * value; }, counter());
-        for (Size i = 0; i < d; ++i) {
-            for (Size j = 0; j < i; ++j) {
-                const V x = X[i * d + j], y = X[j * d + i];
-                X[i * d + j] = x + T(0.5) * y;
-                X[j * d + i] = y + T(0.5) * x;
-            }
-            X[i * d + i] *= T(1.5);
-        }
-    }
-
-    // Sbar <- R + R', the rank-one terms of R included; returns 4/3 <X S, S>: see Diag.
-    __attribute__((noinline)) V fold(Size l, bool matrix) {
-        const V *S_ = S(l), *right = delta(l);
-        const T p_ = p(l);
-        V parts[4] = {};
-        product<T>(d, d, [&](auto &tile, Size i, Size j) RF_BODY {
-                       if (matrix) {
-                           tile.multiply_add(X + i * d, d, S_ + j, d, 0, d);
-                           tile.pair(S_ + i * d + j, d, parts);
-                           tile.scale(p_);
-                       }
-                       tile.template multiply_add<true>(left + i, d, right + j, d, 0, 2 * s + 1);
-                   },
-                   [&](Size i, Size j, int r, int col, V value) RF_BODY {
-                       const V x = matrix ? (T(1) / T(3)) * cell(X, d, i, j, r, col) : V{};
-                       cell(Sbar, d, i, j, r, col) = value + x;
-                   }, counter());
-        for (Size i = 0; i < d; ++i)
-            for (Size j = 0; j <= i; ++j) Sbar[i * d + j] = Sbar[j * d + i] = Sbar[i * d + j] + Sbar[j * d + i];
-        return (T(4) / T(3)) * ((parts[0] + parts[1]) + (parts[2] + parts[3]));
-    }
-
-    void value(const V *gram) {
-        forward(gram);
-        rows();
-    }
-    // Adds to the gradient that of factor times the loss.
-    void slope(const V *target, const V *metric, V factor) {
-        deltas(target, metric, factor);
-        backward();
-    }
-    V weight(Size i) const { return -rho[i]; }
 };
 
 }  // namespace

@@ -24,10 +24,11 @@ using namespace nb::literals;
 
 namespace ridgeformer {
 
-extern const InstructionSet baseline;
+extern const Functions<float> baseline_float;
+extern const Functions<double> baseline_double;
 #if defined(RF_X86)
-extern const InstructionSet avx2;
-extern const InstructionSet avx512;
+extern const Functions<float> avx2_float, avx512_float;
+extern const Functions<double> avx2_double, avx512_double;
 #endif
 
 namespace {
@@ -44,22 +45,23 @@ constexpr int kMaxThreads = 1024;
 
 // ---- instruction sets -----------------------------------------------------------------------------
 
-std::vector<const InstructionSet *> available() {
-    std::vector<const InstructionSet *> sets;
+// Those of this CPU, best first.
+std::vector<InstructionSet> available() {
+    std::vector<InstructionSet> sets;
 #if defined(RF_X86)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512bw"))
-        sets.push_back(&avx512);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back(&avx2);
+        sets.push_back({"avx512", avx512_float, avx512_double});
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back({"avx2", avx2_float, avx2_double});
 #endif
-    sets.push_back(&baseline);
+    sets.push_back({"baseline", baseline_float, baseline_double});
     return sets;
 }
 
-const InstructionSet &instruction_set(const std::string &name) {
-    for (const InstructionSet *set : available())
-        if (name == set->name) return *set;
+InstructionSet instruction_set(const std::string &name) {
+    for (const InstructionSet &set : available())
+        if (name == set.name) return set;
     throw nb::value_error(("instruction set must be one this CPU has, got '" + name + "'").c_str());
 }
 
@@ -439,7 +441,7 @@ void sample_as(const InstructionSet &set, const nb::dict &law, const Key &key, i
 void sample(const std::string &isa, const nb::dict &law, std::uint64_t seed, int64_t stream, std::uint64_t step,
             int64_t first, const Input &sigma, const Output &gram, const Output &tasks, const Output &ridge,
             const Output &metric, int threads) {
-    const InstructionSet &set = instruction_set(isa);
+    const InstructionSet set = instruction_set(isa);
     in_range("threads", threads, 1, kMaxThreads);
     const auto run = is_single("gram", gram) ? sample_as<float> : sample_as<double>;
     run(set, law, make_key(seed, stream, step), first, sigma, gram, tasks, ridge, metric, threads);
@@ -485,7 +487,7 @@ int64_t evaluate_as(const InstructionSet &set, int64_t dim, const Inputs &given,
 int64_t evaluate(const std::string &isa, int64_t dim, const Inputs &given, const Input &gram,
                  const Input &target, const Input &metric, double ceiling, const Output &losses, const Output &weights,
                  const Output &gradient, int threads) {
-    const InstructionSet &set = instruction_set(isa);
+    const InstructionSet set = instruction_set(isa);
     in_range("dim", dim, 1, kMaxDim);
     in_range("threads", threads, 1, kMaxThreads);
     const auto run = is_single("gram", gram) ? evaluate_as<float> : evaluate_as<double>;
@@ -513,7 +515,7 @@ int64_t step_as(const InstructionSet &set, const nb::dict &law, const Key &key, 
 int64_t step(const std::string &isa, const nb::dict &law, std::uint64_t seed, int64_t stream, std::uint64_t step_,
              int64_t first_sequence, const Input &sigma, const Inputs &given, bool ridge, double ceiling,
              const Output &losses, const Output &unadjusted, const Output &gradient, int threads) {
-    const InstructionSet &set = instruction_set(isa);
+    const InstructionSet set = instruction_set(isa);
     in_range("threads", threads, 1, kMaxThreads);
     const Target target = ridge ? Target::ridge : Target::task;
     const auto run = is_single("losses", losses) ? step_as<float> : step_as<double>;
@@ -527,17 +529,17 @@ void uniforms(std::uint64_t seed, int64_t stream, std::uint64_t step_, int64_t f
     check_sequences(first, size);
     double *data = memory<double>("out", out, {size});
     const Key key = make_key(seed, stream, step_);
-    const InstructionSet &set = *available().front();
+    const InstructionSet set = available().front();
     nb::gil_scoped_release release;
     Signals signals;
     constexpr int64_t part = 1 << 20;
     for (int64_t at = 0; at < size && !signals.stop(); at += part)
-        set.uniforms(key, first + at, std::min(part, size - at), word, data + at);
+        set.f64.uniforms(key, first + at, std::min(part, size - at), word, data + at);
     signals.check();
 }
 
 double peak(const std::string &isa, int threads) {
-    const InstructionSet &set = instruction_set(isa);
+    const InstructionSet set = instruction_set(isa);
     in_range("threads", threads, 1, kMaxThreads);
     nb::gil_scoped_release release;
     constexpr int64_t rounds = 2'000'000, parts = 8;
@@ -546,7 +548,7 @@ double peak(const std::string &isa, int threads) {
     const auto start = std::chrono::steady_clock::now();
     team.run(parts * threads, [&](int64_t part, void *scratch, Watch &) {
         double mine = 0;
-        *static_cast<volatile double *>(scratch) = set.peak(rounds, &mine);
+        *static_cast<volatile double *>(scratch) = set.f32.peak(rounds, &mine);
         if (part == 0) flops = mine;
     });
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -561,7 +563,7 @@ NB_MODULE(_core, m) {
     m.doc() = "Sampling of moments, and loss and gradient in moment form. Use ridgeformer.engine, not this.";
     m.def("instruction_sets", [] {
         std::vector<std::pair<std::string, int>> names;
-        for (const InstructionSet *set : available()) names.emplace_back(set->name, set->lanes);
+        for (const InstructionSet &set : available()) names.emplace_back(set.name, set.f32.lanes);
         return names;
     });
     m.def("sample", &sample, "isa"_a, "law"_a, "seed"_a, "stream"_a, "step"_a, "first"_a, nb::arg("sigma").noconvert(),

@@ -1,6 +1,6 @@
 // What one instruction set offers to the module: plain functions over plain structs.
 //
-// kernels.cpp is compiled once per instruction set and fills one table; core.cpp, compiled for the
+// kernels.cpp is compiled once per instruction set and type of number, and fills one table; core.cpp, compiled for the
 // baseline only, picks a table and owns everything else (threads, memory, checks, Python).
 #pragma once
 #include <cstddef>
@@ -112,6 +112,7 @@ struct Outcome {
 
 template <class T>
 struct Functions {
+    int lanes;  // of a vector
     // Bytes of scratch memory one thread needs, aligned to 64, for Gram matrices of `dim` coordinates beside y; model and
     // law may be null.
     std::size_t (*scratch_bytes)(std::int64_t dim, const Model<T> *model, const Law<T> *law);
@@ -124,17 +125,16 @@ struct Functions {
     void (*store)(const void *scratch, std::int64_t dim, std::int64_t offset, int count, const Batch<T> &, Watch &);
     void (*differentiate)(void *scratch, const Model<T> &, Target, std::int64_t offset, int count, const Outcome<T> &,
                           Watch &);
+    // Random numbers in (0, 1), one per sequence, of which there are four kinds: words 0 to 3.
+    void (*uniforms)(const Key &, std::int64_t first, std::int64_t count, int word, T *out);
+    // Multiply-adds in registers, nothing else: what `ridgeformer bench` calls the machine's peak.
+    double (*peak)(std::int64_t rounds, double *flops);
 };
 
 struct InstructionSet {
     const char *name;
-    int lanes;  // float lanes of a vector
-    Functions<float> f32;
-    Functions<double> f64;
-    // Multiply-adds in registers, nothing else: what `ridgeformer bench` calls the machine's peak.
-    double (*peak)(std::int64_t rounds, double *flops);
-    // Random numbers in (0, 1), one per sequence, of which there are four kinds: words 0 to 3.
-    void (*uniforms)(const Key &, std::int64_t first, std::int64_t count, int word, double *out);
+    const Functions<float> &f32;
+    const Functions<double> &f64;
 };
 
 }  // namespace ridgeformer

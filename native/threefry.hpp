@@ -45,23 +45,45 @@ RF_INLINE void random_words(const Key &key, W sequence, W slot, Use use, std::ui
 }
 
 // A word as a number in (0, 1): 31 bits, never 0. Float rounds the largest ones to 1.
-template <class T>
-RF_INLINE Vec<T> uniform(Words<T> word) {
-    typename WordsOf<T>::signed_type x;
+RF_INLINE V uniform(Words word) {
+    SignedWords x;
     word >>= 1;
     std::memcpy(&x, &word, sizeof x);
-    return (__builtin_convertvector(x, Vec<T>) + T(0.5)) * T(4.656612873077393e-10);
+    return (__builtin_convertvector(x, V) + T(0.5)) * T(4.656612873077393e-10);
 }
 
 // Box and Muller: two words give two independent normals.
-template <class T>
-RF_INLINE void normals(Words<T> u, Words<T> v, Vec<T> &first, Vec<T> &second) {
-    Vec<T> s, c;
-    sine_cosine<T>(v, s, c);
-    const Vec<T> radius = square_root<T>(T(-2) * logarithm<T>(uniform<T>(u)));
+RF_INLINE void normals(Words u, Words v, V &first, V &second) {
+    V s, c;
+    sine_cosine(v, s, c);
+    const V radius = square_root(T(-2) * logarithm(uniform(u)));
     first = radius * c;
     second = radius * s;
 }
+
+// Standard normals of the sequences in the lanes, one after the other, four a call of the generator.
+struct Normals {
+    const Key &key;
+    const Words sequence;
+    const Use use;
+    std::uint32_t slot = 0;
+    int left = 0;
+    V four[4] = {};
+
+    V next() {
+        if (left == 0) draw_four();
+        return four[--left];
+    }
+
+  private:
+    RF_SHARED void draw_four() {
+        Words r[4];
+        random_words(key, sequence, Words{} + slot++, use, 0, r);
+        normals(r[0], r[1], four[3], four[2]);
+        normals(r[2], r[3], four[1], four[0]);
+        left = 4;
+    }
+};
 
 }  // namespace
 }  // namespace ridgeformer
