@@ -183,7 +183,7 @@ def test_a_step_is_a_sample_and_its_evaluation(native, v, s, dtype):
 
 @DTYPES
 @pytest.mark.parametrize(("v", "s"), [(1, 1), (1, 3), (2, 3)])
-@pytest.mark.parametrize("layers", [1, 2, 5])
+@pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30, 1e300])
 def test_sequences_that_are_not_finite_stay_out_of_the_gradient(any_engine, v, s, layers, value, dtype):
     """Wherever in the context they are not finite, or when the model overflows; the others do not notice."""

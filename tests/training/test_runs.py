@@ -25,9 +25,9 @@ SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
 
 
-@pytest.mark.parametrize(("kind", "kills"), [(killing.DIAG, 8), (killing.FULL, 6), (killing.PAPER, 6)])
+@pytest.mark.parametrize(("kind", "kills"), [(killing.DIAG, 4), (killing.FULL, 3), (killing.PAPER, 3)])
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, kind, kills):
-    """kill -9, 20 times over the three cases; then it runs to its end, and nothing differs from an undisturbed run."""
+    """kill -9, ten times over the three cases, then to its end: nothing differs. `test_interruptions.py` kills more often."""
     began = time.monotonic()
     killing.finish(killing.start(tmp_path / "whole", kind))
     duration = time.monotonic() - began
