@@ -27,7 +27,7 @@ QUICK = Search(effort=0.2)
 
 @pytest.mark.parametrize(("kind", "kills"), [(killing.DIAG, 4), (killing.FULL, 3), (killing.PAPER, 3)])
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, kind, kills):
-    """kill -9, ten times over the three cases, then to its end: nothing differs. `test_interruptions.py` kills more often."""
+    """kill -9, ten times over the three cases; `test_interruptions.py` kills more often."""
     began = time.monotonic()
     killing.finish(killing.start(tmp_path / "whole", kind))
     duration = time.monotonic() - began
