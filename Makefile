@@ -50,16 +50,16 @@ reproduce-from-scratch: $(VENV)/.plot  ## the same, after training all 210 model
 zoo: install  ## copy the models of runs/, which reproduce-from-scratch trained, into the package
 	$(BIN)/python -m ridgeformer.papers.vladymyrov2024.make_zoo runs
 
-test: install  ## run the tests; a few minutes once installed
-	$(BIN)/python -m pytest -q -n auto -m 'not long'
+test: install  ## run the fast tests; a few minutes once installed
+	$(BIN)/python -m pytest -q -n auto -m 'not long and not slow'
 
-test-all: install  ## run all tests, including the long ones
+test-all: install  ## run all tests, including the slow and the long ones
 	$(BIN)/python -m pytest -q -n auto
 
 fuzz: install  ## try 100,000 damaged files and 100,000 unusual calls; at most ten minutes
 	$(BIN)/python tests/fuzzing/fuzz.py
 
-coverage: install  ## run the tests and print the share of lines that they execute; fails below 95 %
+coverage: install  ## run the fast and the slow tests and print the share of lines that they execute; fails below 95 %
 	$(BIN)/python -m pytest -q -n auto -m 'not long' --cov --cov-report=term:skip-covered
 
 # A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.

@@ -35,6 +35,7 @@ def rows(text):
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+@pytest.mark.slow
 def test_code_prints_the_tables_that_are_shown(name):
     """To 3 %: last digits depend on the processor."""
     page = ROOT / name
@@ -51,6 +52,7 @@ def test_code_prints_the_tables_that_are_shown(name):
 
 
 @pytest.mark.parametrize(("name", "least"), [("problems.md", 7), ("sklearn.md", 10), ("frameworks.md", 5)])
+@pytest.mark.slow
 def test_pages_print_what_they_show(name, least):
     """Every indented line directly below a block of Python is one of the lines that the page prints."""
     if name == "frameworks.md":

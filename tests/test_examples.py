@@ -30,6 +30,7 @@ def test_every_example_is_tested():
 
 
 @pytest.mark.parametrize("name", WORDS)
+@pytest.mark.slow
 def test_example(name, tmp_path):
     """In an empty folder and with warnings as errors, so that nobody learns from something outdated."""
     if "torch" in (EXAMPLES / name).read_text():

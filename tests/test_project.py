@@ -56,6 +56,7 @@ def test_known():
 
 @pytest.mark.parametrize(("forbidden", "code"), [("", 0), ("1", 1)])
 @pytest.mark.parametrize("text", [SKIPPING, 'import pytest\npytest.importorskip("a_package_that_nobody_has")'])
+@pytest.mark.slow
 def test_skips_are_listed_or_are_failures(tmp_path, text, forbidden, code):
     """With RIDGEFORMER_NO_SKIPS=1, as in CI, a missing package fails; otherwise it is listed. Root is an exception."""
     (tmp_path / "test_it.py").write_text(text)

@@ -34,6 +34,7 @@ def test_options_become_a_protocol(name, options, protocol):
     assert protocol_of(name, {**options, "effort": None}) == protocol
 
 
+@pytest.mark.slow
 def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
     runs = tmp_path / "runs"
     code, out, _ = call("train", *SMALL, "--family", "full", *DESCENT, "--out", runs, "--plot", tmp_path / "a.png")

@@ -29,6 +29,7 @@ def line(axis, label):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.slow
 def test_a_picture_shows_sequences_of_the_problem(problem, tmp_path):
     figure = problem_figure(problem, seed=1)
     assert str(problem) in figure.get_suptitle()

@@ -131,6 +131,7 @@ def go_on(folder, grid, out):
         return json.loads(text)
 
 
+@pytest.mark.slow
 def test_dask_gives_the_same_bits_and_survives_a_killed_worker(tmp_path, undisturbed):
     grid, expected = undisturbed
     with cluster(tmp_path) as (address, processes):
@@ -143,6 +144,7 @@ def test_dask_gives_the_same_bits_and_survives_a_killed_worker(tmp_path, undistu
     assert bits_in(tmp_path / "runs") == expected
 
 
+@pytest.mark.slow
 def test_a_killed_scheduler_ends_the_sweep_in_one_line_and_the_same_command_goes_on(tmp_path, undisturbed):
     grid, expected = undisturbed
     out = tmp_path / "runs"
@@ -160,6 +162,7 @@ def test_a_killed_scheduler_ends_the_sweep_in_one_line_and_the_same_command_goes
     assert bits_in(out) == expected
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_before_it_has_workers(tmp_path, undisturbed):
     """Nothing has begun, all is pending: the driver ends just the same."""
     with cluster(tmp_path, workers=0) as (address, processes):
@@ -187,6 +190,7 @@ def test_a_scheduler_that_restarts_at_once_is_found_again(tmp_path, undisturbed)
     assert bits_in(out) == expected
 
 
+@pytest.mark.slow
 def test_from_python_a_killed_scheduler_is_an_exception(tmp_path, undisturbed):
     grid, expected = undisturbed
     code = f"""
@@ -354,6 +358,7 @@ def test_an_executor_without_a_scheduler_is_always_within_reach():
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
+@pytest.mark.slow
 def test_units_that_a_restarting_scheduler_loses_have_not_failed(tmp_path, monkeypatch, cancelled):
     """However often it restarts: its losses are no deaths of a unit's worker."""
     opened = itertools.chain([True, False] * 10, itertools.repeat(True))

@@ -49,6 +49,7 @@ def pooled(tmp_path_factory):
     return sweep(GRID.specs(), out, workers=2, progress=states.append, interval=0.1), out, states
 
 
+@pytest.mark.slow
 def test_a_sweep_is_what_training_gives(pooled):
     found, _, states = pooled
     assert len(found.folders) == 40
@@ -113,6 +114,7 @@ def wait_for(count, folder):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_only_time(tmp_path, grid_file, pooled):
     driver = start_driver(tmp_path / "runs", grid_file)
     wait_for(3, tmp_path / "runs")
@@ -127,6 +129,7 @@ def test_a_killed_worker_costs_only_time(tmp_path, grid_file, pooled):
     assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
     first = start_driver(tmp_path / "runs", grid_file)
     wait_for(5, tmp_path / "runs")

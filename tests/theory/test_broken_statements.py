@@ -283,6 +283,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.__name__)
+@pytest.mark.slow
 def test_a_broken_statement_is_seen(broken, monkeypatch):
     module, *begin = BREAKS[broken]
     for claim in broken(monkeypatch):

@@ -251,6 +251,7 @@ def test_a_start_is_random_by_scale_and_seed():
 
 
 @pytest.mark.parametrize("protocol", [Search(effort=0.1), Paper(steps=20, batch=16), SGD(rate=1e-6, steps=5, batch=16)])
+@pytest.mark.slow
 def test_every_protocol_starts_from_a_model(tmp_path, protocol):
     init = train(SMALL, "diag", 2, protocol=Search(effort=0.2), **FEW).model
     found = train(SMALL, "diag", 2, protocol=protocol, init=init, out=tmp_path, **FEW)

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+import own_problems
 from ridgeformer import Problem
 from ridgeformer.engine import Layout
 from ridgeformer.losses import exploded
@@ -91,3 +92,13 @@ def test_the_last_check_sees_what_the_selection_sees(context):
     assert expected > 10
     assert len(known) > 10
     assert work.checked(wild, known).strength > known.strength
+
+
+def test_the_last_check_sees_what_the_selection_sees_on_a_problem_of_ones_own():
+    """Where sequences depend on the size of the block in which they are drawn."""
+    problem = own_problems.HeavyTails(3, 6)
+    wild = LinearTransformer(Diag(omega=np.tile([[-0.09, 0], [-0.09, 0]], (5, 1, 1))), 3)
+    work = job(problem=problem)
+    expected = int(exploded(search_module._losses(wild, work), problem.signal).sum())
+    assert expected > 10
+    assert abs(work.checked(wild, Hard.none(problem, Layout())).exploded - expected) <= 1 + expected // 100

@@ -26,6 +26,7 @@ QUICK = Search(effort=0.2)
 
 
 @pytest.mark.parametrize(("kind", "kills"), [(killing.DIAG, 4), (killing.FULL, 3), (killing.PAPER, 3)])
+@pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, kind, kills):
     """kill -9, ten times over the three cases; `test_interruptions.py` kills more often."""
     began = time.monotonic()
@@ -85,6 +86,7 @@ def test_specs_do_not_share_a_folder(tmp_path):
     assert len({one.folder, *(other.folder for other in others)}) == 5
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_run_do_no_harm(tmp_path):
     places = [tmp_path / "whole", tmp_path / "both", tmp_path / "both"]
     for process in [killing.start(place, killing.FULL) for place in places]:

@@ -320,6 +320,7 @@ def test_models_of_one_call_are_trained_once(table):
 
 
 @pytest.mark.parametrize("family", ["diag", "full"])
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_number_of_threads(family):
     problem = SMALL if family == "diag" else Problem(8, 12, "uniform(0,3)")
     protocol = Search(effort=0.1)
@@ -537,6 +538,7 @@ def test_the_package_s_example_trains():
 
 
 @pytest.mark.parametrize("change", [{}, {"features": "powerlaw(1)"}], ids=str)
+@pytest.mark.slow
 def test_the_message_says_if_constrr_is_better(change):
     """One step of gradient descent is worse than ridge regression; more layers of Diag are better."""
     problem = Problem(3, 8, "uniform(0,2)").replace(**change)

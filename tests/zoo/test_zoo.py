@@ -13,6 +13,7 @@ from ridgeformer.training import Search
 
 @pytest.mark.parametrize("noise", COLUMNS)
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_every_model_is_as_good_as_recorded(family, noise):
     # The same sequences as then. Another instruction set rounds differently and, once in a million sequences, draws
     # another one: hence not equality.

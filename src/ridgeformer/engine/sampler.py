@@ -1,4 +1,7 @@
-"""The sampler of the engine in NumPy: moments of random sequences (see native/sampler.hpp for the mathematics)."""
+"""The sampler of the engine in NumPy: moments of random sequences.
+
+The mathematics is explained in native/: sampler.hpp, features.hpp, tasks.hpp and chi.hpp.
+"""
 
 from __future__ import annotations
 

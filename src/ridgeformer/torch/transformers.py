@@ -50,12 +50,12 @@ class Architecture:
 
     def __post_init__(self) -> None:
         for name in ("dim", "layers", "width", "heads"):
-            integer(name, getattr(self, name), 1, 4096)
+            object.__setattr__(self, name, integer(name, getattr(self, name), 1, 4096))
         if self.width % self.heads:
             refuse("heads must divide the width", f"{self.heads} heads, width {self.width}", "Change one of them.")
         choice("attention", self.attention, ATTENTIONS)
         for name in ("causal", "mlp", "layernorm"):
-            flag(name, getattr(self, name))
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
 
 
 class Block(nn.Module):

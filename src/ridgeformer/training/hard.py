@@ -28,7 +28,9 @@ STRONGER = 3.0  # what hard sequences count more as long as there are such
 FAILS = 20  # times the ceiling: a loss from which on a stretched context counts as hard
 MOST = 512  # hard sequences that are kept
 BLOCK = 1 << 16  # sequences that are looked at together
-OWN_BLOCK = 1 << 13  # the same where sequences are drawn by Python
+OWN_BLOCK = (
+    1 << 14
+)  # the same where sequences are drawn by Python: all that decide in one block, as they are drawn there
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,7 @@ def mine(
     sequences: int,
     caution: float = 1.0,
     threads: int | None = None,
+    deciding: bool = False,
 ) -> Hard:
     """Further hard contexts, found among `sequences` of a key, before those already known; none without caution.
 
@@ -119,14 +122,18 @@ def mine(
         sequences: How many of them.
         caution: What hard contexts count, relative to the default.
         threads: Threads of the engine; None for all.
+        deciding: Whether contexts on which the model explodes without stretching come before all others.
 
     Returns:
         The hard contexts, at most 512.
     """
     if not caution:
         return known
-    exploded = len(_above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads))
+    worst = _above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads)
     found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
+    if deciding:
+        found = list(dict.fromkeys([*worst, *found]))
+    exploded = len(worst)
     batch = known.batch
     for part in reversed(_drawn(model.layout, problem, key, sequences, found[: MOST // 2])):
         batch = part.stretched(STRETCH).joined(batch, MOST)

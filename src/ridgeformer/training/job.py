@@ -24,7 +24,7 @@ from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import fewer
 from ridgeformer.training.vector import Units
 
-__all__ = ["FINISH", "RACE", "SEARCH", "SELECT", "Found", "Job", "Report", "Step", "Steps", "follow"]
+__all__ = ["FINISH", "RACE", "SELECT", "SELECTION", "Found", "Job", "Report", "Step", "Steps", "follow"]
 
 # Streams of sequences; evaluation and the tuned baselines have others.
 RACE, FINISH, SEARCH, SELECT = 1, 2, 3, 4
@@ -196,10 +196,10 @@ class Job:
             known: Hard contexts that are known already.
 
         Returns:
-            The hard contexts; where `exploded` is not zero, the model would lose against its ancestors.
+            The hard contexts; where `exploded` is not zero, the model loses against ancestors that explode less often.
         """
         key, among = Key(self.seed, SELECT), fewer(self.problem, SELECTION)
-        return mine(model, self.problem, known, key, among, self.caution, self.threads)
+        return mine(model, self.problem, known, key, among, self.caution, self.threads, deciding=True)
 
     def ancestors(self) -> list[LinearTransformer]:
         """Return the shallower and the simpler model as models of this family and depth, with the same function."""

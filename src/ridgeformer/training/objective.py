@@ -3,7 +3,7 @@
 A deep model is a polynomial of high degree: on one sequence in 10^5 its loss can be 10^10, and an average over a batch
 either misses that sequence or is ruined by it. Two things keep such models away. Losses above `ceiling` enter by their
 logarithm. And a search among many contexts, all stretched by a fifth so that rare ones become common, collects
-those on which the model fails; these then count in the objective.
+those on which the model fails (`training.hard`); these then count in the objective.
 """
 
 from __future__ import annotations

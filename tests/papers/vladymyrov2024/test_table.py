@@ -110,6 +110,7 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
         ("uniform(0,6)", 2, "lowest expected loss found for GD++ 2 is"),
     ],
 )
+@pytest.mark.slow
 def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
     cell = measure(zoo.shipped(), columns=(noise,), sequences=20_000)["gdpp", layers, noise]
     (fault,) = cell.faults
@@ -404,6 +405,7 @@ def test_table1_prints_every_format(evidence, place, capsys):
     assert "uniform(0,5): floor" in run(capsys, "table1", "--column", "uniform(0,5)", *place)[1]
 
 
+@pytest.mark.slow
 def test_table1_measures_afresh_unless_told_otherwise(evidence, place, capsys):
     stored = evidence.folder / "table.json"
     true = stored.read_text()

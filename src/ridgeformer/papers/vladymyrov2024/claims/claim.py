@@ -56,7 +56,7 @@ def claim(
         rule: What the numbers must satisfy.
 
     Returns:
-        The decorator.
+        The decorator. The decorated function takes the evidence and returns a `Claim`.
     """
 
     def decorate(find: Callable[[Evidence], Finding]) -> Callable[[Evidence], Claim]:
