@@ -90,7 +90,9 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
-            raise InputError(f"{what} must be a file; {short(path)} is a folder. Name a file in it.")
+            raise InputError(
+                f"{what} must be a file; {short(path)} is a folder. Name a file in it, such as model.safetensors."
+            )
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name another.")
         if found.st_size > most:

@@ -135,8 +135,8 @@ def profile(subject: Subject, plot: Path | None) -> None:
     if wild := int((found.exploded > 0).sum()):
         click.echo(
             f"At {wild} of {len(found.sigma)} noise levels at least one of {found.sequences:,} sequences exploded (a "
-            f"loss above {threshold(problem.signal):g}). There the mean is dominated by these sequences and says "
-            "little about the others."
+            f"loss above {threshold(problem.signal):g}). They raise the mean, and dominate it where +- is as large as "
+            "the loss: it then says little about the other sequences."
         )
 
 

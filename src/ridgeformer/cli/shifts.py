@@ -70,6 +70,8 @@ def shifts(subject: Subject, plot: Path | None, **given: tuple[str, ...]) -> Non
         draw_shifts(plot, title, shown)
     head = [] if trained == str(problem) else [f"The original problem is {problem}."]
     note = "The floor is that of the shifted problem. ratio: loss / floor."
+    if found.exploded.any():
+        note += " Where sequences exploded, they dominate the mean, which says little about the others."
     _print(subject, head, found if subject.as_json else shown, note)
 
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     type=FAMILY,
     default="diag",
     show_default=True,
-    help="Parametrisation of a layer, from simple to rich: gdpp (2 coefficients), diag (4), channels(1,3) (20, with "
-    "room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), preconditioned "
+    help="Parametrisation of a layer, from simple to rich: gdpp (3 numbers per layer), diag (4), channels(1,3) (20, "
+    "with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), preconditioned "
     "and looped(diag,4).",
 )
 @click.option("--layers", default=4, show_default=True, help="Number of layers.")

@@ -173,7 +173,7 @@ def _solves(found: Behaviour, noise: ByNoise, layer: int) -> str:
         return ""
     way = _ends(noise, 100 * noise.newton_step[layer], ".0f", " %")
     falls = f"the error of direction falls from {before:.3g} to {after:.3g}"
-    return f"{falls}; w covers this share of its distance to the least-squares solution: {way}"
+    return f"{falls}; towards the least-squares solution, w moves by this share of the distance to it: {way}"
 
 
 def _shrinks(found: Behaviour, noise: ByNoise, layer: int, goal: str) -> str:

@@ -58,8 +58,11 @@ def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
     if found.shape[0] != found.shape[1]:
         refuse(f"{name} must be square", f"shape {found.shape}", "Pass a matrix [d, d].")
     scale = float(np.abs(found).max())
-    if float(np.abs(found - found.T).max()) > 1e-9 * scale:
-        refuse(f"{name} must be symmetric", "one that is not", "Pass (A + A.T) / 2, if A is meant to be symmetric.")
+    gaps = np.abs(found - found.T)
+    if float(gaps.max()) > 1e-9 * scale:
+        i, j = (int(k) for k in np.unravel_index(gaps.argmax(), gaps.shape))
+        received = f"{found[i, j]:g} at [{i}, {j}] and {found[j, i]:g} at [{j}, {i}]"
+        refuse(f"{name} must be symmetric", received, "Pass (A + A.T) / 2, if A is meant to be symmetric.")
     found = (found + found.T) / 2
     least = float(np.linalg.eigvalsh(found)[0])
     if definite and not least > 1e-12 * scale:

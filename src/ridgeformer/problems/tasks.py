@@ -225,6 +225,8 @@ class Pool(Tasks):
         if isinstance(tasks, Real | str):
             self.count = integer("the number of tasks in a pool", tasks, 1, MOST_POOL)
         else:
+            if isinstance(tasks, list | tuple | np.ndarray) and len(tasks) == 0:
+                refuse("a pool must have at least one task", "none", "List vectors of length d: [[1, 0], [0, 1]].")
             # Zero without a sign, so that equal pools have equal texts.
             self.vectors = array("the tasks of a pool", tasks, ("K", "d")).astype(np.float64) + 0.0
             self.count = len(self.vectors)

@@ -25,6 +25,7 @@ Objective = Callable[[Array], tuple[float, Array]]
 EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end
 LEAST = 40  # iterations of the end; as many as there are parameters, where these are more
 TURNS = 6  # of searching for hard contexts and finishing, at most; beyond three only if the model still explodes
+COSTLY = 1.2  # a factor of the loss from which on the message says what avoiding explosions costs
 SEARCHED = 1 << 18  # contexts among which hard ones are looked for
 
 
@@ -46,7 +47,8 @@ def descend_many_starts(job: Job) -> Steps:
     race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
     best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
     final = yield from work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
-    winner, hard = min(final, key=_value), Hard.none(job.problem, job.layout)
+    first = winner = min(final, key=_value)
+    hard = Hard.none(job.problem, job.layout)
     iterations = max(LEAST, len(winner.point))
     for turn in range(TURNS):
         known = len(hard)
@@ -60,6 +62,8 @@ def descend_many_starts(job: Job) -> Steps:
         (winner,) = yield from work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], iterations, hard)
     rest = "converged" if winner.rested else "was still improving"
     message = f"{len(starts)} starts; the last descent {rest}"
+    if winner.value > COSTLY * first.value:
+        message += f"; avoiding explosions raised its training loss from {first.value:.3g} to {winner.value:.3g}"
     return Found(work.vector.model(winner.point), winner.rested, message)
 
 
