@@ -37,9 +37,9 @@ struct Sampler final : Tasks {
     void draw_normals(Words sequence, V tokens) {
         Normals normal{law.key, sequence, Use::normals};
         for (Size row = 1; row < d; ++row)
-            for (Size column = 0; column < (row < m ? row : m); ++column) A[row * d + column] = normal.next();
-        for (Size i = 0; i < d; ++i) g[i] = normal.next();
-        for (Size i = 0; i < m; ++i) z[i] = normal.next();
+            for (Size column = 0; column < (row < m ? row : m); ++column) A[row * d + column] = normal.next_inlined();
+        for (Size i = 0; i < d; ++i) g[i] = normal.next_inlined();
+        for (Size i = 0; i < m; ++i) z[i] = normal.next_inlined();
         for (Size column = counted(law.shortest); column < m; ++column) {
             const auto there = tokens > T(column + law.standardised);
             z[column] = there ? z[column] : V{};
