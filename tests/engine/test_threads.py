@@ -9,6 +9,7 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 
 from ridgeformer import Problem, train
 from ridgeformer.engine import one_blas_thread
+from ridgeformer.engine import threads as threads_module
 from ridgeformer.training import Search, objective
 
 
@@ -95,3 +96,12 @@ def test_training_limits_blas(monkeypatch):
     with threadpool_limits(2, "blas"):
         train(Problem(2, 4, "fixed(1)"), "diag", 1, protocol=Search(effort=0.1), sequences=100)
     assert seen == {1}
+
+
+def test_libraries_are_not_listed_in_the_main_thread(monkeypatch):
+    """There, Ctrl-C would be lost in threadpoolctl's callback from C."""
+    seen = []
+    monkeypatch.setattr("threadpoolctl.ThreadpoolController", lambda: seen.append(threading.current_thread()))
+    threads_module._controller.__wrapped__(0)
+    assert len(seen) == 1
+    assert seen[0] is not threading.main_thread()

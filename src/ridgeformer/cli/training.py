@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     default="diag",
     show_default=True,
     help="Parametrisation of a layer, from simple to rich: gdpp (3 numbers per layer), diag (4), channels(1,3) (20, "
-    "with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), preconditioned "
-    "and looped(diag,4).",
+    "with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), "
+    "preconditioned and looped(diag,4).",
 )
 @click.option("--layers", default=4, show_default=True, help="Number of layers.")
 @click.option("--heads", default=1, show_default=True, help="Number of attention heads per layer.")

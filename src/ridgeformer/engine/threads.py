@@ -44,11 +44,12 @@ def one_blas_thread() -> Iterator[None]:
     start for each product only fight with them. Blocks may be nested and run in several threads at once.
     """
     global _inside, _limit
+    controller = _controller(len(sys.modules))
     with _lock:
-        _inside += 1
-        if _inside == 1:
-            _limit = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
+        if _inside == 0:
+            _limit = controller.limit(limits=1, user_api="blas")
             _leave_control()
+        _inside += 1
     try:
         yield
     finally:
@@ -63,12 +64,16 @@ def one_blas_thread() -> Iterator[None]:
 def _controller(modules: int) -> ThreadpoolController:
     """The BLAS libraries of this process, listed again when the number of loaded modules has changed.
 
-    NumPy's and SciPy's are both loaded by then; PyTorch or another package may bring one more later.
+    NumPy's and SciPy's are both loaded by then; PyTorch or another package may bring one more later. They are listed in
+    a thread of its own: threadpoolctl does so in a callback from C, where Ctrl-C in the main thread would be lost.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     import scipy.linalg  # noqa: F401  has a BLAS of its own
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(ThreadpoolController).result()
 
 
 def _leave_control() -> None:
