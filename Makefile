@@ -51,16 +51,16 @@ zoo: install  ## copy the models of runs/, which reproduce-from-scratch trained,
 	$(BIN)/python -m ridgeformer.papers.vladymyrov2024.make_zoo runs
 
 test: install  ## run the fast tests; a few minutes once installed
-	$(BIN)/python -m pytest -q -n auto -m 'not long and not slow'
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not long and not slow'
 
 test-all: install  ## run all tests, including the slow and the long ones
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 fuzz: install  ## try 100,000 damaged files and 100,000 unusual calls; at most ten minutes
 	$(BIN)/python tests/fuzzing/fuzz.py
 
 coverage: install  ## run the fast and the slow tests and print the share of lines that they execute; fails below 95 %
-	$(BIN)/python -m pytest -q -n auto -m 'not long' --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not long' --cov --cov-report=term:skip-covered
 
 # A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.
 LOWEST := build/lowest
@@ -73,7 +73,7 @@ test-lowest: install  ## run a fast part of the tests with the lowest allowed ve
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir $(LOWEST)/wheel .
 	$(LOWEST)/bin/python -m pip --quiet --disable-pip-version-check install --constraint $(LOWEST)/constraints.txt \
 	  "$$(echo $(LOWEST)/wheel/*.whl)[plot,dask,onnx,sklearn]" 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
-	$(LOWEST)/bin/python -m pytest -q -n auto -m 'not long' $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -q -n auto --dist worksteal -m 'not long' $(LOWEST_TESTS)
 
 # What an installation without a working compiler does: NumPy takes the core's place.
 NUMPY := build/numpy
@@ -85,7 +85,7 @@ test-numpy: $(BIN)/python  ## run a fast part of the tests in an installation wi
 	CXX=false $(NUMPY)/bin/python -m pip --quiet --disable-pip-version-check install --config-settings=build-dir=$(NUMPY)/cmake . \
 	  'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'scikit-learn>=1.6'
 	$(NUMPY)/bin/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("ridgeformer._core") is not None)'
-	RIDGEFORMER_ENGINE=numpy $(NUMPY)/bin/python -m pytest -q -n auto -m 'not long' $(NUMPY_TESTS)
+	RIDGEFORMER_ENGINE=numpy $(NUMPY)/bin/python -m pytest -q -n auto --dist worksteal -m 'not long' $(NUMPY_TESTS)
 
 bench: $(VENV)/.bench  ## measure the speed, compared with PyTorch and JAX (installs both)
 	$(BIN)/python -m benchmarks --out benchmarks/latest.json

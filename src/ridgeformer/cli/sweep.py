@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +93,19 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
                 client.close(timeout=2)
 
 
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect garbage now, not inside this block: a client that ends while another begins would wait for ever."""
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def _dask_client(address: str) -> Any:
     try:
         from dask.distributed import Client
@@ -103,7 +118,8 @@ def _dask_client(address: str) -> Any:
     try:
         if not address.strip():
             raise ValueError("it is empty")
-        return Client(address, timeout=10)
+        with _without_collection():
+            return Client(address, timeout=10)
     except Exception as error:  # every transport of Dask's has its own
         raise InputError(
             f"--dask must be the address of a running Dask scheduler; {shown(address)} does not answer "
