@@ -11,6 +11,7 @@ import click
 
 from ridgeformer.cli import (  # noqa: F401  registers them
     attention,
+    edit,
     evidence,
     explain,
     export,

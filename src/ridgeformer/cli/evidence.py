@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON, COUNT, PLACE, SEED
+from ridgeformer.cli.options import AS_JSON, COUNT, PLACE, SEED, THREADS
 from ridgeformer.cli.sweep import run_sweep
 from ridgeformer.errors import InputError
 
@@ -39,6 +39,7 @@ def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
                 show_default=True,
                 help="Folder for measurements, figures and pages. Stored measurements are reused if they fit.",
             ),
+            THREADS,
         ]
     ):
         command = option(command)

@@ -14,7 +14,7 @@ __all__ = ["Group", "cli"]
 
 ORDER = (
     *("problem", "baselines", "train", "show", "sweep", "zoo", "eval", "profile", "shifts", "prefixes", "attention"),
-    *("explain", "patch", "algorithms", "export"),
+    *("explain", "edit", "patch", "algorithms", "export"),
     *("table1", "figures", "report", "verify", "second-order", "info"),
 )
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ridgeformer.evaluation.sequence_losses import Estimator
     from ridgeformer.problems import Problem
 
-__all__ = ["five", "print_results"]
+__all__ = ["print_results"]
 
+COLUMNS = ("name", "loss", "error", "ratio", "unadjusted", "tail", "largest", "exploded")  # see `Result`
 GAUSSIAN_ORACLE = "OracleRR (Gaussian prior)"  # see `ridgeformer.predictors.choice.oracle_label`
 
 
@@ -85,8 +86,8 @@ def evaluate_model(subject: Subject, estimator: Estimator) -> None:
         exact = compare(named, problem, **subject.sample)[name]
         ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
         click.echo(
-            f"\nThe exact estimator gives {five(exact.loss)} +- {five(exact.error)}. Its variance is {ratio:.0f} "
-            "times smaller."
+            f"\nThe exact estimator gives {exact.loss:.4g} +- {exact.error:.2g}. Its variance is {ratio:.0f} times "
+            "smaller."
         )
 
 
@@ -95,7 +96,7 @@ def evaluate_model(subject: Subject, estimator: Estimator) -> None:
     "  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png"
 )
 @plot_option("the profile")
-@reads_a_model(sequences=100_000)
+@reads_a_model(sequences=20_000)
 def profile(subject: Subject, plot: Path | None) -> None:
     """Measure the adjusted loss of a model at each noise level.
 
@@ -103,15 +104,15 @@ def profile(subject: Subject, plot: Path | None) -> None:
     extrapolates. MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as
     'zoo:diag/7/uniform(0,5)'.
     """
-    from ridgeformer.evaluation import profile as measure
+    from ridgeformer.evaluation import profiles
+    from ridgeformer.evaluation.table import aligned, lines
     from ridgeformer.losses import threshold
     from ridgeformer.predictors import best_predictor
 
-    problem, seed, fewer = subject.problem, subject.seed, min(subject.sequences, 20_000)
+    problem, label = subject.problem, "DMMSE" if subject.problem.has_pool else "Bayes predictor"
+    chosen = {subject.name: subject.model, label: best_predictor(problem)}
     with progress_bar("profile") as step:
-        found = measure(subject.model, problem, **subject.sample, progress=step)
-        best = measure(best_predictor(problem), problem, sequences=fewer, seed=seed, progress=step)
-    label = "DMMSE" if problem.has_pool else "Bayes predictor"
+        found, best = profiles(chosen, problem, **subject.sample, progress=step).values()
     if plot is not None:
         from ridgeformer.plotting.profiles import draw_profile
 
@@ -120,44 +121,39 @@ def profile(subject: Subject, plot: Path | None) -> None:
         columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, "bayes": best.loss}
         lists = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
         facts = {"problem": str(problem), "sequences": found.sequences, "best": label}
-        click.echo(json.dumps({**facts, **lists, "in": found.in_distribution.tolist()}, indent=2))
+        click.echo(json.dumps({**facts, **lists, "in_distribution": found.in_distribution.tolist()}, indent=2))
         return
     column = label.removesuffix(" predictor")
-    click.echo(f"{problem}: adjusted loss by noise level\n\n sigma       loss       +-{column:>11}  exploded")
-    rows = zip(found.sigma, found.loss, found.error, best.loss, found.exploded, found.in_distribution, strict=True)
-    for sigma, loss, error, bayes, exploded, inside in rows:
-        numbers = f"{five(loss):>10} {five(error):>8} {five(bayes):>10} {exploded:9}"
-        click.echo(f"{sigma:6.3f} {numbers}{'' if inside else '   outside the problem'}")
+    columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, column: best.loss}
+    rows = lines({**columns, "exploded": found.exploded, "in_distribution": found.in_distribution})
+    click.echo(f"{problem}: adjusted loss by noise level, {found.sequences:,} sequences each\n\n{aligned(rows)}")
     click.echo(
-        f"\n{'DMMSE' if problem.has_pool else 'The Bayes predictor'} has the smallest loss on average over the noise "
+        "\nerror: standard error of the loss. in_distribution: whether the noise level can occur in the problem.\n"
+        f"{'DMMSE' if problem.has_pool else 'The Bayes predictor'} has the smallest loss on average over the noise "
         "levels of the problem, but not at every single level."
     )
     if wild := int((found.exploded > 0).sum()):
         click.echo(
             f"At {wild} of {len(found.sigma)} noise levels at least one of {found.sequences:,} sequences exploded (a "
-            f"loss above {threshold(problem.signal):g}). They raise the mean, and dominate it where +- is as large as "
-            "the loss: it then says little about the other sequences."
+            f"loss above {threshold(problem.signal):g}). They raise the mean, and dominate it where the error is as "
+            "large as the loss: it then says little about the other sequences."
         )
 
 
 def print_results(problem: object, results: list[Any], as_json: bool) -> None:
     """Print results as a table with the floor above it, or as JSON."""
-    from ridgeformer.evaluation.table import without_rounding
+    from ridgeformer.evaluation.table import aligned, without_rounding
     from ridgeformer.losses import ROUNDING
 
     if as_json:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
         return
-    wide = max(10, *(len(r.name) for r in results))
-    click.echo(f"{problem}: adjusted loss on {results[0].sequences:,} sequences, floor {five(results[0].floor)}\n")
-    click.echo(f"{'':{wide}}      loss        +-    ratio  unadjusted  99.99 %      max  exploded")
-    for r in results:
-        ratio = f"{r.ratio:.2f}" if r.ratio < 1e6 else "-"
-        losses = f"{five(r.loss):>10}{five(r.error):>10}{ratio:>9}{five(r.unadjusted):>12}"
-        click.echo(
-            f"{r.name:{wide}}{losses}{without_rounding(r.tail):9.2g}{without_rounding(r.largest):9.2g}{r.exploded:10}"
-        )
-    click.echo("\nratio: loss / floor. 99.99 % (quantile) and max: of the losses of single sequences.")
+    rows, first = [result.columns(COLUMNS) for result in results], results[0]
+    click.echo(f"{problem}: adjusted loss on {first.sequences:,} sequences, floor {without_rounding(first.floor):.4g}\n")
+    click.echo(
+        f"{aligned(rows)}\n\nerror: standard error of the loss. ratio: loss / floor. tail (99.99 % quantile) and "
+        "largest: of the losses of\nsingle sequences."
+    )
     if any(r.name == GAUSSIAN_ORACLE for r in results):
         click.echo(
             f"{GAUSSIAN_ORACLE} is told sigma but not the pool: it is ridge regression, not the oracle that losses are "
@@ -165,8 +161,3 @@ def print_results(problem: object, results: list[Any], as_json: bool) -> None:
         )
     if results[0].floor <= ROUNDING:
         click.echo("The noise level is always the same, so the best predictor can know it: the floor is 0.")
-
-
-def five(loss: float) -> str:
-    """Five decimals, or an exponent for numbers that are too small or too large for that."""
-    return f"{loss:.5f}" if 1e-4 <= abs(loss) < 1000 or abs(loss) < 1e-25 else f"{loss:.1e}"

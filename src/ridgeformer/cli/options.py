@@ -22,6 +22,7 @@ __all__ = [
     "PARTS",
     "PLACE",
     "SEED",
+    "THREADS",
     "Command",
     "arguments_of",
     "model_problem_options",
@@ -65,6 +66,23 @@ OF_MODEL = {
 }
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def _limit_threads(context: click.Context, option: click.Parameter, threads: int | None) -> None:
+    """Limit the threads, those of BLAS included, until the command ends."""
+    if threads is not None or os.environ.get("RIDGEFORMER_THREADS"):
+        from ridgeformer.engine import default_threads, limited_threads
+
+        context.with_resource(limited_threads(threads or default_threads()))
+
+
+THREADS = click.option(
+    "--threads",
+    type=click.IntRange(1, 1024),
+    callback=_limit_threads,
+    expose_value=False,
+    help="Number of threads [default: RIDGEFORMER_THREADS, or one per core].",
+)
 
 
 class _Family(_Text):
@@ -206,6 +224,6 @@ def _evaluation(sequences: int) -> Callable[[Command], Command]:
             help="Number of fresh sequences to evaluate on.",
         )
         seed = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random numbers.")
-        return count(seed(AS_JSON(command)))
+        return count(seed(THREADS(AS_JSON(command))))
 
     return decorate

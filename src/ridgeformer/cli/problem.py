@@ -11,7 +11,7 @@ import click
 
 from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.measure import five, print_results
+from ridgeformer.cli.measure import print_results
 from ridgeformer.cli.options import plot_option, takes_a_problem
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ def _hardness(problem: Problem, oracle: OracleRisk, one_layer: float | None) -> 
     closed = "There is no closed form, because the covariance of the features varies from sequence to sequence."
     if one_layer is not None:
         closed = (
-            f"The best weights W a, with a = sum y x and one matrix W, have an unadjusted loss of {five(one_layer)} "
-            f"(closed form), about {five(max(one_layer - oracle.loss, 0.0))} more than the oracle."
+            f"The best weights W a, with a = sum y x and one matrix W, have an unadjusted loss of {one_layer:.4g} "
+            f"(closed form), about {max(one_layer - oracle.loss, 0.0):.4g} more than the oracle."
         )
     return {
         "signal": f"{problem.signal:.4g}: predicting 0 has an unadjusted loss of {problem.signal / 2:.4g}.",
-        "oracle": f"The oracle, which is told sigma, has an unadjusted loss of {five(oracle.loss)} +- "
-        f"{five(oracle.error)}.",
+        "oracle": f"The oracle, which is told sigma, has an unadjusted loss of {oracle.loss:.4g} +- "
+        f"{oracle.error:.2g}.",
         "one layer": closed,
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON, plot_option
+from ridgeformer.cli.options import AS_JSON, THREADS, plot_option
 
 
 @cli.command(
@@ -29,6 +29,7 @@ from ridgeformer.cli.options import AS_JSON, plot_option
     help="Number of log-spaced eigenvalues of the example spectrum, 2 to 200.",
 )
 @plot_option("layers against kappa and epsilon")
+@THREADS
 @AS_JSON
 def second_order(kappa: float, epsilon: float, eigenvalues: int, plot: Path | None, as_json: bool) -> None:
     """Count the layers that GD++ needs to solve least squares, and the steps of classical methods.

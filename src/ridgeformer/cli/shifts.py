@@ -44,7 +44,7 @@ def _shift_options(command: Command) -> Command:
 )
 @_shift_options
 @plot_option("the losses")
-@reads_a_model(sequences=20_000)
+@reads_a_model(sequences=100_000)
 def shifts(subject: Subject, plot: Path | None, **given: tuple[str, ...]) -> None:
     """Evaluate a model on problems that differ from its own in one respect.
 

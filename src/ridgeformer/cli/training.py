@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 @click.option("--init", type=PLACE, help="Start from this model: a file, or the folder of a run.")
 @takes_a_picture
 @click.option("--quiet", "-q", is_flag=True, help="Do not show progress.")
-@click.option("--threads", type=click.IntRange(1, 1024), help="Number of threads [default: one per core].")
 def train(
     family: str,
     layers: int,
@@ -81,7 +80,6 @@ def train(
     picture: str | None,
     level: tuple[float, ...],
     quiet: bool,
-    threads: int | None,
     **options: Any,
 ) -> None:
     """Train a linear transformer on a problem and print how good it is.
@@ -109,7 +107,6 @@ def train(
                 init=None if init is None else read_model(init)[0],
                 out=out,
                 progress=progress,
-                threads=threads,
             )
     except KeyboardInterrupt:
         again = (

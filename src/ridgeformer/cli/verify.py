@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON
+from ridgeformer.cli.options import AS_JSON, THREADS
 
 
 @cli.command(
@@ -20,6 +20,7 @@ from ridgeformer.cli.options import AS_JSON
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Check only this statement. May be repeated.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
+@THREADS
 @AS_JSON
 def verify(only: tuple[str, ...], seed: int, as_json: bool) -> None:
     """Check the theorems and lemmas of the paper numerically.

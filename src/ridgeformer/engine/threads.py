@@ -15,7 +15,9 @@ from ridgeformer.errors import refuse
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = ["default_threads", "one_blas_thread"]
+__all__ = ["default_threads", "limited_threads", "one_blas_thread"]
+
+VARIABLE = "RIDGEFORMER_THREADS"
 
 _lock = threading.Lock()
 _inside = 0  # how many `with one_blas_thread()` blocks are running
@@ -24,16 +26,37 @@ _limit: Any = None
 
 def default_threads() -> int:
     """RIDGEFORMER_THREADS, or the number of cores this process may use."""
-    text = os.environ.get("RIDGEFORMER_THREADS")
+    text = os.environ.get(VARIABLE)
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
         refuse(
-            "RIDGEFORMER_THREADS must be a whole number from 1 to 1024",
+            f"{VARIABLE} must be a whole number from 1 to 1024",
             repr(text),
             "Set it to a whole number from 1 to 1024, or unset it.",
         )
     return int(text)
+
+
+@contextlib.contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Let everything inside this block use at most so many threads: our own, those of BLAS, and of child processes.
+
+    Args:
+        count: How many threads.
+    """
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(count)
+    try:
+        with _controller(len(sys.modules)).limit(limits=count, user_api="blas"):
+            _leave_control()
+            yield
+    finally:
+        _leave_control()
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
 
 
 @contextlib.contextmanager

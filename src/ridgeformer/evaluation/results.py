@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +81,19 @@ class Result(Table):
 
     def _printed(self) -> list[dict[str, Any]]:
         columns = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
-        return [{name: getattr(self, name) for name in columns} | {"floor": without_rounding(self.floor)}]
+        return [self.columns(columns)]
+
+    def columns(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return some fields, with 0 for losses that are 0 to rounding.
+
+        Args:
+            names: The names of fields, or `ratio`.
+
+        Returns:
+            The values by name.
+        """
+        found = {name: getattr(self, name) for name in names}
+        return {name: without_rounding(value) if isinstance(value, float) else value for name, value in found.items()}
 
     def __repr__(self) -> str:
         return f"Result({self.name!r}, loss={self.loss:.4g}, error={self.error:.2g}, floor={self.floor:.4g})"

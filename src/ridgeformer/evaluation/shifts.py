@@ -66,7 +66,7 @@ def shifts(
     predictors: AnyPredictor | Mapping[str, AnyPredictor],
     problem: BaseProblem,
     *,
-    sequences: int = 20_000,
+    sequences: int = 100_000,
     seed: int = 0,
     progress: Progress = lambda done, total: None,
     **shift: Iterable[Any],

@@ -94,7 +94,7 @@ def ratio(loss: float, floor: float) -> float:
         The ratio; infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
     """
     if floor > ROUNDING or math.isnan(floor):
-        return loss / floor
+        return without_rounding(loss) / floor
     return 1.0 if loss <= ROUNDING else math.inf
 
 
@@ -111,16 +111,16 @@ def ratios(loss: NDArray[Any], floor: NDArray[Any]) -> NDArray[Any]:
     return np.array([list(map(ratio, row, floor.tolist())) for row in loss.tolist()])
 
 
-def without_rounding(floor: float) -> float:
-    """Return a floor, or 0 where it is 0 to rounding: that of a known noise level.
+def without_rounding(loss: float) -> float:
+    """Return a loss, or 0 where it is 0 to rounding: that of the oracle, or the floor of a known noise level.
 
     Args:
-        floor: The floor.
+        loss: The loss.
 
     Returns:
-        The floor.
+        The loss.
     """
-    return 0.0 if floor <= ROUNDING else float(floor)
+    return 0.0 if loss <= ROUNDING else float(loss)
 
 
 def lines(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:

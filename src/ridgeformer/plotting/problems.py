@@ -105,7 +105,7 @@ def _eigenvalues(axis: Axes, problem: Problem, tokens: Sequences, seed: int) -> 
     counts = np.full(len(tokens.x), tokens.x.shape[1]) if tokens.context is None else tokens.context
     S = np.swapaxes(tokens.x, 1, 2) @ tokens.x / np.asarray(counts)[:, None, None]
     for index, values in enumerate(_spectra(S)):
-        label = "S / n of single contexts" if index == 0 else None
+        label = "S / n of a context, S = sum x x'" if index == 0 else None
         style: Any = {"marker": "o", "markersize": 4} if d == 1 else {}
         axis.plot(numbers, values, color=SKY, linewidth=0.7, alpha=0.7, label=label, **style)
     count = 1 if problem.features.fixed else max(2, min(200, LARGEST // (8 * d * d)))
@@ -116,10 +116,10 @@ def _eigenvalues(axis: Axes, problem: Problem, tokens: Sequences, seed: int) -> 
     values = _spectra(drawn)
     if count > 1:
         low, high = np.quantile(values, [0.05, 0.95], axis=0)
-        axis.fill_between(numbers, low, high, color=ORANGE, alpha=0.3, linewidth=0, label="covariances, 5 to 95 %")
-    label = "covariance of x" if count == 1 else "covariances, median"
+        axis.fill_between(numbers, low, high, color=ORANGE, alpha=0.3, linewidth=0, label="covariance of x, 5 to 95 %")
+    label = "covariance of x" if count == 1 else "covariance of x, median"
     axis.plot(numbers, np.median(values, 0), "o-", color=VERMILION, markersize=3, linewidth=1.5, label=label)
-    panel(axis, "eigenvalues, largest first", "number", "")
+    panel(axis, "eigenvalues of x, largest first", "1st, 2nd, ... eigenvalue", "eigenvalue")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False, fontsize=8)
