@@ -50,7 +50,7 @@ def test_eigenvalues_are_those_of_the_covariance():
     axis = problem_figure(Problem(3, 50, 1, features=[1.0, 3.0, 2.0])).axes[4]
     np.testing.assert_allclose(line(axis, "covariance of x").get_ydata(), [3, 2, 1])
     drawn = problem_figure(Problem(3, 50, 1, features="rotated(1.0,3.0,2.0)")).axes[4]
-    np.testing.assert_allclose(line(drawn, "covariances, median").get_ydata(), [3, 2, 1], rtol=1e-9)
+    np.testing.assert_allclose(line(drawn, "covariance of x, median").get_ydata(), [3, 2, 1], rtol=1e-9)
 
 
 def test_lengths_and_levels_are_shown_with_their_shares():

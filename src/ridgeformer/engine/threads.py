@@ -44,6 +44,9 @@ def limited_threads(count: int) -> Iterator[None]:
 
     Args:
         count: How many threads.
+
+    Returns:
+        A context manager.
     """
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = str(count)
