@@ -548,8 +548,8 @@ def test_numbers_are_printed_on_request_and_after_the_words(call, file):
     code, text, _ = call(*arguments, "--numbers")
     assert code == 0
     assert len(words.splitlines()) < 40
-    assert text.startswith(words.rpartition("Add --numbers")[0])
-    numbers = text[len(words.rpartition("Add --numbers")[0]) :]
+    assert text.startswith(words.rpartition("Words\n")[0])
+    numbers = text[len(words.rpartition("Words\n")[0]) :]
     found = explain(tame_model("full", 3, 2, 1, 8, seed=1), PROBLEM, sequences=1000)
     for value in (found.coefficients[1].omega[0][0], found.behaviour.loss[1], found.noise.step[1][-1]):
         assert f"{value:.4g}" in numbers

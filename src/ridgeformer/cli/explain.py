@@ -19,6 +19,12 @@ from ridgeformer.losses import ROUNDING
 if TYPE_CHECKING:
     from ridgeformer.explanation import Ablation, Explanation
 
+WORDS = [
+    "w: the weights with which the model would predict if it ended after this layer.",
+    "The loss of w is the sum of three errors: of direction; of shrinkage, where the length of w is wrong for the "
+    "noise level; and of size, where it is wrong at all noise levels.",
+    "Labels: what the layers have made of y. Residuals: what the least-squares solution leaves of y.",
+]
 PARAMETERS = """\
 Parameters of each layer. omega_ab is the coefficient with which part b of a token enters part a."""
 NEAREST = """\
@@ -101,6 +107,7 @@ def _print(name: str, found: Explanation, removed: list[Ablation], numbers: bool
         _print_by_noise(found)
         click.echo("Definitions: docs/explain.md.")
     else:
+        _print_sentences("Words", WORDS)
         click.echo("Add --numbers for all measurements behind these sentences. Definitions: docs/explain.md.")
 
 

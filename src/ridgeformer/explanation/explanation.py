@@ -154,7 +154,7 @@ def explain(
     if not model.family.isotropic and isinstance(problem, Problem) and problem.is_isotropic:
         directions = symmetry(model, problem, seed=seed)
     goal, left_out = _goal(problem), _left_out(model, problem, found, bool(fixed))
-    told = roles(found, noise, removed, goal)
+    told = roles(found, noise, removed, goal, further=model.layout.extra > 0)
     held = channels(model, problem, each, seed)
     return Explanation(
         model, problem, coefficients(model), found, noise, removed, directions, held, told, goal, left_out

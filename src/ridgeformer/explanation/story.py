@@ -18,6 +18,7 @@ A layer of no such kind *prepares*, if the loss without it is more than 5 % high
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ SIZE, SIZE_NOTABLE = 0.5, 0.1
 KEPT, LOADED = 0.5, 0.25  # of u; of the next layer's update, squared
 SINGULAR = 1e12  # with n < d, S has eigenvalues that are 0 but for rounding
 BY_FACTOR, BY_STEP, STEP_NOTABLE = 0.1, 0.2, 0.05
+FURTHEST = 2.0  # times the distance to least squares: a layer that moves w further does something else than a step
 USES = 0.05  # of what swapping the noise in all layers moves
 NEEDED = 1.05  # the loss without a layer over that with it
 NAMES = {
@@ -43,7 +45,7 @@ NAMES = {
     "estimates": "estimates the noise level",
     "solves": "solves the regression",
     "shrinks": "shrinks the solution",
-    "loads": "loads the momentum",
+    "loads": "loads the momentum u",
     "sizes": "corrects the size of w",
     "prepares": "prepares later layers",
     "idle": "has no visible effect",
@@ -64,7 +66,7 @@ class Role(NamedTuple):
     sentence: str
 
 
-def roles(found: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge") -> list[Role]:
+def roles(found: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge", further: bool = False) -> list[Role]:
     """Say what each layer does.
 
     Args:
@@ -72,19 +74,22 @@ def roles(found: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge")
         noise: Averages at fixed noise levels.
         removed: The loss without each layer over the loss of the whole model, [L].
         goal: What the solution is compared with, in words.
+        further: Whether tokens have further coordinates. A layer can then take w from them, so that its factor and its
+            step do not describe it.
 
     Returns:
         One role or more per layer, in order.
     """
     told = []
     for layer in range(len(removed)):
+        mixed = further and layer > 0  # further coordinates are empty before the first layer
         here = [
             Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.")
             for kind, text in (
                 ("conditions", _conditions(found, layer)),
                 ("estimates", _estimates(found, layer)),
-                ("solves", _solves(found, noise, layer)),
-                ("shrinks", _shrinks(found, noise, layer, goal)),
+                ("solves", _solves(found, noise, layer, mixed)),
+                ("shrinks", _shrinks(found, noise, layer, goal, mixed)),
                 ("loads", _loads(found, layer)),
                 ("sizes", _sizes(found, layer)),
             )
@@ -167,40 +172,58 @@ def _estimates(found: Behaviour, layer: int) -> str:
     )
 
 
-def _solves(found: Behaviour, noise: ByNoise, layer: int) -> str:
+def _solves(found: Behaviour, noise: ByNoise, layer: int, further: bool) -> str:
     before, after = found.direction[layer : layer + 2]
     if after > (1 - SOLVES) * before:
         return ""
-    way = _ends(noise, 100 * noise.newton_step[layer], ".0f", " %")
-    falls = f"the error of direction falls from {before:.3g} to {after:.3g}"
-    return f"{falls}; towards the least-squares solution, w moves by this share of the distance to it: {way}"
+    return f"the error of direction falls from {before:.3g} to {after:.3g}; {_way(noise, layer, further)}"
 
 
-def _shrinks(found: Behaviour, noise: ByNoise, layer: int, goal: str) -> str:
+def _way(noise: ByNoise, layer: int, further: bool) -> str:
+    """How far w moves towards least squares, if a step describes what the layer does."""
+    if further:
+        return "w also takes up what the further coordinates of the tokens hold"
+    step = noise.newton_step[layer]
+    if not (np.abs(step) <= FURTHEST).all():
+        return "its update is no step towards the least-squares solution"
+    return f"w covers this share of the distance to the least-squares solution: {_ends(noise, step, _share)}"
+
+
+def _share(step: float) -> str:
+    return f"{100 * step:.0f} %" + (" (a step back)" if step < 0 else " (it overshoots)" if step > 1 else "")
+
+
+def _shrinks(found: Behaviour, noise: ByNoise, layer: int, goal: str, further: bool) -> str:
     before, after = found.shrinkage[layer : layer + 2]
     if not after <= (1 - FALL) * before or before - after < NOTABLE * found.shrinkage.max() or before <= 0:
         return ""
+    falls = f"the error of shrinkage falls from {before:.3g} to {after:.3g}"
+    if further:
+        return f"{falls}; {_way(noise, layer, further)}"
     factor, step = noise.factor[layer], noise.newton_step[layer]
     how = []
     if abs(factor[-1] - factor[0]) >= BY_FACTOR * abs(factor[0]):
-        how.append(f"by its factor ({_ends(noise, factor, '.2f')})")
+        how.append(f"by its factor ({_ends(noise, factor, '{:.2f}'.format)})")
     if abs(step[-1] - step[0]) >= max(BY_STEP * np.abs(step[[0, -1]]).max(), STEP_NOTABLE):
-        how.append(
-            f"by its step ({_ends(noise, 100 * step, '.0f', ' %')} of the distance to the least-squares solution)"
-        )
-    ridge = (
-        f"the factor that brings the least-squares solution closest to {goal} is {_ends(noise, noise.shrinkage, '.2f')}"
-    )
+        how.append(f"by its step ({_ends(noise, step, _share)} of the distance to the least-squares solution)")
+    best = _ends(noise, noise.shrinkage, "{:.2f}".format)
     means = " and ".join(how) or "by neither its factor nor its step alone"
-    return f"the error of shrinkage falls from {before:.3g} to {after:.3g}, {means}; for comparison, {ridge}"
+    return (
+        f"{falls}, {means}; for comparison, the factor that brings the least-squares solution closest to {goal} is "
+        f"{best}"
+    )
 
 
 def _loads(found: Behaviour, layer: int) -> str:
     following = found.momentum[layer + 1 : layer + 2]
     if not abs(found.kept[layer]) < KEPT or not (following >= LOADED).any():
         return ""
-    share = f"in the next layer, the squared part of the update that is due to u is {following[0]:.3g} of the whole"
-    return f"it keeps {found.kept[layer]:.2g} of the old u and writes a new one; {share}"
+    cancelled = ", because the rest cancels most of it" if following[0] > 1 else ""
+    return (
+        f"u, in the tokens M x + y u, keeps {100 * found.kept[layer]:.2g} % of its old value and gets a new one; "
+        f"in layer {layer + 2}, the squared part of the update that comes from u is {following[0]:.3g} times the whole"
+        f"{cancelled}"
+    )
 
 
 def _sizes(found: Behaviour, layer: int) -> str:
@@ -217,13 +240,12 @@ def _otherwise(found: Behaviour, layer: int, removed: float) -> Role:
     return Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.")
 
 
-def _ends(noise: ByNoise, values: Array, form: str, unit: str = "") -> str:
-    """The value at the least and at the largest noise level, or on all sequences."""
+def _ends(noise: ByNoise, values: Array, words: Callable[[float], str]) -> str:
+    """The value at the smallest and at the largest noise level, or on all sequences."""
     if np.isnan(noise.sigma).any():
-        return f"{values[0]:{form}}{unit}"
-    first = f"{values[0]:{form}}{unit} at sigma = {noise.sigma[0]:g}"
-    last = f"{values[-1]:{form}}{unit} at sigma = {noise.sigma[-1]:g}"
-    return first if len(noise.sigma) == 1 else f"{first} and {last}"
+        return words(values[0])
+    first = f"{words(values[0])} at sigma = {noise.sigma[0]:g}"
+    return first if len(noise.sigma) == 1 else f"{first} and {words(values[-1])} at sigma = {noise.sigma[-1]:g}"
 
 
 def _most(layers: list[int], error: Array, opening: str, none: str, name: str) -> str:
