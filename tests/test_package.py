@@ -277,14 +277,16 @@ def test_examples_in_docstrings_run(name):
         pytest.param("docs/training.md", marks=pytest.mark.long),
         pytest.param("docs/explain.md", marks=pytest.mark.long),
         "docs/theory.md",
+        "docs/reproduction.md",
+        "docs/sweeps.md",
     ],
 )
 def test_the_pages_run(name, tmp_path, monkeypatch):
     """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""
     monkeypatch.chdir(tmp_path)  # some write files
-    text = (SOURCE.parents[1] / name).read_text()
+    text = (ROOT / name).read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks
-    session = {}
+    session = {"__name__": "__main__"}  # sweeps start processes
     for block in blocks:
         exec(block, session)
