@@ -64,15 +64,16 @@ coverage: install  ## run the fast and the slow tests and print the share of lin
 
 # A wheel in an environment of its own with the lowest versions that pyproject.toml allows; meant for Python 3.11.
 LOWEST := build/lowest
-LOWEST_TESTS := tests/cli tests/engine tests/models tests/noise tests/sklearn tests/sweeps/test_connection.py tests/test_moments.py tests/test_values.py
+LOWEST_TESTS := tests/cli tests/engine tests/models tests/noise tests/sklearn tests/sweeps/test_connection.py tests/test_moments.py tests/test_values.py \
+  tests/evaluation/test_results.py tests/training/test_descent.py
 
 test-lowest: install  ## run a fast part of the tests with the lowest allowed versions of the dependencies
 	rm -rf $(LOWEST)
 	$(BIN)/python -m venv $(LOWEST)
-	$(BIN)/python .ci/lowest.py plot dask onnx sklearn > $(LOWEST)/constraints.txt
+	$(BIN)/python .ci/lowest.py plot dask onnx sklearn tensorboard pandas > $(LOWEST)/constraints.txt
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir $(LOWEST)/wheel .
 	$(LOWEST)/bin/python -m pip --quiet --disable-pip-version-check install --constraint $(LOWEST)/constraints.txt \
-	  "$$(echo $(LOWEST)/wheel/*.whl)[plot,dask,onnx,sklearn]" 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
+	  "$$(echo $(LOWEST)/wheel/*.whl)[plot,dask,onnx,sklearn,tensorboard,pandas]" 'pytest>=8.2' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
 	$(LOWEST)/bin/python -m pytest -q -n auto --dist worksteal -m 'not long' $(LOWEST_TESTS)
 
 # What an installation without a working compiler does: NumPy takes the core's place.

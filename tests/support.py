@@ -1,4 +1,4 @@
-"""Shared by many tests: models that stay of order one, draws, and records of runs."""
+"""Shared by many tests: models that stay of order one, draws, gradients by differences, and records of runs."""
 
 import json
 import os
@@ -34,6 +34,12 @@ def tame_model(kind, dim, layers, heads, context, seed=0):
 
 def draw(dim, context, count=9, seed=0, noise="uniform(0,1)", **options):
     return Problem(dim, context, noise).moments(count, seed=seed, **options)
+
+
+def slopes(function, point, step=1e-6):
+    """The gradient by central differences, [k]."""
+    eye = step * np.eye(len(point))
+    return np.array([(function(point + e) - function(point - e)) / (2 * step) for e in eye])
 
 
 def write_record(folder, record):

@@ -15,6 +15,7 @@ import ridgeformer
 from support import unmeasured
 
 SOURCE = Path(ridgeformer.__file__).parent
+ROOT = SOURCE.parents[1]
 # From the bottom to the top. A module may import from its own group and from lower layers, not from its neighbours.
 LAYERS = (
     ("errors",),
@@ -44,8 +45,9 @@ def modules():
         yield ".".join(part for part in parts if part != "__init__"), path
 
 
-def benchmarks():
-    return ((path.stem, path) for path in sorted((SOURCE.parents[1] / "benchmarks").glob("*.py")))
+def outside(*folders):
+    """The Python files of folders beside the package."""
+    return ((path.stem, path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
 
 
 def imported(path):
@@ -73,8 +75,8 @@ def test_imports_point_one_way():
 
 
 def test_functions_fit_on_a_screen():
-    """At most 60 lines with the docstring, in the package and in the benchmarks."""
-    for name, path in [*modules(), *benchmarks()]:
+    """At most 60 lines with the docstring, in the package, benchmarks, examples and tests."""
+    for name, path in [*modules(), *outside("benchmarks", "examples", "tests")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = node.end_lineno - node.lineno + 1
@@ -90,9 +92,23 @@ def lines_beside_docstrings(path):
 
 def test_files_are_short():
     """At most 300 lines beside docstrings, in the package and in the benchmarks."""
-    for name, path in [*modules(), *benchmarks()]:
+    for name, path in [*modules(), *outside("benchmarks")]:
         lines = lines_beside_docstrings(path)
         assert lines <= 300, f"{name} has {lines} lines"
+
+
+def test_the_tests_mirror_the_package():
+    """A folder for every package, and a file for every top-level module.
+
+    `torch` and `jax` share tests/frameworks: in a folder tests/torch, which is on the path, PyTorch would not be found.
+    """
+    shared = {"torch": "frameworks", "jax": "frameworks"}
+    parts = [path for path in SOURCE.iterdir() if not path.name.startswith("_")]
+    packages = {path.name for path in parts if (path / "__init__.py").exists()}
+    for name in packages:
+        assert list((ROOT / "tests" / shared.get(name, name)).rglob("test_*.py")), name
+    for path in parts:
+        assert path.suffix != ".py" or (ROOT / "tests" / f"test_{path.name}").exists(), path.name
 
 
 def test_the_threshold_of_explosions_is_written_once():
@@ -261,14 +277,16 @@ def test_examples_in_docstrings_run(name):
         pytest.param("docs/training.md", marks=pytest.mark.long),
         pytest.param("docs/explain.md", marks=pytest.mark.long),
         "docs/theory.md",
+        "docs/reproduction.md",
+        "docs/sweeps.md",
     ],
 )
 def test_the_pages_run(name, tmp_path, monkeypatch):
     """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""
     monkeypatch.chdir(tmp_path)  # some write files
-    text = (SOURCE.parents[1] / name).read_text()
+    text = (ROOT / name).read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks
-    session = {}
+    session = {"__name__": "__main__"}  # sweeps start processes
     for block in blocks:
         exec(block, session)

@@ -9,7 +9,7 @@ On noise of variance v = E[sigma^2] the adjusted loss is that of ConstRR, which 
 
     1/2 E sum (v - e (lambda + v))^2 / (lambda (lambda + v)),
 
-and this excess is minimised. It never cancels: at sigma = 0 it is 1/2 E sum e^2, and losses of 1e-16 are real. The
+and this excess loss is minimised. It never cancels: at sigma = 0 it is 1/2 E sum e^2, and losses of 1e-16 are real. The
 density reaches far beyond what any number of sequences shows, and a polynomial pays for what lies there; so
 eigenvalues outside a range that one sequence in 10^8 leaves are left out.
 """
@@ -28,14 +28,14 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["Excess", "const_loss", "exact_loss", "least_excess", "least_loss"]
+__all__ = ["ExcessLoss", "const_loss", "exact_loss", "least_excess_loss", "least_loss"]
 
 Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
 FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
 
 
-class Excess:
+class ExcessLoss:
     """What a GD++ model loses beyond ConstRR, as a function of n omega.
 
     Called with n omega, flattened from [L, 2] = (xx, yx) of every layer, it returns the value and the gradient.
@@ -98,7 +98,7 @@ def _expected(model: LinearTransformer, problem: Problem, rare: float) -> float:
     """The expected adjusted loss of a GD++ model, over the eigenvalues that are not too rare."""
     point = problem.context * model.kernel[0][:, :, 0].astype(np.float64).ravel()
     with np.errstate(all="ignore"):
-        return Excess(problem, rare)(point)[0] + const_loss(problem)
+        return ExcessLoss(problem, rare)(point)[0] + const_loss(problem)
 
 
 @functools.lru_cache(maxsize=64)
@@ -148,10 +148,10 @@ def _best_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
 def _grown_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
     shallower = _grown_on_all(problem, layers - 1, seed) if layers > 1 else None
     with np.errstate(all="ignore"):
-        return LinearTransformer(least_excess(problem, layers, 1, seed, shallower, rare=0.0), problem.dim)
+        return LinearTransformer(least_excess_loss(problem, layers, 1, seed, shallower, rare=0.0), problem.dim)
 
 
-def least_excess(
+def least_excess_loss(
     problem: Problem,
     layers: int,
     heads: int,
@@ -168,13 +168,13 @@ def least_excess(
         heads: Heads per layer; all but the first do nothing.
         seed: Seed of the starts.
         shallower: The best model with one layer less; None if there is none.
-        rare: As for `Excess`.
+        rare: As for `ExcessLoss`.
         start: A further model to start from.
 
     Returns:
         The parameters.
     """
-    excess, constant = Excess(problem, rare), const_loss(problem)
+    excess, constant = ExcessLoss(problem, rare), const_loss(problem)
 
     def objective(point: Array) -> tuple[float, Array]:
         value, slope = excess(point)

@@ -19,7 +19,7 @@ from ridgeformer.validation import array, integer, real
 from ridgeformer.values import Value, read_only
 
 if TYPE_CHECKING:
-    from ridgeformer.spectrum import Spectrum
+    from ridgeformer.spectrum import ContextSpectrum
 
 __all__ = ["Moments"]
 
@@ -155,7 +155,7 @@ class Moments(Value):
             yield index, Moments._trusted(part.gram, n, part.sigma, part.sums)
 
     @cached_property
-    def spectrum(self) -> Spectrum:
+    def spectrum(self) -> ContextSpectrum:
         """The eigendecomposition of S and what ridge regression needs of it, computed once."""
         from ridgeformer.spectrum import spectrum
 

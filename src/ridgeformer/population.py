@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import PLAIN, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
@@ -46,7 +46,7 @@ LARGEST = 64  # dimensions, beyond which the D^4 moments fill the memory
 REMEDY = 'Use a fixed sample, batch="sample(8192)", or fresh sequences in every step, batch=512.'
 
 
-def check_population(problem: BaseProblem, layers: int, layout: Layout = PLAIN) -> Problem:
+def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_LAYOUT) -> Problem:
     """Refuse a model or a problem whose population loss has no closed form.
 
     Args:
@@ -93,7 +93,7 @@ class Quadratic:
     constant: float
 
     @classmethod
-    def of_problem(cls, problem: BaseProblem, layout: Layout = PLAIN) -> Quadratic:
+    def of_problem(cls, problem: BaseProblem, layout: Layout = PAPER_LAYOUT) -> Quadratic:
         """Return the expectation over all sequences of a problem.
 
         Args:
@@ -159,16 +159,16 @@ class Quadratic:
     def _dense(self, P: Float, Q: Float) -> tuple[float, tuple[Array, ...]]:
         """Value and gradient for P and Q, [1, H, D', D']; coordinates between x and y are zero."""
         d, D, H = len(self.metric), len(self.metric) + 1, P.shape[1]
-        plain = P.shape[-1] == D
+        only_xy = P.shape[-1] == D
         p, q = P[0, :, -1], Q[0, :, :, :d]
-        if not plain:
+        if not only_xy:
             p, q = np.delete(p, np.s_[d:-1], 1), np.delete(q, np.s_[d:-1], 1)
         q = q.reshape(H, D * d)
         loss, slope = self._form((p.T @ q).reshape(D * D, d))
         wide = slope.reshape(D, D * d)
         dp, dq = (wide @ q.T).T, (p @ wide).reshape(H, D, d)
         gP, gQ = np.zeros(P.shape), np.zeros(Q.shape)
-        if plain:
+        if only_xy:
             gP[0, :, -1], gQ[0, :, :, :d] = dp, dq
         else:
             gP[0, :, -1, :d], gP[0, :, -1, -1] = dp[:, :-1], dp[:, -1]

@@ -16,14 +16,14 @@ from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.moments import Moments
 from ridgeformer.values import Value, read_only
 
-__all__ = ["Spectrum", "share_basis", "spectrum"]
+__all__ = ["ContextSpectrum", "share_basis", "spectrum"]
 
 Array = NDArray[np.float64]
 CHUNK = 4096
 
 
 @dataclass(eq=False)
-class Spectrum(Value):
+class ContextSpectrum(Value):
     """The eigendecomposition of S of a batch of contexts, and what ridge regression needs of it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Spectrum(Value):
         return self.residual / (self.context - self.dim)
 
 
-def spectrum(moments: Moments, threads: int | None = None) -> Spectrum:
+def spectrum(moments: Moments, threads: int | None = None) -> ContextSpectrum:
     """Return the eigendecomposition of a batch with one number of tokens, spread over threads.
 
     Args:
@@ -117,7 +117,7 @@ def share_basis(moments: Moments, known: Moments) -> None:
         vars(moments)["spectrum"] = _in_basis(moments, found.values, found.vectors)
 
 
-def _in_basis(moments: Moments, values: Array, vectors: Array) -> Spectrum:
+def _in_basis(moments: Moments, values: Array, vectors: Array) -> ContextSpectrum:
     """What ridge regression needs, given the eigenvalues [B, m] and eigenvectors [B, d, m] of S."""
     c = np.einsum("bim,bi->bm", vectors, moments.a.astype(np.float64))
     total = moments.l.astype(np.float64)
@@ -126,4 +126,4 @@ def _in_basis(moments: Moments, values: Array, vectors: Array) -> Spectrum:
     residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if enough else np.zeros(len(moments))
     rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
     fixed = [read_only(array) for array in (values, c, vectors, residual, total)]
-    return Spectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], n, moments.dim, rounding)
+    return ContextSpectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], n, moments.dim, rounding)

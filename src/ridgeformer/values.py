@@ -199,8 +199,8 @@ class Value(metaclass=_Sealing):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        plain = {n: dict(value) if isinstance(value, ReadOnlyDict) else value for n, value in vars(self).items()}
-        return {name: value for name, value in plain.items() if name != "_sealed"}  # sealed again when it is read
+        state = {n: dict(value) if isinstance(value, ReadOnlyDict) else value for n, value in vars(self).items()}
+        return {name: value for name, value in state.items() if name != "_sealed"}  # sealed again when it is read
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

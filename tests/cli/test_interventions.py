@@ -39,7 +39,7 @@ def test_algorithms(call, model, tmp_path):
     assert (tmp_path / "map.pdf").exists()
     code, out, _ = call("algorithms", model, *OPTIONS, "--iterations", "9", "--json")
     facts = json.loads(out)
-    assert facts["error"] == found.as_dict()["error"]
+    assert facts["relative_error"] == found.as_dict()["relative_error"]
     assert facts["problem"] == "d=3 n=8 uniform(0,2)"
 
 

@@ -29,15 +29,16 @@ def with_law(arguments, changes):
     return arguments | {"law": arguments["law"] | entries} | others
 
 
+def first_arguments():
+    """What `sample` and `step` begin with."""
+    return {"isa": BEST, "law": described(), "seed": 0, "stream": 0, "step": 0}
+
+
 def sampling(**changes):
     """Valid arguments for `sample`, some of them replaced."""
     B, d = 5, 3
     arguments = {
-        "isa": BEST,
-        "law": described(),
-        "seed": 0,
-        "stream": 0,
-        "step": 0,
+        **first_arguments(),
         "first": 0,
         "sigma": np.ones(B),
         "gram": np.empty((d + 1, d + 1, B)),
@@ -70,11 +71,7 @@ def evaluating(**changes):
 
 def stepping(**changes):
     arguments = {
-        "isa": BEST,
-        "law": described(),
-        "seed": 0,
-        "stream": 0,
-        "step": 0,
+        **first_arguments(),
         "first_sequence": 0,
         "sigma": np.ones(5),
         "parameters": [np.full((2, 2, 2), 0.01)],

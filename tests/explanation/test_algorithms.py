@@ -26,7 +26,7 @@ def test_a_model_that_is_gradient_descent_is_found_to_be():
     assert found.closest("gradient descent").tolist() == [1, 2, 3, 4, 5]
     assert found.needed("gradient descent").tolist() == [1, 2, 3, 4, 5]
     for layer in range(5):
-        assert found.error["gradient descent"][layer, layer + 1] < 1e-12
+        assert found.relative_error["gradient descent"][layer, layer + 1] < 1e-12
         assert found.cosine["gradient descent"][layer, layer + 1] == pytest.approx(1, abs=1e-12)
 
 
@@ -65,7 +65,7 @@ def test_maps_are_those_of_the_algorithms_written_out(name):
         cosine = (inner(np.broadcast_to(w, iterates.shape), iterates) / np.sqrt(np.where(size > 0, size, 1))).mean(0)
         error = np.sqrt(inner(w - iterates, w - iterates).mean(0) / inner(w, w).mean())
         np.testing.assert_allclose(found.cosine[name][layer - 1], cosine, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(found.error[name][layer - 1], error, rtol=1e-6)
+        np.testing.assert_allclose(found.relative_error[name][layer - 1], error, rtol=1e-6)
     goal = np.asarray(draw.ridge)[:, None]
     distance = np.sqrt(inner(iterates - goal, iterates - goal).mean(0) / inner(goal, goal).mean())
     np.testing.assert_allclose(found.distances[name], distance, rtol=1e-6, atol=1e-9)
@@ -94,7 +94,7 @@ def test_the_result_is_a_table():
     found = compare_algorithms(tame_model("gdpp", 3, 2, 1, 8), PROBLEM, **FEW)
     assert tuple(found.iteration) == ALGORITHMS
     assert len(found.rows()) == 2 * (4 * 13 + 41)
-    assert found.rows()[0].keys() == {"algorithm", "layer", "iteration", "cosine", "error"}
+    assert found.rows()[0].keys() == {"algorithm", "layer", "iteration", "cosine", "relative_error"}
     facts = json.loads(json.dumps(found.as_dict()))
     assert len(facts["closest"]["newton"]) == len(facts["needed"]["newton"]) == 2
     assert np.isnan(found.needed("ridge")).all()
@@ -107,7 +107,7 @@ def test_the_result_is_a_table():
 
 def test_contexts_may_vary_and_be_short():
     found = compare_algorithms(tame_model("full", 3, 2, 1, 8), Problem(3, "2..9", "uniform(0,1)"), **FEW)
-    assert all(np.isfinite(values).all() for values in found.error.values())
+    assert all(np.isfinite(values).all() for values in found.relative_error.values())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fuzz_mutations import JSON, TENSORS, damaged
 
 from ridgeformer import InputError
 
@@ -52,6 +53,35 @@ class Case:
     files: dict[str, Content]
     truth: Any
     sealed: bool = False
+
+
+def make_case(
+    truths: Sequence[Any],
+    rng: random.Random,
+    sealed: Callable[[Any, random.Random], dict[str, Content]],
+    damages: Sequence[Sequence[str]],
+) -> Case:
+    """One damaged set of files: most often in one file, sometimes in two, or with a file of another set.
+
+    Args:
+        truths: Sound sets, with their content as `files`.
+        rng: Where all choices come from.
+        sealed: Gives changed files of a set with the right checksums.
+        damages: The names of the files to damage together; one entry is chosen.
+    """
+    truth, kind = rng.choice(truths), rng.random()
+    files: dict[str, Content] = dict(truth.files)
+    if kind < 0.04:
+        name = rng.choice(sorted(files))
+        others: list[Content] = [other.files[name] for other in truths if other is not truth]
+        files[name] = rng.choice([*Instead] if kind < 0.01 else others)
+        return Case("another thing" if kind < 0.01 else "another set's", files, truth)
+    if kind < 0.1:
+        return Case("sealed", files | sealed(truth, rng), truth, sealed=True)
+    names = rng.choice(damages)
+    for name in names:
+        what, files[name] = damaged(truth.files[name], rng, TENSORS if name.endswith(".safetensors") else JSON)
+    return Case(f"{what} in {' and '.join(names)}", files, truth)
 
 
 class Hang(Exception):

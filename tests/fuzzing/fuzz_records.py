@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_cases
-from fuzz_cases import Case, Content, Instead
-from fuzz_mutations import JSON, TENSORS, damaged, edit_json, nest_json, split
+from fuzz_cases import Case, Content
+from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
 from ridgeformer import LinearTransformer, Problem, load_run
@@ -34,6 +34,7 @@ from ridgeformer.training.runs import Folder, _checksum, read_run
 from ridgeformer.training.spec import make_spec
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
+DAMAGES = ([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODEL])  # files that are damaged together
 
 
 @dataclass(frozen=True)
@@ -78,22 +79,8 @@ def _stored(runs: Folder, family: str, layers: int, seed: int) -> Truth:
 
 
 def make(rng: random.Random) -> Case:
-    """One damaged run: most often in one file, sometimes in two, or with a file of another run."""
-    truth, kind = rng.choice(sound()), rng.random()
-    files: dict[str, Content] = dict(truth.files)
-    if kind < 0.01:
-        files[rng.choice(sorted(files))] = rng.choice([*Instead])
-        return Case("another thing", files, truth)
-    if kind < 0.04:
-        name = rng.choice(sorted(files))
-        files[name] = rng.choice([other.files[name] for other in sound() if other is not truth])
-        return Case("another run's", files, truth)
-    if kind < 0.09:
-        return Case("sealed", files | sealed(truth, rng), truth, sealed=True)
-    names = rng.choice(([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODEL]))
-    for name in names:
-        what, files[name] = damaged(truth.files[name], rng, TENSORS if name == MODEL else JSON)
-    return Case(f"{what} in {' and '.join(names)}", files, truth)
+    """One damaged run; see `fuzz_cases.make_case`."""
+    return fuzz_cases.make_case(sound(), rng, sealed, DAMAGES)
 
 
 def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_cases
-from fuzz_cases import Case, Content, Instead
-from fuzz_mutations import JSON, TENSORS, damaged, edit_json, nest_json, split
+from fuzz_cases import Case, Content
+from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
 from ridgeformer import LinearTransformer, zoo
@@ -26,6 +26,7 @@ from ridgeformer.tensors import checksum, pack
 from ridgeformer.zoo import Made, Zoo
 
 RECORDS, MODELS = "zoo.json", "zoo.safetensors"
+DAMAGES = ([RECORDS], [RECORDS], [MODELS], [MODELS], [RECORDS, MODELS])  # files that are damaged together
 
 
 @dataclass(frozen=True)
@@ -76,22 +77,8 @@ def content(found: Zoo) -> str:
 
 
 def make(rng: random.Random) -> Case:
-    """One damaged zoo: most often in one file, sometimes in both, or with a file of another zoo."""
-    truth, kind = rng.choice(sound()), rng.random()
-    files: dict[str, Content] = dict(truth.files)
-    if kind < 0.01:
-        files[rng.choice(sorted(files))] = rng.choice([*Instead])
-        return Case("another thing", files, truth)
-    if kind < 0.04:
-        name = rng.choice(sorted(files))
-        files[name] = rng.choice([other.files[name] for other in sound() if other is not truth])
-        return Case("another zoo's", files, truth)
-    if kind < 0.1:
-        return Case("sealed", files | sealed(truth, rng), truth, sealed=True)
-    names = rng.choice(([RECORDS], [RECORDS], [MODELS], [MODELS], [RECORDS, MODELS]))
-    for name in names:
-        what, files[name] = damaged(truth.files[name], rng, TENSORS if name == MODELS else JSON)
-    return Case(f"{what} in {' and '.join(names)}", files, truth)
+    """One damaged zoo; see `fuzz_cases.make_case`."""
+    return fuzz_cases.make_case(sound(), rng, sealed, DAMAGES)
 
 
 def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:

@@ -35,7 +35,9 @@ def test_maps_are_drawn(tmp_path, iterations):
         above, below = figure.axes[index], figure.axes[len(found.iteration) + index]
         assert above.get_title() == name
         np.testing.assert_array_equal(above.collections[0].get_array(), found.cosine[name])
-        np.testing.assert_allclose(below.collections[0].get_array(), np.log10(np.maximum(found.error[name], 1e-12)))
+        np.testing.assert_allclose(
+            below.collections[0].get_array(), np.log10(np.maximum(found.relative_error[name], 1e-12))
+        )
         shift = 0 if name == "ridge" else 1
         np.testing.assert_array_equal(above.get_lines()[0].get_xdata(), found.closest(name) + shift)
     write(figure, tmp_path / "map.svg")

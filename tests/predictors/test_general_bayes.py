@@ -9,7 +9,7 @@ from scipy import integrate
 import token_form as tf
 from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, Moments, Problem, TunedRR, compare, floor
 from ridgeformer.predictors import DMMSE, best_predictor
-from ridgeformer.problems import Gaussian, LowRank, Mixture, Pool
+from ridgeformer.problems import Gaussian, LowRankTasks, Mixture, Pool
 
 D, COUNT = 3, 3
 MEAN = np.array([0.5, -1.0, 0.2])
@@ -20,12 +20,12 @@ POOL = np.array([[1.0, 0.0, 0.5], [0.0, -1.5, 0.5], [1.0, 1.0, 1.0], [-0.3, 0.2,
 GAUSSIAN = {
     "both": (Gaussian(MEAN, GAMMA), MEAN, GAMMA),
     "rank two": (Gaussian(MEAN, THIN @ THIN.T), MEAN, THIN @ THIN.T),
-    "lowrank(1)": (LowRank(1), np.zeros(D), np.diag([3.0, 0, 0])),
+    "lowrank(1)": (LowRankTasks(1), np.zeros(D), np.diag([3.0, 0, 0])),
 }
 POOLS = {
     "pool": (Pool(POOL), 0.0, None, None),
     "mixture": (Mixture(Pool(POOL), 0.4, Gaussian(MEAN, GAMMA)), 0.4, MEAN, GAMMA),
-    "thin": (Mixture(Pool(POOL), 0.2, LowRank(1)), 0.2, np.zeros(D), np.diag([3.0, 0, 0])),
+    "thin": (Mixture(Pool(POOL), 0.2, LowRankTasks(1)), 0.2, np.zeros(D), np.diag([3.0, 0, 0])),
 }
 UNIFORM = ("uniform(0,2)", 2.0)
 LEVELS = ("categorical(0.5,1,3)", [0.5, 1.0, 3.0])

@@ -99,31 +99,6 @@ def test_tuned_is_never_worse_than_const():
     assert losses[0] < 1.02 * losses[1]
 
 
-def test_iterative_converges_to_ada_without_an_inversion():
-    """The paper: about 100 iterations. In float64 it goes on until the two are the same."""
-    d = Problem(10, 20, "uniform(0,5)").moments(2000)
-    exact = AdaRR().weights(d.moments)
-    trace = IterativeRR(3000).weights_by_step(d.moments[:200])
-    gap = [np.square(trace[k] - exact[:200]).sum(1).mean() for k in (0, 10, 100, 1000, 3000)]
-    assert (np.diff(gap) < 0).all()
-    assert gap[2] < 0.05 * gap[1]
-    assert gap[-1] < 1e-5
-    assert (trace[0] == 0).all()
-    np.testing.assert_array_equal(IterativeRR(10).weights(d.moments[:200]), trace[10])
-
-
-def test_iterative_is_the_algorithm_it_claims_to_be():
-    """Two plain gradient descents on one context, written with matrices."""
-    m = draw(3, 7, 1, noise="fixed(1)").moments
-    S, a, total = m.S[0], m.a[0], m.l[0]
-    largest = np.abs(S).sum(1).max()
-    w, v = np.zeros(3), np.zeros(3)
-    for _ in range(5):
-        variance = (total - 2 * w @ a + w @ S @ w) / (7 - 3)
-        w, v = w - (S @ w - a) / largest, v - (S @ v + variance * v - a) / (largest + variance)
-    np.testing.assert_allclose(IterativeRR(5).weights(m)[0], v, rtol=1e-10)
-
-
 def test_all_are_predictors():
     for predictor in (
         OracleRR(),
@@ -144,8 +119,6 @@ def test_all_are_predictors():
     [
         (lambda: AdaRR().weights(draw(4, 4).moments), "more examples than dimensions, n > d; got n = 4, d = 4"),
         (lambda: TunedRR(1, 1).weights(draw(4, 3).moments), "Use ConstRR or BayesRR here"),
-        (lambda: IterativeRR(3).weights(draw(4, 3).moments), "n > d"),
-        (lambda: IterativeRR(0), "steps must be at least 1"),
         (lambda: ConstRR(-1), "variance must be at least 0"),
         (lambda: ConstRR(float("nan")), "variance must be at least 0; got nan"),
         (lambda: TunedRR(1, -2), "ceiling must be at least 0"),

@@ -8,7 +8,7 @@ import pytest
 import token_form as tf
 from ridgeformer import Moments, OracleRR, Problem
 from ridgeformer.predictors import DMMSE
-from ridgeformer.problems import Gaussian, LowRank, Mixture, Pool, Prior
+from ridgeformer.problems import Gaussian, LowRankTasks, Mixture, Pool, Prior
 
 D, COUNT = 3, 12
 MEAN = np.array([0.5, -1.0, 0.2])
@@ -22,7 +22,7 @@ LAWS = {
     "covariance": (Gaussian(covariance=GAMMA), np.zeros(D), GAMMA),
     "both": (Gaussian(MEAN, GAMMA), MEAN, GAMMA),
     "rank two": (Gaussian(MEAN, THIN @ THIN.T), MEAN, THIN @ THIN.T),
-    "lowrank(1)": (LowRank(1), np.zeros(D), np.diag([3.0, 0, 0])),
+    "lowrank(1)": (LowRankTasks(1), np.zeros(D), np.diag([3.0, 0, 0])),
 }
 FEATURES = {"covariance": tf.gaussian(LAMBDA), "standardised": tf.standardised(tf.factors(1, 0.5))}
 EVERY_KIND = [

@@ -369,7 +369,7 @@ def test_an_interrupted_descent_ends_with_the_same_bits(tmp_path, protocol):
     runs = Folder(tmp_path, interval=0.0)
     while True:
         try:
-            found = train(SMALL, "full", 1, protocol=protocol, out=runs, progress=stop, **FEW)
+            found = train(SMALL, "full", 1, protocol=protocol, out=runs, callbacks=[stop], **FEW)
             break
         except Stop:
             tries += 1
@@ -383,7 +383,7 @@ def test_an_interrupted_descent_ends_with_the_same_bits(tmp_path, protocol):
     assert again.history == whole.history
     assert again.spec == whole.spec
     assert all(same_model(a.model, b.model) for a, b in zip(again.snapshots, whole.snapshots, strict=True))
-    assert train(SMALL, "full", 1, protocol=protocol, out=runs, progress=pytest.fail, **FEW).history == whole.history
+    assert train(SMALL, "full", 1, protocol=protocol, out=runs, callbacks=[pytest.fail], **FEW).history == whole.history
 
 
 @pytest.mark.parametrize("name", ["course.safetensors", "init.safetensors"])
@@ -500,7 +500,7 @@ def test_the_progress_line_appears_on_a_terminal(monkeypatch, capfd):
     from ridgeformer.training.display import Display
 
     line = Display(after=0.0, floor=0.1)
-    train(SMALL, "diag", 1, protocol=descent(), progress=line, **FEW)
+    train(SMALL, "diag", 1, protocol=descent(), callbacks=[line], progress=False, **FEW)
     line.close()
     shown = capfd.readouterr().err
     assert "diag, 1 layer" in shown

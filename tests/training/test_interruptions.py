@@ -27,7 +27,7 @@ def train_again(kind, folder):
     worked = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kind.train(folder, progress=lambda progress: worked.append(progress.spec.describe()))
+        kind.train(folder, callbacks=[lambda progress: worked.append(progress.spec.describe())])
     assert all(warning.category is DamagedRunWarning for warning in caught), [str(w.message) for w in caught]
     return [str(warning.message) for warning in caught], set(worked)
 

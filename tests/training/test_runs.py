@@ -53,7 +53,7 @@ def test_a_journal_lets_a_run_go_on(tmp_path):
     runs = Folder(tmp_path, interval=0.0)
     for _ in range(200):
         try:
-            found = train(problem, "full", 1, protocol=protocol, sequences=1000, out=runs, progress=stop)
+            found = train(problem, "full", 1, protocol=protocol, sequences=1000, out=runs, callbacks=[stop])
             break
         except Stop:
             pass
@@ -68,7 +68,7 @@ def test_a_journal_lets_a_run_go_on(tmp_path):
 def test_a_finished_run_is_found(tmp_path):
     first = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path)
     seen = []
-    second = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path, progress=seen.append)
+    second = train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, out=tmp_path, callbacks=[seen.append])
     assert not seen
     assert second.record() == first.record() == load_run(first.folder).record()
     assert sorted(p.name.split("-")[0] for p in tmp_path.iterdir()) == ["diag", "diag", "gdpp", "gdpp"]
@@ -269,7 +269,7 @@ def test_a_damaged_spec_of_a_finished_run_is_written_anew(tmp_path):
     path.write_text("{")
     seen = []
     with pytest.warns(DamagedRunWarning, match=r"spec.json is damaged, or of another run; it is written anew"):
-        again = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path, progress=seen.append)
+        again = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path, callbacks=[seen.append])
     assert again.record() == done.record()
     assert not seen
     assert path.read_text() == text
@@ -370,7 +370,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
     runs = Folder(tmp_path, interval=0.0)
     with pytest.raises(StorageError, match=r"cannot be written .No space left on device.*intact"):
-        train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=runs, progress=fill)
+        train(SMALL, "diag", 1, protocol=QUICK, sequences=1000, out=runs, callbacks=[fill])
     assert list(tmp_path.glob("*/journal.safetensors"))
     assert not list(tmp_path.glob("*/.*.tmp"))
     monkeypatch.setattr(os, "fsync", real)
@@ -389,7 +389,7 @@ def test_the_paper_s_protocol_lasts_too(tmp_path):
     protocol = Paper(steps=3500, batch=32, rate=1e-3)
     runs = Folder(tmp_path, interval=0.0)
     with pytest.raises(Stop):
-        train(SMALL, "diag", 2, protocol=protocol, sequences=1000, out=runs, progress=stop)
+        train(SMALL, "diag", 2, protocol=protocol, sequences=1000, out=runs, callbacks=[stop])
     found = train(SMALL, "diag", 2, protocol=protocol, sequences=1000, out=runs)
     whole = train(SMALL, "diag", 2, protocol=protocol, sequences=1000)
     assert (found.model.family.omega == whole.model.family.omega).all()
@@ -414,7 +414,9 @@ def interrupted(folder, family="diag", layers=1, after=5, problem=SMALL):
             raise Stop
 
     with pytest.raises(Stop):
-        train(problem, family, layers, protocol=QUICK, sequences=1000, out=Folder(folder, interval=0.0), progress=stop)
+        train(
+            problem, family, layers, protocol=QUICK, sequences=1000, out=Folder(folder, interval=0.0), callbacks=[stop]
+        )
     (journal,) = folder.glob("*/journal.safetensors")
     return journal
 
@@ -560,7 +562,7 @@ def test_a_run_of_version_0_1_is_still_found(tmp_path):
     arrays = {name: np.array(value) for name, value in done.model.family.arrays.items()}
     save_file(arrays, done.folder / "model.safetensors", metadata=header)
     assert load_run(done.folder).loss == done.loss
-    assert train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path, progress=pytest.fail).loss == done.loss
+    assert train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path, callbacks=[pytest.fail]).loss == done.loss
     header["record"] = json.dumps({**record, "spec": {**record["spec"], "seed": 5}})
     save_file(arrays, done.folder / "model.safetensors", metadata=header)
     with pytest.raises(InputError, match="a run's model must be the one that was trained"):
@@ -601,5 +603,5 @@ def test_a_thousand_layers_are_no_recursion(tmp_path):
         raise Stop
 
     with pytest.raises(Stop):
-        train(SMALL, "full", 1000, protocol=QUICK, sequences=1000, out=tmp_path, progress=stop)
+        train(SMALL, "full", 1000, protocol=QUICK, sequences=1000, out=tmp_path, callbacks=[stop])
     assert seen

@@ -25,9 +25,7 @@ from ridgeformer import (
     train,
     train_many,
 )
-from ridgeformer.bfgs import descend
 from ridgeformer.engine import Key, Layout
-from ridgeformer.exact import Excess, const_loss, exact_loss, least_excess, least_loss
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
@@ -38,76 +36,10 @@ from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.soap import Soap
 from ridgeformer.training.vector import Units, Vector
+from support import slopes
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
-
-
-def slopes(function, point, step=1e-6):
-    """Central differences."""
-    eye = step * np.eye(len(point))
-    return np.array([(function(point + e) - function(point - e)) / (2 * step) for e in eye])
-
-
-# ---- GD++ by quadrature -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("noise", ["fixed(0)", "uniform(0,5)", "categorical(1,3)"])
-def test_the_gradient_of_the_excess(noise):
-    excess = Excess(Problem(10, 20, noise))
-    point = -np.random.default_rng(0).uniform(0.1, 0.4, 6)
-    np.testing.assert_allclose(excess(point)[1], slopes(lambda p: excess(p)[0], point), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("dim", "context", "noise"), [(10, 20, "uniform(0,5)"), (4, 9, "fixed(0)"), (6, 4, "fixed(1)")]
-)
-def test_the_exact_loss_is_what_sampling_finds(dim, context, noise):
-    problem = Problem(dim, context, noise)
-    model = LinearTransformer(GDpp(omega=[[-0.1 / context, -0.3 / context], [-0.2 / context, -0.5 / context]]), dim)
-    found = evaluate(model, problem, sequences=100_000, with_floor=False)
-    assert abs(found.loss - exact_loss(model, problem)) < 4 * found.error
-    const = evaluate(ConstRR.tune(problem), problem, sequences=100_000, with_floor=False)
-    assert abs(const.loss - const_loss(problem)) <= 4 * const.error + 1e-20
-
-
-def test_one_layer_without_noise_has_a_closed_form():
-    """omega_yx = -1 / (n + d + 1), of loss 1/2 d (1 - n / (n + d + 1))."""
-    problem = Problem(10, 20, "fixed(0)")
-    model = LinearTransformer(least_excess(problem, 1, 1, 0, None), 10)
-    assert model.family.omega[0, 1, 0] == pytest.approx(-1 / 31, rel=1e-5)
-    assert exact_loss(model, problem) == pytest.approx(5 * (1 - 20 / 31), rel=1e-6)
-
-
-def test_no_gdpp_model_has_less_than_the_least_expected_loss():
-    problem = Problem(noise="uniform(0,0)")
-    assert least_loss(problem, 1) == pytest.approx(5 * (1 - 20 / 31), rel=1e-9)
-    cut = LinearTransformer(least_excess(problem, 3, 1, 0, None), 10)
-    point, everything = 20 * cut.family.omega[:, :, 0].ravel(), Excess(problem, 0.0)
-    nearby = [everything(point * (1 + k))[0] for k in (-0.02, -0.01, 0, 0.01)]
-    assert exact_loss(cut, problem) < least_loss(problem, 3) < min(nearby)  # better on what is common, worse on all
-
-
-def test_gdpp_only_sees_the_mean_variance():
-    """On any noise distribution GD++ solves the fixed-noise problem at E[sigma^2]."""
-    mixed, fixed = Problem(10, 20, "uniform(0,5)"), Problem(10, 20, f"fixed({(25 / 3) ** 0.5})")
-    for layers in (1, 2, 3):
-        one, two = (LinearTransformer(least_excess(p, layers, 1, 0, None), 10) for p in (mixed, fixed))
-        draw = mixed.moments(100)
-        np.testing.assert_allclose(one.weights(draw.moments), two.weights(draw.moments), atol=1e-3)
-        excess = exact_loss(one, mixed) - const_loss(mixed)
-        assert excess == pytest.approx(exact_loss(two, fixed) - const_loss(fixed), rel=1e-3)
-
-
-@pytest.mark.parametrize("noise", ["fixed(0)", "uniform(0,1)", "uniform(0,5)", "categorical(1,3)"])
-def test_gdpp_reaches_its_optimum(noise):
-    """Another seed, and five times the starts, find nothing that is 0.2 % better; at sigma = 0 depth 3 is the limit."""
-    problem, best = Problem(10, 20, noise), None
-    for layers in (1, 2, 3):
-        best = LinearTransformer(least_excess(problem, layers, 1, 0, best), 10)
-        excess, rng = Excess(problem), np.random.default_rng(9)
-        other = min(descend(excess, -rng.uniform(0, 1, 2 * layers), 300).value for _ in range(40))
-        assert exact_loss(best, problem) <= 1.002 * (other + const_loss(problem))
 
 
 def test_seven_layers_without_noise():
@@ -221,29 +153,6 @@ def test_the_query_gradient_is_that_of_the_query_loss():
 # ---- optimisers ---------------------------------------------------------------------------------------------
 
 
-def rosenbrock(x):
-    return 1e-3 + (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2, np.array(
-        [-2 * (1 - x[0]) - 400 * x[0] * (x[1] - x[0] ** 2), 200 * (x[1] - x[0] ** 2)]
-    )
-
-
-def test_bfgs_finds_a_minimum_and_goes_on_where_it_stopped():
-    end = descend(rosenbrock, np.array([-1.2, 1.0]), 200, 1e-9)
-    np.testing.assert_allclose(end.point, [1, 1], atol=1e-3)
-    assert end.rested
-    first = descend(rosenbrock, np.array([-1.2, 1.0]), 5)
-    assert not first.rested
-    second = descend(rosenbrock, first, 200, 1e-9)
-    np.testing.assert_allclose(second.point, [1, 1], atol=1e-3)
-    assert second.evaluations > first.evaluations
-
-
-def test_bfgs_survives_where_nothing_is_finite():
-    end = descend(lambda x: (np.inf, np.zeros_like(x)), np.ones(3), 10)
-    assert not end.rested
-    assert (end.point == 1).all()
-
-
 def test_soap_descends_where_the_good_directions_are_not_along_the_entries():
     """A quadratic in a matrix with condition 10^4 in a random basis, rows and columns alike."""
     rng = np.random.default_rng(0)
@@ -339,7 +248,7 @@ def test_two_heads_reach_what_one_cannot():
 
 def test_progress_is_reported():
     seen = []
-    train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, progress=seen.append)
+    train(SMALL, "diag", 2, protocol=QUICK, sequences=1000, callbacks=[seen.append])
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] < fractions[-1] <= 1
@@ -352,7 +261,13 @@ def test_progress_can_stop_training():
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        train(SMALL, "diag", 1, progress=stop)
+        train(SMALL, "diag", 1, callbacks=[stop])
+
+
+@pytest.mark.parametrize("progress", [print, None, 1])
+def test_progress_says_whether_a_line_is_shown(progress):
+    with pytest.raises(InputError, match=r"progress must be True or False; got .*\. Pass functions as callbacks="):
+        train(SMALL, "diag", 1, progress=progress)
 
 
 def test_time_can_be_limited():
@@ -455,7 +370,6 @@ def test_a_custom_family_is_a_small_class(tmp_path):
         (lambda: Search(precision="half"), "precision must be auto, float32 or float64"),
         (lambda: train_many(SMALL, "diag"), "families and layers must be lists"),
         (lambda: train_many(SMALL, ["diag"], []), "something to train"),
-        (lambda: exact_loss(LinearTransformer.random("diag", dim=3, layers=1), SMALL), "known for GD"),
         (lambda: Diag.embed(Diag(omega=np.zeros((1, 2, 2))), 3, 1), "Diag contains GD"),
         (lambda: GDpp.embed(Diag(omega=np.zeros((1, 2, 2))), 3, 1), "gdpp contains no other family"),
     ],

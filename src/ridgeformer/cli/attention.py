@@ -72,8 +72,8 @@ def attention(
     from ridgeformer.training import train
 
     trained = _trained(problem, kinds, shape, out, {"steps": steps, "batch": batch, "rate": rate, "seed": seed})
-    with training_display(problem, sequences, quiet=False) as show:
-        linear = train(problem, "full", layers=shape["layers"], seed=seed, progress=show).model
+    with training_display(problem, sequences, quiet=False) as callbacks:
+        linear = train(problem, "full", layers=shape["layers"], seed=seed, callbacks=callbacks, progress=False).model
     judged = {**{kind: fitted.model for kind, fitted in trained.items()}, "Full, in moment form": linear}
     judged |= {"ConstRR": ConstRR.tune(problem), "best predictor": best_predictor(problem)}
     with progress_bar("evaluating") as step:

@@ -13,24 +13,24 @@ __all__ = ["progress_bar", "sweep_display", "training_display"]
 
 
 @contextlib.contextmanager
-def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[Any]:
-    """A line on stderr that says how far training has come; where that is no terminal, one every ten seconds."""
+def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[list[Any]]:
+    """Callbacks that say on stderr how far training has come: one line on a terminal, else one every ten seconds."""
     from rich.console import Console
 
     from ridgeformer.evaluation import floor
     from ridgeformer.training.display import Display
 
     if quiet:
-        yield None
+        yield []
         return
     if not Console(stderr=True).is_terminal:
-        yield _lines()
+        yield [_lines()]
         return
     line = Display(after=0.0)
     try:
         line.begin(f"{problem}", "computing the floor")
         line.floor = floor(problem, sequences=min(sequences, 20_000)).loss
-        yield line
+        yield [line]
     finally:
         line.close()
 
@@ -62,12 +62,12 @@ def sweep_display(quiet: bool) -> Iterator[Callable[[Any], None]]:
     last = 0.0
     columns = BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1.0, state="")
+        row = bar.add_task("", total=1.0, state="")
 
         def show(state: Any) -> None:
             nonlocal last
             text = _sweep_state(state)
-            bar.update(task, completed=state.done, total=state.total, state=text)
+            bar.update(row, completed=state.done, total=state.total, state=text)
             if not console.is_terminal and state.seconds - last >= 30:
                 last = state.seconds
                 click.echo(text, err=True)
@@ -96,8 +96,8 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
         yield _steps(label)
         return
     with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        row = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(row, completed=done, total=total)
 
 
 def _steps(label: str) -> Callable[[int, int], None]:

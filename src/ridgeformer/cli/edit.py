@@ -102,7 +102,12 @@ def _changed(model: LinearTransformer, changes: tuple[str, ...]) -> LinearTransf
                 f"the value of a parameter must be a number or a list of numbers; got {shown(parts[3])}. "
                 "Write 4.omega_yy=0 or '2.omega=[[0,0],[-0.03,0]]', for example."
             ) from error
-        by_layer.setdefault(_counted(int(parts[1]), model), {})[parts[2]] = value
+        values = by_layer.setdefault(_counted(int(parts[1]), model), {})
+        if parts[2] in values:
+            raise InputError(
+                f"--set takes each parameter of a layer once; got {parts[1]}.{parts[2][:40]} twice. Leave one out."
+            )
+        values[parts[2]] = value
     for layer, values in by_layer.items():
         model = model.edit(layer, **values)
     return model

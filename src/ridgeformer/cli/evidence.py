@@ -180,14 +180,14 @@ def _evidence(runs: Path | None, sequences: int, seed: int, out: Path, again: tu
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        tasks: dict[str, Any] = {}
+        rows: dict[str, Any] = {}
 
         def show(part: str, done: int, total: int) -> None:
-            if part not in tasks:
-                tasks[part] = bar.add_task(f"measuring {part.replace('_', ' ')}", total=total)
+            if part not in rows:
+                rows[part] = bar.add_task(f"measuring {part.replace('_', ' ')}", total=total)
                 if not console.is_terminal:
                     click.echo(f"measuring {part.replace('_', ' ')} ...", err=True)
-            bar.update(tasks[part], completed=done, total=total)
+            bar.update(rows[part], completed=done, total=total)
 
         sequences, seed = integer("sequences", sequences, 20), integer("seed", seed, 0)
         yield Evidence(models_of(runs), out / "measured", sequences, seed, show, frozenset(again))

@@ -96,10 +96,10 @@ def _print(name: str, found: Explanation, removed: list[Ablation], numbers: bool
     if found.left_out:
         _print_sentences("Left out", list(found.left_out))
     if removed:
-        click.echo("Loss when a part of the model is removed, and its ratio to the loss of the whole model\n")
-        click.echo(f"{'removed':40} {'loss':>12} {'ratio':>10}")
-        for what, loss, ratio_ in removed:
-            click.echo(f"{what:40} {_short(loss):>12} {_short(ratio_):>10}")
+        click.echo("Loss when a part of the model is removed, and this loss / the loss of the whole model\n")
+        click.echo(f"{'removed':40} {'loss':>12} {'over whole':>10}")
+        for what, loss, over_whole in removed:
+            click.echo(f"{what:40} {_short(loss):>12} {_short(over_whole):>10}")
         click.echo()
     if numbers:
         _print_coefficients(found)

@@ -84,9 +84,9 @@ def evaluate_model(subject: Subject, estimator: Estimator) -> None:
     print_results(problem, [found], subject.as_json)
     if estimator == "query" and not subject.as_json:
         exact = compare(named, problem, **subject.sample)[name]
-        ratio = (found.error / exact.error) ** 2 if exact.error else float("inf")
+        times = (found.error / exact.error) ** 2 if exact.error else float("inf")
         click.echo(
-            f"\nThe exact estimator gives {exact.loss:.4g} +- {exact.error:.2g}. Its variance is {ratio:.0f} times "
+            f"\nThe exact estimator gives {exact.loss:.4g} +- {exact.error:.2g}. Its variance is {times:.0f} times "
             "smaller."
         )
 

@@ -94,7 +94,7 @@ def train(
     recipe = protocol_of(protocol, options)
     drawn = picture_of(plot, picture)
     try:
-        with training_display(problem, sequences, quiet) as progress:
+        with training_display(problem, sequences, quiet) as callbacks:
             found = fit(
                 problem,
                 family,
@@ -106,7 +106,8 @@ def train(
                 layout=tokens,
                 init=None if init is None else read_model(init)[0],
                 out=out,
-                progress=progress,
+                callbacks=callbacks,
+                progress=False,
             )
     except KeyboardInterrupt:
         again = (

@@ -12,13 +12,13 @@ import os
 import warnings
 
 from ridgeformer.engine.interface import Engine, Evaluation, Key, Sample, Target
-from ridgeformer.engine.law import PLAIN, Choices, Law, Layout
+from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.engine.reference import NumpyEngine
 from ridgeformer.engine.threads import default_threads, limited_threads, one_blas_thread
 from ridgeformer.errors import refuse, shown
 
 __all__ = [
-    "PLAIN",
+    "PAPER_LAYOUT",
     "Choices",
     "Engine",
     "Evaluation",

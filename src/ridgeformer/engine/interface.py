@@ -22,7 +22,7 @@ from ridgeformer.engine.arguments import (
     check_threads,
 )
 from ridgeformer.engine.arrays import Float
-from ridgeformer.engine.law import PLAIN, Choices, Law, Layout
+from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.engine.parameters import Parameters, check_parameters
 from ridgeformer.errors import refuse
 from ridgeformer.validation import choice, flag, integer, number, precision
@@ -114,7 +114,7 @@ class Engine(ABC):
         choices: Choices,
         key: Key,
         *,
-        layout: Layout = PLAIN,
+        layout: Layout = PAPER_LAYOUT,
         first: int = 0,
         dtype: DTypeLike = np.float64,
         threads: int | None = None,
@@ -190,7 +190,7 @@ class Engine(ABC):
         choices: Choices,
         key: Key,
         *,
-        layout: Layout = PLAIN,
+        layout: Layout = PAPER_LAYOUT,
         target: Target = "ridge",
         ceiling: float = np.inf,
         gradient: bool = True,

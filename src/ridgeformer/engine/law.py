@@ -17,7 +17,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import array, choice, flag, integer, number
 from ridgeformer.values import Value, read_only
 
-__all__ = ["MOST_CONTEXT", "MOST_DIM", "PLAIN", "REFERENCE", "Choices", "Law", "Layout"]
+__all__ = ["MOST_CONTEXT", "MOST_DIM", "PAPER_LAYOUT", "REFERENCE", "Choices", "Law", "Layout"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -140,7 +140,7 @@ class Law(Value):
             return read_only(self.factor @ self.factor.T)
 
     @property
-    def is_plain(self) -> bool:
+    def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are isotropic, and n is the same for all sequences."""
         arrays = (self.factor, self.mean, self.task_factor, self.pool, self.query)
         same = self.covariance == "fixed" and not self.spread and not self.standardised
@@ -207,11 +207,6 @@ class Layout:
     def counted(self) -> int:
         """How many of these enter a query's prediction."""
         return int(self.coordinate == "constant")
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether tokens are (x, y) and attention is a sum."""
-        return self == Layout()
 
     def value(self, context: Any) -> Any:
         """Return the further coordinate of the tokens of a context.
@@ -282,7 +277,7 @@ class Layout:
         return found
 
 
-PLAIN = Layout()  # tokens (x, y), and attention by sum, as in the seed paper
+PAPER_LAYOUT = Layout()  # tokens (x, y), and attention by sum, as in the seed paper
 
 
 def _finite(name: str, value: object) -> float:

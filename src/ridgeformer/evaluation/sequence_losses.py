@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import PLAIN, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import Predictor, TokenPredictor, check_any_problem
@@ -282,7 +282,7 @@ def block_losses(
 def _layout(predictor: object) -> Layout:
     """What the tokens of a predictor hold: a model and its module in PyTorch say so."""
     found = getattr(predictor, "layout", None)
-    return found if isinstance(found, Layout) else PLAIN
+    return found if isinstance(found, Layout) else PAPER_LAYOUT
 
 
 def _numbers(given: Any) -> Array:

@@ -51,7 +51,8 @@ class AlgorithmMap(Table):
         iteration: By algorithm, [K]: the numbers of iterations; the penalties for `ridge`.
         cosine: By algorithm, [L, K]: mean over sequences of the cosine of the readout's and the algorithm's weights, in
             the covariance of the queries. 0 where the weights are 0.
-        error: By algorithm, [L, K]: root of the mean squared distance of both, relative to the readout's mean square.
+        relative_error: By algorithm, [L, K]: root of the mean squared distance of both, relative to the readout's mean
+            square.
         distance: [L], root of the mean squared distance of the readout to the oracle, or else to the task, relative to
             the mean square of that.
         distances: By algorithm, [K], the same for its iterations.
@@ -64,7 +65,7 @@ class AlgorithmMap(Table):
     layer: NDArray[np.int64]
     iteration: dict[str, Array]
     cosine: dict[str, Array]
-    error: dict[str, Array]
+    relative_error: dict[str, Array]
     distance: Array
     distances: dict[str, Array]
     settings: dict[str, dict[str, float]]
@@ -84,7 +85,7 @@ class AlgorithmMap(Table):
             InputError: There is no such algorithm.
         """
         numbers = self.iteration[choice("the algorithm", algorithm, self.iteration)]
-        return np.asarray(numbers[np.argmin(self.error[algorithm], 1)])
+        return np.asarray(numbers[np.argmin(self.relative_error[algorithm], 1)])
 
     def needed(self, algorithm: str) -> Array:
         """Find how many iterations are as accurate as each layer: the first that is as close to the oracle.
@@ -106,9 +107,11 @@ class AlgorithmMap(Table):
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per algorithm, layer and iteration."""
         return [
-            {"algorithm": name, "layer": layer, "iteration": k, "cosine": cosine, "error": error}
+            {"algorithm": name, "layer": layer, "iteration": k, "cosine": cosine, "relative_error": error}
             for name, numbers in self.iteration.items()
-            for layer, cosines, errors in zip(self.layer.tolist(), self.cosine[name], self.error[name], strict=True)
+            for layer, cosines, errors in zip(
+                self.layer.tolist(), self.cosine[name], self.relative_error[name], strict=True
+            )
             for k, cosine, error in zip(numbers.tolist(), cosines.tolist(), errors.tolist(), strict=True)
         ]
 
@@ -131,7 +134,7 @@ class AlgorithmMap(Table):
         ]
 
     def _cell(self, algorithm: str, row: int) -> str:
-        number, error = self.closest(algorithm)[row], self.error[algorithm][row].min()
+        number, error = self.closest(algorithm)[row], self.relative_error[algorithm][row].min()
         if algorithm == "ridge":
             return f"{number:.3g}: {error:.2g}"
         last, needed = self.iteration[algorithm][-1], self.needed(algorithm)[row]
@@ -228,7 +231,7 @@ def _map(
             layer=np.arange(1, model.layers + 1),
             iteration={name: one.numbers for name, one in chosen.items()},
             cosine={name: sums[f"cosine {name}"].T / (sequences - lost) for name in chosen},
-            error={name: np.sqrt(sums[f"error {name}"].T / own[:, None]) for name in chosen},
+            relative_error={name: np.sqrt(sums[f"error {name}"].T / own[:, None]) for name in chosen},
             distance=np.sqrt(sums["distance"] / goal),
             distances={name: np.sqrt(sums[f"distance {name}"] / goal) for name in chosen},
             settings={name: one.settings for name, one in chosen.items()},
@@ -269,12 +272,12 @@ def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algor
     S, a = np.asarray(draw.moments.S, np.float64), np.asarray(draw.moments.a, np.float64)
     mean = S.mean(0)
     inverse = _root(np.linalg.inv(mean + 1e-9 * np.trace(mean) / len(mean) * np.eye(len(mean))))
-    plain, better = _summary(_basis(S, a, None)), _summary(_basis(S, a, inverse))
+    direct, preconditioned = _summary(_basis(S, a, None)), _summary(_basis(S, a, inverse))
     numbers, few = np.arange(iterations + 1.0), np.arange(min(iterations, NEWTON) + 1.0)
-    step, _ = _best(plain, len(numbers), heavy_ball)
-    other, _ = _best(better, len(numbers), heavy_ball)
-    scale, _ = _best(plain, len(few), newton, power=2)
-    tries = ((m, *_best(plain, len(numbers), functools.partial(heavy_ball, momentum=m))) for m in MOMENTA)
+    step, _ = _best(direct, len(numbers), heavy_ball)
+    other, _ = _best(preconditioned, len(numbers), heavy_ball)
+    scale, _ = _best(direct, len(few), newton, power=2)
+    tries = ((m, *_best(direct, len(numbers), functools.partial(heavy_ball, momentum=m))) for m in MOMENTA)
     momentum, ball, _ = min(tries, key=lambda found: found[2])
     penalties = 16 * np.trace(mean) / len(mean) * 2.0 ** (-np.arange(PENALTIES) / 2)
     return {

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import NumpyEngine
-from ridgeformer.engine.law import PLAIN
+from ridgeformer.engine.law import PAPER_LAYOUT
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family
 
@@ -42,7 +42,7 @@ def check_family(family: type[Family]) -> None:
     _good.add(family)  # its own models are made below
     try:
         for heads in range(1, 1 + min(family.useful_heads or 2, 2)):
-            width = DIM + family.fitted(PLAIN, DIM).extra
+            width = DIM + family.fitted(PAPER_LAYOUT, DIM).extra
             _check(family, family.random(width, LAYERS, heads, SCALE, np.random.default_rng(heads)), width + 1)
     except BaseException:
         _good.discard(family)

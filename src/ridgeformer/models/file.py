@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import DamageError, InputError
 from ridgeformer.files import LARGEST, parse_json, short, write_whole
 from ridgeformer.models.names import check_registered, family_named
@@ -54,7 +54,7 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
         "layers": model.layers,
         "heads": model.heads,
     }
-    if not model.layout.is_plain:
+    if model.layout != PAPER_LAYOUT:
         spec["layout"] = asdict(model.layout)
     header = {"format": FORMAT, "version": str(VERSION), "spec": json.dumps(spec)}
     if record is not None:
@@ -133,7 +133,7 @@ def fingerprint(model: LinearTransformer) -> str:
     """
     P, Q = model.family.dense(model.dim)
     arrays = {**model.family.arrays, "dense P": P, "dense Q": Q}
-    layout = [] if model.layout.is_plain else [str(model.layout)]
+    layout = [] if model.layout == PAPER_LAYOUT else [str(model.layout)]
     return digest(arrays, model.family.name, str(model.dim), *layout)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Engine, Evaluation, Key, Layout, Target
+from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Key, Layout, Target
 from ridgeformer.errors import refuse
 from ridgeformer.models.stack import Stack
 from ridgeformer.models.trace import Trace
@@ -242,7 +242,7 @@ def gram_of(layout: Layout, moments: Moments) -> Float:
     Raises:
         InputError: The tokens have a further coordinate, and the moments no sums.
     """
-    if layout.is_plain:
+    if layout == PAPER_LAYOUT:
         return moments.gram
     if layout.coordinate != "none" and moments.sums is None:
         refuse(

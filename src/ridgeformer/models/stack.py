@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import PLAIN, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.check import check_family
 from ridgeformer.models.family import EDIT, Family
@@ -33,7 +33,7 @@ class Stack(Value):
 
     _remedy = EDIT
 
-    def __init__(self, family: Family, dim: int | None = None, layout: Layout = PLAIN) -> None:
+    def __init__(self, family: Family, dim: int | None = None, layout: Layout = PAPER_LAYOUT) -> None:
         if not isinstance(layout, Layout):
             refuse("the layout of tokens must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean").')
         if not isinstance(family, Family):

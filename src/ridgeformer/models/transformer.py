@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ridgeformer.engine import PLAIN, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.editing import edited, joined
 from ridgeformer.models.families import Diag, Full, GDpp
@@ -55,7 +55,7 @@ class LinearTransformer(TokenForm, MomentForm):
         scale: float = 0.05,
         context: int = 1,
         seed: int = 0,
-        layout: Layout = PLAIN,
+        layout: Layout = PAPER_LAYOUT,
     ) -> LinearTransformer:
         """Make a model with random parameters.
 

@@ -77,7 +77,10 @@ def algorithms_figure(title: str, found: AlgorithmMap) -> Figure:
     """
     canvas = blank(13.0, 5.2)
     axes = canvas.subplots(2, len(found.iteration), sharey=True)
-    rows = (("cosine", found.cosine, "viridis", (0.5, 1.0)), ("relative error", found.error, "magma_r", (-2.0, 0.3)))
+    rows = (
+        ("cosine", found.cosine, "viridis", (0.5, 1.0)),
+        ("relative error", found.relative_error, "magma_r", (-2.0, 0.3)),
+    )
     for at, (row, (words, maps, colours, limits)) in enumerate(zip(axes, rows, strict=True)):
         for axis, name in zip(row, found.iteration, strict=True):
             values = maps[name] if words == "cosine" else np.log10(np.maximum(maps[name], 1e-12))

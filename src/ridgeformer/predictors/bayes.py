@@ -22,7 +22,7 @@ from ridgeformer.predictors.ridge import Ridge
 from ridgeformer.problems import BaseProblem, Prior, Problem, Tasks
 from ridgeformer.problems.posterior import TINY, Posterior
 from ridgeformer.problems.tasks import as_tasks
-from ridgeformer.spectrum import Spectrum
+from ridgeformer.spectrum import ContextSpectrum
 
 __all__ = ["DMMSE", "BayesRR", "best_predictor", "noise_posterior"]
 
@@ -166,7 +166,7 @@ def best_predictor(problem: BaseProblem) -> Any:
     return problem.best_predictor()
 
 
-def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
+def _shrinkage(found: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
     """E[1 / (lambda_i + sigma^2) | context] of some contexts with similar residuals, [b, m]."""
     if len(nodes) == 1:
         return np.asarray(1 / (found.values[part] + nodes[0] ** 2))
@@ -174,7 +174,9 @@ def _shrinkage(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Arr
     return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
 
 
-def noise_posterior(found: Spectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> tuple[Array, Array, Array]:
+def noise_posterior(
+    found: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array
+) -> tuple[Array, Array, Array]:
     """Compute p(sigma | context) of some contexts, best with similar residuals, on the nodes of a quadrature rule.
 
     Args:

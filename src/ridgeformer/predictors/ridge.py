@@ -18,7 +18,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_any_problem, check_enough, check_moments, check_one_length
 from ridgeformer.problems import BaseProblem, Draw, Prior, Problem
-from ridgeformer.spectrum import Spectrum, share_basis
+from ridgeformer.spectrum import ContextSpectrum, share_basis
 from ridgeformer.validation import integer, number
 
 __all__ = [
@@ -316,7 +316,7 @@ def _label_variance(moments: Moments) -> float:
     return float((moments.l.astype(np.float64) / moments.counts).mean()) or 1.0
 
 
-def spectrum_of(moments: Moments) -> Spectrum:
+def spectrum_of(moments: Moments) -> ContextSpectrum:
     """Return the spectrum of moments with one number of examples.
 
     Args:

@@ -18,7 +18,7 @@ from ridgeformer.problems.features import (
 from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.problem import Problem
 from ridgeformer.problems.reading import problem_from_dict
-from ridgeformer.problems.tasks import Gaussian, LowRank, Mixture, Pool, Prior, Tasks
+from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Prior, Tasks
 
 __all__ = [
     "CUSTOM",
@@ -32,7 +32,7 @@ __all__ = [
     "Gaussian",
     "Isotropic",
     "Lengths",
-    "LowRank",
+    "LowRankTasks",
     "Mixture",
     "Pool",
     "PowerLaw",

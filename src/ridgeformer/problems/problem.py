@@ -128,7 +128,7 @@ class Problem(BaseProblem):
     @property
     def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
-        return self.law.is_plain
+        return self.law.is_isotropic
 
     @cached_property
     def prior(self) -> Prior:

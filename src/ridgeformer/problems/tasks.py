@@ -20,7 +20,7 @@ from ridgeformer.problems.features import check_covariance, fitting
 from ridgeformer.problems.text import Described, parse_call
 from ridgeformer.validation import array, choice, integer, number
 
-__all__ = ["Gaussian", "LowRank", "Mixture", "Pool", "Prior", "Tasks", "as_tasks", "parse_tasks"]
+__all__ = ["Gaussian", "LowRankTasks", "Mixture", "Pool", "Prior", "Tasks", "as_tasks", "parse_tasks"]
 
 Array = NDArray[np.float64]
 EXAMPLES = (
@@ -185,7 +185,7 @@ class Gaussian(Tasks):
         return [], {name: value for name, value in named.items() if value is not None}
 
 
-class LowRank(Tasks):
+class LowRankTasks(Tasks):
     """Tasks w ~ N(0, covariance) with variance d / rank in the first `rank` coordinates, and 0 in the others.
 
     Args:
@@ -282,7 +282,7 @@ class Mixture(Tasks):
 
     def __init__(self, pool: Pool, new: float, prior: Tasks | None = None) -> None:
         self._new, self._prior = number("the share of new tasks", new), prior or Gaussian()
-        if not isinstance(pool, Pool) or not isinstance(self._prior, Gaussian | LowRank):
+        if not isinstance(pool, Pool) or not isinstance(self._prior, Gaussian | LowRankTasks):
             refuse("a mixture is of a pool and a Gaussian law", f"{pool} and {self._prior}", EXAMPLES)
         if not 0 < self._new < 1:
             refuse("the share of new tasks must lie between 0 and 1", self._new, "Use the pool or the law alone.")
@@ -306,7 +306,7 @@ class Mixture(Tasks):
         return [self._pool, self._new, *rest], {}
 
 
-KNOWN: dict[str, Callable[..., Tasks]] = {kind.name: kind for kind in (Gaussian, LowRank, Pool, Mixture)}
+KNOWN: dict[str, Callable[..., Tasks]] = {kind.name: kind for kind in (Gaussian, LowRankTasks, Pool, Mixture)}
 
 
 def parse_tasks(text: str) -> Tasks:

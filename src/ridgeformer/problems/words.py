@@ -24,7 +24,7 @@ from ridgeformer.problems.features import (
     Standardised,
 )
 from ridgeformer.problems.problem import Problem
-from ridgeformer.problems.tasks import Gaussian, LowRank, Mixture, Pool, Tasks
+from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Tasks
 
 __all__ = ["describe"]
 
@@ -96,7 +96,7 @@ def _tasks(tasks: Tasks) -> str:
         law = "N(0, I)" if tasks.kind == "gaussian" else "the sphere of radius sqrt(d)"
         made = f"which are themselves drawn from {law} with seed {tasks.seed}"
         return f"w is drawn from a pool of {tasks.count} vectors, {made}"
-    if isinstance(tasks, LowRank):
+    if isinstance(tasks, LowRankTasks):
         return (
             f"w is Gaussian in the first {tasks.rank} coordinates, with variance d / {tasks.rank}, and 0 in the others"
         )

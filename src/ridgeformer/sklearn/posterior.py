@@ -23,7 +23,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import noise_posterior
 from ridgeformer.sklearn.sums import Sums
-from ridgeformer.spectrum import Spectrum
+from ridgeformer.spectrum import ContextSpectrum
 from ridgeformer.values import Value
 
 __all__ = ["Posterior", "Standardised"]
@@ -54,7 +54,7 @@ class Standardised(Value):
         self.a = (sums.xy[self.kept] / self.x_scale[:, None] / inner).T  # [q, d]
         self.total = sums.yy / inner**2  # [q]
 
-    def spectrum(self) -> Spectrum:
+    def spectrum(self) -> ContextSpectrum:
         """The eigendecomposition, one for all labels, of rank r: directions in which rows do not differ are left out.
 
         The residuals of least squares belong to `weight` - 1 examples.
@@ -67,7 +67,7 @@ class Standardised(Value):
         residual = np.maximum(self.total - (c**2 / values).sum(1), 0.0)
         values = np.broadcast_to(values, (q, rank))
         vectors = np.broadcast_to(vectors, (q, self.dim, rank))
-        return Spectrum(values, c, vectors, residual, self.total, self.weight - 1, rank, 1e-14)
+        return ContextSpectrum(values, c, vectors, residual, self.total, self.weight - 1, rank, 1e-14)
 
     def moments(self, dim: int, context: int | None) -> Moments:
         """Moments for a model: with further features that are 0, and as if there were as many examples as it knows.
@@ -148,7 +148,7 @@ class _Nodes:
     root: Array  # [K], the mean of sqrt(t)
 
 
-def _by_noise(found: Spectrum, k: int, noise: Noise) -> _Nodes:
+def _by_noise(found: ContextSpectrum, k: int, noise: Noise) -> _Nodes:
     """For label k, with a law of the noise level."""
     freedom = max(found.context - found.dim, 0)
     levels, prior = noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), FINEST))
@@ -156,7 +156,7 @@ def _by_noise(found: Spectrum, k: int, noise: Noise) -> _Nodes:
     return _Nodes(chance, v, inverse, np.ones_like(v), np.ones_like(v))
 
 
-def _by_share(found: Spectrum, k: int, dim: int) -> _Nodes:
+def _by_share(found: ContextSpectrum, k: int, dim: int) -> _Nodes:
     """For label k, with a uniform share R^2. The posterior of log v is sampled ever more closely around its peak."""
     from scipy.special import gammaln
 

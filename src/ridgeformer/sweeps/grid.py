@@ -101,7 +101,7 @@ class Grid:
         parts = (self.dim, self.context, self.features, self.tasks, self.query)
         if not usual and not self.problem and math.prod(map(len, parts)) <= MOST_CHECKED:
             for law in itertools.product(*parts):
-                _problem(PLAIN.noise, *law)
+                _problem(ANY_PROBLEM.noise, *law)
 
     def problems(self) -> Iterator[BaseProblem]:
         """Yield every problem once."""
@@ -156,7 +156,7 @@ def _check(axis: str, value: Any) -> None:
     if axis == "noise":
         _noise(value)
     elif axis in ("dim", "context"):
-        Problem(**{"noise": PLAIN.noise, axis: value})
+        Problem(**{"noise": ANY_PROBLEM.noise, axis: value})
     elif axis in ("features", "tasks", "query"):
         if not isinstance(value, str):
             refuse(f"{axis} must be listed as text", shown(value), f"Write {EXAMPLES[axis]}, for example.")
@@ -169,7 +169,7 @@ def _check(axis: str, value: Any) -> None:
         family_named(value)
     else:
         chosen = {"layers": 1, "heads": 1, "seed": 0, axis: value}
-        make_spec(PLAIN, "gdpp", **chosen, protocol=SEARCH, sequences=2)
+        make_spec(ANY_PROBLEM, "gdpp", **chosen, protocol=SEARCH, sequences=2)
 
 
 def _text(axis: str, value: Any) -> str:
@@ -191,7 +191,7 @@ def _problem(noise: Noise, dim: int, context: Any, features: str, tasks: str, qu
 
 
 EXAMPLES = {"features": '"powerlaw(1)"', "tasks": '"lowrank(3)"', "query": '"none" or "powerlaw(1)"'}
-PLAIN = Problem(noise=Fixed(1.0))
+ANY_PROBLEM = Problem(noise=Fixed(1.0))
 SEARCH = Search()
 
 

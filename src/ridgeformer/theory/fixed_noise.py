@@ -208,6 +208,6 @@ def _nodes(problem: Problem) -> tuple[Float, Float]:
 
 @functools.lru_cache(maxsize=32)
 def _trained(problem: Problem, layers: int) -> LinearTransformer:
-    from ridgeformer.exact import least_excess
+    from ridgeformer.exact import least_excess_loss
 
-    return LinearTransformer(least_excess(problem, layers, 1, 0, None), problem.dim)
+    return LinearTransformer(least_excess_loss(problem, layers, 1, 0, None), problem.dim)

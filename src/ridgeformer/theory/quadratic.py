@@ -237,9 +237,9 @@ def _examples(context: int, seed: int) -> list[LinearTransformer]:
 
 @functools.lru_cache(maxsize=32)
 def _trained(context: int) -> LinearTransformer:
-    from ridgeformer.exact import least_excess
+    from ridgeformer.exact import least_excess_loss
 
-    return LinearTransformer(least_excess(Problem(5, context, "fixed(0)"), 3, 1, 0, None), 5)
+    return LinearTransformer(least_excess_loss(Problem(5, context, "fixed(0)"), 3, 1, 0, None), 5)
 
 
 def _law(seed: int, noisy: bool) -> float:

@@ -86,8 +86,8 @@ class Batch:
             An empty batch of the right shapes.
         """
         D, c = problem.dim + layout.extra + 1, problem.dim + layout.counted
-        plain = problem.law is not None and problem.law.metric is None and not problem.law.own_metric
-        return cls(np.empty((0, D, D)), np.empty((0, c)), None if plain else np.empty((0, c, c)))
+        without_metric = problem.law is not None and problem.law.metric is None and not problem.law.own_metric
+        return cls(np.empty((0, D, D)), np.empty((0, c)), None if without_metric else np.empty((0, c, c)))
 
     def __len__(self) -> int:
         return len(self.gram)

@@ -49,7 +49,7 @@ class Display(Callback):
             return
         columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
         self._bar = Progress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task(text, total=1.0, state=state)
+        self._row = self._bar.add_task(text, total=1.0, state=state)
         self._bar.start()
 
     def _show(self, now: TrainingProgress) -> None:
@@ -58,7 +58,7 @@ class Display(Callback):
             ratio = f" ({loss / self.floor:.2f} times the floor)"
         step = f" step {now.record['step']:,.0f}" if "step" in now.record else ""
         state = f"{now.phase}{step}: loss {loss:.4g}{ratio}, {now.seconds:.0f} s, about {now.remaining:.0f} s left"
-        self._bar.update(self._task, completed=now.fraction, description=now.spec.describe_model(), state=state)
+        self._bar.update(self._row, completed=now.fraction, description=now.spec.describe_model(), state=state)
 
     def close(self) -> None:
         """Remove the line."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import PLAIN, Key, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Key, Layout
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
@@ -126,7 +126,7 @@ class Job:
     simpler: LinearTransformer | None
     journal: Journal
     threads: int | None = None
-    layout: Layout = PLAIN
+    layout: Layout = PAPER_LAYOUT
     init: LinearTransformer | None = None
 
     @property

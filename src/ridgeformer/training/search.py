@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.exact import exact_loss, least_excess
+from ridgeformer.engine import PAPER_LAYOUT
+from ridgeformer.exact import exact_loss, least_excess_loss
 from ridgeformer.losses import CAP, exploded
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
@@ -39,8 +40,9 @@ def search(job: Job, report: Report, deadline: float | None = None) -> Found:
     Returns:
         The chosen model, and how it was found.
     """
-    if job.family is GDpp and isinstance(job.problem, Problem) and job.problem.is_isotropic and job.layout.is_plain:
-        return _by_quadrature(job, job.problem, report)
+    problem = job.problem
+    if job.family is GDpp and isinstance(problem, Problem) and problem.is_isotropic and job.layout == PAPER_LAYOUT:
+        return _by_quadrature(job, problem, report)
     parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
     descend = descend_many_starts if parameters <= FEW else descend_few_starts
     found = follow(descend(job), report, deadline)
@@ -52,7 +54,7 @@ def search(job: Job, report: Report, deadline: float | None = None) -> Found:
 def _by_quadrature(job: Job, problem: Problem, report: Report) -> Found:
     kept = job.journal.recall("quadrature")
     if kept is None:
-        best = least_excess(problem, job.layers, job.heads, job.seed, job.shallower, start=job.init)
+        best = least_excess_loss(problem, job.layers, job.heads, job.seed, job.shallower, start=job.init)
         kept = {name: value.astype(np.float64) for name, value in best.arrays.items()}
         model = LinearTransformer(best, job.problem.dim)
         loss = exact_loss(model, problem)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.engine import PLAIN, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family
 from ridgeformer.models.file import fingerprint
@@ -59,7 +59,7 @@ class Spec:
     seed: int
     protocol: Protocol
     sequences: int
-    layout: Layout = PLAIN
+    layout: Layout = PAPER_LAYOUT
     init: LinearTransformer | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,8 +70,8 @@ class Spec:
             default is left out. A model to start from is named by its checksum.
         """
         init = {} if self.init is None else {"init": fingerprint(self.init)}
-        plain = self.layout == self.family.fitted(PLAIN, self.problem.dim)
-        layout = {} if plain else {"layout": dataclasses.asdict(self.layout)}
+        usual = self.layout == self.family.fitted(PAPER_LAYOUT, self.problem.dim)
+        layout = {} if usual else {"layout": dataclasses.asdict(self.layout)}
         return {
             **self.problem.as_dict(),
             **layout,

@@ -43,7 +43,7 @@ def train(
     init: LinearTransformer | None = None,
     out: str | os.PathLike[str] | Runs | None = None,
     callbacks: Sequence[AnyCallback] = (),
-    progress: bool | AnyCallback | None = True,
+    progress: bool = True,
     threads: int | None = None,
 ) -> Training:
     """Train a linear transformer of a family on a problem: by default, find the best one.
@@ -72,7 +72,7 @@ def train(
         callbacks: `Callback` objects, such as `CSVLogger("history.csv")`, or functions that are called with a
             `TrainingProgress` after every piece of work. If one raises an error, training stops.
         progress: Whether to show a progress line on stderr. It appears after two seconds, where stderr is a terminal or
-            a notebook. A callback is shown the progress instead; False or None shows nothing.
+            a notebook.
         threads: Threads of the engine; None for all cores. They change no bits.
 
     Returns:
@@ -99,7 +99,7 @@ def train_many(
     layout: Layout | None = None,
     out: str | os.PathLike[str] | Runs | None = None,
     callbacks: Sequence[AnyCallback] = (),
-    progress: bool | AnyCallback | None = True,
+    progress: bool = True,
     threads: int | None = None,
 ) -> list[Training]:
     """Train several models on one problem.
@@ -117,8 +117,8 @@ def train_many(
         sequences: As for `train`.
         layout: As for `train`.
         out: As for `train`.
-        callbacks: As for `train`.
-        progress: As for `train`; fractions and seconds are those of the whole call.
+        callbacks: As for `train`; fractions and seconds are those of the whole call.
+        progress: As for `train`.
         threads: As for `train`.
 
     Returns:
@@ -145,19 +145,15 @@ def train_many(
 
 
 @contextlib.contextmanager
-def _told(callbacks: Sequence[AnyCallback], progress: bool | AnyCallback | None) -> Iterator[list[Callback]]:
+def _told(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[list[Callback]]:
     """All callbacks; the progress line is closed at the end, however training ends."""
-    found = as_callbacks(callbacks)
-    if progress is None or progress is False:
-        yield found
-    elif progress is not True:
-        yield [*found, *as_callbacks([progress])]
-    else:
-        line = Display()
-        try:
-            yield [*found, line]
-        finally:
-            line.close()
+    if not isinstance(progress, bool):
+        refuse("progress must be True or False", f"{progress!r}"[:80], "Pass functions as callbacks=[...].")
+    line = Display()
+    try:
+        yield [*as_callbacks(callbacks), *([line] if progress else [])]
+    finally:
+        line.close()
 
 
 def _runs(out: str | os.PathLike[str] | Runs | None) -> Runs:

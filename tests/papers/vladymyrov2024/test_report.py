@@ -156,26 +156,7 @@ CONTRAST = """(() => {
 })()"""  # the least of all cells, as WCAG defines it
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_works_in_a_browser(page, browser, width):
-    tab = browser.new_page(viewport={"width": width, "height": 800}, locale="en-US", color_scheme="light")
-    tab.set_default_timeout(1000 * LONGEST)
-    problems = []
-    tab.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
-    tab.on("pageerror", lambda error: problems.append(str(error)))
-    tab.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
-    tab.goto(page[0].as_uri())
-    assert tab.locator("#table td").count() == 240
-    assert tab.locator("#claims .claim").count() == len(CLAIMS)
-    assert tab.locator("#figures img").count() == 8
-    assert tab.locator("#baselines tr").count() == 11
-    # Nothing but the tables, which scroll, is wider than the window.
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    # Text is legible, and figures are shown at a size.
-    assert tab.evaluate("parseFloat(getComputedStyle(document.querySelector('#table td')).fontSize)") >= 12
-    for image in tab.locator("#figures img").all():
-        image.scroll_into_view_if_needed()
-        tab.wait_for_function("image => image.complete && image.naturalWidth > 100", arg=image.element_handle())
+def check_the_table(tab):
     # Hovering over a cell tells all about it.
     tab.locator("#table td").nth(10 * 20 + 8).hover()
     tip = tab.locator("#tip").inner_text()
@@ -196,6 +177,9 @@ def test_the_page_works_in_a_browser(page, browser, width):
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("ArrowDown")
     assert tab.locator("#tip").inner_text().startswith("GD++ 2, uniform(0,1)")
+
+
+def check_the_chart(tab, width):
     # The chart follows the problem, the view, the depth and the methods.
     assert tab.locator("#chart path.line").count() == 7
     drawn = tab.locator("#chart").inner_html()
@@ -227,6 +211,30 @@ def test_the_page_works_in_a_browser(page, browser, width):
     # A problem whose profiles exist for seven layers only.
     tab.select_option("#column", "uniform(0,2)")
     assert tab.locator("#depth").input_value() == "7"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_works_in_a_browser(page, browser, width):
+    tab = browser.new_page(viewport={"width": width, "height": 800}, locale="en-US", color_scheme="light")
+    tab.set_default_timeout(1000 * LONGEST)
+    problems = []
+    tab.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
+    tab.goto(page[0].as_uri())
+    assert tab.locator("#table td").count() == 240
+    assert tab.locator("#claims .claim").count() == len(CLAIMS)
+    assert tab.locator("#figures img").count() == 8
+    assert tab.locator("#baselines tr").count() == 11
+    # Nothing but the tables, which scroll, is wider than the window.
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    # Text is legible, and figures are shown at a size.
+    assert tab.evaluate("parseFloat(getComputedStyle(document.querySelector('#table td')).fontSize)") >= 12
+    for image in tab.locator("#figures img").all():
+        image.scroll_into_view_if_needed()
+        tab.wait_for_function("image => image.complete && image.naturalWidth > 100", arg=image.element_handle())
+    check_the_table(tab)
+    check_the_chart(tab, width)
     # It fits with the fonts of any machine; those of fixed width are the widest.
     tab.add_style_tag(content="* { font-family: monospace !important }")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "column_name", "column_table", "column_tex", "short", "terminal"]
 
 LEGEND = (
-    "Each cell has four lines: our adjusted loss; the paper's; the ratio of the two; and, in percent of our loss, ± "
+    "Each cell has four lines: our adjusted loss; the paper's; ours / the paper's; and, in percent of our loss, ± "
     "its standard error and after + how far the worst of five seeds is above the best. Green: better than the paper's "
     "by more than its standard error. Red: fails a check."
 )

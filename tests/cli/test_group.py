@@ -1,0 +1,243 @@
+"""All commands: their help, their errors, interruptions, and completion in shells."""
+
+import time
+import warnings
+from pathlib import Path
+
+import click
+import pytest
+
+from commands import SMALL, call
+from ridgeformer import InputError, cli
+
+
+def commands(group=cli.cli, path=""):
+    """All commands by the words that call them, the program itself as the empty text."""
+    found = {path.strip(): group}
+    for name, command in getattr(group, "commands", {}).items():
+        found |= commands(command, f"{path} {name}")
+    return found
+
+
+def test_help_has_examples():
+    """Every command, also those of groups; and every option and argument says what it is."""
+    for arguments in (["-h"], *(path.split() for path in commands())):
+        done = call(*arguments, "--help")
+        assert done.returncode == 0
+        assert "Examples:" in done.stdout
+        assert "  ridgeformer " in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_every_option_has_a_help_text():
+    for path, command in commands().items():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name != "version":
+                assert parameter.help, (path, parameter.name)
+                assert parameter.help.endswith((".", "]")), (path, parameter.help)
+        assert (command.help or "").split("\n")[0].endswith("."), path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        (["nonsense"], {}, "No such command"),
+        (["--nonsense"], {}, "No such option"),
+        (["train", "--noise", "fixed(1)", "--threads", "0"], {}, "Invalid value for '--threads'"),
+        (["bench"], {}, "No such command 'bench'"),  # `python -m benchmarks` measures speed
+        (["baselines"], {}, "Missing option '--noise'"),
+        (["train"], {}, "Missing option '--noise'"),
+        (["train", "--noise", "fixed(1)", "--family", "mlp"], {}, "Invalid value for '--family'"),
+        (["train", "--noise", "fixed(1)", "--layers", "0"], {}, "layers must be at least 1; got 0"),
+        (
+            ["train", "--noise", "fixed(1)", "--steps", "5"],
+            {},
+            "--protocol search takes --effort, --caution, --precision, --seconds; got --steps",
+        ),
+        (
+            ["train", "--noise", "fixed(1)", "--protocol", "paper", "--effort", "2"],
+            {},
+            "--protocol paper takes --steps, --batch, --rate; got --effort",
+        ),
+        (["train", "--noise", "fixed(1)", "--effort", "0"], {}, "effort must lie in (0, 1000]"),
+        (["train", "--noise", "fixed(1)", "--out", __file__], {}, "is a file. Choose another place"),
+        (["train", "--noise", "fixed(1)", "--plot", "curve.doc"], {}, "must end in .png, .pdf or .svg"),
+        (["show", "/nonexistent"], {}, "a run is a folder; /nonexistent is not there"),
+        (["show", __file__], {}, "a run is a folder; "),
+        (["baselines", "--noise", "loud(3)"], {}, "known distribution; got 'loud'"),
+        (["baselines", "--noise", "uniform(0,-5)"], {}, "must not be negative"),
+        (["baselines", "--noise", "fixed(1)", "--sequences", "0"], {}, "sequences must be at least 2"),
+        (["baselines", "--noise", "fixed(1)", "--dim", "0"], {}, "dim must be at least 1"),
+        (["eval", "/nonexistent", "--noise", "fixed(1)"], {}, "must be a file that exists"),
+        (["eval", __file__, "--noise", "fixed(1)"], {}, "must be one that ridgeformer saved"),
+        (["profile", "/nonexistent", "--noise", "fixed(1)"], {}, "must be a file that exists"),
+        (["info"], {"RIDGEFORMER_ENGINE": "mmx"}, "(RIDGEFORMER_ENGINE) must be one of"),
+        (["info"], {"RIDGEFORMER_THREADS": "many"}, "RIDGEFORMER_THREADS must be a whole number"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(arguments, environment, words):
+    done = call(*arguments, **environment)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("ridgeformer: error: ")
+    assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 600
+    assert words in done.stderr
+
+
+DIGITS, LONG = "9" * 5000, "x" * 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", *SMALL, "--seed", "1e400"], "'--seed': '1e400' is not a valid integer."),
+        (["train", *SMALL, "--seed", DIGITS], "'--seed': '9999"),
+        (["train", *SMALL, "--seed", DIGITS[:300]], "it must be at most 9223372036854775807; got 9999"),
+        (["train", *SMALL, "--seed", "-1"], "seed must be at least 0; got -1"),
+        (["train", *SMALL, "--dim", DIGITS[:300]], "dim must be at most 4096; got 9999"),
+        (["train", *SMALL, "--context", DIGITS[:30]], "context must be at most 4503599627370496; got 9999"),
+        (["train", *SMALL, "--sequences", "-1"], "sequences must be at least 2; got -1"),
+        (["train", *SMALL, "--sequences", DIGITS[:15]], "it must be at most 4294967296; got 9999"),
+        (["train", *SMALL, "--layers", DIGITS[:300]], "layers must be at most 1000; got 9999"),
+        (["train", *SMALL, "--heads", "65"], "heads must be at most 64; got 65"),
+        (["train", *SMALL, "--threads", DIGITS], "Invalid value for '--threads': '9999"),
+        (["train", *SMALL, "--noise", ""], "noise must be written as name(numbers); got ''"),
+        (["train", *SMALL, "--noise", "(" * 5000], "noise must be written as name(numbers); got '((("),
+        (["train", *SMALL, "--noise", "\x1b[2Jx(1)"], r"got '\x1b[2Jx(1)'"),
+        (
+            ["train", *SMALL, "--noise", "poisson(" + DIGITS[:400] + ")"],
+            "from 1e-06 to 1e+06; got 9999",
+        ),
+        (["train", *SMALL, "--effort", "1e400"], "effort must lie in (0, 1000]; got inf"),
+        (["train", *SMALL, "--seconds", "nan"], "seconds must be at least 0; got nan"),
+        (["train", *SMALL, "--protocol", "paper", "--rate", "nan"], "rate must be at least 0; got nan"),
+        (["train", *SMALL, "--protocol", "paper", "--steps", DIGITS[:400]], "too large"),
+        (["train", *SMALL, "--out", ""], "'--out': a path must not be empty"),
+        (["train", *SMALL, "--out", "/dev/null"], "runs need a folder; /dev/null is a file"),
+        (["train", *SMALL, "--out", __file__ + "/runs"], "runs need a folder that can be made"),
+        (["train", *SMALL, "--out", "/proc/runs"], "runs need a folder that can be made"),
+        (["train", *SMALL, "--out", LONG], "'--out': a path must not be too long; got xxx"),
+        (["train", *SMALL, "--plot", LONG + ".png"], "'--plot': a path must not be too long; got xxx"),
+        (
+            ["train", *SMALL, "--plot", "/nonexistent/curve.png"],
+            "a plot needs a writable folder; /nonexistent is not writable",
+        ),
+        (["train", *SMALL, "--plot", "/"], "File '/' is a directory"),
+        (
+            ["eval", "zoo:"],
+            "a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got 'zoo:'",
+        ),
+        (["eval", "zoo:diag/" + DIGITS[:100] + "/uniform(0,1)"], "a model of the zoo is named zoo:FAMILY"),
+        (["eval", "zoo:diag/\u00b2/uniform(0,1)"], "a model of the zoo is named zoo:FAMILY"),
+        (["eval", "zoo:mlp/2/uniform(0,1)"], "family must be one of"),
+        (["eval", "zoo:diag/99/uniform(0,1)"], "layers must be one of 1, 2"),
+        (["eval", "zoo:diag/2/uniform(0,1)/99"], "the seed must be one of"),
+        (["eval", ""], "'MODEL': a path must not be empty"),
+        (["eval", LONG], "'MODEL': a path must not be too long"),
+        (["eval", "/"], "MODEL must be a model file or the folder of a run; / is another folder"),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--sequences", DIGITS[:300]], "it must be at most 4294967296; got 9999"),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--dim", "3"], "of the same dimension"),
+        (["baselines", "--noise", "fixed(1)", "--sequences", DIGITS[:15]], "it must be at most 4294967296; got 9999"),
+        (["profile", "zoo:diag/2/uniform(0,1)", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
+        (["export", "zoo:diag/2/uniform(0,1)", "--out", ""], "'--out': a path must not be empty"),
+        (["export", "zoo:diag/2/uniform(0,1)", "--out", LONG], "'--out': a path must not be too long"),
+        (["show", ""], "'RUN': a path must not be empty"),
+        (["show", LONG], "'RUN': a path must not be too long"),
+        (["show", "\x1b[2J"], "[2J is not there"),
+        (["sweep", "/dev/null", "--out", "runs"], "a grid must be a readable text file; /dev/null is not"),
+        (["sweep", __file__, "--out", "runs"], "a grid must be TOML"),
+        (["table1", "--seed", DIGITS[:300]], "it must be at most 9223372036854775807; got 9999"),
+        (["table1", "--sequences", DIGITS[:300]], "it must be at most 4294967296; got 9999"),
+        (["table1", "--dask", ""], "--workers and --dask are for --retrain, which is missing"),
+        (["figures", "--only", DIGITS], "Invalid value for '--only': '9999"),
+        (["figures", "--out", LONG], "'--out': a path must not be too long"),
+        (["nonsense" * 1000], "No such command 'nonsense"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_bad_command_lines(arguments, words, monkeypatch, capsys, tmp_path):
+    """Refused at once, before anything is computed, in one line that fits on a screen."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
+    start = time.process_time()
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert time.process_time() - start < 10
+    out, message = capsys.readouterr()
+    assert stopped.value.code == 2
+    assert out == ""
+    assert message.startswith("ridgeformer: error: ")
+    assert message.count("\n") == 1
+    assert len(message) < 600
+    assert words in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_command_shows_the_help():
+    done = call()
+    assert done.stdout.startswith("Usage: ridgeformer")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_interruption_is_one_line(monkeypatch, capsys):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.cli, "main", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([])
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "ridgeformer: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RecursionError("maximum recursion depth exceeded"), "is nested too deeply. Use fewer layers"),
+        (MemoryError(), "not enough memory"),
+        (OverflowError("int too large"), "a number is too large to compute with (int too large)"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "all text must be UTF-8; some is not"),
+        (InputError("a rule;\n got\x1b[2J " + "x" * 5000), r"a rule; got\x1b[2J xxx"),
+        (ConnectionError("the scheduler is gone"), "the scheduler is gone"),
+        (OSError(28, "No space left on device", "here"), "here: No space left on device"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_no_error_of_input_or_machine_is_a_traceback(monkeypatch, capsys, error, words):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr(cli.cli, "main", fail)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([])
+    assert stopped.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("ridgeformer: error: ")
+    assert words in message
+    assert message.count("\n") == 1
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_those_of_docs_completion(shell):
+    done = call(_RIDGEFORMER_COMPLETE=f"{shell}_source")
+    assert done.returncode == 0
+    assert f"_RIDGEFORMER_COMPLETE={shell}_complete" in done.stdout
+    documented = (Path(__file__).parents[2] / "docs" / "completion.md").read_text()
+    assert f"_RIDGEFORMER_COMPLETE={shell}_source ridgeformer" in documented
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("ridgeformer tr", "train"),
+        ("ridgeformer train --fam", "--family"),
+        ("ridgeformer train --family di", "diag"),
+    ],
+)
+def test_completion_of_commands_options_and_values(words, expected):
+    """What Bash asks for when Tab is pressed after `words`; answers are lines `type,value`."""
+    count = str(len(words.split()) - 1)
+    done = call(_RIDGEFORMER_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+    assert f"plain,{expected}" in done.stdout.splitlines()

@@ -1,0 +1,66 @@
+"""Options that several commands share: `--threads`."""
+
+import os
+
+import click
+import pytest
+import threadpoolctl
+
+from commands import call
+from ridgeformer import cli, engine
+
+COMPUTING = ["baselines", "eval", "profile", "edit", "explain", "shifts", "prefixes", "train", "verify", "table1"]
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What a command that is added for the test sees when it runs: our threads, and those of BLAS."""
+    found = []
+
+    @click.command()
+    @cli.options.THREADS
+    def look():
+        found.append((engine.default_threads(), blas_threads()))
+
+    monkeypatch.setitem(cli.cli.commands, "look", look)
+    return found
+
+
+@pytest.mark.parametrize("before", [None, "2"])
+def test_threads_are_limited_until_the_command_ends(seen, monkeypatch, before):
+    monkeypatch.delenv("RIDGEFORMER_THREADS", raising=False)
+    if before is not None:
+        monkeypatch.setenv("RIDGEFORMER_THREADS", before)
+    others = blas_threads()
+    assert call("look", "--threads", "1").returncode == 0
+    assert seen == [(1, {1})]
+    assert os.environ.get("RIDGEFORMER_THREADS") == before
+    assert blas_threads() == others
+
+
+def test_the_variable_limits_blas_too(seen, monkeypatch):
+    monkeypatch.setenv("RIDGEFORMER_THREADS", "1")
+    call("look")
+    assert seen == [(1, {1})]
+
+
+def test_threads_are_limited_where_a_command_fails(monkeypatch):
+    monkeypatch.delenv("RIDGEFORMER_THREADS", raising=False)
+    others = blas_threads()
+    assert call("eval", "/nonexistent", "--threads", "1").returncode == 2
+    assert "RIDGEFORMER_THREADS" not in os.environ
+    assert blas_threads() == others
+
+
+@pytest.mark.parametrize("command", COMPUTING)
+def test_commands_that_compute_take_threads(command):
+    assert "threads" in {option.name for option in cli.cli.commands[command].params}
+
+
+def test_threads_change_no_numbers():
+    arguments = ["eval", "zoo:diag/2/uniform(0,1)", "--sequences", "500", "--json"]
+    assert call(*arguments, "--threads", "1").stdout == call(*arguments, "--threads", "3").stdout

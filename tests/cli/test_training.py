@@ -1,0 +1,114 @@
+"""`ridgeformer train` and `show`."""
+
+import json
+import os
+import re
+import signal
+import time
+import warnings
+
+import pytest
+
+from commands import SMALL, call, interruptible
+from ridgeformer import cli
+from support import LONGEST, write_record
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    tmp_path.chmod(0o555)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["train", *SMALL, "--out", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "runs need a writable folder" in capsys.readouterr().err
+
+
+def test_a_stored_run_below_its_floor_is_a_warning(tmp_path):
+    small = ["--dim", "2", "--context", "4", "--family", "gdpp", "--layers", "1", "--sequences", "500"]
+    trained = call("train", *small, "--noise", "uniform(0,1)", "--out", str(tmp_path), "--json")
+    assert trained.stderr == ""
+    record = json.loads(trained.stdout)
+    path = tmp_path / record["folder"] / "record.json"
+    stored = json.loads(path.read_text())
+    stored["result"]["loss"] = stored["result"]["error"] = 0.0
+    write_record(path.parent, stored)
+    shown = call("show", record["folder"])
+    assert shown.returncode == 0
+    assert shown.stderr.startswith("ridgeformer: warning: no predictor can have an expected loss below the Bayes floor")
+    assert shown.stderr.count("\n") == 1
+
+
+def test_show_lists_the_best_of_a_problem_first(tmp_path):
+    for noise, layers in (("uniform(0,1)", "1"), ("uniform(0,1)", "2"), ("fixed(2)", "2")):
+        small = ["--dim", "2", "--context", "4", "--family", "gdpp", "--sequences", "500"]
+        call("train", *small, "--noise", noise, "--layers", layers, "--out", str(tmp_path))
+    listed = [line.split()[-1] for line in call("show", str(tmp_path)).stdout.splitlines()[1:]]
+    kinds = [re.match(r"gdpp-(\d)x1-(fixed|uniform)", name).groups() for name in listed]
+    assert kinds == [("2", "fixed"), ("1", "fixed"), ("2", "uniform"), ("1", "uniform")]
+
+
+def test_a_thousand_layers_are_no_traceback(tmp_path):
+    """As many layers as are allowed: training begins with the shallow models, and Ctrl-C ends it."""
+    with interruptible("train", *SMALL, "--layers", "1000", "--out", str(tmp_path)) as process:
+        while process.poll() is None and not list(tmp_path.glob("*/record.json")):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=LONGEST)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+
+
+TRAIN = ["train", "--family", "diag", "--layers", "2", "--noise", "uniform(0,3)", "--dim", "3", "--context", "6"]
+TRAIN += ["--sequences", "5000", "--effort", "0.2"]
+
+
+def test_training_and_showing(tmp_path):
+    done = call(*TRAIN, "--out", str(tmp_path / "runs"), "--plot", str(tmp_path / "curve.png"))
+    assert done.returncode == 0, done.stderr
+    assert "diag, 2 layers, d=3 n=6 uniform(0,3), seed 0" in done.stdout
+    for word in (
+        "status",
+        "times the floor of",
+        "exploded: 0 of 5,000",
+        "with the models that it was grown from",
+        "stored in",
+    ):
+        assert word in done.stdout
+    assert (tmp_path / "curve.png").stat().st_size > 10_000
+    again = json.loads(call(*TRAIN, "--out", str(tmp_path / "runs"), "--json").stdout)
+    assert again["spec"]["layers"] == 2
+    assert f"{again['result']['loss']:.5g}" in done.stdout
+    shown = call("show", again["folder"])
+    assert shown.stdout == done.stdout
+    assert json.loads(call("show", again["folder"], "--json").stdout) == again
+    listed = call("show", str(tmp_path / "runs")).stdout.splitlines()
+    assert len(listed) == 5
+    assert listed[0].split() == ["loss", "ratio", "status", "run"]
+    assert any(again["folder"].split("/")[-1] in line for line in listed)
+    assert len(json.loads(call("show", str(tmp_path / "runs"), "--json").stdout)) == 4
+    model = str(tmp_path / again["folder"] / "model.safetensors")
+    problem = ["--noise", "uniform(0,3)", "--dim", "3", "--context", "6", "--sequences", "5000"]
+    found = json.loads(call("eval", model, *problem, "--json").stdout)
+    assert found["results"][0]["loss"] == again["result"]["loss"]
+    (tmp_path / again["folder"] / "record.json").write_text("")
+    damaged = call("show", str(tmp_path / "runs"))
+    assert damaged.returncode == 1
+    assert len(damaged.stdout.splitlines()) == 4
+    assert "damaged: diag-2x1" in damaged.stderr
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    options = ["--layers", "2", "--noise", "fixed(1)", "--protocol", "paper", "--out", str(tmp_path)]
+    with interruptible("train", *options) as process:
+        while process.poll() is None and not list(tmp_path.glob("*/journal*")):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=LONGEST)
+    assert process.returncode == 130
+    assert "interrupted; the work so far is stored in" in message
+    assert "Give the same command again to resume" in message
+    unfinished = call("show", str(tmp_path))
+    (folder,) = tmp_path.iterdir()
+    assert f"unfinished      {folder.name}" in unfinished.stdout
+    assert "To resume an unfinished run, give the command that started it again" in unfinished.stdout
