@@ -15,6 +15,7 @@ ridgeformer.errors.InputError: this array must not change; got an assignment. Ma
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta
 from collections.abc import Mapping
 from typing import Any, NoReturn, Self, TypeVar, cast
@@ -164,6 +165,15 @@ class _Sealing(ABCMeta):
         if isinstance(made, Value):
             made._seal()
         return made
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of `__init__`, which `help` and editors would not find behind `__call__`."""
+        made: Any = cls.__init__  # type: ignore[misc]
+        if made is object.__init__:
+            return inspect.Signature()
+        found = inspect.signature(made)
+        return found.replace(parameters=list(found.parameters.values())[1:])
 
 
 class Value(metaclass=_Sealing):

@@ -273,7 +273,7 @@ def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_
     )
     # Also where the class is not known, as in a new process.
     spec = {"problem": "unknown-here", "arguments": {"dim": 3, "context": [5, 7]}}
-    save(found.model, tmp_path / "model.safetensors", {"spec": spec})
+    save(found.model, tmp_path / "model.safetensors", record={"spec": spec})
     out = call("eval", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW, "--json")[1]
     assert json.loads(out)["problem"] == "d=3 n=5,7 uniform(0,1)"
     text = call("prefixes", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW)[1]

@@ -81,3 +81,10 @@ def test_bad_input_is_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
+
+
+def test_progress_counts_the_sequences():
+    told = []
+    by_layer(DESCENT, PROBLEM, sequences=9000, with_floor=False, progress=lambda *counts: told.append(counts))
+    assert told[-1] == (9000, 9000)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)

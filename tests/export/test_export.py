@@ -518,10 +518,10 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
 def test_records_that_say_other_things_are_passed_over(command, tmp_path):
     model = tmp_path / "model.safetensors"
     for record in ({}, {"spec": 3}, {"spec": {"dim": 1}, "result": {"loss": "?"}}):
-        save(tame_model("diag", 2, 1, 1, 3), model, record)
+        save(tame_model("diag", 2, 1, 1, 3), model, record=record)
         assert "Trained" not in command(model)[1]
     evil = {"dim": 1, "context": 1, "noise": 'x"""\nimport os\n\\', "seed": 0}
-    save(tame_model("diag", 2, 1, 1, 3), model, {"spec": evil, "result": {"loss": 1}})
+    save(tame_model("diag", 2, 1, 1, 3), model, record={"spec": evil, "result": {"loss": 1}})
     code, source, _ = command(model)
     assert code == 0
     assert "os" not in run(source)

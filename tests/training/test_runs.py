@@ -112,7 +112,7 @@ def test_a_run_that_another_process_finished_is_kept(tmp_path):
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path):
-    with killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(2_000_000, 64))) as process:
+    with killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(steps=2_000_000, batch=64))) as process:
         try:
             while process.poll() is None and not list(tmp_path.glob("*/journal*")):
                 time.sleep(0.05)

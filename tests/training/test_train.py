@@ -32,7 +32,7 @@ from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
-from ridgeformer.training.hard import Hard, mine
+from ridgeformer.training.hard import Among, Hard, mine
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.paper import query_gradient
@@ -74,7 +74,7 @@ def test_the_exact_loss_is_what_sampling_finds(dim, context, noise):
 def test_one_layer_without_noise_has_a_closed_form():
     """omega_yx = -1 / (n + d + 1), of loss 1/2 d (1 - n / (n + d + 1))."""
     problem = Problem(10, 20, "fixed(0)")
-    model = LinearTransformer(least_excess(problem, 1, 1, 0, None), 10)
+    model = LinearTransformer(least_excess(problem, 1), 10)
     assert model.family.omega[0, 1, 0] == pytest.approx(-1 / 31, rel=1e-5)
     assert exact_loss(model, problem) == pytest.approx(5 * (1 - 20 / 31), rel=1e-6)
 
@@ -82,7 +82,7 @@ def test_one_layer_without_noise_has_a_closed_form():
 def test_no_gdpp_model_has_less_than_the_least_expected_loss():
     problem = Problem(noise="uniform(0,0)")
     assert least_loss(problem, 1) == pytest.approx(5 * (1 - 20 / 31), rel=1e-9)
-    cut = LinearTransformer(least_excess(problem, 3, 1, 0, None), 10)
+    cut = LinearTransformer(least_excess(problem, 3), 10)
     point, everything = 20 * cut.family.omega[:, :, 0].ravel(), Excess(problem, 0.0)
     nearby = [everything(point * (1 + k))[0] for k in (-0.02, -0.01, 0, 0.01)]
     assert exact_loss(cut, problem) < least_loss(problem, 3) < min(nearby)  # better on what is common, worse on all
@@ -92,7 +92,7 @@ def test_gdpp_only_sees_the_mean_variance():
     """On any noise distribution GD++ solves the fixed-noise problem at E[sigma^2]."""
     mixed, fixed = Problem(10, 20, "uniform(0,5)"), Problem(10, 20, f"fixed({(25 / 3) ** 0.5})")
     for layers in (1, 2, 3):
-        one, two = (LinearTransformer(least_excess(p, layers, 1, 0, None), 10) for p in (mixed, fixed))
+        one, two = (LinearTransformer(least_excess(p, layers), 10) for p in (mixed, fixed))
         draw = mixed.moments(100)
         np.testing.assert_allclose(one.weights(draw.moments), two.weights(draw.moments), atol=1e-3)
         excess = exact_loss(one, mixed) - const_loss(mixed)
@@ -104,7 +104,7 @@ def test_gdpp_reaches_its_optimum(noise):
     """Another seed, and five times the starts, find nothing that is 0.2 % better; at sigma = 0 depth 3 is the limit."""
     problem, best = Problem(10, 20, noise), None
     for layers in (1, 2, 3):
-        best = LinearTransformer(least_excess(problem, layers, 1, 0, best), 10)
+        best = LinearTransformer(least_excess(problem, layers, shallower=best), 10)
         excess, rng = Excess(problem), np.random.default_rng(9)
         other = min(descend(excess, -rng.uniform(0, 1, 2 * layers), 300).value for _ in range(40))
         assert exact_loss(best, problem) <= 1.002 * (other + const_loss(problem))
@@ -180,13 +180,14 @@ def test_the_search_finds_contexts_that_explode():
     """A step of gradient descent repeated too often explodes where the largest eigenvalue is large."""
     problem = Problem(5, 10, "fixed(1)")
     wild = LinearTransformer(Diag(omega=np.tile([[-0.055, 0], [-0.055, 0]], (6, 1, 1))), 5)
-    hard = mine(wild, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000)
+    none, among = Hard.none(problem, Layout()), Among(problem, Key(1, 2, 3), 50_000)
+    hard = mine(wild, none, among)
     assert len(hard) > 10
     losses = hard.batch.evaluate(wild, np.inf).losses
     assert (~(losses <= 20 * ceiling(problem))).all()
     tame = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 5)
-    assert len(mine(tame, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000)) == 0
-    assert len(mine(wild, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000, caution=0)) == 0
+    assert len(mine(tame, none, among)) == 0
+    assert len(mine(wild, none, among, caution=0)) == 0
 
 
 def test_the_paper_s_objective_has_the_same_expected_gradient():

@@ -206,8 +206,8 @@ def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
     from ridgeformer import zoo
 
     family, layers, noise, seed = zoo_place(name)
-    made = zoo.record(family, layers, noise, seed)
-    return zoo.load(family, layers, noise, seed), {"spec": made.spec, "result": asdict(made)}
+    made = zoo.record(family, layers, noise, seed=seed)
+    return zoo.load(family, layers, noise, seed=seed), {"spec": made.spec, "result": asdict(made)}
 
 
 def zoo_place(name: str) -> tuple[str, int, str, int | None]:

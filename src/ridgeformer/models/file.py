@@ -30,7 +30,7 @@ FORMAT, VERSION = "ridgeformer-model", 2
 Record = dict[str, Any]
 
 
-def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping[str, Any] | None = None) -> None:
+def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapping[str, Any] | None = None) -> None:
     """Write a model to a file.
 
     The file appears under its name only when it is complete; an older one is replaced at that moment.

@@ -55,7 +55,7 @@ MOVING = (".gif", ".html")
 
 
 def draw_curves(
-    path: Path | str, runs: Training | Mapping[str, Training], levels: Sequence[float] = (), quantity: str = "loss"
+    path: Path | str, runs: Training | Mapping[str, Training], *, levels: Sequence[float] = (), quantity: str = "loss"
 ) -> None:
     """Write `curves_figure` to a file.
 
@@ -69,11 +69,11 @@ def draw_curves(
         InputError: The file cannot be written, or matplotlib is missing.
     """
     path = check_plot(path)
-    write(curves_figure(runs, levels, quantity), path)
+    write(curves_figure(runs, levels=levels, quantity=quantity), path)
 
 
 def curves_figure(
-    runs: Training | Mapping[str, Training], levels: Sequence[float] = (), quantity: str = "loss"
+    runs: Training | Mapping[str, Training], *, levels: Sequence[float] = (), quantity: str = "loss"
 ) -> Figure:
     """Loss against the step on logarithmic axes, one line per descent, with levels as dashed lines.
 

@@ -42,7 +42,7 @@ class BayesRR(Ridge):
         threads: How many threads; None for the default.
     """
 
-    def __init__(self, noise: Noise | str | float, prior: Prior | None = None, threads: int | None = None) -> None:
+    def __init__(self, noise: Noise | str | float, prior: Prior | None = None, *, threads: int | None = None) -> None:
         super().__init__(prior)
         self.noise, self.threads = as_noise(noise), threads
 

@@ -210,4 +210,4 @@ def _nodes(problem: Problem) -> tuple[Float, Float]:
 def _trained(problem: Problem, layers: int) -> LinearTransformer:
     from ridgeformer.exact import least_excess
 
-    return LinearTransformer(least_excess(problem, layers, 1, 0, None), problem.dim)
+    return LinearTransformer(least_excess(problem, layers), problem.dim)

@@ -175,7 +175,7 @@ class Folder:
         folder = self.path / name
         if is_finished(folder):
             return journal.remove()
-        save(model, folder / "model.safetensors", record)
+        save(model, folder / "model.safetensors", record=record)
         sealed = {**record, "model": fingerprint(model)}
         if course:
             write_whole(folder / COURSE, pack(course, {"format": "ridgeformer-course"}))

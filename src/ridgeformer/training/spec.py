@@ -113,10 +113,11 @@ class Spec:
 def make_spec(
     problem: BaseProblem,
     family: str | type[Family],
+    *,
     layers: int,
-    heads: int,
-    seed: int,
-    protocol: str | Protocol,
+    heads: int = 1,
+    seed: int = 0,
+    protocol: str | Protocol = "search",
     sequences: int,
     layout: Layout | None = None,
     init: LinearTransformer | None = None,
@@ -226,10 +227,11 @@ def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> S
     protocol = dict(spec["protocol"])
     kind = NAMES[protocol.pop("name")]
     problem = problem_from_dict(spec)
-    rest = (spec["layers"], spec["heads"], spec["seed"], kind(**protocol), spec["sequences"])
+    rest = {name: spec[name] for name in ("family", "layers", "heads", "seed", "sequences")}
     if (spec.get("init") or None) != (init and fingerprint(init)):
         refuse("a run that starts from a given model needs that model", "another one, or none", "Pass init=model.")
-    return make_spec(problem, spec["family"], *rest, Layout(**spec.get("layout", {})), init)
+    layout = Layout(**spec.get("layout", {}))
+    return make_spec(problem, **rest, protocol=kind(**protocol), layout=layout, init=init)
 
 
 def parents(spec: Spec) -> list[Spec]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse
@@ -82,7 +83,17 @@ def train(
         InputError: An argument is not allowed.
         StorageError: The folder cannot be written to.
     """
-    spec = make_spec(problem, family, layers, heads, seed, protocol, sequences, layout, init)
+    spec = make_spec(
+        problem,
+        family,
+        layers=layers,
+        heads=heads,
+        seed=seed,
+        protocol=protocol,
+        sequences=sequences,
+        layout=layout,
+        init=init,
+    )
     with _told(callbacks, progress) as told:
         return Session(_runs(out), told, threads, [spec]).train(spec)
 
@@ -131,8 +142,9 @@ def train_many(
     if isinstance(families, str) or not isinstance(families, Iterable) or not isinstance(layers, Iterable):
         refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
     depths = list(layers)
+    same: dict[str, Any] = {"heads": heads, "protocol": protocol, "sequences": sequences, "layout": layout}
     specs = [
-        make_spec(problem, family, depth, heads, seed, protocol, sequences, layout)
+        make_spec(problem, family, layers=depth, seed=seed, **same)
         for seed in seeds
         for family in families
         for depth in depths
