@@ -12,6 +12,8 @@ __all__ = [
     "MissingPackageError",
     "RidgeformerError",
     "StorageError",
+    "TrainingError",
+    "UnreachableError",
     "missing_bracket",
     "refuse",
     "shown",
@@ -27,11 +29,23 @@ class InputError(RidgeformerError, ValueError):
 
 
 class DamageError(InputError):
-    """A stored file is not what it was when it was written."""
+    """A stored file is not what it was when it was written.
+
+    It is an `InputError`, because the file was given, and because damaged files and files of another kind often cannot
+    be told apart. Whoever reads a file of unknown content catches one class for both.
+    """
 
 
 class StorageError(RidgeformerError, OSError):
-    """A file or folder cannot be written: the disk is full, the place is read-only, or it does not exist."""
+    """The system cannot write or read: the disk is full or fails, or the place is read-only or does not exist."""
+
+
+class UnreachableError(RidgeformerError, ConnectionError):
+    """A scheduler does not answer. Finished runs are stored; the same sweep can go on with another scheduler."""
+
+
+class TrainingError(RidgeformerError, RuntimeError):
+    """Training with allowed arguments did not lead to a model."""
 
 
 class MissingPackageError(RidgeformerError, ImportError):

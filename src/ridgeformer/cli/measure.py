@@ -149,7 +149,9 @@ def print_results(problem: object, results: list[Any], as_json: bool) -> None:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
         return
     rows, first = [result.columns(COLUMNS) for result in results], results[0]
-    click.echo(f"{problem}: adjusted loss on {first.sequences:,} sequences, floor {without_rounding(first.floor):.4g}\n")
+    click.echo(
+        f"{problem}: adjusted loss on {first.sequences:,} sequences, floor {without_rounding(first.floor):.4g}\n"
+    )
     click.echo(
         f"{aligned(rows)}\n\nerror: standard error of the loss. ratio: loss / floor. tail (99.99 % quantile) and "
         "largest: of the losses of\nsingle sequences."

@@ -41,7 +41,8 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
         record: How the model was made: any dict that JSON can hold. `read_record` reads it back.
 
     Raises:
-        InputError: This is no model, the record cannot be written as JSON, or the file cannot be written.
+        InputError: This is no model, or the record cannot be written as JSON.
+        StorageError: The file cannot be written.
     """
     if type(model) is not LinearTransformer:
         raise InputError(

@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ridgeformer.errors import DamageError, InputError
+from ridgeformer.errors import DamageError, InputError, RidgeformerError
 from ridgeformer.files import make_folder, open_regular, read_json, short, write_whole
 from ridgeformer.models.file import fingerprint, read_model, save
 from ridgeformer.models.transformer import LinearTransformer
@@ -152,6 +152,9 @@ class Folder:
 
         Returns:
             The journal, which is empty for a new run.
+
+        Raises:
+            StorageError: The folder of the run cannot be written to.
         """
         folder = self.path / name
         make_folder(folder, "runs")
@@ -171,6 +174,9 @@ class Folder:
             record: What `Training.record` returned.
             journal: Its journal, which is removed.
             course: What a descent recorded.
+
+        Raises:
+            StorageError: The folder of the run cannot be written to.
         """
         folder = self.path / name
         if is_finished(folder):
@@ -348,7 +354,7 @@ def is_finished(folder: Path) -> bool:
     """
     try:
         return "status" in read_run(folder)[1]
-    except InputError:
+    except RidgeformerError:
         return False
 
 
@@ -362,7 +368,7 @@ def _holds(path: Path, content: bytes) -> bool:
     try:
         with open_regular(path, "a spec") as file:
             return file.read() == content
-    except InputError:
+    except RidgeformerError:
         return False
 
 

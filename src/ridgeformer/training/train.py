@@ -82,18 +82,10 @@ def train(
     Raises:
         InputError: An argument is not allowed.
         StorageError: The folder cannot be written to.
+        TrainingError: The parameters of gradient flow overflow.
     """
-    spec = make_spec(
-        problem,
-        family,
-        layers=layers,
-        heads=heads,
-        seed=seed,
-        protocol=protocol,
-        sequences=sequences,
-        layout=layout,
-        init=init,
-    )
+    rest: dict[str, Any] = {"protocol": protocol, "sequences": sequences, "layout": layout, "init": init}
+    spec = make_spec(problem, family, layers=layers, heads=heads, seed=seed, **rest)
     with _told(callbacks, progress) as told:
         return Session(_runs(out), told, threads, [spec]).train(spec)
 
@@ -138,6 +130,7 @@ def train_many(
     Raises:
         InputError: An argument is not allowed, or there is nothing to train.
         StorageError: The folder cannot be written to.
+        TrainingError: The parameters of gradient flow overflow.
     """
     if isinstance(families, str) or not isinstance(families, Iterable) or not isinstance(layers, Iterable):
         refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
