@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import NoReturn
 
@@ -14,6 +15,7 @@ __all__ = [
     "StorageError",
     "TrainingError",
     "UnreachableError",
+    "kind_of",
     "missing_bracket",
     "refuse",
     "shown",
@@ -68,6 +70,26 @@ def refuse(rule: str, received: object, remedy: str) -> NoReturn:
         InputError: Always, with the message `rule; got received. remedy`.
     """
     raise InputError(f"{rule}; got {received}. {remedy}")
+
+
+def kind_of(value: object) -> str:
+    """Say what a value is, for a message: its class, with an article.
+
+    Args:
+        value: Anything.
+
+    Returns:
+        The text.
+
+    >>> kind_of(3), kind_of("x"), kind_of(None), kind_of(int)
+    ('an int', 'a str', 'None', 'the class int')
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"an {name}" if re.match("[AEIOaeio]|[FHLMNRSX][A-Z]", name) else f"a {name}"
 
 
 def shown(value: object, most: int = 80) -> str:

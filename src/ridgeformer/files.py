@@ -40,10 +40,10 @@ def make_folder(folder: Path, what: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise StorageError(
-            f"{what} need a folder that can be made; {short(folder)} cannot ({_reason(error)}). Choose another."
+            f"{what} need a folder that can be made; {short(folder)} cannot ({_reason(error)}). Choose another folder."
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise StorageError(f"{what} need a writable folder; {short(folder)} is not. Choose another.")
+        raise StorageError(f"{what} need a writable folder; {short(folder)} is not. Choose another folder.")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -97,14 +97,16 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
                 f"{what} must be a file; {short(path)} is a folder. Name a file in it, such as model.safetensors."
             )
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name another.")
+            raise InputError(
+                f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name an ordinary file."
+            )
         if found.st_size > most:
             size = f"{found.st_size / 1e9:.3g} GB"
             raise InputError(f"{what} may have {most / 1e9:.3g} GB; {short(path)} has {size}. Name another file.")
         with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:
-        raise InputError(f"{what} must be a file that exists; {short(path)} does not. Check the path.") from error
+        raise InputError(f"{what} must be a file; there is no file {short(path)!r}. Check the path.") from error
     except RidgeformerError:
         raise
     except PermissionError as error:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 
 __all__ = ["ReadOnlyArray", "ReadOnlyDict", "Value", "frozen", "read_only"]
 
@@ -200,7 +200,7 @@ class Value(metaclass=_Sealing):
         super().__delattr__(name)
 
     def _refuse(self, name: str) -> NoReturn:
-        refuse(f"a {type(self).__name__} must not change", f"an assignment to {name}", self._remedy)
+        refuse(f"{kind_of(self)} must not change", f"an assignment to {name}", self._remedy)
 
     def __copy__(self) -> Self:
         return self

@@ -85,7 +85,7 @@ def test_baselines_say_what_they_leave_out(call):
         (["train", "--noise", "fixed(1)", "--query", "factors(2)"], "queries have one covariance for all sequences"),
         (["train", "--noise", "fixed(1)", "--coordinate", "length"], "the family diag have 0 further scalars"),
         (["train", "--noise", "fixed(1)", "--family", "full", "--scratch", "-1"], "scratch must be at least 0; got -1"),
-        (["shifts", "zoo:diag/2/uniform(0,1)"], "a shift is in one respect, named by one of --to-noise, --to-context"),
+        (["shifts", "zoo:diag/2/uniform(0,1)"], "choose exactly one of --to-noise, --to-context"),
         (
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--to-context", "5"],
             "got --to-noise and --to-context. Keep one of them, and remove the others.",

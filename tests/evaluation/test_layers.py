@@ -71,7 +71,7 @@ def test_explosions_are_counted_after_every_layer():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: by_layer(AdaRR(), PROBLEM), "need a model; got a AdaRR"),
+        (lambda: by_layer(AdaRR(), PROBLEM), "need a model; got an AdaRR"),
         (lambda: by_layer(DESCENT, PROBLEM, sequences=-1), "sequences must be at least 2"),
         (lambda: by_layer(DESCENT, PROBLEM, sequences=10, seed=-1), "seed must be at least 0"),
         (lambda: profile_by_layer(DESCENT, PROBLEM, sigma=[-2]), "sigma must not be negative; got -2"),

@@ -128,7 +128,7 @@ def test_a_pickle_is_not_run(path):
 
 
 def test_missing_files_and_folders_are_named(tmp_path):
-    with pytest.raises(InputError, match="must be a file that exists"):
+    with pytest.raises(InputError, match=r"a model must be a file; there is no file '.*nothing'"):
         load(tmp_path / "nothing")
     with pytest.raises(InputError, match="is a folder"):
         load(tmp_path)

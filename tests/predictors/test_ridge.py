@@ -153,7 +153,7 @@ def test_all_are_predictors():
         (lambda: Moments(np.eye(3)[None], 4, np.array([-1.0])), "noise levels must not be negative"),
         (lambda: Moments(np.eye(3)[None], 4, np.ones(2)), "sigma must have shape (1)"),
         (lambda: BayesRR("nonsense(1)"), "known distribution"),
-        (lambda: AdaRR().weights(5), "takes Moments; got a int"),
+        (lambda: AdaRR().weights(5), "takes Moments; got an int"),
         (lambda: ConstRR("x"), "variance must be a number"),
         (lambda: ConstRR.tune("x"), "needs a Problem; got a str"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.evaluation.comparison import UNKNOWN, floor_and_error
 from ridgeformer.evaluation.noise_levels import (
     LEVEL_BLOCK,
@@ -220,11 +220,11 @@ def profile_by_layer(
 def _readouts(model: object, problem: BaseProblem) -> list[LinearTransformer]:
     """The models made of the first 1, 2, ... layers: the readout after a layer is their prediction."""
     if not isinstance(model, LinearTransformer):
-        refuse("losses by layer need a model", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+        refuse("losses by layer need a model", kind_of(model), "Pass a LinearTransformer.")
     if not evaluated_by_engine(model):
         refuse(
             "losses by layer need a LinearTransformer and no subclass, because a subclass may predict something else",
-            f"a {type(model).__name__}",
+            kind_of(model),
             "Pass LinearTransformer(model.family, model.dim), or use evaluate and profile for the whole model.",
         )
     check_predictor("model", model, problem)

@@ -258,7 +258,9 @@ class Pool(Tasks):
         assert self.vectors is not None
         if self.vectors.shape[1] != dim:
             refuse(
-                f"the tasks of a pool must have dimension {dim}", f"dimension {self.vectors.shape[1]}", "Change dim."
+                f"the tasks of a pool must have dimension {dim}",
+                f"dimension {self.vectors.shape[1]}",
+                f"Use dim={self.vectors.shape[1]}.",
             )
         return self.vectors
 

@@ -244,7 +244,7 @@ class GradientFlow:
         integer("record", self.record, 1, 100_000)
         _check_common(self)
         if not isinstance(self.batch, str):
-            remedy = 'Use batch="sample(8192)", or SGD.'
+            remedy = "Use a fixed sample, such as sample(8192), or stochastic gradient descent, SGD."
             refuse("gradient flow follows one function; the batch is population or sample(N)", self.batch, remedy)
 
     @property

@@ -110,7 +110,7 @@ class Folder:
         """
         folder = self.path / name
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"a run needs a folder; {folder} is a file. Move it away.")
+            raise InputError(f"a run needs a folder; {folder} is a file. Move the file away, or choose another folder.")
         if not (folder / "record.json").exists():
             return None
         try:
@@ -327,7 +327,9 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
     if not record.exists():
         if (path / "spec.json").exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
-        raise InputError(f"a run's folder has a record.json; {path} has none, nor runs in it. Name another folder.")
+        raise InputError(
+            f"{short(path)} is neither the folder of a run nor a folder that holds runs. Name one of the two."
+        )
     try:
         found = read_json(record, "a record")
     except DamageError as error:

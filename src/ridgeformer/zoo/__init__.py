@@ -128,7 +128,11 @@ class Zoo(Value):
         if (cell, chosen) not in self.models:
             kept = sorted(other for known, other in self.models if known == cell)
             known = ", ".join(map(str, kept))
-            refuse(f"the zoo has the weights of seed {known} of this model", f"seed {seed!r}", "Leave out the seed.")
+            refuse(
+                f"the zoo has the weights of seed {known} of this model",
+                f"seed {seed!r}",
+                "Leave out the seed for the best one.",
+            )
         return self.models[cell, chosen]
 
     def record(self, family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> Made:
@@ -163,7 +167,7 @@ class Zoo(Value):
                     refuse(
                         f"{name} must be one of {names}", repr(cell[place]), "Choose one of these, or train the model."
                     )
-            refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it.")
+            refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it with train.")
         return cell
 
     def write(self, folder: str | os.PathLike[str], *, every_seed: Iterable[str] = ()) -> None:
