@@ -89,7 +89,7 @@ def kind_of(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     name = type(value).__name__
-    return f"an {name}" if re.match("[AEIOaeio]|[FHLMNRSX][A-Z]", name) else f"a {name}"
+    return f"an {name}" if re.match("[AEIOaeio]|[FHLMNRSX][A-Z]|nd", name) else f"a {name}"
 
 
 def shown(value: object, most: int = 80) -> str:

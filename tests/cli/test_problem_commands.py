@@ -83,7 +83,10 @@ def test_baselines_say_what_they_leave_out(call):
         (["train", "--noise", "fixed(1)", "--context", "few"], "the context must be a number of examples"),
         (["train", "--noise", "fixed(1)", "--tasks", "pool(0)"], "the number of tasks in a pool must be at least 1"),
         (["train", "--noise", "fixed(1)", "--query", "factors(2)"], "queries have one covariance for all sequences"),
-        (["train", "--noise", "fixed(1)", "--coordinate", "length"], "the family diag have 0 further scalars"),
+        (
+            ["train", "--noise", "fixed(1)", "--coordinate", "length"],
+            "the family diag has room for no further coordinates",
+        ),
         (["train", "--noise", "fixed(1)", "--family", "full", "--scratch", "-1"], "scratch must be at least 0; got -1"),
         (["shifts", "zoo:diag/2/uniform(0,1)"], "choose exactly one of --to-noise, --to-context"),
         (

@@ -155,7 +155,7 @@ def test_all_are_predictors():
         (lambda: BayesRR("nonsense(1)"), "known distribution"),
         (lambda: AdaRR().weights(5), "takes Moments; got an int"),
         (lambda: ConstRR("x"), "variance must be a number"),
-        (lambda: ConstRR.tune("x"), "needs a Problem; got a str"),
+        (lambda: ConstRR.tune("x"), "the problem must be a Problem; got a str"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, words):

@@ -118,7 +118,7 @@ def test_features_and_queries(make, words):
             "the covariance of tasks must fit the dimension 3; got one for dim",
         ),
         (tasks(Gaussian(mean=[1, 2])), "the mean of tasks must fit the dimension 3; got one for dimension 2"),
-        (tasks("gaussian(mean=1)"), "the mean of tasks must have shape (d); got shape ()"),
+        (tasks("gaussian(mean=1)"), "the mean of tasks must be a list of numbers; got one number"),
         (lambda: Gaussian(mean=[1, np.inf]), "the mean of tasks must be finite"),
         (tasks("lowrank(4)"), "the rank of tasks can be at most d = 3; got 4"),
         (tasks("lowrank(0)"), "the rank of tasks must be at least 1; got 0"),
