@@ -40,9 +40,9 @@ DIAG = Kind("diag", 2, 3, 6, Search(effort=0.2))
 FULL_BY_BFGS = Kind("full", 1, 4, 8, Search(effort=0.1))
 FULL_BY_SOAP = Kind("full", 1, 11, 14, Search(effort=0.1))
 FULL = Kind("full", 2, 8, 12, Search(effort=0.1))
-PAPER = Kind("diag", 2, 3, 6, Paper(4000, 64))
+PAPER = Kind("diag", 2, 3, 6, Paper(steps=4000, batch=64))
 GDPP = Kind("gdpp", 6, 5, 10, Search())
-DESCENT = Kind("full", 1, 3, 6, GradientDescent(1e-4, 20_000, momentum=0.5))
+DESCENT = Kind("full", 1, 3, 6, GradientDescent(rate=1e-4, steps=20_000, momentum=0.5))
 CODE = """
 import sys
 from pathlib import Path

@@ -46,6 +46,6 @@ def write_record(folder, record):
     """Write another record into a finished run, with the checksums that it would have if training had written it."""
     path = folder / "model.safetensors"
     told = {name: value for name, value in record.items() if name not in ("model", "checksum")}
-    save(load(path), path, told)
+    save(load(path), path, record=told)
     record["checksum"] = runs._checksum(record)
     (folder / "record.json").write_text(json.dumps(record))

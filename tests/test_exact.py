@@ -31,7 +31,7 @@ def test_the_exact_loss_is_what_sampling_finds(dim, context, noise):
 def test_one_layer_without_noise_has_a_closed_form():
     """omega_yx = -1 / (n + d + 1), of loss 1/2 d (1 - n / (n + d + 1))."""
     problem = Problem(10, 20, "fixed(0)")
-    model = LinearTransformer(least_excess_loss(problem, 1, 1, 0, None), 10)
+    model = LinearTransformer(least_excess_loss(problem, 1), 10)
     assert model.family.omega[0, 1, 0] == pytest.approx(-1 / 31, rel=1e-5)
     assert exact_loss(model, problem) == pytest.approx(5 * (1 - 20 / 31), rel=1e-6)
 
@@ -39,7 +39,7 @@ def test_one_layer_without_noise_has_a_closed_form():
 def test_no_gdpp_model_has_less_than_the_least_expected_loss():
     problem = Problem(noise="uniform(0,0)")
     assert least_loss(problem, 1) == pytest.approx(5 * (1 - 20 / 31), rel=1e-9)
-    cut = LinearTransformer(least_excess_loss(problem, 3, 1, 0, None), 10)
+    cut = LinearTransformer(least_excess_loss(problem, 3), 10)
     point, everything = 20 * cut.family.omega[:, :, 0].ravel(), ExcessLoss(problem, 0.0)
     nearby = [everything(point * (1 + k))[0] for k in (-0.02, -0.01, 0, 0.01)]
     assert exact_loss(cut, problem) < least_loss(problem, 3) < min(nearby)  # better on what is common, worse on all
@@ -49,7 +49,7 @@ def test_gdpp_only_sees_the_mean_variance():
     """On any noise distribution GD++ solves the fixed-noise problem at E[sigma^2]."""
     mixed, fixed = Problem(10, 20, "uniform(0,5)"), Problem(10, 20, f"fixed({(25 / 3) ** 0.5})")
     for layers in (1, 2, 3):
-        one, two = (LinearTransformer(least_excess_loss(p, layers, 1, 0, None), 10) for p in (mixed, fixed))
+        one, two = (LinearTransformer(least_excess_loss(p, layers), 10) for p in (mixed, fixed))
         draw = mixed.moments(100)
         np.testing.assert_allclose(one.weights(draw.moments), two.weights(draw.moments), atol=1e-3)
         excess = exact_loss(one, mixed) - const_loss(mixed)
@@ -61,7 +61,7 @@ def test_gdpp_reaches_its_optimum(noise):
     """Another seed, and five times the starts, find nothing that is 0.2 % better; at sigma = 0 depth 3 is the limit."""
     problem, best = Problem(10, 20, noise), None
     for layers in (1, 2, 3):
-        best = LinearTransformer(least_excess_loss(problem, layers, 1, 0, best), 10)
+        best = LinearTransformer(least_excess_loss(problem, layers, shallower=best), 10)
         excess, rng = ExcessLoss(problem), np.random.default_rng(9)
         other = min(descend(excess, -rng.uniform(0, 1, 2 * layers), 300).value for _ in range(40))
         assert exact_loss(best, problem) <= 1.002 * (other + const_loss(problem))

@@ -289,7 +289,7 @@ def test_a_family_without_a_name_of_its_own_is_not_stored(tmp_path):
             return 2 * super().omega
 
     with pytest.raises(InputError, match=r"that is stored must have a name of its own; got .*Bent with the name"):
-        make_spec(Problem(3, 6, "fixed(1)"), Bent, 1, 1, 0, "search", 500)
+        make_spec(Problem(3, 6, "fixed(1)"), Bent, layers=1, sequences=500)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         good = LinearTransformer(Diag(omega=np.zeros((1, 2, 2))), 3)

@@ -1,6 +1,7 @@
 """The package as a whole: imports point one way, importing is light, what is public is documented and runs."""
 
 import ast
+import builtins
 import doctest
 import importlib
 import inspect
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ridgeformer
+from ridgeformer import errors
 from support import unmeasured
 
 SOURCE = Path(ridgeformer.__file__).parent
@@ -201,6 +203,40 @@ def test_all_arguments_attributes_and_results_are_documented():
     for name, path in modules():
         if not name.startswith("cli"):
             assert list(undocumented(ast.parse(path.read_text()))) == [], name
+
+
+# What the functions that write files or need packages raise; whoever calls them directly must say so.
+RAISES = {
+    "write_whole": {"StorageError"},
+    "make_folder": {"StorageError"},
+    "check_plot": {"StorageError", "MissingPackageError"},
+    "_matplotlib": {"MissingPackageError"},
+}
+
+
+def raised(node):
+    """The classes that the section `Raises:` of a docstring names."""
+    section = re.search(r"^Raises:\n((?:    .*\n?|\n)*)", ast.get_docstring(node) or "", re.M)
+    return set(re.findall(r"^    (\w+): ", section[1], re.M)) if section else set()
+
+
+def test_docstrings_name_the_errors_that_are_raised():
+    """All of them exist, and functions that write files or need packages do not promise another class."""
+    for name, path in modules():
+        if name.split(".")[0] in ("cli", "__main__", "torch", "jax", "sklearn"):
+            continue
+        module, tree = importlib.import_module(f"ridgeformer.{name}".rstrip(".")), ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                for kind in raised(node):
+                    found = getattr(builtins, kind, None) or getattr(errors, kind, None) or getattr(module, kind, None)
+                    assert inspect.isclass(found), f"{name}.{node.name}: {kind}"
+                    assert issubclass(found, Exception), f"{name}.{node.name}: {kind}"
+        for node, _ in public_functions(tree):
+            called = {ast.unparse(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
+            needed = set().union(*(RAISES[call] for call in called & RAISES.keys()))
+            if not node.name.startswith("_") and "See `" not in (ast.get_docstring(node) or ""):
+                assert needed <= raised(node), f"{name}.{node.name}: {needed - raised(node)}"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, kind_of
+from ridgeformer.noise import Uniform
+from ridgeformer.predictors import AdaRR
+from ridgeformer.training import SGD
 from ridgeformer.validation import array, choice, flag, integer, number, precision, real
 
 
@@ -42,7 +45,7 @@ def test_an_integer_may_have_any_integral_type(value):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (3.0, "layers must be a whole number; got 3.0. Pass an int of at least 1."),
+        (3.0, "layers must be a whole number; got 3.0. Pass a whole number of at least 1."),
         (False, "layers must be a whole number; got False"),
         ("3", "layers must be a whole number; got '3'"),
         (0, "layers must be at least 1; got 0. Pass 1 or more."),
@@ -119,7 +122,7 @@ def test_other_precisions_are_refused(odd):
 def test_a_flag_is_true_or_false():
     assert flag("causal", np.True_) is True
     assert flag("causal", False) is False
-    with pytest.raises(InputError, match=r"causal must be True or False; got 1\. Pass a bool\."):
+    with pytest.raises(InputError, match=r"causal must be True or False; got 1\. Pass True or False\."):
         flag("causal", 1)
 
 
@@ -136,3 +139,14 @@ def test_what_is_no_choice_is_refused(value, known, words):
     with pytest.raises(InputError) as refused:
         choice("attention", value, known)
     assert words in str(refused.value)
+
+
+def test_one_number_instead_of_a_list():
+    with pytest.raises(InputError, match=r"sigma must be a list of numbers; got one number\. Pass \[1\.0\]\."):
+        array("sigma", 1, ("K",))
+
+
+def test_messages_have_the_right_article():
+    given = (1, 1.0, np.zeros(1), AdaRR(), SGD(), Uniform(0, 1), None, AdaRR)
+    wanted = ["an int", "a float", "an ndarray", "an AdaRR", "an SGD", "a Uniform", "None", "the class AdaRR"]
+    assert [kind_of(value) for value in given] == wanted

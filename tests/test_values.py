@@ -1,6 +1,7 @@
 """Values that cannot change: what one holds of them is read-only, and independent of what it was made from."""
 
 import copy
+import inspect
 import json
 import pickle
 from dataclasses import asdict
@@ -8,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+import ridgeformer
 from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, evaluate, train, zoo
 from ridgeformer.noise import Categorical, Uniform, parse
 from ridgeformer.predictors.ridge import ConstRR
@@ -306,3 +308,20 @@ def test_bad_edits_are_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
+
+
+def kinds_of(base):
+    """All classes of the package that are derived from a class."""
+    return {base}.union(*map(kinds_of, base.__subclasses__())) if base.__module__.startswith("ridgeformer.") else set()
+
+
+def test_classes_show_the_arguments_of_their_init():
+    """`help` and editors would show (*args, **keywords), the arguments of the metaclass."""
+    public = {kind for kind in vars(ridgeformer).values() if inspect.isclass(kind) and not issubclass(kind, Exception)}
+    assert {Problem, LinearTransformer, Moments, Diag, Full} <= kinds_of(Value)
+    for kind in public | kinds_of(Value):
+        shown = list(inspect.signature(kind).parameters)
+        assert shown == (
+            [] if kind.__init__ is object.__init__ else list(inspect.signature(kind.__init__).parameters)[1:]
+        )
+        assert shown != ["args", "keywords"], kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import NoReturn
 
@@ -12,6 +13,9 @@ __all__ = [
     "MissingPackageError",
     "RidgeformerError",
     "StorageError",
+    "TrainingError",
+    "UnreachableError",
+    "kind_of",
     "missing_bracket",
     "refuse",
     "shown",
@@ -27,11 +31,23 @@ class InputError(RidgeformerError, ValueError):
 
 
 class DamageError(InputError):
-    """A stored file is not what it was when it was written."""
+    """A stored file is not what it was when it was written.
+
+    It is an `InputError`, because the file was given, and because damaged files and files of another kind often cannot
+    be told apart. Whoever reads a file of unknown content catches one class for both.
+    """
 
 
 class StorageError(RidgeformerError, OSError):
-    """A file or folder cannot be written: the disk is full, the place is read-only, or it does not exist."""
+    """The system cannot write or read: the disk is full or fails, or the place is read-only or does not exist."""
+
+
+class UnreachableError(RidgeformerError, ConnectionError):
+    """A scheduler does not answer. Finished runs are stored; the same sweep can go on with another scheduler."""
+
+
+class TrainingError(RidgeformerError, RuntimeError):
+    """Training with allowed arguments did not lead to a model."""
 
 
 class MissingPackageError(RidgeformerError, ImportError):
@@ -54,6 +70,26 @@ def refuse(rule: str, received: object, remedy: str) -> NoReturn:
         InputError: Always, with the message `rule; got received. remedy`.
     """
     raise InputError(f"{rule}; got {received}. {remedy}")
+
+
+def kind_of(value: object) -> str:
+    """Say what a value is, for a message: its class, with an article.
+
+    Args:
+        value: Anything.
+
+    Returns:
+        The text.
+
+    >>> kind_of(3), kind_of("x"), kind_of(None), kind_of(int)
+    ('an int', 'a str', 'None', 'the class int')
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"an {name}" if re.match("[AEIOaeio]|[FHLMNRSX][A-Z]|nd", name) else f"a {name}"
 
 
 def shown(value: object, most: int = 80) -> str:

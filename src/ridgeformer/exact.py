@@ -148,15 +148,18 @@ def _best_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
 def _grown_on_all(problem: Problem, layers: int, seed: int) -> LinearTransformer:
     shallower = _grown_on_all(problem, layers - 1, seed) if layers > 1 else None
     with np.errstate(all="ignore"):
-        return LinearTransformer(least_excess_loss(problem, layers, 1, seed, shallower, rare=0.0), problem.dim)
+        return LinearTransformer(
+            least_excess_loss(problem, layers, seed=seed, shallower=shallower, rare=0.0), problem.dim
+        )
 
 
 def least_excess_loss(
     problem: Problem,
     layers: int,
-    heads: int,
-    seed: int,
-    shallower: LinearTransformer | None,
+    *,
+    heads: int = 1,
+    seed: int = 0,
+    shallower: LinearTransformer | None = None,
     rare: float = RARE,
     start: LinearTransformer | None = None,
 ) -> GDpp:

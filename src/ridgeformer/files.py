@@ -7,6 +7,7 @@ Reading is guarded too: pipes, devices and huge files are refused before anythin
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -15,13 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ridgeformer.errors import DamageError, InputError, StorageError
+from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
 
 __all__ = ["make_folder", "open_regular", "parse_json", "read_json", "short", "write_whole"]
 
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 28  # bytes that a JSON file may have
 DEEPEST = 100  # levels of JSON
+WRONG_PATH = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EINVAL)  # mistakes in a name, not of the system
 
 
 def make_folder(folder: Path, what: str) -> None:
@@ -38,10 +40,10 @@ def make_folder(folder: Path, what: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise StorageError(
-            f"{what} need a folder that can be made; {short(folder)} cannot ({_reason(error)}). Choose another."
+            f"{what} need a folder that can be made; {short(folder)} cannot ({_reason(error)}). Choose another folder."
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise StorageError(f"{what} need a writable folder; {short(folder)} is not. Choose another.")
+        raise StorageError(f"{what} need a writable folder; {short(folder)} is not. Choose another folder.")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -85,7 +87,8 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
         The open file.
 
     Raises:
-        InputError: It does not exist, is a folder, a pipe or a device, is too large, or cannot be read.
+        InputError: It does not exist, is a folder, a pipe or a device, is too large, or must not be read.
+        StorageError: The system fails to read it.
     """
     try:
         found = path.stat()
@@ -94,20 +97,27 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
                 f"{what} must be a file; {short(path)} is a folder. Name a file in it, such as model.safetensors."
             )
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name another.")
+            raise InputError(
+                f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name an ordinary file."
+            )
         if found.st_size > most:
             size = f"{found.st_size / 1e9:.3g} GB"
             raise InputError(f"{what} may have {most / 1e9:.3g} GB; {short(path)} has {size}. Name another file.")
         with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:
-        raise InputError(f"{what} must be a file that exists; {short(path)} does not. Check the path.") from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+        raise InputError(f"{what} must be a file; there is no file {short(path)!r}. Check the path.") from error
+    except RidgeformerError:
+        raise
+    except PermissionError as error:
         raise InputError(
-            f"{what} must be a file that can be read; {short(path)} cannot ({_reason(error)}). Check its permissions."
+            f"{what} must be a file that you may read; {short(path)} is not. Change its permissions."
         ) from error
+    except (OSError, ValueError) as error:
+        rule = f"{what} must be a file that can be read; {short(path)} cannot ({_reason(error)})"
+        if isinstance(error, ValueError) or error.errno in WRONG_PATH:
+            raise InputError(f"{rule}. Check the path.") from error
+        raise StorageError(f"{rule}. Check the disk or the network, then run this again.") from error
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
@@ -121,7 +131,8 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         The object.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: It is not there, or is no ordinary file.
+        StorageError: The system fails to read it.
         DamageError: It holds something else.
     """
     with open_regular(path, what, LARGEST_TEXT) as file:

@@ -43,7 +43,10 @@ __all__ = ["Quadratic", "check_population"]
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 LARGEST = 64  # dimensions, beyond which the D^4 moments fill the memory
-REMEDY = 'Use a fixed sample, batch="sample(8192)", or fresh sequences in every step, batch=512.'
+REMEDY = (
+    "Use a fixed sample (batch='sample(8192)' in Python, --batch 'sample(8192)' on the command line), or fresh "
+    "sequences in every step (batch=512, or --batch 512)."
+)
 
 
 def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_LAYOUT) -> Problem:

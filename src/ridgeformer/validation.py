@@ -34,13 +34,13 @@ def number(name: str, value: object, least: float = 0.0) -> float:
     if type(value) is float and value >= least:  # the common case, ten times faster
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
-        refuse(f"{name} must be a number", shown(value), f"Pass a float of at least {least:g}.")
+        refuse(f"{name} must be a number", shown(value), f"Pass a number of at least {least:g}.")
     try:
         result = float(value)
     except OverflowError:
-        refuse(f"{name} must be a number that a float can hold", shown(value), "Pass a smaller one.")
+        refuse(f"{name} must be a number that a float can hold", shown(value), "Pass a smaller number.")
     if not result >= least:
-        refuse(f"{name} must be at least {least:g}", result, f"Pass a float of at least {least:g}.")
+        refuse(f"{name} must be at least {least:g}", result, f"Pass a number of at least {least:g}.")
     return result
 
 
@@ -58,7 +58,7 @@ def flag(name: str, value: object) -> bool:
         InputError: It is neither.
     """
     if not isinstance(value, bool | np.bool_):
-        refuse(f"{name} must be True or False", shown(value), "Pass a bool.")
+        refuse(f"{name} must be True or False", shown(value), "Pass True or False.")
     return bool(value)
 
 
@@ -122,7 +122,7 @@ def integer(name: str, value: object, least: int = 1, most: int | None = None) -
     if type(value) is int and least <= value and (most is None or value <= most):  # the common case, ten times faster
         return value
     if isinstance(value, bool) or not isinstance(value, Integral):
-        refuse(f"{name} must be a whole number", shown(value), f"Pass an int of at least {least}.")
+        refuse(f"{name} must be a whole number", shown(value), f"Pass a whole number of at least {least}.")
     whole = int(value)
     if whole < least:
         refuse(f"{name} must be at least {least}", shown(whole), f"Pass {least} or more.")
@@ -193,6 +193,8 @@ def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:
         InputError: It has another shape, is empty, or holds something that is not a finite real number.
     """
     result = real(name, value)
+    if result.ndim == 0 and len(shape) == 1:
+        refuse(f"{name} must be a list of numbers", "one number", f"Pass [{float(result)!r}].")
     wanted = "(" + ", ".join(str(extent) for extent in shape) + ")"
     if result.ndim != len(shape) or any(
         isinstance(want, int) and have != want for have, want in zip(result.shape, shape, strict=True)

@@ -15,6 +15,7 @@ ridgeformer.errors.InputError: this array must not change; got an assignment. Ma
 
 from __future__ import annotations
 
+import inspect
 from abc import ABCMeta
 from collections.abc import Mapping
 from typing import Any, NoReturn, Self, TypeVar, cast
@@ -22,7 +23,7 @@ from typing import Any, NoReturn, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 
 __all__ = ["ReadOnlyArray", "ReadOnlyDict", "Value", "frozen", "read_only"]
 
@@ -165,6 +166,15 @@ class _Sealing(ABCMeta):
             made._seal()
         return made
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of `__init__`, which `help` and editors would not find behind `__call__`."""
+        made: Any = cls.__init__  # type: ignore[misc]
+        if made is object.__init__:
+            return inspect.Signature()
+        found = inspect.signature(made)
+        return found.replace(parameters=list(found.parameters.values())[1:])
+
 
 class Value(metaclass=_Sealing):
     """An object whose attributes are set in `__init__` and never again; its arrays and dicts are read-only copies."""
@@ -190,7 +200,7 @@ class Value(metaclass=_Sealing):
         super().__delattr__(name)
 
     def _refuse(self, name: str) -> NoReturn:
-        refuse(f"a {type(self).__name__} must not change", f"an assignment to {name}", self._remedy)
+        refuse(f"{kind_of(self)} must not change", f"an assignment to {name}", self._remedy)
 
     def __copy__(self) -> Self:
         return self

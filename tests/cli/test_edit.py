@@ -100,7 +100,7 @@ def test_the_table_names_both_models_and_the_edits():
         (["--truncate", "1", "--without", "1"], "a model needs at least one layer"),
         (["--truncate", "0"], "layers must be at least 1; got 0"),
         (["--truncate", "4"], "layers must be at most 3; got 4"),
-        (["--stack", "/nonexistent"], "a model must be a file that exists; /nonexistent does not"),
+        (["--stack", "/nonexistent"], "there is no file '/nonexistent'"),
         (["--without", "1", "--out", ""], "'--out': a path must not be empty"),
         (["--without", "1", "--out", "/nonexistent/x.safetensors"], "a file must go to a writable place"),
     ],

@@ -83,9 +83,12 @@ def test_baselines_say_what_they_leave_out(call):
         (["train", "--noise", "fixed(1)", "--context", "few"], "the context must be a number of examples"),
         (["train", "--noise", "fixed(1)", "--tasks", "pool(0)"], "the number of tasks in a pool must be at least 1"),
         (["train", "--noise", "fixed(1)", "--query", "factors(2)"], "queries have one covariance for all sequences"),
-        (["train", "--noise", "fixed(1)", "--coordinate", "length"], "the family diag have 0 further scalars"),
+        (
+            ["train", "--noise", "fixed(1)", "--coordinate", "length"],
+            "the family diag has room for no further coordinates",
+        ),
         (["train", "--noise", "fixed(1)", "--family", "full", "--scratch", "-1"], "scratch must be at least 0; got -1"),
-        (["shifts", "zoo:diag/2/uniform(0,1)"], "a shift is in one respect, named by one of --to-noise, --to-context"),
+        (["shifts", "zoo:diag/2/uniform(0,1)"], "choose exactly one of --to-noise, --to-context"),
         (
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--to-context", "5"],
             "got --to-noise and --to-context. Keep one of them, and remove the others.",
@@ -273,7 +276,7 @@ def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_
     )
     # Also where the class is not known, as in a new process.
     spec = {"problem": "unknown-here", "arguments": {"dim": 3, "context": [5, 7]}}
-    save(found.model, tmp_path / "model.safetensors", {"spec": spec})
+    save(found.model, tmp_path / "model.safetensors", record={"spec": spec})
     out = call("eval", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW, "--json")[1]
     assert json.loads(out)["problem"] == "d=3 n=5,7 uniform(0,1)"
     text = call("prefixes", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW)[1]

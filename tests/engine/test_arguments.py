@@ -39,7 +39,7 @@ DRAWS, KEYS, MODELS = ("sample", "step"), ("uniforms", "sample", "step"), ("eval
 WHOLE = "must be a whole number; got"
 ODD = [
     # (methods, argument, value, words)
-    (DRAWS, "dim", None, f"dim {WHOLE} None. Pass an int of at least 1."),
+    (DRAWS, "dim", None, f"dim {WHOLE} None. Pass a whole number of at least 1."),
     (DRAWS, "dim", 0, "dim must be at least 1; got 0. Pass 1 or more."),
     (DRAWS, "dim", 4097, "dim must be at most 4096; got 4097. Pass 4096 or less."),
     (DRAWS, "dim", 10**400, "dim must be at most 4096; got 1000"),
@@ -91,7 +91,7 @@ ODD = [
     (MODELS, "ceiling", np.nan, "ceiling must be at least 0; got nan"),
     (MODELS, "ceiling", None, "ceiling must be a number; got None"),
     (MODELS, "ceiling", 10**400, "ceiling must be a number that a float can hold; got 1000"),
-    (MODELS, "gradient", "no", "gradient must be True or False; got 'no'. Pass a bool."),
+    (MODELS, "gradient", "no", "gradient must be True or False; got 'no'. Pass True or False."),
     (("evaluate",), "weights", 1, "weights must be True or False; got 1"),
     (("step",), "unadjusted", None, "unadjusted must be True or False; got None"),
     (("step",), "target", "tasks", "target must be ridge or task; got 'tasks'"),

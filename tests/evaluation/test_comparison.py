@@ -268,7 +268,7 @@ def test_results_do_not_depend_on_what_else_is_compared():
             lambda: evaluate("AdaRR", PROBLEM),
             "must be a predictor, with weights(moments) or predict(x, y, queries); got a str",
         ),
-        (lambda: evaluate(AdaRR(), "uniform(0,5)"), "needs a Problem; got a str"),
+        (lambda: evaluate(AdaRR(), "uniform(0,5)"), "the problem must be a Problem; got a str"),
         (lambda: evaluate(AdaRR(), Problem(5, 5, "fixed(1)")), "n > d"),
         (
             lambda: evaluate(DESCENT, Problem(3, 5, "fixed(1)")),
@@ -276,8 +276,12 @@ def test_results_do_not_depend_on_what_else_is_compared():
         ),
         (lambda: evaluate(AdaRR(), PROBLEM, estimator="guess"), "exact or query; got 'guess'"),
         (lambda: evaluate(AdaRR, PROBLEM), "must be a predictor"),
+        (
+            lambda: evaluate(PROBLEM, AdaRR()),
+            "the predictor must be a model or a baseline, and the problem a Problem; got a Problem as the predictor",
+        ),
         (lambda: evaluate(AdaRR(), PROBLEM, seed=[1]), "seed must be a whole number"),
-        (lambda: floor("uniform(0,5)"), "needs a Problem; got a str"),
+        (lambda: floor("uniform(0,5)"), "the problem must be a Problem; got a str"),
         (lambda: compare([AdaRR()], PROBLEM), "a dict of at least one predictor; got a list"),
         (lambda: compare({}, PROBLEM), "a dict of at least one predictor; got an empty one"),
     ],

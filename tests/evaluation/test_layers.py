@@ -71,7 +71,7 @@ def test_explosions_are_counted_after_every_layer():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: by_layer(AdaRR(), PROBLEM), "need a model; got a AdaRR"),
+        (lambda: by_layer(AdaRR(), PROBLEM), "need a model; got an AdaRR"),
         (lambda: by_layer(DESCENT, PROBLEM, sequences=-1), "sequences must be at least 2"),
         (lambda: by_layer(DESCENT, PROBLEM, sequences=10, seed=-1), "seed must be at least 0"),
         (lambda: profile_by_layer(DESCENT, PROBLEM, sigma=[-2]), "sigma must not be negative; got -2"),
@@ -81,3 +81,10 @@ def test_bad_input_is_refused_in_words(make, words):
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
+
+
+def test_progress_counts_the_sequences():
+    told = []
+    by_layer(DESCENT, PROBLEM, sequences=9000, with_floor=False, progress=lambda *counts: told.append(counts))
+    assert told[-1] == (9000, 9000)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)

@@ -116,7 +116,7 @@ def test_bad_shifts_of_problems_of_ones_own():
         shifts(rr, HeavyTails(), noise=[1])
     with pytest.raises(InputError, match="a HeavyTails has the arguments dim, context, freedom; got noise"):
         HeavyTails().replace(noise=1)
-    with pytest.raises(InputError, match="this needs a Problem; got a int"):
+    with pytest.raises(InputError, match="the problem must be a Problem; got an int"):
         shifts(rr, HeavyTails(), to=[1])
 
     class Forgetful(HeavyTails):

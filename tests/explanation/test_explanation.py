@@ -481,7 +481,7 @@ def test_turned_contexts_by_their_tokens():
     [
         ((LeastSquares(), PROBLEM), "only a linear transformer can be explained; got a LeastSquares"),
         ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), None), "a model is explained on a problem; got none"),
-        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), "uniform(0,5)"), "this needs a Problem; got a str"),
+        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), "uniform(0,5)"), "the problem must be a Problem; got a str"),
         ((LinearTransformer(GDpp(omega=[[0, 1]]), 4), PROBLEM), "dimension 4 needs a problem of that dimension; got"),
     ],
 )
@@ -583,7 +583,7 @@ def test_a_picture(call, file, tmp_path):
         ),
         (["MODEL", "--noise", "fixed(1)", "--dim", "5"], "a model for dimension 3 needs a problem of that dimension"),
         (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
-        (["/nonexistent"], "must be a file that exists"),
+        (["/nonexistent"], "there is no file '/nonexistent'"),
         ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
         (["FOLDER"], "MODEL must be a model file or the folder of a run"),
         (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),

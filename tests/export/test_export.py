@@ -399,14 +399,14 @@ def test_families_of_ones_own_are_exported():
     [
         (lambda m: export(m, "matlab"), "a format must be one of python, latex, torch, onnx; got 'matlab'"),
         (lambda m: export(m, None), "a format must be one of"),
-        (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got a ndarray"),
+        (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got an ndarray"),
         (lambda m: export(m, "latex", digits=0), "digits must be at least 1; got 0"),
         (lambda m: export(m, "latex", digits="3"), "digits must be a whole number; got '3'"),
         (
             lambda m: export(m, "torch", digits=3),
-            "torch takes no options; got digits. Leave it out, or export to latex",
+            "digits is only for the format latex; got it for torch. Leave it out, or export to latex",
         ),
-        (lambda m: export(m, "latex", colour=3), "latex takes digits; got colour. Leave it out."),
+        (lambda m: export(m, "latex", colour=3), "latex takes digits; got colour. Leave out colour."),
         (lambda m: export(LinearTransformer(Diag([[[1e300, 1]]], [[[1e300, 1]]]), 2)), "omega must be finite"),
         (
             lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"),
@@ -500,11 +500,11 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
             "--to",
             "onnx",
         ): "the format onnx is binary, so it needs a file; --out is missing. Add --out model.onnx.",
-        (model, "--digits", 3): "python takes no options; got digits",
+        (model, "--digits", 3): "--digits is only for --to latex; got --to python",
         (model, "--out", tmp_path): "an export is written to a file",
         (model, "--out", "/proc/model.py"): "a file must go to a writable place; /proc/model.py cannot",
         (__file__,): "must be one that ridgeformer saved",
-        ("/nonexistent",): "must be a file that exists; /nonexistent does not",
+        ("/nonexistent",): "there is no file '/nonexistent'. Give a .safetensors file, the folder of a run",
         (tmp_path,): "MODEL must be a model file or the folder of a run",
         (runs[0].parent,): "MODEL must be a model file or the folder of a run",
         (tmp_path / "unfinished",): "Train it to its end first",
@@ -518,10 +518,10 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
 def test_records_that_say_other_things_are_passed_over(command, tmp_path):
     model = tmp_path / "model.safetensors"
     for record in ({}, {"spec": 3}, {"spec": {"dim": 1}, "result": {"loss": "?"}}):
-        save(tame_model("diag", 2, 1, 1, 3), model, record)
+        save(tame_model("diag", 2, 1, 1, 3), model, record=record)
         assert "Trained" not in command(model)[1]
     evil = {"dim": 1, "context": 1, "noise": 'x"""\nimport os\n\\', "seed": 0}
-    save(tame_model("diag", 2, 1, 1, 3), model, {"spec": evil, "result": {"loss": 1}})
+    save(tame_model("diag", 2, 1, 1, 3), model, record={"spec": evil, "result": {"loss": 1}})
     code, source, _ = command(model)
     assert code == 0
     assert "os" not in run(source)

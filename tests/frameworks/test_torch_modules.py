@@ -89,7 +89,7 @@ def test_bad_input_is_refused_in_words():
         r"to_torch needs a LinearTransformer; got a dict": lambda: to_torch({}),
         r"x must have shape \(B, n, 4\); got shape \(2, 9, 3\)": lambda: module(x[..., :3], y[..., 0], queries),
         r"y must have shape \(2, 9\); got shape \(2, 9, 4\)": lambda: module(x, y, queries),
-        r"queries must be a tensor; got a NoneType": lambda: module(x, y[..., 0]),
+        r"queries must be a tensor; got None": lambda: module(x, y[..., 0]),
         r"x must have the dtype of the module, torch.float64; got torch.float32. Use x.to": lambda: module(
             x.float(), y[..., 0], queries
         ),

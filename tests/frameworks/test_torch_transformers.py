@@ -124,7 +124,7 @@ def test_bad_input_is_refused_in_words(tmp_path):
         "heads must divide the width; got 3 heads, width 32": lambda: Architecture(2, heads=3),
         "attention must be one of softmax, relu, linear; got 'cosine'": lambda: Architecture(2, attention="cosine"),
         "causal must be True or False": lambda: Architecture(2, causal=1),
-        "a transformer needs an Architecture; got a int": lambda: Transformer(3),
+        "a transformer needs an Architecture; got an int": lambda: Transformer(3),
         "the problem must have the dimension of the transformer": lambda: fit(Architecture(3), PROBLEM),
         "a checkpoint needs the name of a file": lambda: fit(Architecture(2), PROBLEM, out=tmp_path),
         "training in tokens needs contexts of one length": lambda: fit(

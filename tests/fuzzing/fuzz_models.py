@@ -50,7 +50,7 @@ def sound() -> list[tuple[bytes, str]]:
     with tempfile.TemporaryDirectory() as folder:
         for number, model in enumerate(models):
             path = Path(folder, NAME)
-            save(model, path, records[number % 2])
+            save(model, path, record=records[number % 2])
             found.append((path.read_bytes(), fingerprint(model)))
     return found
 

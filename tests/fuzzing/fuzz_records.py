@@ -56,8 +56,10 @@ def sound() -> list[Truth]:
 
 
 def _stored(runs: Folder, family: str, layers: int, seed: int) -> Truth:
-    protocol = Paper(100, 8) if family == "full" else Search(effort=0.2)
-    spec = make_spec(Problem(2, 5, "uniform(0,3)"), family, layers, 1, seed, protocol, 1000)
+    protocol = Paper(steps=100, batch=8) if family == "full" else Search(effort=0.2)
+    spec = make_spec(
+        Problem(2, 5, "uniform(0,3)"), family, layers=layers, heads=1, seed=seed, protocol=protocol, sequences=1000
+    )
     model = LinearTransformer.random(family, dim=2, layers=layers, seed=seed)
     numbers = {"str": "exact", "int": 7, "float": 0.1 + seed / 3}
     training = Training(

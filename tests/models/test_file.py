@@ -1,5 +1,7 @@
+import errno
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,7 +128,7 @@ def test_a_pickle_is_not_run(path):
 
 
 def test_missing_files_and_folders_are_named(tmp_path):
-    with pytest.raises(InputError, match="must be a file that exists"):
+    with pytest.raises(InputError, match=r"a model must be a file; there is no file '.*nothing'"):
         load(tmp_path / "nothing")
     with pytest.raises(InputError, match="is a folder"):
         load(tmp_path)
@@ -195,3 +197,20 @@ def test_a_failed_save_keeps_the_old_file(path, monkeypatch):
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert set(load_file(path)) == {"p", "q"}
+
+
+def test_a_failure_of_the_system_is_not_called_wrong_input(tmp_path, monkeypatch):
+    save(tame_model("diag", 2, 1, 1, 5), tmp_path / "model.safetensors")
+
+    def fail(number):
+        def opened(*_, **__):
+            raise OSError(number, os.strerror(number))
+
+        return opened
+
+    monkeypatch.setattr(Path, "open", fail(errno.EIO))
+    with pytest.raises(StorageError, match=r"cannot \(Input/output error\)\. Check the disk or the network"):
+        load(tmp_path / "model.safetensors")
+    monkeypatch.setattr(Path, "open", fail(errno.EACCES))
+    with pytest.raises(InputError, match=r"must be a file that you may read; .* Change its permissions\."):
+        load(tmp_path / "model.safetensors")

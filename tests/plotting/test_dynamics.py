@@ -107,3 +107,8 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
         draw_animation(tmp_path / "a.png", full)
     with pytest.raises(InputError, match="the quantity must be one of loss, adjusted_loss, squared_error; got 'x'"):
         curves_figure(full, quantity="x")
+
+
+def test_curves_need_a_run(tmp_path):
+    with pytest.raises(InputError, match=r"learning curves need at least one run; got an empty dict\. Pass a training"):
+        draw_curves(tmp_path / "curve.svg", {})

@@ -48,7 +48,7 @@ def test_problems_of_ones_own_have_no_oracle():
     assert [line.split(" is left out: ")[0] for line in left_out] == ["OracleRR", "The floor"]
     found = compare(chosen, problem, sequences=2000)
     assert found["TunedRR"].loss < found["ConstRR"].loss < found["LeastSquares"].loss
-    with pytest.raises(InputError, match="this needs a Problem; got a str"):
+    with pytest.raises(InputError, match="the problem must be a Problem; got a str"):
         baselines("uniform(0,5)")
 
 

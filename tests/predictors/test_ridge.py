@@ -126,9 +126,9 @@ def test_all_are_predictors():
         (lambda: Moments(np.eye(3)[None], 4, np.array([-1.0])), "noise levels must not be negative"),
         (lambda: Moments(np.eye(3)[None], 4, np.ones(2)), "sigma must have shape (1)"),
         (lambda: BayesRR("nonsense(1)"), "known distribution"),
-        (lambda: AdaRR().weights(5), "takes Moments; got a int"),
+        (lambda: AdaRR().weights(5), "takes Moments; got an int"),
         (lambda: ConstRR("x"), "variance must be a number"),
-        (lambda: ConstRR.tune("x"), "needs a Problem; got a str"),
+        (lambda: ConstRR.tune("x"), "the problem must be a Problem; got a str"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, words):

@@ -72,7 +72,7 @@ def refused(make, words):
         (features("rotated(1,2)"), "the spectrum of features must fit the dimension 3; got one for dimension 2"),
         (features("rotated(factors(2))"), "what is rotated must be a spectrum; got factors(2)"),
         (features("rotated(covariance([[1]]))"), "what is rotated must be a spectrum; got covariance([[1]])"),
-        (features("factors(4)"), "there can be at most d = 3 factors; got 4. Pass fewer."),
+        (features("factors(4)"), "there can be at most d = 3 factors; got 4. Pass 3 or less."),
         (features("factors(0)"), "the number of factors must be at least 1; got 0"),
         (features("factors(1,unique=0)"), "the unique variance must lie between 0.001 and 1e6; got 0.0"),
         (lambda: Factors(1, float("nan")), "the unique variance must be at least 0; got nan"),
@@ -118,7 +118,7 @@ def test_features_and_queries(make, words):
             "the covariance of tasks must fit the dimension 3; got one for dim",
         ),
         (tasks(Gaussian(mean=[1, 2])), "the mean of tasks must fit the dimension 3; got one for dimension 2"),
-        (tasks("gaussian(mean=1)"), "the mean of tasks must have shape (d); got shape ()"),
+        (tasks("gaussian(mean=1)"), "the mean of tasks must be a list of numbers; got one number"),
         (lambda: Gaussian(mean=[1, np.inf]), "the mean of tasks must be finite"),
         (tasks("lowrank(4)"), "the rank of tasks can be at most d = 3; got 4"),
         (tasks("lowrank(0)"), "the rank of tasks must be at least 1; got 0"),
@@ -333,10 +333,10 @@ def nan(value):
             "must draw 7 contexts of dimension 2",
         ),
         (tokens(x=np.ones((7, 5, 3)), queries=np.ones((7, 3, 3)), task=None), "got 7 of dimension 3. Correct its draw"),
-        (lambda f: None, "draw must return Sequences or a Draw; got a NoneType. Correct its draw method."),
+        (lambda f: None, "draw must return Sequences or a Draw; got None. Correct its draw method."),
         (lambda f: (f["x"], f["y"]), "draw must return Sequences or a Draw; got a tuple"),
         (lambda f: Moments.from_tokens(f["x"], f["y"]), "draw must return Sequences or a Draw; got a Moments"),
-        (moments(moments=5), "a draw needs Moments; got a int"),
+        (moments(moments=5), "a draw needs Moments; got an int"),
         (moments(task=np.ones((3, 2))), "task must have shape (7, 2); got shape (3, 2)"),
         (moments(task=None), "task must hold real numbers"),
         (moments(ridge=np.full((7, 2), np.inf)), "ridge must be finite"),
@@ -402,18 +402,18 @@ def test_names_of_custom_problems():
 
 
 def test_a_data_set_of_something_else():
-    refused(lambda: Dataset(5), "a data set is made of Sequences; got a int")
+    refused(lambda: Dataset(5), "a data set is made of Sequences; got an int")
 
 
 def test_further_coordinates_need_full_models_and_sums():
     layout = Layout("mean", "length")
     refused(
         lambda: train(Problem(D, 6, 1.0), "diag", 1, layout=layout, sequences=10),
-        "tokens of the family diag have 0 further scalars; got a layout with 1 further coordinates. Use the",
+        "the family diag has room for no further coordinates in its tokens; got a layout with 1. The families full and",
     )
     refused(
         lambda: LinearTransformer.random("diag", dim=2, layers=1, layout=layout),
-        "tokens of the family diag have 0 further scalars; got a layout with 1 further coordinates",
+        "take any number of them, and channels(1,1+k) takes k: use full, or channels(1,2).",
     )
     model = LinearTransformer.random("full", dim=2, layers=1, layout=layout)
     bare = moments(moments=lambda f: Moments(Moments.from_tokens(f["x"], f["y"]).gram, 5))

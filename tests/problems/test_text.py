@@ -55,7 +55,7 @@ base = st.one_of(
 scaled = st.one_of(base, st.builds(Scales, st.floats(1e-3, 3), base))
 features = st.one_of(scaled, scaled.map(Standardised))
 pools = st.one_of(
-    st.builds(Pool, st.integers(1, 50), st.integers(0, 2**63 - 1), st.sampled_from(["gaussian", "sphere"])),
+    st.builds(Pool, st.integers(1, 50), seed=st.integers(0, 2**63 - 1), law=st.sampled_from(["gaussian", "sphere"])),
     st.lists(st.lists(real, min_size=D, max_size=D), min_size=1, max_size=4).map(Pool),
 )
 gaussians = st.one_of(
@@ -146,7 +146,7 @@ def test_different_problems_are_different(one, other):
         (Gaussian([1, 0]), "gaussian(mean=[1,0])"),
         (LowRankTasks(3), "lowrank(3)"),
         (Pool(64), "pool(64)"),
-        (Pool(64, 1, "sphere"), "pool(64,seed=1,law='sphere')"),
+        (Pool(64, seed=1, law="sphere"), "pool(64,seed=1,law='sphere')"),
         (Pool([[1, 0], [0, 1]]), "pool([[1,0],[0,1]])"),
         (Mixture(Pool(64), 0.1), "mixture(pool(64),0.1)"),
         (Mixture(Pool(64), 0.1, LowRankTasks(2)), "mixture(pool(64),0.1,lowrank(2))"),
@@ -202,7 +202,7 @@ def test_arguments_of_several_types_are_one_problem():
         (Scales(0.5), Scales(0.5, Factors(1))),
         (Standardised(), Standardised(Factors(1))),
         (Gaussian([1, 0]), Gaussian([0, 1])),
-        (Pool(4), Pool(4, 1)),
+        (Pool(4), Pool(4, seed=1)),
         (Pool(4), Pool(4, law="sphere")),
         (Pool([[1.0, 0.0]]), Pool([[1.0, 1e-16]])),
         (Mixture(Pool(4), 0.1), Mixture(Pool(4), 0.2)),
@@ -242,7 +242,7 @@ SEARCH = {"name": "search", "effort": 1.0, "caution": 1.0, "precision": "auto", 
 )
 def test_specs_and_names_of_isotropic_runs_are_those_of_version_0_1(problem, arguments, name):
     family, layers, heads, seed, sequences = arguments
-    spec = make_spec(problem, family, layers, heads, seed, "search", sequences)
+    spec = make_spec(problem, family, layers=layers, heads=heads, seed=seed, sequences=sequences)
     assert list(spec.as_dict().items()) == [
         ("dim", problem.dim),
         ("context", problem.context),
@@ -261,7 +261,7 @@ def test_specs_and_names_of_isotropic_runs_are_those_of_version_0_1(problem, arg
 @settings(max_examples=20)
 @given(problems(), st.sampled_from([None, Layout("mean"), Layout("sum", "constant", 2)]))
 def test_specs_of_general_runs_are_read_back(problem, layout):
-    spec = make_spec(problem, "full", 2, 1, 0, "search", 1000, layout)
+    spec = make_spec(problem, "full", layers=2, sequences=1000, layout=layout)
     again = parse_spec(json.loads(json.dumps(spec.as_dict())))
     assert again == spec
     assert again.name == spec.name
@@ -278,8 +278,9 @@ def test_names_of_runs_tell_problems_and_layouts_apart():
         plain.replace(query=[1, 2, 3]),
         plain.replace(context="5..7"),
     ]
-    names = {make_spec(one, "full", 1, 1, 0, "search", 1000).name for one in others}
+    names = {make_spec(one, "full", layers=1, sequences=1000).name for one in others}
     names |= {
-        make_spec(plain, "full", 1, 1, 0, "search", 1000, Layout(*more)).name for more in (("mean",), ("sum", "length"))
+        make_spec(plain, "full", layers=1, sequences=1000, layout=Layout(*more)).name
+        for more in (("mean",), ("sum", "length"))
     }
     assert len(names) == 7

@@ -19,7 +19,8 @@ import pytest
 
 import ridgeformer
 from ridgeformer import cli, load
-from ridgeformer.sweeps import Unreachable, connection, read_grid, sweep
+from ridgeformer.errors import UnreachableError
+from ridgeformer.sweeps import connection, read_grid, sweep
 from ridgeformer.sweeps.connection import Connection
 from support import LONGEST
 
@@ -195,12 +196,13 @@ def test_from_python_a_killed_scheduler_is_an_exception(tmp_path, undisturbed):
     grid, expected = undisturbed
     code = f"""
 from dask.distributed import Client
-from ridgeformer.sweeps import Unreachable, read_grid, sweep
+from ridgeformer.errors import UnreachableError
+from ridgeformer.sweeps import read_grid, sweep
 import sys
 with Client(sys.argv[1]) as client:
     try:
         sweep(read_grid({str(grid)!r}).specs(), {str(tmp_path / "runs")!r}, executor=client.get_executor())
-    except Unreachable as error:
+    except UnreachableError as error:
         print("caught", error)
 """
     with cluster(tmp_path) as (address, processes):
@@ -304,7 +306,7 @@ class Scripted:
             self.now += step
             try:
                 self.connection.is_open()
-            except Unreachable:
+            except UnreachableError:
                 return (past + 1) * step
         return seconds
 
@@ -324,7 +326,7 @@ def test_a_connection_is_given_up_after_ten_seconds(monkeypatch):
 def test_a_closed_client_is_given_up_at_once(monkeypatch):
     scripted = Scripted(monkeypatch)
     scripted.client.status = "closed"
-    with pytest.raises(Unreachable, match=f"scheduler at tcp://there:8786 {GONE}"):
+    with pytest.raises(UnreachableError, match=f"scheduler at tcp://there:8786 {GONE}"):
         scripted.connection.is_open()
 
 

@@ -80,7 +80,7 @@ def test_a_malformed_grid_says_where(tmp_path, text, message):
 def test_problems_and_their_parts_exclude_each_other():
     with pytest.raises(InputError, match=r"either problems or their parts; got problem and dim. Leave one"):
         Grid(problem=[HeavyTails()], dim=[3])
-    with pytest.raises(InputError, match=r"this needs a Problem; got a str"):
+    with pytest.raises(InputError, match=r"the problem must be a Problem; got a str"):
         Grid(problem=["mine"])
     with pytest.raises(InputError, match=r"problem must list every value once"):
         Grid(problem=[HeavyTails(), HeavyTails()])

@@ -115,7 +115,7 @@ def test_fixed_noise_holds():
 def test_one_rescaling_layer_is_enough_to_beat_constrr():
     """The bound is GD++'s alone: its best model, then one layer of omega_yy, which sees the noise, is far below it."""
     problem = Problem(noise="categorical(1,3)")
-    best = least_excess_loss(problem, 3, 1, 0, None).to_diag().omega
+    best = least_excess_loss(problem, 3).to_diag().omega
     rescaled = Diag(omega=np.concatenate([best, [[[0, 0], [0, -4e-4]]]]))
     chosen = {"const": ConstRR.tune(problem), "gdpp": LinearTransformer(Diag(omega=best), 10)}
     found = compare({**chosen, "rescaled": LinearTransformer(rescaled, 10)}, problem, sequences=10_000)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, Full, InputError, Layout, LinearTransformer, Problem, load_run, train
-from ridgeformer.errors import DamageError, MissingPackageError
+from ridgeformer.errors import DamageError, MissingPackageError, TrainingError
 from ridgeformer.models import Looped, LowRank
 from ridgeformer.population import Quadratic
 from ridgeformer.theory import one_layer
@@ -516,3 +516,8 @@ def test_a_descent_that_explodes_has_not_come_to_rest():
     assert found.history.loss[-1] > found.history.loss[0]
     assert found.status != "converged"
     assert "converged" not in found.message
+
+
+def test_gradient_flow_that_overflows_is_an_error_of_training():
+    with pytest.raises(TrainingError, match=r"gradient flow must stay finite; .* Use a smaller scale or time\."):
+        train(SMALL, "diag", 1, protocol=GradientFlow(time=1, scale=1e60, record=2), **FEW)

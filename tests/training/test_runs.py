@@ -112,7 +112,7 @@ def test_a_run_that_another_process_finished_is_kept(tmp_path):
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path):
-    with killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(2_000_000, 64))) as process:
+    with killing.start(tmp_path, killing.Kind("diag", 2, 3, 6, Paper(steps=2_000_000, batch=64))) as process:
         try:
             while process.poll() is None and not list(tmp_path.glob("*/journal*")):
                 time.sleep(0.05)
@@ -219,7 +219,7 @@ def test_a_newer_record(tmp_path):
     path.write_text(path.read_text().replace('"version": 2', '"version": 9'))
     with pytest.raises(InputError, match="newer ridgeformer"):
         load_run(done.folder)
-    with pytest.raises(InputError, match=r"has none, nor runs in it"):
+    with pytest.raises(InputError, match=r"is neither the folder of a run nor a folder that holds runs"):
         load_run(tmp_path)
 
 

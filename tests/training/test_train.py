@@ -30,7 +30,7 @@ from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
-from ridgeformer.training.hard import Hard, mine
+from ridgeformer.training.hard import Among, Hard, mine
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.paper import query_gradient
@@ -112,13 +112,14 @@ def test_the_search_finds_contexts_that_explode():
     """A step of gradient descent repeated too often explodes where the largest eigenvalue is large."""
     problem = Problem(5, 10, "fixed(1)")
     wild = LinearTransformer(Diag(omega=np.tile([[-0.055, 0], [-0.055, 0]], (6, 1, 1))), 5)
-    hard = mine(wild, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000)
+    none, among = Hard.none(problem, Layout()), Among(problem, Key(1, 2, 3), 50_000)
+    hard = mine(wild, none, among)
     assert len(hard) > 10
     losses = hard.batch.evaluate(wild, np.inf).losses
     assert (~(losses <= 20 * ceiling(problem))).all()
     tame = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 5)
-    assert len(mine(tame, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000)) == 0
-    assert len(mine(wild, problem, Hard.none(problem, Layout()), Key(1, 2, 3), 50_000, caution=0)) == 0
+    assert len(mine(tame, none, among)) == 0
+    assert len(mine(wild, none, among, caution=0)) == 0
 
 
 def test_the_paper_s_objective_has_the_same_expected_gradient():

@@ -25,8 +25,8 @@ def train_again(noise, family, depths, seed):
         chosen = zoo.shipped().best(family, depth, noise) if seed is None else seed
         wanted = depths if depth is None else (depth,)
         for found in train_many(Problem(10, 20, noise), [family], wanted, seeds=[chosen]):
-            spec = (family, found.spec.layers, noise, chosen)
-            yield found, zoo.record(*spec), zoo.load(*spec)
+            cell = (family, found.spec.layers, noise)
+            yield found, zoo.record(*cell, seed=chosen), zoo.load(*cell, seed=chosen)
 
 
 def made_here(made):

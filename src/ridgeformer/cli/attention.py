@@ -62,9 +62,9 @@ def attention(
 ) -> None:
     """Train transformers with softmax, ReLU or linear attention, and compare them with the floor.
 
-    All are trained by the same loop on the same sequences, and evaluated through sampled queries. Beside them stand a
-    linear transformer with as many layers that was trained in moment form (Full), ridge regression with the best
-    constant penalty (ConstRR), and the best predictor. Training takes minutes. All contexts must have one length.
+    All are trained by the same loop on the same sequences, and evaluated through sampled queries. They are compared
+    with a linear transformer with as many layers that was trained in moment form (Full), ridge regression with the
+    best constant penalty (ConstRR), and the best predictor. Training takes minutes. All contexts must have one length.
     """
     from ridgeformer.evaluation import compare, profiles
     from ridgeformer.predictors import ConstRR

@@ -71,7 +71,7 @@ def edit(
     edited = edited if stack is None else edited.stack(read_model(stack)[0])
     if out is not None:
         spec = {name: value for name, value in subject.record.get("spec", {}).items() if name in PARTS}
-        save(edited, out, {"spec": spec, "edited": {"model": subject.name, "edits": edits}})
+        save(edited, out, record={"spec": spec, "edited": {"model": subject.name, "edits": edits}})
     with progress_bar("evaluating") as step:
         found = compare(
             {subject.name: subject.model, "edited": edited}, subject.problem, **subject.sample, progress=step
@@ -91,10 +91,8 @@ def _changed(model: LinearTransformer, changes: tuple[str, ...]) -> LinearTransf
     for change in changes:
         parts = CHANGE.fullmatch(change)
         if parts is None:
-            raise InputError(
-                f"--set takes LAYER.NAME=VALUE, with layers from 1; got {shown(change)}. "
-                "Write 4.omega_yy=0, for example."
-            )
+            rule = "--set takes LAYER.NAME=VALUE, with layers from 1"
+            raise InputError(f"{rule}; got {shown(change)}. Write 4.omega_yy=0, for example.")
         try:
             value = json.loads(parts[3])
         except (ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ import click
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import AS_JSON, COUNT, PLACE, SEED, THREADS
 from ridgeformer.cli.sweep import run_sweep
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, TrainingError
 
 
 def _evidence_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -163,7 +163,7 @@ def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
     if found.failures:
         for failure in found.failures:
             click.echo(f"failed: {failure.run}: {failure.reason}", err=True)
-        raise InputError(
+        raise TrainingError(
             f"all runs must be finished; {len(found.failures)} failed. Give the same command again to retry these."
         )
 

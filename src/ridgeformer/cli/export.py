@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--context",
     type=int,
-    help="Only for models with attention by mean: the number n of examples at which what is written is the same "
-    "function as the model [default: that of the model's training].",
+    help="Context length n for which to export; the exported code equals the model only for this n. Only for models "
+    "with attention by mean. [default: that of the model's training]",
 )
 @AS_JSON
 def export(model: Path, to: str, out: Path | None, digits: int | None, context: int | None, as_json: bool) -> None:
@@ -55,6 +55,8 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
         raise InputError(
             f"the format {to} is binary, so it needs a file; --out is missing. Add --out model{FORMATS[to].suffix}."
         )
+    if digits is not None and "digits" not in FORMATS[to].options:
+        raise InputError(f"--digits is only for --to latex; got --to {to}. Leave out --digits, or write --to latex.")
     loaded, record = read_model(model)
     length = _length(loaded, record, context)
     options: dict[str, Any] = {} if digits is None else {"digits": digits}
@@ -76,7 +78,7 @@ def _length(model: LinearTransformer, record: dict[str, Any], context: int | Non
     if model.layout.attention == "sum" or model.layout.extra:
         if context is not None and model.layout.attention == "sum":
             raise InputError(
-                f"--context is for models with attention by mean; got {context} for {model!r}. Leave it out."
+                f"--context is for models with attention by mean; got {context} for {model!r}. Leave out --context."
             )
         return None
     lengths = trained_lengths(record)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def patch(subject: Subject, low: float | None, high: float | None, plot: Path | None) -> None:
     """Find the layer that carries the noise estimate, by patching states between noise levels.
 
-    Contexts come in pairs that share everything but the noise level. The state before a layer of the context with more
-    noise, or a part of it, takes the place of that of the context with less noise. The table says which share of the
-    change in shrinkage this restores. gram: the whole Gram matrix; S, a, l: its blocks of x with x, x with y and y with
+    Contexts come in pairs that share everything but the noise level. Before each layer, the state of the context with
+    more noise, or a part of it, replaces that of the context with less noise. The table says which share of the change
+    in shrinkage this restores. gram: the whole Gram matrix; S, a, l: its blocks of x with x, x with y and y with
     y; query: what the query has become so far; gram, once: the Gram matrix for this layer alone.
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.

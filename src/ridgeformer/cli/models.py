@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -13,6 +14,7 @@ import click
 
 from ridgeformer.cli.options import PARTS, PLACE, Command, arguments_of, model_problem_options
 from ridgeformer.errors import InputError, shown
+from ridgeformer.files import short
 
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
@@ -90,6 +92,11 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
 
     if str(path).startswith(ZOO):
         return _shipped(str(path))
+    if not os.path.lexists(path):  # never raises, unlike Path's own method
+        raise InputError(
+            f"there is no file {short(path)!r}. Give a .safetensors file, the folder of a run, or a model of the zoo "
+            "such as zoo:diag/7/uniform(0,5)."
+        )
     if path.is_dir():
         if not (path / "record.json").exists() and not (path / "spec.json").exists():
             raise InputError(
@@ -206,8 +213,8 @@ def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
     from ridgeformer import zoo
 
     family, layers, noise, seed = zoo_place(name)
-    made = zoo.record(family, layers, noise, seed)
-    return zoo.load(family, layers, noise, seed), {"spec": made.spec, "result": asdict(made)}
+    made = zoo.record(family, layers, noise, seed=seed)
+    return zoo.load(family, layers, noise, seed=seed), {"spec": made.spec, "result": asdict(made)}
 
 
 def zoo_place(name: str) -> tuple[str, int, str, int | None]:

@@ -112,9 +112,7 @@ def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
     if len(used) != 1:
         names = " and ".join(f"--to-{kind}" for kind in used) or "none"
         remedy = "Keep one of them, and remove the others." if used else "Add --to-noise '1;2;3', for example."
-        raise InputError(
-            f"a shift is in one respect, named by one of --to-{', --to-'.join(KINDS)}; got {names}. {remedy}"
-        )
+        raise InputError(f"choose exactly one of --to-{', --to-'.join(KINDS)}; got {names}. {remedy}")
     (kind,) = used
     texts = [text.strip() for value in given[f"to_{kind}"] for text in value.split(";") if text.strip()]
     if not texts:

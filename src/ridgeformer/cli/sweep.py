@@ -16,7 +16,7 @@ import click
 from ridgeformer.cli.display import sweep_display
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import AS_JSON, PLACE
-from ridgeformer.errors import InputError, MissingPackageError, shown
+from ridgeformer.errors import MissingPackageError, UnreachableError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.sweeps import Sweep
@@ -62,8 +62,9 @@ def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: b
         click.echo(json.dumps({**record, "seconds": found.seconds}, indent=2))
     else:
         new = len(found.folders) - found.found
+        trained = "1 run trained" if new == 1 else f"{new} runs trained"
         click.echo(
-            f"{new} runs trained, {found.found} reused, {len(found.failures)} failed, in {found.seconds:.1f} s. "
+            f"{trained}, {found.found} reused, {len(found.failures)} failed, in {found.seconds:.1f} s. "
             f"To list them: ridgeformer show {out}"
         )
         for failure in found.failures:
@@ -121,7 +122,7 @@ def _dask_client(address: str) -> Any:
         with _without_collection():
             return Client(address, timeout=10)
     except Exception as error:  # every transport of Dask's has its own
-        raise InputError(
+        raise UnreachableError(
             f"--dask must be the address of a running Dask scheduler; {shown(address)} does not answer "
             f"({shown(error, 200)}). Start one with `dask scheduler`, or check the address."
         ) from error

@@ -93,7 +93,7 @@ def show(name: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    made = shipped().record(family, layers, noise, seed)
+    made = shipped().record(family, layers, noise, seed=seed)
     losses = ", ".join(f"{number}: {loss:.4g}" for number, loss in found["losses_by_seed"].items())
     weights = ", ".join(map(str, found["seeds_with_weights"]))
     protocol = ", ".join(f"{key} {value}" for key, value in made.spec["protocol"].items() if value is not None)
@@ -121,7 +121,7 @@ def _facts(family: str, layers: int, noise: str, seed: int | None = None) -> dic
     from ridgeformer.zoo import shipped
 
     zoo_, cell = shipped(), (family, layers, noise)
-    made = zoo_.record(*cell, seed)
+    made = zoo_.record(*cell, seed=seed)
     number = made.spec["seed"]
     kept = sorted(other for known, other in zoo_.models if known == cell)
     arrays = zoo_.load(*cell).family.arrays

@@ -204,11 +204,11 @@ def _choices(choices: object, law: Law) -> Choices:
     if law.least < law.context:
         counts = _whole("counts", choices.counts, len(sigma), law.least, law.context)
     elif choices.counts is not None:
-        refuse("counts are for laws whose n varies", f"counts and n = {law.context}", "Leave them out.")
+        refuse("counts are for laws whose n varies", f"counts and n = {law.context}", "Leave out counts.")
     if law.pool is not None:
         task = _whole("task", choices.task, len(sigma), -1, len(law.pool) - 1)
     elif choices.task is not None:
-        refuse("task numbers are for laws with a pool", "task numbers without a pool", "Leave them out.")
+        refuse("task numbers are for laws with a pool", "task numbers without a pool", "Leave out task.")
     return Choices(sigma, counts, task)
 
 
@@ -263,7 +263,7 @@ def check_batch(gram: object, target: object, metric: object, counted: object) -
     if shape[0] == 0:
         refuse("gram must hold at least one sequence", f"shape {shape}", "Leave out the call if there are none.")
     if not 2 <= shape[1] <= MOST_DIM + 1:
-        refuse(f"gram must be for a dimension d of 1 to {MOST_DIM}", f"shape {shape}", "Its last two axes are d+1.")
+        refuse(f"gram must be for a dimension d of 1 to {MOST_DIM}", f"shape {shape}", "Make its last two axes d+1.")
     integer("the number of sequences in gram", shape[0], 1, MOST_SEQUENCES)
     length = shape[1] - 1 if counted is None else integer("counted", counted, 1, shape[1] - 1)
     goal = floats("target", target)

@@ -103,7 +103,7 @@ class Law(Value):
 
     def _check_matrices(self) -> None:
         if self.covariance == "factors" and self.factor is not None:
-            refuse("factor is for other covariances than factors", "one", "Leave it out.")
+            refuse("factor is for other covariances than factors", "a factor", "Leave out factor.")
         if self.covariance == "fixed" and self.factor is not None and np.triu(self.factor, 1).any():
             refuse(
                 "factor must be lower triangular", "entries above the diagonal", "Pass np.linalg.cholesky(covariance)."

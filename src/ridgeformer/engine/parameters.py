@@ -52,7 +52,7 @@ def check_parameters(
     given = [floats(name, value) for name, value in zip(names, parameters, strict=True)]
     if len({value.dtype for value in given}) > 1:
         found = ", ".join(f"{name} {value.dtype}" for name, value in zip(names, given, strict=True))
-        refuse(f"{_listed(names)} must have the same dtype", found, "Convert them to one.")
+        refuse(f"{_listed(names)} must have the same dtype", found, "Convert all of them to float64.")
     if len(given) == 1:
         _check_omega(given[0].shape, extra)
     elif len(given) == 2:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.evaluation.comparison import UNKNOWN, floor_and_error
 from ridgeformer.evaluation.noise_levels import (
     LEVEL_BLOCK,
@@ -139,6 +139,7 @@ def by_layer(
     sequences: int = 100_000,
     seed: int = 0,
     with_floor: bool = True,
+    progress: Progress = lambda done, total: None,
 ) -> LayerLosses:
     """Measure the adjusted loss of the readout after every layer.
 
@@ -149,6 +150,7 @@ def by_layer(
         seed: Seed of these sequences.
         with_floor: Whether to compute the Bayes floor on the same sequences; it is computed once per problem, number of
             sequences and seed. Without it, the floor is NaN.
+        progress: Called with the number of sequences done and the number of all.
 
     Returns:
         Losses, standard errors and numbers of explosions after 0 to L layers; with 0 layers the prediction is 0.
@@ -164,8 +166,9 @@ def by_layer(
     running = Running(model.layers + 1, problem.signal)
     least = floor_and_error(problem, sequences, seed) if with_floor else UNKNOWN
     for first in range(0, sequences, LEVEL_BLOCK):
-        draw = draw_sequences(problem, seed, first, min(LEVEL_BLOCK, sequences - first), **needed([model]))
-        running.add(_readout_losses(readouts, draw))
+        count = min(LEVEL_BLOCK, sequences - first)
+        running.add(_readout_losses(readouts, draw_sequences(problem, seed, first, count, **needed([model]))))
+        progress(first + count, sequences)
     return LayerLosses(
         name=repr(model),
         layer=np.arange(model.layers + 1),
@@ -217,11 +220,11 @@ def profile_by_layer(
 def _readouts(model: object, problem: BaseProblem) -> list[LinearTransformer]:
     """The models made of the first 1, 2, ... layers: the readout after a layer is their prediction."""
     if not isinstance(model, LinearTransformer):
-        refuse("losses by layer need a model", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+        refuse("losses by layer need a model", kind_of(model), "Pass a LinearTransformer.")
     if not evaluated_by_engine(model):
         refuse(
             "losses by layer need a LinearTransformer and no subclass, because a subclass may predict something else",
-            f"a {type(model).__name__}",
+            kind_of(model),
             "Pass LinearTransformer(model.family, model.dim), or use evaluate and profile for the whole model.",
         )
     check_predictor("model", model, problem)

@@ -87,7 +87,11 @@ def by_prefix(
     """
     check_problem(problem)
     if problem.features.standardised:
-        refuse("prefixes need features that are not standardised within the context", problem.features, "Use shifts.")
+        refuse(
+            "prefixes need features that are not standardised within the context",
+            problem.features,
+            "Use shifts with context=[...].",
+        )
     named = dict(predictors) if isinstance(predictors, Mapping) else {repr(predictors): predictors}
     check_predictors("losses by prefix need a dict of at least one predictor", named, problem)
     wanted = Lengths(range(1, problem.lengths.most + 1) if context is None else context).values

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import Predictor, TokenPredictor, check_any_problem
 from ridgeformer.predictors.guarded import Guarded
@@ -66,11 +66,16 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
     Raises:
         InputError: They do not fit.
     """
+    if isinstance(predictor, BaseProblem):
+        rule = "the predictor must be a model or a baseline, and the problem a Problem"
+        refuse(rule, f"{kind_of(predictor)} as the predictor", "Swap the two arguments, or pass a model.")
     if isinstance(predictor, type) or not (isinstance(predictor, Predictor) or needs_tokens(predictor)):
         refuse(
             f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)",
-            f"a {type(predictor).__name__}",
-            "Pass its model." if hasattr(predictor, "model") else "Pass a model or baseline.",
+            kind_of(predictor),
+            "Pass its attribute model."
+            if hasattr(predictor, "model")
+            else "Pass a model, or a baseline such as AdaRR().",
         )
     check_any_problem(problem)
     if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
@@ -93,7 +98,7 @@ def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> Non
         InputError: They do not fit.
     """
     if not isinstance(predictors, Mapping) or not predictors:
-        given = "an empty one" if isinstance(predictors, Mapping) else f"a {type(predictors).__name__}"
+        given = "an empty one" if isinstance(predictors, Mapping) else kind_of(predictors)
         refuse(rule, given, "Pass {name: predictor}.")
     for name, predictor in predictors.items():
         check_predictor(name, predictor, problem)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import Diag, Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_any_problem
@@ -142,7 +142,7 @@ def check(model: object, problem: Any) -> None:
         InputError: It is not a `LinearTransformer`, there is no problem, or their dimensions differ.
     """
     if type(model) is not LinearTransformer:
-        refuse("only a linear transformer can be explained", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+        refuse("only a linear transformer can be explained", kind_of(model), "Pass a LinearTransformer.")
     if problem is None:
         refuse("a model is explained on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
     if model.dim != check_any_problem(problem).dim:

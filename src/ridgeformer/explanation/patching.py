@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.evaluation.sequence_losses import check_predictor, draw_sequences, how_many, needs_sums
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.explanation.readings import inner
@@ -137,7 +137,7 @@ def patch_noise(
             argument is not allowed.
     """
     if type(model) is not LinearTransformer:
-        refuse("only a linear transformer can be patched", f"a {type(model).__name__}", "Pass a LinearTransformer.")
+        refuse("only a linear transformer can be patched", kind_of(model), "Pass a LinearTransformer.")
     check_predictor("model", model, problem)
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     levels, chosen = _levels(problem, low, high), _parts(model, parts)

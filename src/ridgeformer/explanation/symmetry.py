@@ -82,7 +82,7 @@ def symmetry(
         size = 0.5 * np.square(here).sum(1)  # w as a loss against 0: it explodes where w does
         good = ~exploded(losses, problem.signal).any(0) & ~exploded(size, problem.signal)
     if not good.any():
-        refuse("a model must not explode on every sequence", repr(model), "Train it first.")
+        refuse("a model must not explode on every sequence", repr(model), "Pass a trained model.")
     mean = np.square(here[good]).sum(1).mean()
     defect = np.square(there[:, good] - here[good]).sum(2).mean() / mean if mean > 0 else 0.0
     return Symmetry(float(defect), float(losses[:, good].mean()), float(averaged[good].mean()), rotations)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.export.latex import to_latex
 from ridgeformer.export.onnx import to_onnx
 from ridgeformer.export.python import to_python
@@ -74,7 +74,7 @@ def export(
         MissingPackageError: onnx is not installed.
     """
     if type(model) is not LinearTransformer:
-        refuse("export needs a LinearTransformer", f"a {type(model).__name__}", "Write export(model, to='python').")
+        refuse("export needs a LinearTransformer", kind_of(model), "Write export(model, to='python').")
     known = model.layout.coordinate == "none"
     if context is not None and known:
         model = model.to_attention("sum", integer("context", context))
@@ -89,8 +89,12 @@ def export(
     unknown = sorted(options.keys() - chosen.options)
     if unknown:
         takers = [name for name, other in FORMATS.items() if unknown[0] in other.options]
-        remedy = f"Leave it out, or export to {takers[0]}." if takers else "Leave it out."
-        refuse(f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], remedy)
+        if takers:
+            remedy = f"Leave it out, or export to {takers[0]}."
+            refuse(f"{unknown[0]} is only for the format {takers[0]}", f"it for {to}", remedy)
+        refuse(
+            f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], f"Leave out {unknown[0]}."
+        )
     if context is None:
         return chosen.make(model, about=about, **options)
     only = f"What follows is valid for contexts of exactly n = {context} examples."

@@ -12,7 +12,7 @@ import numpy as np
 
 from ridgeformer.engine import Layout
 from ridgeformer.engine.xla import map_of
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.channels import NAMES, ChannelFamily
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
@@ -96,7 +96,7 @@ def to_jax(model: LinearTransformer) -> tuple[JaxParameters, Callable[..., Any]]
         InputError: This is no `LinearTransformer`.
     """
     if type(model) is not LinearTransformer:
-        refuse("to_jax needs a LinearTransformer", f"a {type(model).__name__}", "Pass a model, such as run.model.")
+        refuse("to_jax needs a LinearTransformer", kind_of(model), "Pass a model, such as run.model.")
     arrays = {name: np.array(value) for name, value in model.family.arrays.items()}
     return JaxParameters(arrays, Form(type(model.family), model.dim, model.layout)), apply
 
@@ -121,7 +121,11 @@ def from_jax(parameters: JaxParameters | Mapping[str, Any], like: LinearTransfor
         arrays = {name: np.array(value) for name, value in parameters.arrays.items()}  # type: ignore[union-attr]
         family = form.family(**arrays)
     except TypeError as error:
-        refuse(f"the parameters of a {form.family.name} model must have their names", shown(error), "Use to_jax.")
+        refuse(
+            f"the parameters of a {form.family.name} model must have their names",
+            shown(error),
+            "Pass what to_jax returned.",
+        )
     return LinearTransformer(family, form.dim, form.layout)
 
 
@@ -243,7 +247,7 @@ def check_parameters(parameters: object) -> Form:
     if not isinstance(parameters, JaxParameters):
         refuse(
             "parameters must be those that to_jax gives",
-            f"a {type(parameters).__name__}",
+            kind_of(parameters),
             "Pass to_jax(model)[0], or arrays by name to from_jax(arrays, like=model).",
         )
     return parameters.form
@@ -264,7 +268,11 @@ def gram_array(form: Form, moments: Any) -> Any:
     """
     if isinstance(moments, Moments):
         if moments.dim != form.dim:
-            refuse(f"moments must have the model's dimension {form.dim}", moments.dim, "Use one dimension.")
+            refuse(
+                f"moments must have the model's dimension {form.dim}",
+                moments.dim,
+                f"Pass moments of dimension {form.dim}.",
+            )
         return jnp.asarray(np.asarray(gram_of(form.layout, moments)))
     gram = jnp.asarray(moments)
     if form.layout.extra and gram.shape[-2:] == (form.dim + 1,) * 2:
@@ -286,4 +294,4 @@ def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int | str, ...
     )
     if not fits:
         text = ", ".join(map(str, wanted))
-        refuse(f"{name} must have shape (..., {text})", f"shape {shape}", "Reshape it.")
+        refuse(f"{name} must have shape (..., {text})", f"shape {shape}", "Reshape or slice it to fit.")

@@ -259,7 +259,7 @@ def with_more_heads(values: Float, heads: int, fill: float) -> Float:
         InputError: There are more heads already.
     """
     if heads < values.shape[1]:
-        refuse(f"the embedded model needs {values.shape[1]} heads", heads, "Pass at least as many.")
+        refuse(f"the embedded model needs {values.shape[1]} heads", heads, f"Pass heads={values.shape[1]}.")
     extra = np.full((values.shape[0], heads - values.shape[1], *values.shape[2:]), fill, values.dtype)
     return np.concatenate([values, extra], axis=1)
 
@@ -270,12 +270,12 @@ def _factors_or_omega(
     """The arrays that were given; `last` is the last axis of q and omega, if they have one."""
     if omega is not None:
         if p is not None or q is not None:
-            refuse("give p and q or omega, not both", "both", "Drop one of them.")
+            refuse("give p and q or omega, not both", "both", "Leave out omega, or p and q.")
         found = array("omega", omega, ("L", 2, *last))
         _check_layers("omega", found)
         return {"omega": found}
     if p is None or q is None:
-        refuse("give both p and q, or omega", "neither or one", "Pass the missing array.")
+        refuse("give both p and q, or omega", "neither or one", "Pass both p and q, or omega alone.")
     p_ = array("p", p, ("L", "H", 2))
     _check_layers("p", p_)
     wanted = (*p_.shape[:2], *last)
@@ -291,7 +291,7 @@ def _factors_or_omega(
 
 def _check_layers(name: str, value: Float) -> None:
     if value.shape[0] > 1 << 16:
-        refuse(f"{name} must have at most 65536 layers", value.shape[0], "Use fewer layers.")
+        refuse(f"{name} must have at most 65536 layers", value.shape[0], "Pass an array with fewer layers.")
 
 
 def _spread(values: Float, dim: int) -> Float:

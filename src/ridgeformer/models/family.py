@@ -84,9 +84,10 @@ class Family(Value, ABC):
         needed = cls.further_scalars + cls.further_vectors * dim - coordinate
         if coordinate > cls.further_scalars or layout.scratch not in (0, needed):
             refuse(
-                f"tokens of the family {cls.name} have {cls.further_scalars} further scalars",
-                f"a layout with {layout.extra} further coordinates",
-                "Use the family full, or channels with as many scalars as you need.",
+                f"the family {cls.name} has room for {needed + coordinate or 'no'} further coordinates in its tokens",
+                f"a layout with {layout.extra}",
+                "The families full and lowrank(r) take any number of them, and channels(1,1+k) takes k: use full, or "
+                f"channels(1,{1 + layout.extra}).",
             )
         return replace(layout, scratch=needed)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import DamageError, InputError
+from ridgeformer.errors import DamageError, InputError, kind_of
 from ridgeformer.files import LARGEST, parse_json, short, write_whole
 from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
@@ -30,7 +30,7 @@ FORMAT, VERSION = "ridgeformer-model", 2
 Record = dict[str, Any]
 
 
-def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping[str, Any] | None = None) -> None:
+def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapping[str, Any] | None = None) -> None:
     """Write a model to a file.
 
     The file appears under its name only when it is complete; an older one is replaced at that moment.
@@ -41,12 +41,11 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
         record: How the model was made: any dict that JSON can hold. `read_record` reads it back.
 
     Raises:
-        InputError: This is no model, the record cannot be written as JSON, or the file cannot be written.
+        InputError: This is no model, or the record cannot be written as JSON.
+        StorageError: The file cannot be written.
     """
     if type(model) is not LinearTransformer:
-        raise InputError(
-            f"save needs a LinearTransformer itself; got a {type(model).__name__}. Write save(model, path)."
-        )
+        raise InputError(f"save needs a LinearTransformer itself; got {kind_of(model)}. Write save(model, path).")
     target = _path(path)
     spec = {
         "family": check_registered(type(model.family)),
@@ -62,12 +61,12 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], record: Mapping
             header["record"] = json.dumps(dict(record))
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"a record must be a dict that JSON can hold; got one with {error}. Convert it."
+                f"a record must be a dict that JSON can hold; got one with {error}. Use text, numbers and lists only."
             ) from error
     arrays = model.family.arrays
     if (size := sum(value.nbytes for value in arrays.values())) > LARGEST // 2:
         raise InputError(
-            f"a model file may have {LARGEST / 2e9:.2g} GB; this model has {size / 1e9:.3g}. Make it smaller."
+            f"a model file may have {LARGEST / 2e9:.2g} GB; this model has {size / 1e9:.3g}. Use fewer layers or heads."
         )
     write_whole(target, pack(arrays, header))
 

@@ -81,7 +81,11 @@ class LoopedFamily(Family):
             return self.once.pullback(None)
         once = self.once.layers
         if any(np.ndim(piece) == 0 or len(piece) != self.layers for piece in gradient):
-            refuse(f"a gradient must have {self.layers} layers", [np.shape(p) for p in gradient], "Pass it as it is.")
+            refuse(
+                f"a gradient must have {self.layers} layers",
+                [np.shape(p) for p in gradient],
+                "Pass all that the engine returned.",
+            )
         return self.once.pullback(tuple(p.reshape(self.loops, once, *p.shape[1:]).sum(0) for p in gradient))
 
     def scaled(self, by: float) -> Self:

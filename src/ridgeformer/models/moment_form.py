@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Key, Layout, Target
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.stack import Stack
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
@@ -182,7 +182,11 @@ class MomentForm(Stack):
             Losses and what else was asked for.
         """
         if not isinstance(problem, BaseProblem) or problem.dim != self.dim:
-            refuse(f"a model for dimension {self.dim} needs a problem of that dimension", problem, "Make one.")
+            refuse(
+                f"a model for dimension {self.dim} needs a problem of that dimension",
+                problem,
+                f"Pass Problem(dim={self.dim}, ...).",
+            )
         if target is not None:
             choice("target", target, ("ridge", "task"))
         engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
@@ -220,7 +224,7 @@ class MomentForm(Stack):
 
     def _check(self, moments: Moments) -> None:
         if not isinstance(moments, Moments):
-            refuse("a model takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
+            refuse("a model takes Moments", kind_of(moments), "Use draw.moments or Moments.from_tokens.")
         if moments.dim != self.dim:
             refuse(
                 f"a model for dimension {self.dim} takes moments of dimension {self.dim}",

@@ -88,7 +88,8 @@ def family_named(name: object) -> type[Family]:
             try:
                 return _SIZED[parts[1]][1](*sizes)
             except TypeError:
-                refuse(f"{parts[1]} must be given as in {_SIZED[parts[1]][0]}", shown(name), "Name it like that.")
+                example = _SIZED[parts[1]][0]
+                refuse(f"{parts[1]} must be given as in {example}", shown(name), f"Write {example}, for example.")
     for word, (example, make) in _SIZED.items():
         if name is make or name == word:
             written = make.__name__ + example.removeprefix(word) if name is make else example

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.check import check_family
 from ridgeformer.models.family import EDIT, Family
 from ridgeformer.validation import integer
@@ -35,11 +35,11 @@ class Stack(Value):
 
     def __init__(self, family: Family, dim: int | None = None, layout: Layout = PAPER_LAYOUT) -> None:
         if not isinstance(layout, Layout):
-            refuse("the layout of tokens must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean").')
+            refuse("the layout of tokens must be a Layout", kind_of(layout), 'Pass Layout("mean").')
         if not isinstance(family, Family):
             refuse(
                 "a model needs a parameter family",
-                f"a {type(family).__name__}",
+                kind_of(family),
                 "Pass Full or Diag parameters, for example.",
             )
         if family.width is not None:

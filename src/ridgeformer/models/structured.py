@@ -106,7 +106,9 @@ def LowRank(rank: int = 1) -> type[LowRankFamily]:
 
 def _check_rank(rank: int, D: int) -> None:
     if rank > D:
-        refuse(f"the rank of keys and queries must be at most {D}, the coordinates of a token", rank, "Lower it.")
+        refuse(
+            f"the rank of keys and queries must be at most {D}, the coordinates of a token", rank, f"Use {D} or less."
+        )
 
 
 class Preconditioned(ArrayFamily):
@@ -232,7 +234,7 @@ class RegisterFamily(ArrayFamily):
         found = np.zeros((2, other.layers, heads, cls.count + 1, cls.count + 1))
         found[1] = 0.1
         if other.heads > heads:
-            refuse(f"the embedded model needs {other.heads} heads", heads, "Pass at least as many.")
+            refuse(f"the embedded model needs {other.heads} heads", heads, f"Pass heads={other.heads}.")
         found[0, :, : other.heads], found[1, :, : other.heads] = P, Q
         if "p" not in other.arrays:
             refuse("registers contain Diag models with p and q", other, "Pass Diag(p, q).")
@@ -270,5 +272,5 @@ def Registers(count: int = 2) -> type[RegisterFamily]:
 def _check_registers(count: int, dim: int) -> int:
     """How many coordinates of x are left."""
     if count > dim:
-        refuse(f"registers are coordinates of x, of which there are {dim}", f"{count} registers", "Set aside fewer.")
+        refuse(f"registers are coordinates of x, of which there are {dim}", f"{count} registers", f"Use at most {dim}.")
     return dim - count

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.problems import Draw
 from ridgeformer.validation import array, integer, layer_number
 from ridgeformer.values import Value, read_only
@@ -262,7 +262,7 @@ class Trace(Value):
         """
         layer = layer_number(layer, self.model.layers)
         if not isinstance(other, Trace):
-            refuse("a patch comes from another Trace", f"a {type(other).__name__}", "Pass model.trace(contexts).")
+            refuse("a patch comes from another Trace", kind_of(other), "Pass model.trace(contexts).")
         if other._gram.shape != self._gram.shape:
             size = f"{len(self)} contexts with tokens of {self._gram.shape[-1]} coordinates"
             given = f"{len(other)} contexts with tokens of {other._gram.shape[-1]} coordinates"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.editing import edited, joined
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
@@ -91,7 +91,7 @@ class LinearTransformer(TokenForm, MomentForm):
             return self._with(self.family.to_diag())
         if isinstance(self.family, Diag):
             return self
-        refuse("only GD++ and Diag models are Diag models", repr(self), "Keep it Full.")
+        refuse("only GD++ and Diag models are Diag models", repr(self), "Use to_full(), which takes any model.")
 
     def to_full(self) -> LinearTransformer:
         """Any model as Full."""
@@ -199,7 +199,7 @@ class LinearTransformer(TokenForm, MomentForm):
             InputError: The other model has another dimension or layout.
         """
         if not isinstance(other, LinearTransformer):
-            refuse("a model is stacked on a model", f"a {type(other).__name__}", "Pass a LinearTransformer.")
+            refuse("a model is stacked on a model", kind_of(other), "Pass a LinearTransformer.")
         if (other.dim, other.layout) != (self.dim, self.layout):
             refuse(
                 f"stacked models must have the same tokens: dimension {self.dim} and {self.layout}",

@@ -179,15 +179,15 @@ class Uniform(Noise):
 def _level(name: str, value: object) -> float:
     """`value` as a finite level, not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        refuse(f"{name} must be a number", repr(value), "Pass a float >= 0.")
+        refuse(f"{name} must be a number", repr(value), "Pass a number of at least 0.")
     try:
         level = float(value)
     except OverflowError:
         level = math.inf
     if not math.isfinite(level):
-        refuse(f"{name} must be finite", level, "Pass a float >= 0.")
+        refuse(f"{name} must be finite", level, "Pass a number of at least 0.")
     if level < 0:
-        refuse(f"{name} must not be negative", level, "Pass a float >= 0.")
+        refuse(f"{name} must not be negative", level, "Pass a number of at least 0.")
     if level > LARGEST:
-        refuse(f"{name} must be at most {LARGEST:g}, where no signal is left", level, "Pass a smaller one.")
+        refuse(f"{name} must be at most {LARGEST:g}, where no signal is left", level, "Pass a smaller number.")
     return level + 0.0  # -0.0 becomes 0.0

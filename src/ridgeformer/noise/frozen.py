@@ -195,7 +195,7 @@ def _describe(distribution: Any) -> str:
     """A frozen distribution as text, such as expon(scale=2)."""
     values = (*distribution.args, *distribution.kwds.values())
     if any(np.ndim(value) for value in values):
-        refuse("a distribution must have single numbers as parameters", "arrays", "Freeze one distribution.")
+        refuse("a distribution must have single numbers as parameters", "arrays", "Pass one number for each parameter.")
     if not all(isinstance(value, Real) for value in values):
         refuse("a distribution must have numbers as parameters", ", ".join(map(repr, values))[:80], EXAMPLES)
     _check_sizes(values)
@@ -212,7 +212,7 @@ def _check_sizes(values: Iterable[Any]) -> None:
         refuse(
             f"a distribution's parameters must be 0 or have a size from {EXTREMES[0]:g} to {EXTREMES[1]:g}",
             shown(odd[0]),
-            "Pass a less extreme one.",
+            "Pass a number between these.",
         )
 
 

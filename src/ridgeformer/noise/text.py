@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import InputError, kind_of, refuse
 from ridgeformer.noise.base import EXAMPLES, Noise
 from ridgeformer.noise.basic import Categorical, Fixed, Uniform
 from ridgeformer.noise.frozen import Frozen, parse_scipy, read_call
@@ -40,7 +40,7 @@ def as_noise(value: object) -> Noise:
     if hasattr(value, "ppf"):
         found: Noise = Frozen(value)
         return found
-    refuse("noise must be a distribution", f"a {type(value).__name__}", EXAMPLES)
+    refuse("noise must be a distribution", kind_of(value), EXAMPLES)
 
 
 def check_text(noise: Noise) -> str:
@@ -58,7 +58,7 @@ def check_text(noise: Noise) -> str:
     if not noise.has_text:
         refuse(
             "a run is named after its problem, so its noise must be one that text can describe",
-            f"a {type(noise).__name__} of your own",
+            f"{kind_of(noise)} of your own",
             f"Evaluate with it without naming a run, or train on a built-in one. {EXAMPLES}",
         )
     return str(noise)

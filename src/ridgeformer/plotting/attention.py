@@ -49,7 +49,9 @@ def draw_attention(
         profiles: The losses at each noise level.
 
     Raises:
-        InputError: The file cannot be written, or matplotlib is missing.
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     write(attention_figure(title, losses, found, profiles), path)

@@ -55,7 +55,7 @@ MOVING = (".gif", ".html")
 
 
 def draw_curves(
-    path: Path | str, runs: Training | Mapping[str, Training], levels: Sequence[float] = (), quantity: str = "loss"
+    path: Path | str, runs: Training | Mapping[str, Training], *, levels: Sequence[float] = (), quantity: str = "loss"
 ) -> None:
     """Write `curves_figure` to a file.
 
@@ -66,14 +66,16 @@ def draw_curves(
         quantity: As for `curves_figure`.
 
     Raises:
-        InputError: The file cannot be written, or matplotlib is missing.
+        InputError: The name has another ending, there is no run, a run is not a descent, or the quantity is unknown.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
-    write(curves_figure(runs, levels, quantity), path)
+    write(curves_figure(runs, levels=levels, quantity=quantity), path)
 
 
 def curves_figure(
-    runs: Training | Mapping[str, Training], levels: Sequence[float] = (), quantity: str = "loss"
+    runs: Training | Mapping[str, Training], *, levels: Sequence[float] = (), quantity: str = "loss"
 ) -> Figure:
     """Loss against the step on logarithmic axes, one line per descent, with levels as dashed lines.
 
@@ -86,10 +88,12 @@ def curves_figure(
         The figure. Its horizontal axis is the step, or the time if gradient flow is among the runs.
 
     Raises:
-        InputError: A run is not a descent, or the quantity is none of these.
+        InputError: There is no run, a run is not a descent, or the quantity is none of these.
     """
     choice("the quantity", quantity, QUANTITIES)
     named = {runs.spec.describe_model(): runs} if isinstance(runs, Training) else dict(runs)
+    if not named:
+        refuse("learning curves need at least one run", "an empty dict", 'Pass a training, or {"name": training}.')
     for run in named.values():
         _check_descent(run)
     by_time = any("GradientFlow" in run.history.phase for run in named.values())
@@ -120,7 +124,9 @@ def draw_trajectories(path: Path | str, training: Training) -> None:
         training: As for `trajectories_figure`.
 
     Raises:
-        InputError: The file cannot be written, or matplotlib is missing.
+        InputError: The name has another ending, or there are fewer than two snapshots.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     write(trajectories_figure(training), path)

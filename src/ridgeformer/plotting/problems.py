@@ -33,7 +33,9 @@ def draw_problem(path: Path | str, problem: Problem, *, seed: int = 0) -> None:
         seed: Seed of the sequences that are shown.
 
     Raises:
-        InputError: The file cannot be written, matplotlib is missing, or the sequences are too long to be drawn.
+        InputError: The name has another ending, or the sequences are too long to be drawn.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     write(problem_figure(problem, seed=seed), path)

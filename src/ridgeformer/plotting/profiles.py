@@ -43,7 +43,9 @@ def draw_profile(path: Path | str, title: str, profiles: Mapping[str, Profile]) 
         profiles: The lines by name, the one that the figure is about first.
 
     Raises:
-        InputError: The file cannot be written, or matplotlib is missing.
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     write(profile_figure(title, profiles), path)

@@ -53,7 +53,9 @@ def draw_shifts(path: Path | str, title: str, found: Shifts) -> None:
         found: The losses.
 
     Raises:
-        InputError: The file cannot be written, or matplotlib is missing.
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     write(shifts_figure(title, found), path)
@@ -69,7 +71,9 @@ def draw_prefixes(path: Path | str, title: str, found: PrefixLosses, trained: Le
         trained: The numbers of examples in training, which are marked; None where they are not known.
 
     Raises:
-        InputError: The file cannot be written, or matplotlib is missing.
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     write(prefixes_figure(title, found, trained), path)

@@ -37,7 +37,9 @@ def draw_training(path: Path | str, training: Training) -> None:
         training: What training gave.
 
     Raises:
-        InputError: The file cannot be written, or matplotlib is missing.
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     write(training_figure(training), path)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Problem
 
@@ -76,7 +76,7 @@ def check_any_problem(problem: object) -> BaseProblem:
         InputError: It is no problem.
     """
     if not isinstance(problem, BaseProblem):
-        refuse("this needs a Problem", f"a {type(problem).__name__}", 'Use Problem(noise="uniform(0,5)").')
+        refuse("the problem must be a Problem", kind_of(problem), 'Pass Problem(noise="uniform(0,5)"), for example.')
     return problem
 
 
@@ -95,9 +95,9 @@ def check_problem(problem: object) -> Problem:
     if isinstance(check_any_problem(problem), Problem):
         return problem  # type: ignore[return-value]
     refuse(
-        "this needs a built-in Problem, whose laws of noise and tasks are known",
-        f"a {type(problem).__name__}",
-        "Use a Problem here, or evaluate and compare.",
+        "the problem must be a built-in Problem here, whose laws of noise and tasks are known",
+        kind_of(problem),
+        "Pass a Problem, or use evaluate and compare, which take problems of your own.",
     )
 
 
@@ -111,7 +111,7 @@ def check_moments(moments: object) -> None:
         InputError: It is something else.
     """
     if not isinstance(moments, Moments):
-        refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments or Moments.from_tokens.")
+        refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments or Moments.from_tokens.")
 
 
 def check_one_length(moments: Moments) -> None:

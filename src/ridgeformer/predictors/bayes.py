@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import default_threads, one_blas_thread
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.ridge import Ridge
@@ -42,7 +42,7 @@ class BayesRR(Ridge):
         threads: How many threads; None for the default.
     """
 
-    def __init__(self, noise: Noise | str | float, prior: Prior | None = None, threads: int | None = None) -> None:
+    def __init__(self, noise: Noise | str | float, prior: Prior | None = None, *, threads: int | None = None) -> None:
         super().__init__(prior)
         self.noise, self.threads = as_noise(noise), threads
 
@@ -97,7 +97,7 @@ class DMMSE:
             The weights.
         """
         if not isinstance(moments, Moments):
-            refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments.")
+            refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments.")
         freedom = max(int(moments.counts.max()) - moments.dim, 0)
         nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
         nodes, prior = nodes[prior > 0], prior[prior > 0]

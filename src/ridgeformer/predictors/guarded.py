@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor
 from ridgeformer.validation import number
@@ -84,7 +84,11 @@ class Guarded(Value):
             if isinstance(one, type) or not isinstance(one, Predictor):
                 refuse(f"the {name} must have a method weights(moments)", repr(one), "Pass a model or BayesRR(noise).")
         if getattr(getattr(model, "layout", None), "counted", False):
-            refuse("a guarded model must have weights alone", f"{model}, with an intercept", "Use another layout.")
+            refuse(
+                "a guarded model must have weights alone",
+                f"{model}, with an intercept",
+                "Use a layout without a coordinate.",
+            )
         self.model, self.fallback, self.tolerance = model, fallback, number("tolerance", tolerance)
 
     @property
@@ -121,7 +125,7 @@ class Guarded(Value):
 
     def _both(self, moments: Moments) -> tuple[Float, Guarding]:
         if not isinstance(moments, Moments):
-            refuse("a predictor takes Moments", f"a {type(moments).__name__}", "Use draw.moments.")
+            refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments.")
         with np.errstate(all="ignore"):
             weights = np.asarray(self.model.weights(moments))
         if isinstance(moments.context, int):

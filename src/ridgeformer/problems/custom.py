@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import Engine, Key
 from ridgeformer.engine.arguments import check_sequences, make_key
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.noise import Noise
 from ridgeformer.problems.base import BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
@@ -75,7 +75,9 @@ class CustomProblem(BaseProblem):
         known = CUSTOM.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             refuse(
-                "the name of a problem must be its own", f"{name!r}, which is {known.__qualname__}", "Choose another."
+                "the name of a problem must be its own",
+                f"{name!r}, which is {known.__qualname__}",
+                "Choose another name.",
             )
         CUSTOM[name] = cls
 
@@ -124,7 +126,7 @@ class CustomProblem(BaseProblem):
         if isinstance(drawn, Sequences):
             drawn = from_tokens(drawn)
         if not isinstance(drawn, Draw):
-            refuse("draw must return Sequences or a Draw", f"a {type(drawn).__name__}", "Correct its draw method.")
+            refuse("draw must return Sequences or a Draw", kind_of(drawn), "Correct its draw method.")
         if sums and drawn.moments.sums is None:
             refuse("a further coordinate needs the sums of the tokens", "moments without them", "Return Sequences.")
         checked = drawn.checked(integer("dim", self.dim, 1, 4096), count)
@@ -150,14 +152,14 @@ class CustomProblem(BaseProblem):
         if getattr(self, "dim", None) is None or self.context is None:
             refuse(
                 "a problem of your own must set self.dim and self.context in its __init__",
-                f"a {type(self).__name__} without them",
+                f"{kind_of(self)} without them",
                 "Write self.dim, self.context = 5, 10, for example.",
             )
         one, other = (_first_labels(self.draw(np.random.default_rng(0), 2)) for _ in range(2))
         if one is not None and other is not None and not np.array_equal(one, other, equal_nan=True):
             refuse(
                 "the same random numbers must give the same sequences",
-                f"a {type(self).__name__} whose draw gives others every time",
+                f"{kind_of(self)} whose draw gives others every time",
                 "Use the given rng, and no other random numbers.",
             )
         vars(self)["_set_up"] = True
@@ -175,7 +177,7 @@ class CustomProblem(BaseProblem):
         """
         refuse(
             "a profile needs the problem at single noise levels",
-            f"a {type(self).__name__} without at_noise",
+            f"{kind_of(self)} without at_noise",
             "Write a method at_noise(sigma) that returns the problem with that noise level.",
         )
 
@@ -200,15 +202,15 @@ class CustomProblem(BaseProblem):
         unknown = [name for name in changes if name not in names]
         if unknown:
             refuse(
-                f"a {type(self).__name__} has the arguments {', '.join(names) or 'none'}",
+                f"{kind_of(self)} has the arguments {', '.join(names) or 'none'}",
                 ", ".join(unknown),
-                "Change one of these.",
+                "Pass only these.",
             )
         missing = [name for name in names if name not in changes and not hasattr(self, name)]
         if missing:
             refuse(
                 "a problem must keep its arguments as attributes of the same names",
-                f"a {type(self).__name__} without {', '.join(missing)}",
+                f"{kind_of(self)} without {', '.join(missing)}",
                 "Set them in its __init__.",
             )
         return type(self)(**{name: changes[name] if name in changes else getattr(self, name) for name in names})
@@ -228,7 +230,7 @@ class CustomProblem(BaseProblem):
         if self.name is None or CUSTOM.get(self.name) is not type(self):
             refuse(
                 "a run is stored under the name of its problem",
-                f"a {type(self).__name__} without a name of its own",
+                f"{kind_of(self)} without a name of its own",
                 'Write name = "my-problem" in its class, or train without out.',
             )
 

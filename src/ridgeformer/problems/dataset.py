@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeformer.engine import Engine, Key
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.problems.base import Precision
 from ridgeformer.problems.custom import CustomProblem, from_tokens
 from ridgeformer.problems.draws import Draw, Sequences
@@ -25,7 +25,7 @@ class Dataset(CustomProblem):
 
     def __init__(self, sequences: Sequences) -> None:
         if not isinstance(sequences, Sequences):
-            refuse("a data set is made of Sequences", f"a {type(sequences).__name__}", "Pass Sequences(x, y, ...).")
+            refuse("a data set is made of Sequences", kind_of(sequences), "Pass Sequences(x, y, ...).")
         self._tokens, self._drawn = sequences, from_tokens(sequences)
         moments = self._drawn.moments
         self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.validation import array
 from ridgeformer.values import Value, read_only
@@ -242,7 +242,7 @@ class Draw(Value):
             InputError: A shape does not fit, or something is not finite.
         """
         if not isinstance(self.moments, Moments):
-            refuse("a draw needs Moments", f"a {type(self.moments).__name__}", "Use Moments.from_tokens(x, y).")
+            refuse("a draw needs Moments", kind_of(self.moments), "Use Moments.from_tokens(x, y).")
         if self.moments.dim != dim or len(self.moments) != count:
             refuse(
                 f"a problem must draw {count} contexts of dimension {dim}",

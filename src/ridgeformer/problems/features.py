@@ -66,9 +66,15 @@ def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
     found = (found + found.T) / 2
     least = float(np.linalg.eigvalsh(found)[0])
     if definite and not least > 1e-12 * scale:
-        refuse(f"{name} must be positive definite", f"a smallest eigenvalue of {least:.3g}", "Check its entries.")
+        refuse(
+            f"{name} must be positive definite",
+            f"a smallest eigenvalue of {least:.3g}",
+            "Add a multiple of the identity.",
+        )
     if least < -1e-9 * scale:
-        refuse(f"{name} must have no negative eigenvalue", f"{least:.3g}", "Check its entries.")
+        refuse(
+            f"{name} must have no negative eigenvalue", f"{least:.3g}", "Pass A @ A.T for some matrix A, for example."
+        )
     return found
 
 
@@ -278,7 +284,7 @@ class Factors(_Drawn):
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""
         if self.count > dim:
-            refuse(f"there can be at most d = {dim} factors", self.count, "Pass fewer.")
+            refuse(f"there can be at most d = {dim} factors", self.count, f"Pass {dim} or less.")
         return {"covariance": "factors", "factors": self.count, "unique": self.unique}
 
     def mean_covariance(self, dim: int) -> Array:
@@ -313,7 +319,11 @@ class Scales(_Drawn):
         if not 0 < self.spread <= 3:
             refuse("the spread of scales must lie in (0, 3]", self.spread, "Pass 0.5, for example.")
         if isinstance(self.base, Scales | Standardised):
-            refuse("features are scaled once, before they are standardised", self.base, "Scale another law.")
+            refuse(
+                "features are scaled once, before they are standardised",
+                self.base,
+                "Pass a base that is neither scaled nor standardised.",
+            )
 
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""
@@ -432,5 +442,6 @@ def fitting(name: str, value: Array, dim: int) -> Array:
         InputError: It is one for another dimension.
     """
     if len(value) != dim:
-        refuse(f"{name} must fit the dimension {dim}", f"one for dimension {len(value)}", "Change it or dim.")
+        remedy = f"Use dim={len(value)}, or pass one for dimension {dim}."
+        refuse(f"{name} must fit the dimension {dim}", f"one for dimension {len(value)}", remedy)
     return value

@@ -47,7 +47,11 @@ class Lengths(Value):
         if isinstance(found, Integral):
             found = [int(found)]
         if isinstance(found, range) and len(found) > MOST_VALUES:
-            refuse(f"there may be at most {MOST_VALUES:,} context lengths", f"{len(found):,}", "Pass fewer.")
+            refuse(
+                f"there may be at most {MOST_VALUES:,} context lengths",
+                f"{len(found):,}",
+                "Pass a range with a larger step.",
+            )
         numbers = [integer("context", n, 1, MOST) for n in found]
         if not numbers:
             empty = "an empty range or list"

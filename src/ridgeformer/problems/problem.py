@@ -192,7 +192,7 @@ class Problem(BaseProblem):
             "query": self.query,
         }
         if not changes.keys() <= given.keys():
-            refuse(f"a problem has {', '.join(given)}", ", ".join(changes), "Change one of these.")
+            refuse(f"a problem has {', '.join(given)}", ", ".join(changes), "Pass only these.")
         return Problem(**{**given, **changes})
 
     # ---- text and identity ------------------------------------------------------------------------------

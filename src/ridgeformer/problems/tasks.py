@@ -218,7 +218,7 @@ class Pool(Tasks):
 
     name = "pool"
 
-    def __init__(self, tasks: int | ArrayLike, seed: int = 0, law: str = "gaussian") -> None:
+    def __init__(self, tasks: int | ArrayLike, *, seed: int = 0, law: str = "gaussian") -> None:
         self.seed, self.kind = integer("the seed of a pool", seed, 0, (1 << 63) - 1), law
         choice("the law of a pool", law, ("gaussian", "sphere"))
         self.vectors: Array | None = None
@@ -258,7 +258,9 @@ class Pool(Tasks):
         assert self.vectors is not None
         if self.vectors.shape[1] != dim:
             refuse(
-                f"the tasks of a pool must have dimension {dim}", f"dimension {self.vectors.shape[1]}", "Change dim."
+                f"the tasks of a pool must have dimension {dim}",
+                f"dimension {self.vectors.shape[1]}",
+                f"Use dim={self.vectors.shape[1]}.",
             )
         return self.vectors
 

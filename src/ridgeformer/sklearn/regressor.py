@@ -84,7 +84,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         sums = self._summed(X, y, sample_weight, first=True)
         if not sums.x_scale.any():
-            refuse("at least one feature must differ between rows", "constant features only", "Check X.")
+            refuse(
+                "at least one feature must differ between rows",
+                "constant features only",
+                "Pass an X whose columns vary.",
+            )
         return self._solve(sums)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -135,10 +139,18 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             self._shape = labels.shape[1:]
         elif labels.shape[1:] != self._shape:
             shape = f"(n, {self._shape[0]})" if self._shape else "(n,)"
-            refuse(f"further labels must have the shape {shape}", f"shape {labels.shape}", "Pass the same outputs.")
+            refuse(
+                f"further labels must have the shape {shape}",
+                f"shape {labels.shape}",
+                "Pass as many outputs as at first.",
+            )
         used, least = weights > 0, 2 if first else 1
         if used.sum() < least:
-            refuse(f"at least {least} rows must have a positive weight", f"n_samples={used.sum()}", "Pass more rows.")
+            refuse(
+                f"at least {least} rows must have a positive weight",
+                f"n_samples={used.sum()}",
+                "Pass more rows with positive weights.",
+            )
         with np.errstate(over="ignore", invalid="ignore"):
             sums = Sums.of(x[used], labels[used].reshape(used.sum(), -1), weights[used])
         if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):

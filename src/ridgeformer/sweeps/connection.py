@@ -14,16 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-__all__ = ["Connection", "Unreachable"]
+from ridgeformer.errors import UnreachableError
+
+__all__ = ["Connection"]
 
 DOWN = 10.0  # seconds without a connection until a sweep ends; a scheduler that is restarted sooner is found again
 SILENT = 60.0  # seconds without an answer on an open connection: a scheduler may be busy for some time
 IDLE = 15.0  # seconds without a worker until the user is told
 PERIOD = 2.0  # seconds between questions to the scheduler
-
-
-class Unreachable(ConnectionError):
-    """The scheduler of an executor is gone. Finished runs are stored; the same sweep can go on with another one."""
 
 
 class Connection:
@@ -53,7 +51,7 @@ class Connection:
             False while the executor tries to connect again. All that it was running is then lost.
 
         Raises:
-            Unreachable: There was no connection for 10 seconds, or no answer for 60 seconds.
+            UnreachableError: There was no connection for 10 seconds, or no answer for 60 seconds.
         """
         if self._client is None:
             return True
@@ -64,7 +62,7 @@ class Connection:
         self._warn_if_idle(passed)
         if self._client.status in ("closing", "closed") or self._down > DOWN or self._silent > SILENT:
             self.close()
-            raise Unreachable(
+            raise UnreachableError(
                 f"The Dask scheduler at {self._address} can no longer be reached. Finished runs are kept: start the "
                 "scheduler and its workers again, then give the same command again to continue."
             )

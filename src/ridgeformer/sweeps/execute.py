@@ -121,8 +121,8 @@ def sweep(
     Raises:
         InputError: A problem of your own has a class that workers cannot import, or that has no name.
         StorageError: The folder cannot be made or written to.
-        Unreachable: The Dask scheduler of `executor` is gone: there was no connection for 10 seconds. Finished runs
-            are kept; called again with another executor, the sweep goes on.
+        UnreachableError: The Dask scheduler of `executor` is gone: there was no connection for 10 seconds. Finished
+            runs are kept; called again with another executor, the sweep goes on.
     """
     wanted = list(dict.fromkeys(specs))
     for problem in dict.fromkeys(spec.problem for spec in wanted):
@@ -269,7 +269,7 @@ class _Driver:
         self.failures: list[Failure] = []
 
     def run(self, units: list[Unit], report: Callable[[int], None]) -> None:
-        """Train all units; raises `Unreachable` if the executor has lost its scheduler for good."""
+        """Train all units; raises `UnreachableError` if the executor has lost its scheduler for good."""
         deaths = [0] * len(units)
         waiting, running = list(range(len(units))), Running()
         while waiting or running:

@@ -35,7 +35,7 @@ MOST_RUNS = 1_000_000
 MOST_CHECKED = 10_000  # combinations of laws that are made to see whether they fit together
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grid:
     """Every combination of the values of these axes is a run; there may be a million of them.
 
@@ -118,7 +118,15 @@ class Grid:
                 for heads in self.heads:
                     for family in self.family:
                         for layers in sorted(self.layers):
-                            yield make_spec(problem, family, layers, heads, seed, self.protocol, self.sequences)
+                            yield make_spec(
+                                problem,
+                                family,
+                                layers=layers,
+                                heads=heads,
+                                seed=seed,
+                                protocol=self.protocol,
+                                sequences=self.sequences,
+                            )
 
     def __len__(self) -> int:
         return math.prod(len(getattr(self, axis)) for axis in self._axes())

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import InputError, shown
+from ridgeformer.errors import InputError, RidgeformerError, shown
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.training.runs import AGAIN, read_record
@@ -128,7 +128,7 @@ def read_entry(folder: Path) -> Entry:
         record = read_record(folder)
         _check_numbers(record)
         return Entry(folder, _checked_spec(record["spec"]), jsonable(record))
-    except InputError as error:
+    except RidgeformerError as error:
         return Entry(folder, damage=shown(error, 500))
     except OSError as error:
         what = f"{Path(error.filename or folder).name} is not ({error.strerror})"

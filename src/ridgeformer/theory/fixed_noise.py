@@ -210,4 +210,4 @@ def _nodes(problem: Problem) -> tuple[Float, Float]:
 def _trained(problem: Problem, layers: int) -> LinearTransformer:
     from ridgeformer.exact import least_excess_loss
 
-    return LinearTransformer(least_excess_loss(problem, layers, 1, 0, None), problem.dim)
+    return LinearTransformer(least_excess_loss(problem, layers), problem.dim)

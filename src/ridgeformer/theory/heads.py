@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
@@ -65,7 +65,7 @@ def merge(family: Diag) -> Diag:
     Diag(p (1, 2, 2), q (1, 2, 2))
     """
     if not isinstance(family, Diag):
-        refuse("heads are merged in Diag models", f"a {type(family).__name__}", "Use to_diag() for GD++.")
+        refuse("heads are merged in Diag models", kind_of(family), "Use to_diag() for GD++.")
     left, sizes, right = np.linalg.svd(family.omega.astype(np.float64))
     root = np.sqrt(sizes)[:, :, None]
     return Diag(np.swapaxes(left, 1, 2) * root, right * root)

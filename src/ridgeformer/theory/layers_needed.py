@@ -206,7 +206,7 @@ def growth(
         InputError: The grid is too small for a fit.
     """
     if min(len(kappas), len(epsilons)) < 2 or len(kappas) * len(epsilons) < 4:
-        refuse("a fit needs two values of each and four counts", layers.shape, "Give a larger grid.")
+        refuse("a fit needs two values of each and four counts", layers.shape, "Pass more kappas and epsilons.")
     log_kappa, log_log = np.log(kappas), np.log(-np.log(epsilons))
     design = np.stack(
         [np.repeat(log_kappa, len(epsilons)), np.tile(log_log, len(kappas)), np.ones(layers.size)], axis=1

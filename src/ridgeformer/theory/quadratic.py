@@ -239,7 +239,7 @@ def _examples(context: int, seed: int) -> list[LinearTransformer]:
 def _trained(context: int) -> LinearTransformer:
     from ridgeformer.exact import least_excess_loss
 
-    return LinearTransformer(least_excess_loss(Problem(5, context, "fixed(0)"), 3, 1, 0, None), 5)
+    return LinearTransformer(least_excess_loss(Problem(5, context, "fixed(0)"), 3), 5)
 
 
 def _law(seed: int, noisy: bool) -> float:

@@ -97,7 +97,9 @@ def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
     """
     dim, context, variance = integer("dim", dim), integer("context", context), number("sigma", sigma) ** 2
     if context <= dim or variance == 0:
-        refuse("residuals need n > d and noise", f"n = {context}, d = {dim}, sigma = {sigma:g}", "Use more of both.")
+        refuse(
+            "residuals need n > d and noise", f"n = {context}, d = {dim}, sigma = {sigma:g}", "Use n > d and sigma > 0."
+        )
     return (context * dim + dim * variance) / ((context - dim) * variance)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ridgeformer.engine.law import Layout
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.moment_form import gram_of
 from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import choice, integer
@@ -87,7 +87,7 @@ class ProblemDataset(IterableDataset):
     ) -> None:
         super().__init__()
         if not isinstance(problem, BaseProblem):
-            refuse("a data set needs a problem", f"a {type(problem).__name__}", 'Pass Problem(noise="uniform(0,5)").')
+            refuse("a data set needs a problem", kind_of(problem), 'Pass Problem(noise="uniform(0,5)").')
         choice("the form", form, ("moments", "tokens"))
         if dtype not in (torch.float32, torch.float64):
             refuse("the dtype must be torch.float32 or torch.float64", shown(dtype), "Choose one of these.")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer import engine as engines
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.torch.kernels import kernel_of
@@ -104,7 +104,7 @@ def _kernel(
     if isinstance(parameters, torch.nn.Module) or not isinstance(parameters, Mapping):
         refuse(
             "moment_loss needs a module that to_torch made, or its parameters by name",
-            f"a {type(parameters).__name__}",
+            kind_of(parameters),
             "Models outside moment form have token_loss.",
         )
     if not isinstance(like, LinearTransformer):

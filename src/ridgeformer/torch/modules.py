@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ridgeformer.engine import Layout
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.torch.kernels import attention, kernel_of, to_numpy
@@ -214,7 +214,7 @@ def to_torch(
         InputError: This is no `LinearTransformer`.
     """
     if type(model) is not LinearTransformer:
-        refuse("to_torch needs a LinearTransformer", f"a {type(model).__name__}", "Pass a model, such as run.model.")
+        refuse("to_torch needs a LinearTransformer", kind_of(model), "Pass a model, such as run.model.")
     return TorchModel(model).to(dtype=dtype, device=device)
 
 
@@ -233,7 +233,7 @@ def from_torch(module: TorchModel) -> LinearTransformer:
     if not isinstance(module, TorchModel):
         refuse(
             "from_torch needs a module that to_torch made",
-            f"a {type(module).__name__}",
+            kind_of(module),
             "Modules of other architectures have no LinearTransformer that is the same function.",
         )
     source = module.source
@@ -243,7 +243,9 @@ def from_torch(module: TorchModel) -> LinearTransformer:
     try:
         arrays = {name: np.array(to_numpy(value)) for name, value in module.arrays().items()}
     except (AttributeError, KeyError, RuntimeError, TypeError) as error:
-        refuse("a module must keep the layers and parameters that to_torch gave it", shown(error), "Make a new one.")
+        refuse(
+            "a module must keep the layers and parameters that to_torch gave it", shown(error), "Call to_torch again."
+        )
     return LinearTransformer(type(source.family)(**arrays), source.dim, source.layout)
 
 
@@ -260,14 +262,14 @@ def check_tensor(name: str, value: object, shape: tuple[int | str, ...], like: T
         InputError: It does not fit.
     """
     if not isinstance(value, Tensor):
-        refuse(f"{name} must be a tensor", f"a {type(value).__name__}", f"Use torch.as_tensor({name}).")
+        refuse(f"{name} must be a tensor", kind_of(value), f"Use torch.as_tensor({name}).")
     fits = len(shape) == value.ndim and all(
         size >= 1 if isinstance(wanted, str) else size == wanted
         for wanted, size in zip(shape, value.shape, strict=True)
     )
     if not fits:
         wanted = ", ".join(map(str, shape))
-        refuse(f"{name} must have shape ({wanted})", f"shape {tuple(value.shape)}", "Reshape it.")
+        refuse(f"{name} must have shape ({wanted})", f"shape {tuple(value.shape)}", "Reshape or slice it to fit.")
     if like is not None and value.dtype != like.dtype:
         refuse(
             f"{name} must have the dtype of the module, {like.dtype}",

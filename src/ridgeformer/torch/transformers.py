@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.validation import array, choice, flag, integer
 
 __all__ = ["Architecture", "Block", "Transformer"]
@@ -52,7 +52,11 @@ class Architecture:
         for name in ("dim", "layers", "width", "heads"):
             object.__setattr__(self, name, integer(name, getattr(self, name), 1, 4096))
         if self.width % self.heads:
-            refuse("heads must divide the width", f"{self.heads} heads, width {self.width}", "Change one of them.")
+            refuse(
+                "heads must divide the width",
+                f"{self.heads} heads, width {self.width}",
+                f"Pass width={self.heads * -(-self.width // self.heads)}.",
+            )
         choice("attention", self.attention, ATTENTIONS)
         for name in ("causal", "mlp", "layernorm"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
@@ -118,7 +122,7 @@ class Transformer(nn.Module):
     def __init__(self, shape: Architecture, seed: int = 0) -> None:
         super().__init__()
         if not isinstance(shape, Architecture):
-            refuse("a transformer needs an Architecture", f"a {type(shape).__name__}", "Pass Architecture(dim=5).")
+            refuse("a transformer needs an Architecture", kind_of(shape), "Pass Architecture(dim=5).")
         self.shape = shape
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(integer("seed", seed, 0))

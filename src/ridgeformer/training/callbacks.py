@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.training.spec import Spec
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def as_callbacks(values: Sequence[AnyCallback]) -> list[Callback]:
         InputError: One is neither.
     """
     if isinstance(values, Callback) or callable(values) or not isinstance(values, Sequence):
-        refuse("callbacks must be a list", f"a {type(values).__name__}", "Pass callbacks=[...].")
+        refuse("callbacks must be a list", kind_of(values), "Pass callbacks=[...].")
     found = []
     for value in values:
         if not isinstance(value, Callback) and (isinstance(value, type) or not callable(value)):

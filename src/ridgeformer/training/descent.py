@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import TrainingError
 from ridgeformer.training.gradients import Course
 from ridgeformer.training.history import COLUMNS
 from ridgeformer.training.job import Found, Job, Report, Step, Steps, follow
@@ -154,7 +154,9 @@ class _Walk:
 
         def downhill(_: float, point: Array) -> Array:
             if not math.isfinite(float(point @ point)):
-                refuse("gradient flow must stay finite", "parameters that overflow", "Pass a smaller scale or time.")
+                raise TrainingError(
+                    "gradient flow must stay finite; its parameters overflow. Use a smaller scale or time."
+                )
             return -self.course.gradient(point, 0)[1]
 
         size = float(np.abs(state.point).max()) or 1.0

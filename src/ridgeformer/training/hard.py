@@ -6,7 +6,7 @@ All contexts of the search are stretched by a fifth, so that rare ones become co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.training.batch import Batch, ceiling, damped
 
-__all__ = ["STRETCH", "Hard", "edges", "mine"]
+__all__ = ["STRETCH", "Among", "Hard", "edges", "mine"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -102,24 +102,40 @@ class Hard:
         return self.share * float(worst.mean()), {name: self.share * slope for name, slope in gradient.items()}
 
 
+class Among(NamedTuple):
+    """The contexts among which hard ones are looked for.
+
+    Attributes:
+        problem: What they are drawn from.
+        key: Their stream.
+        sequences: How many of them.
+    """
+
+    problem: BaseProblem
+    key: Key
+    sequences: int
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the first sequence and the number of sequences of each block."""
+        size = BLOCK if self.problem.law is not None else OWN_BLOCK
+        return [(start, min(size, self.sequences - start)) for start in range(0, self.sequences, size)]
+
+
 def mine(
     model: LinearTransformer,
-    problem: BaseProblem,
     known: Hard,
-    key: Key,
-    sequences: int,
+    among: Among,
+    *,
     caution: float = 1.0,
     threads: int | None = None,
     deciding: bool = False,
 ) -> Hard:
-    """Further hard contexts, found among `sequences` of a key, before those already known; none without caution.
+    """Further hard contexts, before those already known; none without caution.
 
     Args:
         model: The model that may fail.
-        problem: What the contexts are drawn from.
         known: Hard contexts that are known already.
-        key: The stream of the contexts.
-        sequences: How many of them.
+        among: Where to look.
         caution: What hard contexts count, relative to the default.
         threads: Threads of the engine; None for all.
         deciding: Whether contexts on which the model explodes without stretching come before all others.
@@ -129,16 +145,17 @@ def mine(
     """
     if not caution:
         return known
-    worst = _above(model, problem, key, sequences, 1.0, threshold(problem.signal), threads)
-    found = _above(model, problem, key, sequences, STRETCH, FAILS * ceiling(problem), threads)
+    problem = among.problem
+    worst = _above(model, among, threshold(problem.signal), threads=threads)
+    found = _above(model, among, FAILS * ceiling(problem), stretch=STRETCH, threads=threads)
     if deciding:
         found = list(dict.fromkeys([*worst, *found]))
     exploded = len(worst)
     batch = known.batch
-    for part in reversed(_drawn(model.layout, problem, key, sequences, found[: MOST // 2])):
+    for part in reversed(_drawn(model.layout, among, found[: MOST // 2])):
         batch = part.stretched(STRETCH).joined(batch, MOST)
     strength = known.strength * (STRONGER if exploded and len(known) else 1.0)
-    share = caution * WEIGHT * strength * max(len(found), len(batch)) / sequences
+    share = caution * WEIGHT * strength * max(len(found), len(batch)) / among.sequences
     return Hard(batch, share, strength, exploded)
 
 
@@ -157,42 +174,24 @@ def edges(problem: BaseProblem) -> BaseProblem:
 
 
 def _above(
-    model: LinearTransformer,
-    problem: BaseProblem,
-    key: Key,
-    sequences: int,
-    stretch: float,
-    limit: float,
-    threads: int | None,
+    model: LinearTransformer, among: Among, limit: float, *, stretch: float = 1.0, threads: int | None
 ) -> list[int]:
-    """Which of a key's sequences, with stretched contexts, have losses above the limit."""
+    """The numbers of the sequences that have losses above the limit with stretched contexts."""
     kernel = model.astype(np.float32).kernel
     # The same as stretching the Gram matrix. Omegas, P and the P of channels come first, each followed by its Q.
     stretched = tuple(value if i % 2 else np.float32(stretch) * value for i, value in enumerate(kernel))
     found: list[int] = []
-    for start, count in _blocks(problem, sequences):
-        losses = _losses(stretched, model.layout, problem, key, start, count, threads)
+    for start, count in among.blocks():
+        losses = _losses(stretched, model.layout, among, start, count, threads)
         found += [start + int(i) for i in np.flatnonzero(~(losses <= limit))]
     return found
 
 
-def _blocks(problem: BaseProblem, sequences: int) -> list[tuple[int, int]]:
-    """The first sequence and the number of sequences of each block."""
-    size = BLOCK if problem.law is not None else OWN_BLOCK
-    return [(start, min(size, sequences - start)) for start in range(0, sequences, size)]
-
-
 def _losses(
-    kernel: tuple[Float, ...],
-    layout: Layout,
-    problem: BaseProblem,
-    key: Key,
-    first: int,
-    count: int,
-    threads: int | None,
+    kernel: tuple[Float, ...], layout: Layout, among: Among, first: int, count: int, threads: int | None
 ) -> Float:
     """The losses of a block of sequences, for parameters in float32."""
-    engine = engines.current()
+    engine, problem, key = engines.current(), among.problem, among.key
     if problem.law is None:
         sums = layout.coordinate != "none"
         draw = problem.moments(count, **key._asdict(), first=first, dtype=np.float32, sums=sums)
@@ -208,13 +207,13 @@ def _losses(
     ).losses
 
 
-def _drawn(layout: Layout, problem: BaseProblem, key: Key, sequences: int, index: list[int]) -> list[Batch]:
-    """Some of a key's sequences, in batches."""
-    name, sums = key._asdict(), layout.coordinate != "none"
+def _drawn(layout: Layout, among: Among, index: list[int]) -> list[Batch]:
+    """Some of the sequences, in batches."""
+    problem, name, sums = among.problem, among.key._asdict(), layout.coordinate != "none"
     if problem.law is not None:
         return [Batch.of(problem.moments(1, first=i, sums=sums, **name), layout) for i in index]
     found = []
-    for start, count in _blocks(problem, sequences):
+    for start, count in among.blocks():
         chosen = [i - start for i in index if start <= i < start + count]
         if chosen:
             found.append(Batch.of(problem.moments(count, first=start, sums=sums, **name), layout).part(chosen))

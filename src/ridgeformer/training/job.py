@@ -19,7 +19,7 @@ from ridgeformer.engine import PAPER_LAYOUT, Key, Layout
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
-from ridgeformer.training.hard import Hard, edges, mine
+from ridgeformer.training.hard import Among, Hard, edges, mine
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import fewer
 from ridgeformer.training.vector import Units
@@ -185,8 +185,8 @@ class Job:
         Returns:
             The hard contexts; `exploded` says on how many fresh ones the model explodes.
         """
-        key, among = Key(self.seed, SEARCH, turn), fewer(self.problem, sequences)
-        return mine(model, edges(self.problem), known, key, among, self.caution, self.threads)
+        among = Among(edges(self.problem), Key(self.seed, SEARCH, turn), fewer(self.problem, sequences))
+        return mine(model, known, among, caution=self.caution, threads=self.threads)
 
     def checked(self, model: LinearTransformer, known: Hard) -> Hard:
         """Return hard contexts: those already known, and those among the sequences that will decide.
@@ -198,8 +198,8 @@ class Job:
         Returns:
             The hard contexts; where `exploded` is not zero, the model loses against ancestors that explode less often.
         """
-        key, among = Key(self.seed, SELECT), fewer(self.problem, SELECTION)
-        return mine(model, self.problem, known, key, among, self.caution, self.threads, deciding=True)
+        among = Among(self.problem, Key(self.seed, SELECT), fewer(self.problem, SELECTION))
+        return mine(model, known, among, caution=self.caution, threads=self.threads, deciding=True)
 
     def ancestors(self) -> list[LinearTransformer]:
         """Return the shallower and the simpler model as models of this family and depth, with the same function."""

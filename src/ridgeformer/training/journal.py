@@ -109,7 +109,11 @@ class Journal:
         self.history.append((phase, self.work + work, float(loss)))
 
     def write(self) -> None:
-        """Write everything down."""
+        """Write everything down.
+
+        Raises:
+            StorageError: The journal cannot be written.
+        """
         if self.path is None:
             return
         facts = json.dumps(

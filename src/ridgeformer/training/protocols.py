@@ -33,7 +33,7 @@ PAIRS = "Write cosine, or [(0, 1.0), (5000, 0.1)], for example."
 BATCHES = "Write population, sample(8192) or 512, for example."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Search:
     """Our protocol; nothing in it needs tuning.
 
@@ -69,7 +69,7 @@ class Search:
             refuse("seconds must be positive", self.seconds, "Pass the time that training may take, or None.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Paper:
     """What the paper did: the query loss, Adam, a constant rate, one small random start.
 
@@ -99,7 +99,7 @@ Schedule = str | tuple[tuple[int, float], ...]
 SCHEDULES = ("constant", "linear", "cosine")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GradientDescent:
     """Plain gradient descent, with momentum if wanted, from one start: to watch how a model learns.
 
@@ -176,7 +176,7 @@ class GradientDescent:
         return _kept(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SGD(GradientDescent):
     """Stochastic gradient descent: `GradientDescent` with fresh sequences in every step unless told otherwise.
 
@@ -187,7 +187,7 @@ class SGD(GradientDescent):
     batch: Batch = 512
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Adam(GradientDescent):
     """Adam from one start; `momentum` is the forgetting factor of the gradient.
 
@@ -209,7 +209,7 @@ class Adam(GradientDescent):
             refuse("second must lie in [0, 1)", self.second, "Pass 0.999, for example.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GradientFlow:
     """Gradient flow, d parameters / dt = -gradient: gradient descent with infinitely small steps.
 
@@ -244,7 +244,7 @@ class GradientFlow:
         integer("record", self.record, 1, 100_000)
         _check_common(self)
         if not isinstance(self.batch, str):
-            remedy = 'Use batch="sample(8192)", or SGD.'
+            remedy = "Use a fixed sample, such as sample(8192), or stochastic gradient descent, SGD."
             refuse("gradient flow follows one function; the batch is population or sample(N)", self.batch, remedy)
 
     @property

@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ridgeformer.errors import DamageError, InputError
+from ridgeformer.errors import DamageError, InputError, RidgeformerError
 from ridgeformer.files import make_folder, open_regular, read_json, short, write_whole
 from ridgeformer.models.file import fingerprint, read_model, save
 from ridgeformer.models.transformer import LinearTransformer
@@ -110,7 +110,7 @@ class Folder:
         """
         folder = self.path / name
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"a run needs a folder; {folder} is a file. Move it away.")
+            raise InputError(f"a run needs a folder; {folder} is a file. Move the file away, or choose another folder.")
         if not (folder / "record.json").exists():
             return None
         try:
@@ -152,6 +152,9 @@ class Folder:
 
         Returns:
             The journal, which is empty for a new run.
+
+        Raises:
+            StorageError: The folder of the run cannot be written to.
         """
         folder = self.path / name
         make_folder(folder, "runs")
@@ -171,11 +174,14 @@ class Folder:
             record: What `Training.record` returned.
             journal: Its journal, which is removed.
             course: What a descent recorded.
+
+        Raises:
+            StorageError: The folder of the run cannot be written to.
         """
         folder = self.path / name
         if is_finished(folder):
             return journal.remove()
-        save(model, folder / "model.safetensors", record)
+        save(model, folder / "model.safetensors", record=record)
         sealed = {**record, "model": fingerprint(model)}
         if course:
             write_whole(folder / COURSE, pack(course, {"format": "ridgeformer-course"}))
@@ -321,7 +327,9 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
     if not record.exists():
         if (path / "spec.json").exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
-        raise InputError(f"a run's folder has a record.json; {path} has none, nor runs in it. Name another folder.")
+        raise InputError(
+            f"{short(path)} is neither the folder of a run nor a folder that holds runs. Name one of the two."
+        )
     try:
         found = read_json(record, "a record")
     except DamageError as error:
@@ -348,7 +356,7 @@ def is_finished(folder: Path) -> bool:
     """
     try:
         return "status" in read_run(folder)[1]
-    except InputError:
+    except RidgeformerError:
         return False
 
 
@@ -362,7 +370,7 @@ def _holds(path: Path, content: bytes) -> bool:
     try:
         with open_regular(path, "a spec") as file:
             return file.read() == content
-    except InputError:
+    except RidgeformerError:
         return False
 
 

@@ -54,7 +54,9 @@ def search(job: Job, report: Report, deadline: float | None = None) -> Found:
 def _by_quadrature(job: Job, problem: Problem, report: Report) -> Found:
     kept = job.journal.recall("quadrature")
     if kept is None:
-        best = least_excess_loss(problem, job.layers, job.heads, job.seed, job.shallower, start=job.init)
+        best = least_excess_loss(
+            problem, job.layers, heads=job.heads, seed=job.seed, shallower=job.shallower, start=job.init
+        )
         kept = {name: value.astype(np.float64) for name, value in best.arrays.items()}
         model = LinearTransformer(best, job.problem.dim)
         loss = exact_loss(model, problem)

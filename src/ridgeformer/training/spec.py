@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.family import Family
 from ridgeformer.models.file import fingerprint
 from ridgeformer.models.names import check_registered, family_named
@@ -113,10 +113,11 @@ class Spec:
 def make_spec(
     problem: BaseProblem,
     family: str | type[Family],
+    *,
     layers: int,
-    heads: int,
-    seed: int,
-    protocol: str | Protocol,
+    heads: int = 1,
+    seed: int = 0,
+    protocol: str | Protocol = "search",
     sequences: int,
     layout: Layout | None = None,
     init: LinearTransformer | None = None,
@@ -148,7 +149,7 @@ def make_spec(
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
     recipe = as_protocol(protocol)
     if isinstance(recipe, Paper) and not problem.is_isotropic:
-        refuse("the paper's protocol is for the paper's problem", problem, 'Use protocol="search".')
+        refuse("the paper's protocol is for the paper's problem", problem, "Use the protocol search.")
     if layout is None and isinstance(init, LinearTransformer):
         layout = init.layout
     tokens = _layout(problem, family, layout)
@@ -163,7 +164,7 @@ def make_spec(
 def _check_start(spec: Spec, init: object) -> None:
     """Refuse a model to start from that is not of the shape of the one to be trained."""
     if not isinstance(init, LinearTransformer):
-        refuse("a start must be a LinearTransformer", f"a {type(init).__name__}", "Pass init=model.")
+        refuse("a start must be a LinearTransformer", kind_of(init), "Pass a model, such as run.model.")
     asked = (spec.family.name, spec.problem.dim, spec.layers, spec.heads, spec.layout)
     given = (init.family.name, init.dim, init.layers // init.family.loops, init.heads, init.layout)
     names = ("family", "dimension", "layers", "heads", "layout")
@@ -204,7 +205,7 @@ def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -
     if layout is None:
         return default_layout(problem, family)
     if not isinstance(layout, Layout):
-        refuse("layout must be a Layout", f"a {type(layout).__name__}", 'Pass Layout("mean"), for example.')
+        refuse("layout must be a Layout", kind_of(layout), 'Pass Layout("mean"), for example.')
     return family.fitted(layout, problem.dim)
 
 
@@ -226,10 +227,15 @@ def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> S
     protocol = dict(spec["protocol"])
     kind = NAMES[protocol.pop("name")]
     problem = problem_from_dict(spec)
-    rest = (spec["layers"], spec["heads"], spec["seed"], kind(**protocol), spec["sequences"])
+    rest = {name: spec[name] for name in ("family", "layers", "heads", "seed", "sequences")}
     if (spec.get("init") or None) != (init and fingerprint(init)):
-        refuse("a run that starts from a given model needs that model", "another one, or none", "Pass init=model.")
-    return make_spec(problem, spec["family"], *rest, Layout(**spec.get("layout", {})), init)
+        refuse(
+            "a run that starts from a given model needs that model",
+            "another one, or none",
+            "Pass the model that the run started from, init=model.",
+        )
+    layout = Layout(**spec.get("layout", {}))
+    return make_spec(problem, **rest, protocol=kind(**protocol), layout=layout, init=init)
 
 
 def parents(spec: Spec) -> list[Spec]:

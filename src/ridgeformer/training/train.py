@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse
@@ -81,8 +82,10 @@ def train(
     Raises:
         InputError: An argument is not allowed.
         StorageError: The folder cannot be written to.
+        TrainingError: The parameters of gradient flow overflow.
     """
-    spec = make_spec(problem, family, layers, heads, seed, protocol, sequences, layout, init)
+    rest: dict[str, Any] = {"protocol": protocol, "sequences": sequences, "layout": layout, "init": init}
+    spec = make_spec(problem, family, layers=layers, heads=heads, seed=seed, **rest)
     with _told(callbacks, progress) as told:
         return Session(_runs(out), told, threads, [spec]).train(spec)
 
@@ -127,12 +130,14 @@ def train_many(
     Raises:
         InputError: An argument is not allowed, or there is nothing to train.
         StorageError: The folder cannot be written to.
+        TrainingError: The parameters of gradient flow overflow.
     """
     if isinstance(families, str) or not isinstance(families, Iterable) or not isinstance(layers, Iterable):
         refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
     depths = list(layers)
+    same: dict[str, Any] = {"heads": heads, "protocol": protocol, "sequences": sequences, "layout": layout}
     specs = [
-        make_spec(problem, family, depth, heads, seed, protocol, sequences, layout)
+        make_spec(problem, family, layers=depth, seed=seed, **same)
         for seed in seeds
         for family in families
         for depth in depths

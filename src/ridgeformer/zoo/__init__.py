@@ -108,7 +108,7 @@ class Zoo(Value):
         runs = self.made[self._cell(family, layers, noise)]
         return min(runs, key=lambda seed: (runs[seed].exploded, runs[seed].loss, seed))
 
-    def load(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
+    def load(self, family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> LinearTransformer:
         """Return a model.
 
         Args:
@@ -128,10 +128,14 @@ class Zoo(Value):
         if (cell, chosen) not in self.models:
             kept = sorted(other for known, other in self.models if known == cell)
             known = ", ".join(map(str, kept))
-            refuse(f"the zoo has the weights of seed {known} of this model", f"seed {seed!r}", "Leave out the seed.")
+            refuse(
+                f"the zoo has the weights of seed {known} of this model",
+                f"seed {seed!r}",
+                "Leave out the seed for the best one.",
+            )
         return self.models[cell, chosen]
 
-    def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
+    def record(self, family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> Made:
         """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
 
         Args:
@@ -163,7 +167,7 @@ class Zoo(Value):
                     refuse(
                         f"{name} must be one of {names}", repr(cell[place]), "Choose one of these, or train the model."
                     )
-            refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it.")
+            refuse("a model must be in the zoo", f"{family}, {layers}, {noise}, which is not", "Train it with train.")
         return cell
 
     def write(self, folder: str | os.PathLike[str], *, every_seed: Iterable[str] = ()) -> None:
@@ -288,7 +292,7 @@ def shipped() -> Zoo:
     return read(MODELS)
 
 
-def load(family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
+def load(family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> LinearTransformer:
     """Return a model of this package's zoo.
 
     Args:
@@ -303,10 +307,10 @@ def load(family: str, layers: int, noise: str | Noise, seed: int | None = None) 
     Raises:
         InputError: The zoo has no such model.
     """
-    return shipped().load(family, layers, noise, seed)
+    return shipped().load(family, layers, noise, seed=seed)
 
 
-def record(family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
+def record(family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> Made:
     """Return how a model of this package's zoo was made.
 
     Args:
@@ -321,4 +325,4 @@ def record(family: str, layers: int, noise: str | Noise, seed: int | None = None
     Raises:
         InputError: The zoo has no such model.
     """
-    return shipped().record(family, layers, noise, seed)
+    return shipped().record(family, layers, noise, seed=seed)

@@ -267,7 +267,7 @@ def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Cal
 
 def _every_seed(zoo: Zoo, row: Row) -> list[Any]:
     """The models of a row on `SHOWN`, one for each seed."""
-    return [zoo.load(row.method, int(row.layers or 0), SHOWN, seed) for seed in SEEDS]
+    return [zoo.load(row.method, int(row.layers or 0), SHOWN, seed=seed) for seed in SEEDS]
 
 
 def _iterations(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:

@@ -24,6 +24,10 @@ def ship(runs: Path) -> Path:
 
     Returns:
         The folder that was written to.
+
+    Raises:
+        InputError: A run is missing.
+        StorageError: The folder cannot be written to.
     """
     make_folder(MODELS, "models")
     models_of(runs).write(MODELS, every_seed=[SHOWN])

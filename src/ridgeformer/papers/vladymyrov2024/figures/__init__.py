@@ -154,7 +154,9 @@ def draw(
         The files that were written.
 
     Raises:
-        InputError: There is no such figure, matplotlib is missing, or the folder cannot be written to.
+        InputError: There is no such figure.
+        StorageError: The folder cannot be written to.
+        MissingPackageError: matplotlib is not installed.
     """
     numbers = chosen(only)
     make_folder(folder, "figures")

@@ -37,7 +37,8 @@ def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -
         The page's path, and the claims with their verdicts.
 
     Raises:
-        InputError: matplotlib is missing, or the folder cannot be written to.
+        StorageError: The folder cannot be written to.
+        MissingPackageError: matplotlib is not installed.
     """
     evidence.measure()
     make_folder(folder, "pages")
