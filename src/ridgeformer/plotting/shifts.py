@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,12 +141,7 @@ def _wrapped(title: str, width: float) -> str:
 
 def _ascending(found: Shifts) -> bool:
     """Whether the values of a shift are numbers in ascending order."""
-    pattern = {"context": r"([0-9]+)", "noise": r"fixed\(([^()]+)\)"}.get(found.what)
-    if pattern is None:
-        return False
-    matches = [re.fullmatch(pattern, text) for text in found.values]
-    numbers = [float(match[1]) for match in matches if match is not None]
-    return len(numbers) == len(matches) and numbers == sorted(numbers)
+    return found.numbers is not None and list(found.numbers) == sorted(found.numbers)
 
 
 def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) -> None:

@@ -15,6 +15,8 @@ from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import BaseProblem, Prior, Problem
+from ridgeformer.problems.features import Isotropic
+from ridgeformer.problems.tasks import Gaussian
 
 __all__ = ["baselines", "best_label", "oracle_label"]
 
@@ -96,8 +98,8 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
 def _differences(problem: Problem) -> str:
     """In which respects a problem is not isotropic, in words."""
     parts = {
-        "the features": str(problem.features) != "isotropic()",
-        "the tasks": str(problem.tasks) != "gaussian()",
+        "the features": problem.features != Isotropic(),
+        "the tasks": problem.tasks != Gaussian(),
         "the queries": problem.query is not None,
     }
     names = [name for name, differs in parts.items() if differs]
