@@ -84,13 +84,13 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
     `zoo:full/7/categorical(1,3)` names a shipped model: family, layers and noise, and a seed if not the best is meant.
     """
     from ridgeformer.models.file import read_model as read_file
-    from ridgeformer.training.runs import read_run
+    from ridgeformer.training.runs import is_run, read_run
     from ridgeformer.zoo import PREFIX
 
     if str(path).startswith(PREFIX):
         return _shipped(str(path))
     if path.is_dir():
-        if not (path / "record.json").exists() and not (path / "spec.json").exists():
+        if not is_run(path):
             raise InputError(
                 f"MODEL must be a model file or the folder of a run; {path} is another folder. "
                 "If it holds runs, list them with `ridgeformer show` and name one of them."
