@@ -121,6 +121,10 @@ def test_one_module_knows_the_names_of_the_files_of_a_run():
     assert {name for name, path in modules() if written.search(path.read_text())} - examples == {"training.runs"}
 
 
+def test_one_module_knows_colours():
+    assert [name for name, path in modules() if re.search(r'"#[0-9A-Fa-f]{6}"', path.read_text())] == ["plotting.style"]
+
+
 def test_only_the_command_line_prints():
     """But for the progress line of `train`, which notebooks show too."""
     printing = re.compile(r"sys\.std(out|err)|click\.echo|Console\(")
