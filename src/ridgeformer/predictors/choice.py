@@ -15,8 +15,6 @@ from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import BaseProblem, Prior, Problem
-from ridgeformer.problems.features import Isotropic
-from ridgeformer.problems.tasks import Gaussian
 
 __all__ = ["baselines", "best_label", "oracle_label"]
 
@@ -97,11 +95,7 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
 
 def _differences(problem: Problem) -> str:
     """In which respects a problem is not isotropic, in words."""
-    parts = {
-        "the features": problem.features != Isotropic(),
-        "the tasks": problem.tasks != Gaussian(),
-        "the queries": problem.query is not None,
-    }
-    names = [name for name, differs in parts.items() if differs]
+    words = {"features": "the features", "tasks": "the tasks", "query": "the queries"}
+    names = [words[name] for name in problem._unusual()]
     found = [f"{' and '.join(names)} are not"] if names else []
     return " and ".join([*found, *([] if problem.lengths.fixed else [f"n is {problem.lengths}"])])
