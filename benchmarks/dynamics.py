@@ -33,25 +33,25 @@ def measurements(setup: Setup) -> list[Measurement]:
         "fresh": _ours(SGD(rate=0.02, steps=steps // 5, batch=BATCH, scale=0.01), setup.threads),
         "exact": _ours(GradientDescent(rate=0.02, steps=steps, scale=0.01), setup.threads),
     }
-    theirs: dict[str, Callable[[int], float]] = {}
+    theirs: dict[tuple[str, str], Callable[[int], float]] = {}
     with suppress(ImportError):
         theirs = {
-            f"{kind} {data}": _torch(kind == "lean", data == "fresh", setup.threads)
+            (kind, data): _torch(kind == "lean", data == "fresh", setup.threads)
             for data in ("fixed", "fresh")
             for kind in ("plain", "lean")
         }
-    best = dict.fromkeys([*ours, *(f"torch {name}" for name in theirs)], float("inf"))
+    best = dict.fromkeys(ours, float("inf"))
+    best_torch = dict.fromkeys(theirs, float("inf"))
     for _ in range(ROUNDS):  # in turn, so that a slow moment of the machine hits all of them
         for name, run in ours.items():
             best[name] = min(best[name], run())
-        for name, loop in theirs.items():
-            best[f"torch {name}"] = min(best[f"torch {name}"], loop(10 if setup.quick else 30))
+        for pair, loop in theirs.items():
+            best_torch[pair] = min(best_torch[pair], loop(10 if setup.quick else 30))
     found = []
-    for name in theirs:
-        kind, data = name.split()
-        us, them = best[data], best[f"torch {name}"]
+    for (kind, data), them in best_torch.items():
+        us = best[data]
         detail = f"{1e6 * us:.0f} us against {1e6 * them:.0f} us per step"
-        required = None if name == "lean fresh" else 50
+        required = None if (kind, data) == ("lean", "fresh") else 50
         title = f"descent on {data} sequences against {kind} PyTorch"
         found.append(Measurement(title, them / us, "x", required, True, detail))
     return [*found, Measurement("descent on the exact gradient", 1 / best["exact"], "steps/s")]

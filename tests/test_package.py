@@ -127,11 +127,31 @@ def test_one_module_writes_files():
     """Whole, synced and renamed: a direct write may leave half a file."""
     direct = re.compile(
         r"""write_text\(|write_bytes\(|\.mkdir\(|makedirs\(|\.touch\(|open\([^)]*["'](w|a|x|r\+)b?["']"""
-        r"""|savefig\((?!buffer\b)|json\.dump\(|np\.save|save_file\(|os\.replace\("""
+        r"""|savefig\((?!buffer\b)|json\.dump\(|np\.save|save_file\(|os\.replace\(|unlink\(|os\.remove|rmtree\("""
     )
-    elsewhere = {"files", "training.runs", "sweeps.grid_file"}  # runs renames damaged files; grid_file only reads
     found = {name for name, path in modules() if direct.search(path.read_text())}
-    assert found <= elsewhere
+    assert found == {"files", "sweeps.grid_file"}  # grid_file only reads
+
+
+def test_one_module_knows_the_names_of_the_files_of_a_run():
+    written = re.compile(r""""(spec\.json|record\.json|model\.safetensors)\"""")
+    examples = {"models.file"}  # a model of its own, in the example of its docstring
+    assert {name for name, path in modules() if written.search(path.read_text())} - examples == {"training.runs"}
+
+
+def test_one_module_knows_colours():
+    assert [name for name, path in modules() if re.search(r'"#[0-9A-Fa-f]{6}"', path.read_text())] == ["plotting.style"]
+
+
+def test_only_the_command_line_prints():
+    """But for the progress line of `train`, which notebooks show too."""
+    printing = re.compile(r"sys\.std(out|err)|click\.echo|Console\(")
+    for name, path in modules():
+        if not name.startswith("cli"):
+            text = path.read_text()
+            calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+            prints = printing.search(text) or any(isinstance(f, ast.Name) and f.id == "print" for f in calls)
+            assert not prints or name == "training.display", name
 
 
 def test_importing_is_light():

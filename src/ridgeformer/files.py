@@ -1,4 +1,4 @@
-"""The only module that writes files: whole, synced to disk, and then renamed into place.
+"""The only module that writes, renames and removes files. They are written whole, synced, and renamed into place.
 
 A file appears under its name when it is complete. After a power cut there is either the old file or the new one.
 Reading is guarded too: pipes, devices and huge files are refused before anything of them is read.
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
 
-__all__ = ["make_folder", "open_regular", "parse_json", "read_json", "short", "write_whole"]
+__all__ = ["make_folder", "open_regular", "parse_json", "read_json", "remove", "set_aside", "short", "write_whole"]
 
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 28  # bytes that a JSON file may have
@@ -71,7 +71,29 @@ def write_whole(path: Path, content: bytes) -> None:
         ) from error
     finally:
         with contextlib.suppress(OSError, ValueError):
-            temporary.unlink(missing_ok=True)
+            remove(temporary)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, if it is there.
+
+    Args:
+        path: The file.
+    """
+    path.unlink(missing_ok=True)
+
+
+def set_aside(*paths: Path) -> None:
+    """Rename damaged files to `damaged-...`, names that are free, so that nothing is lost. Missing files are no error.
+
+    Args:
+        *paths: The files.
+    """
+    for path in paths:
+        names = (f"damaged-{number}{path.name}" for number in ("", *(f"{n}-" for n in range(2, 1000))))
+        free = next(name for name in names if not os.path.lexists(path.with_name(name)))
+        with contextlib.suppress(OSError):
+            os.replace(path, path.with_name(free))
 
 
 @contextlib.contextmanager

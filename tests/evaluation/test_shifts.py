@@ -127,3 +127,15 @@ def test_bad_shifts_of_problems_of_ones_own():
 
     with pytest.raises(InputError, match="as attributes of the same names; got a Forgetful without more"):
         Forgetful(1).replace()
+
+
+def test_fixed_context_lengths_and_noise_levels_are_kept_as_numbers():
+    rr = ConstRR(1.0)
+    for change, numbers in (
+        ({"noise": [2, 1]}, (2.0, 1.0)),
+        ({"context": [4, 9]}, (4.0, 9.0)),
+        ({"noise": [1, "uniform(0,2)"]}, None),
+        ({"context": [4, "6..12"]}, None),
+        ({"tasks": ["lowrank(1)"]}, None),
+    ):
+        assert shifts(rr, PROBLEM, sequences=20, **change).numbers == numbers

@@ -52,7 +52,7 @@ def test_residuals_are_recognised():
     """A scalar that holds y - <v, x> with v near the oracle: least squares by many small steps, written by hand."""
     from ridgeformer.explanation.further import Channel
 
-    held = Channel("scalar 1", *np.array([[0, 1.0], [0, 0.5], [0, 0.99], [np.inf, 0.01], [np.nan, 0.9], [1, 3.0]]))
+    held = Channel("scalar", 1, *np.array([[0, 1.0], [0, 0.5], [0, 0.99], [np.inf, 0.01], [np.nan, 0.9], [1, 3.0]]))
     assert held.sentence == (
         "Further scalar 1: it matters most after layer 1, where it holds 0.5 times the residuals of weights that are "
         "those of the oracle but for a relative error of 0.01; its mean square has a rank correlation of 0.90 with "

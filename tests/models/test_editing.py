@@ -9,7 +9,7 @@ from ridgeformer.models.family import FAMILIES
 from ridgeformer.models.names import family_named, known_families
 from support import draw, tame_model
 
-BUILT_IN = [n for n in known_families().split(", ") if family_named(n).__module__.startswith("ridgeformer.")]
+BUILT_IN = [n for n in known_families() if family_named(n).built_in]
 
 
 def model_of(family, heads=1, seed=1, layers=4):

@@ -32,7 +32,7 @@ def model_of(family, layout=LAYOUTS[0], heads=2, seed=1):
 
 def cases():
     """All families that are built in, and an example of each that has sizes, with all layouts that they take."""
-    for name in known_families().split(", "):
+    for name in known_families():
         if name in FAMILIES and not FAMILIES[name].__module__.startswith("ridgeformer."):
             continue  # of another test
         for layout in LAYOUTS:

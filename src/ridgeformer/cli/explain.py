@@ -172,7 +172,7 @@ def _print_by_noise(found: Explanation) -> None:
     click.echo(f"{BY_NOISE}\n")
     heads = ["all" if n.sigma[k] != n.sigma[k] else f"sigma={n.sigma[k]:.3g}" for k in shown]
     click.echo(f"{'':18}layer " + "".join(f"{head:>11}" for head in heads))
-    goal = found.goal.removeprefix("the ")
+    goal = found.goal
     click.echo(f"{f'OLS to {goal}':24}" + "".join(f"{_short(n.shrinkage[k]):>11}" for k in shown))
     tables = (
         ("factor", n.factor, 1),

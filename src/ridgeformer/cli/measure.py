@@ -109,7 +109,8 @@ def profile(subject: Subject, plot: Path | None) -> None:
     from ridgeformer.losses import threshold
     from ridgeformer.predictors import best_predictor
 
-    problem, label = subject.problem, "DMMSE" if subject.problem.has_pool else "Bayes predictor"
+    problem = subject.problem
+    label, column = ("DMMSE", "DMMSE") if problem.has_pool else ("Bayes predictor", "Bayes")
     chosen = {subject.name: subject.model, label: best_predictor(problem)}
     with progress_bar("profile") as step:
         found, best = profiles(chosen, problem, **subject.sample, progress=step).values()
@@ -123,7 +124,6 @@ def profile(subject: Subject, plot: Path | None) -> None:
         facts = {"problem": str(problem), "sequences": found.sequences, "best": label}
         click.echo(json.dumps({**facts, **lists, "in_distribution": found.in_distribution.tolist()}, indent=2))
         return
-    column = label.removesuffix(" predictor")
     columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, column: best.loss}
     rows = lines({**columns, "exploded": found.exploded, "in_distribution": found.in_distribution})
     click.echo(f"{problem}: adjusted loss by noise level, {found.sequences:,} sequences each\n\n{aligned(rows)}")

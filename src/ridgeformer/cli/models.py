@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from ridgeformer.problems.lengths import Lengths
 
 __all__ = [
-    "ZOO",
     "Subject",
     "model_name",
     "read_model",
@@ -30,11 +28,7 @@ __all__ = [
     "reads_a_model",
     "trained_lengths",
     "trained_on",
-    "zoo_place",
 ]
-
-ZOO = "zoo:"
-NUMBER = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -62,9 +56,11 @@ class Subject:
     @property
     def short_name(self) -> str:
         """A name for pictures and tables: family and size instead of the long name of a run's folder."""
+        from ridgeformer.zoo import PREFIX
+
         spec = _spec(self.record)
         family, layers, heads = spec.get("family"), spec.get("layers"), spec.get("heads", 1)
-        if self.name.startswith(ZOO) or self.name.endswith(".safetensors"):
+        if self.name.startswith(PREFIX) or self.name.endswith(".safetensors"):
             return self.name
         if not (isinstance(family, str) and isinstance(layers, int) and isinstance(heads, int)):
             return self.name
@@ -79,7 +75,9 @@ class Subject:
 
 def model_name(path: Path) -> str:
     """A short name for what MODEL names."""
-    return str(path) if str(path).startswith(ZOO) else path.name
+    from ridgeformer.zoo import PREFIX
+
+    return str(path) if str(path).startswith(PREFIX) else path.name
 
 
 def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
@@ -88,9 +86,10 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
     `zoo:full/7/categorical(1,3)` names a shipped model: family, layers and noise, and a seed if not the best is meant.
     """
     from ridgeformer.models.file import read_model as read_file
-    from ridgeformer.training.runs import read_run
+    from ridgeformer.training.runs import is_run, read_run
+    from ridgeformer.zoo import PREFIX
 
-    if str(path).startswith(ZOO):
+    if str(path).startswith(PREFIX):
         return _shipped(str(path))
     if not os.path.lexists(path):  # never raises, unlike Path's own method
         raise InputError(
@@ -98,7 +97,7 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
             "such as zoo:diag/7/uniform(0,5)."
         )
     if path.is_dir():
-        if not (path / "record.json").exists() and not (path / "spec.json").exists():
+        if not is_run(path):
             raise InputError(
                 f"MODEL must be a model file or the folder of a run; {path} is another folder. "
                 "If it holds runs, list them with `ridgeformer show` and name one of them."
@@ -212,28 +211,6 @@ def reads_a_model(sequences: int) -> Callable[[Command], Command]:
 def _shipped(name: str) -> tuple[LinearTransformer, dict[str, Any]]:
     from ridgeformer import zoo
 
-    family, layers, noise, seed = zoo_place(name)
+    family, layers, noise, seed = zoo.place(name)
     made = zoo.record(family, layers, noise, seed=seed)
     return zoo.load(family, layers, noise, seed=seed), {"spec": made.spec, "result": asdict(made)}
-
-
-def zoo_place(name: str) -> tuple[str, int, str, int | None]:
-    """The family, layers, noise and seed that a name such as `zoo:diag/7/uniform(0,5)` stands for.
-
-    Args:
-        name: The name, with or without the prefix `zoo:`.
-
-    Returns:
-        Family, number of layers, noise as text, and the seed, or None if the name has none.
-
-    Raises:
-        InputError: The name does not have this form. Whether there is such a model is not checked.
-    """
-    parts = name.removeprefix(ZOO).split("/")
-    if len(parts) not in (3, 4) or not all(NUMBER.fullmatch(part) for part in (parts[1], *parts[3:])):
-        raise InputError(
-            f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
-            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer zoo list`."
-        )
-    family, layers, noise, *seed = parts
-    return family, int(layers), noise, int(seed[0]) if seed else None

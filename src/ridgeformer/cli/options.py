@@ -104,7 +104,7 @@ class _Family(_Text):
         """The names that begin so, with examples of those that have sizes."""
         from ridgeformer.models.names import known_families
 
-        return [CompletionItem(name) for name in known_families().split(", ") if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in known_families() if name.startswith(incomplete)]
 
 
 FAMILY = _Family()

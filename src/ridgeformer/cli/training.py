@@ -145,8 +145,9 @@ def show(run: Path, plot: Path | None, picture: str | None, level: tuple[float, 
     RUN is the folder of a run, or a folder that holds runs. A list is sorted by problem, best run first. Damaged runs
     are reported on stderr with the reason, and with --json as entries with the key "damaged"; the exit code is then 1.
     """
-    from ridgeformer.sweeps.listing import is_run, list_runs, read_entry
+    from ridgeformer.sweeps.listing import list_runs, read_entry
     from ridgeformer.training import load_run
+    from ridgeformer.training.runs import is_run
 
     drawn = picture_of(plot, picture)
     entries = list_runs(run) if run.is_dir() and not is_run(run) else []

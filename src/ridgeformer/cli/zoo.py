@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.group import Group, cli
-from ridgeformer.cli.models import ZOO, zoo_place
 from ridgeformer.cli.options import AS_JSON
 from ridgeformer.errors import InputError
 
@@ -86,9 +85,9 @@ def show(name: str, as_json: bool) -> None:
     NAME is FAMILY/LAYERS/NOISE, for the best of five seeds, or FAMILY/LAYERS/NOISE/SEED.
     """
     from ridgeformer.noise import as_noise
-    from ridgeformer.zoo import shipped
+    from ridgeformer.zoo import place, shipped
 
-    family, layers, noise, seed = zoo_place(name)
+    family, layers, noise, seed = place(name)
     found = _facts(family, layers, str(as_noise(noise)), seed)
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -151,7 +150,9 @@ def _facts(family: str, layers: int, noise: str, seed: int | None = None) -> dic
 
 
 def _name(family: str, layers: int, noise: str, seed: int | None = None) -> str:
-    return f"{ZOO}{family}/{layers}/{noise}" + ("" if seed is None else f"/{seed}")
+    from ridgeformer.zoo import PREFIX
+
+    return f"{PREFIX}{family}/{layers}/{noise}" + ("" if seed is None else f"/{seed}")
 
 
 def _has_floor(made: Made) -> bool:

@@ -14,7 +14,7 @@ import warnings
 from ridgeformer.engine.interface import Engine, Evaluation, Key, Sample, Target
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.engine.reference import NumpyEngine
-from ridgeformer.engine.threads import default_threads, limited_threads, one_blas_thread
+from ridgeformer.engine.threads import default_threads, limited_threads, one_blas_thread, one_torch_thread
 from ridgeformer.errors import refuse, shown
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "limited_threads",
     "named",
     "one_blas_thread",
+    "one_torch_thread",
     "resolve",
 ]
 

@@ -17,7 +17,7 @@ from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments
 from ridgeformer.engine.channels import dense_channels, gather_channels
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 
-__all__ = ["NumpyEngine"]
+__all__ = ["NumpyEngine", "through_layer"]
 
 Array = NDArray[np.float64]
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
@@ -119,14 +119,28 @@ class _Trace:
         self.rows: list[Array] = []
 
 
+def through_layer(parameters: tuple[Any, ...], layer: int, gram: Any) -> tuple[Any, Any]:
+    """Compute one layer of the recursion T = I + sum_k P_k G Q_k, G -> T G T'.
+
+    Args:
+        parameters: (P, Q), each [L, H, D, D], or (omega,), [L, 2, 2].
+        layer: The layer, from 0 on.
+        gram: The Gram matrices G that it reads, [B, D, D].
+
+    Returns:
+        T and T G T', each [B, D, D].
+    """
+    T = np.eye(gram.shape[1], dtype=gram.dtype) + _attention(parameters, layer, gram)
+    return T, T @ gram @ T.transpose(0, 2, 1)
+
+
 def _forward(parameters: tuple[Array, ...], gram: Array) -> _Trace:
     trace = _Trace()
     D = gram.shape[1]
     for layer in range(len(parameters[0])):
-        T = np.eye(D) + _attention(parameters, layer, gram)
         trace.grams.append(gram)
+        T, gram = through_layer(parameters, layer, gram)
         trace.maps.append(T)
-        gram = T @ gram @ T.transpose(0, 2, 1)
     row = np.broadcast_to(np.eye(D)[-1], gram.shape[:2])
     rows = [row]
     for T in reversed(trace.maps):

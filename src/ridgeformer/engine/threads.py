@@ -1,4 +1,4 @@
-"""The only module that knows how many threads there are, those of BLAS included."""
+"""The only module that knows how many threads there are, those of BLAS and PyTorch included."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ridgeformer.errors import refuse
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = ["default_threads", "limited_threads", "one_blas_thread"]
+__all__ = ["default_threads", "limited_threads", "one_blas_thread", "one_torch_thread"]
 
 VARIABLE = "RIDGEFORMER_THREADS"
 
@@ -84,6 +84,19 @@ def one_blas_thread() -> Iterator[None]:
             if _inside == 0:
                 _limit.restore_original_limits()
                 _leave_control()
+
+
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let PyTorch use one thread inside this block: more do not help with small matrices, and could change the bits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @functools.lru_cache(maxsize=1)

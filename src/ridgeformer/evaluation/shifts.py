@@ -14,6 +14,7 @@ from ridgeformer.evaluation.comparison import compare
 from ridgeformer.evaluation.sequence_losses import AnyPredictor, Progress
 from ridgeformer.evaluation.series import Series
 from ridgeformer.evaluation.table import without_rounding
+from ridgeformer.noise import Fixed
 from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, CustomProblem, Problem
 
@@ -31,11 +32,13 @@ class Shifts(Series):
         what: What differs: `context`, `noise`, `features`, `tasks` or `query`; an argument of a problem of your own; or
             `problem`.
         values: Its values as text, [K].
+        numbers: The same as numbers, [K], where they are: fixed context lengths and fixed noise levels; else None.
         unadjusted: The mean losses against the true tasks, [M, K].
     """
 
     what: str
     values: tuple[str, ...]
+    numbers: tuple[float, ...] | None
     unadjusted: Array
 
     def _points(self) -> tuple[str, Sequence[Any]]:
@@ -108,6 +111,7 @@ def shifts(
     return Shifts(
         what=what,
         values=tuple(others),
+        numbers=_numbers(what, list(others.values())),
         name=tuple(named),
         loss=gathered("loss"),
         error=gathered("error"),
@@ -140,6 +144,15 @@ def _shifted(problem: BaseProblem, shift: Mapping[str, Iterable[Any]]) -> tuple[
     if not others:
         refuse("a shift needs at least one value", "none", "Pass noise=[1, 2, 3], for example.")
     return what, others
+
+
+def _numbers(what: str, problems: Sequence[BaseProblem]) -> tuple[float, ...] | None:
+    """The context lengths or noise levels of problems; None where one has several, or something else differs."""
+    if what == "context" and all(problem.lengths.fixed for problem in problems):
+        return tuple(float(problem.lengths.most) for problem in problems)
+    noises = [getattr(problem, "noise", None) for problem in problems] if what == "noise" else [None]
+    levels = [noise.sigma for noise in noises if isinstance(noise, Fixed)]
+    return tuple(levels) if len(levels) == len(noises) else None
 
 
 def _text(problem: BaseProblem, what: str) -> str:

@@ -35,6 +35,7 @@ from ridgeformer.validation import array, integer
 __all__ = ["Explanation", "explain"]
 
 Array = NDArray[np.float64]
+GOALS = {"ridge": "ridge", "oracle": "the oracle", "task": "the task"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,8 @@ class Explanation:
             families that do so by their form, such as Diag.
         channels: What further scalars and vectors of the tokens hold; empty where tokens are (x, y).
         roles: What each layer does, with a sentence that carries its numbers.
-        goal: What w is compared with, in words: `ridge`, `the oracle` where tasks are not Gaussian, or `the task` where
-            there is no oracle.
+        goal: What w is compared with: `ridge`, `oracle` where tasks are not Gaussian, or `task` where there is no
+            oracle.
         left_out: What is left out on this problem, and why, in sentences.
     """
 
@@ -68,6 +69,11 @@ class Explanation:
     roles: list[Role]
     goal: str = "ridge"
     left_out: tuple[str, ...] = ()
+
+    @property
+    def goal_words(self) -> str:
+        """The goal as a part of a sentence."""
+        return GOALS[self.goal]
 
     @property
     def summary(self) -> list[str]:
@@ -92,7 +98,7 @@ class Explanation:
             "by_noise": jsonable(vars(self.noise)),
             "removed": jsonable(self.removed),
             "symmetry": None if self.symmetry is None else jsonable(asdict(self.symmetry)),
-            "channels": [jsonable(vars(channel)) for channel in self.channels],
+            "channels": [jsonable({"name": channel.name, **vars(channel)}) for channel in self.channels],
             "roles": [role._asdict() for role in self.roles],
             "goal": self.goal,
             "left_out": list(self.left_out),
@@ -154,7 +160,7 @@ def explain(
     if not model.family.isotropic and isinstance(problem, Problem) and problem.is_isotropic:
         directions = symmetry(model, problem, seed=seed)
     goal, left_out = _goal(problem), _left_out(model, problem, found, bool(fixed))
-    told = roles(found, noise, removed, goal, further=model.layout.extra > 0)
+    told = roles(found, noise, removed, GOALS[goal], further=model.layout.extra > 0)
     held = channels(model, problem, each, seed)
     return Explanation(
         model, problem, coefficients(model), found, noise, removed, directions, held, told, goal, left_out
@@ -180,10 +186,10 @@ def _removed(model: LinearTransformer, problem: BaseProblem, sequences: int, see
 
 
 def _goal(problem: BaseProblem) -> str:
-    """What w is compared with, in words."""
+    """What w is compared with."""
     if not isinstance(problem, Problem):
-        return "the task"
-    return "the oracle" if problem.has_pool else "ridge"
+        return "task"
+    return "oracle" if problem.has_pool else "ridge"
 
 
 def _left_out(model: LinearTransformer, problem: BaseProblem, found: Behaviour, fixed: bool) -> tuple[str, ...]:

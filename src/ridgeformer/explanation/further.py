@@ -29,7 +29,8 @@ class Channel:
     """What one further scalar or vector of the tokens holds after every layer, layer 0 (the input) included.
 
     Attributes:
-        name: Which one, such as `scalar 1` or `vector 2`.
+        kind: `scalar` or `vector`.
+        number: Which of its kind; 1 is the first scalar, and the vectors begin at 2, after x.
         size: The root mean square of its entries over that of the labels y at the input, [L+1].
         label: The mean of c, what it keeps of y, [L+1]; of a vector the length of what y adds to it.
         cosine: The mean cosine between v and the weights of the oracle, [L+1]; of a vector the share of its square that
@@ -40,13 +41,19 @@ class Channel:
         erased: The loss of the model over its own if the channel is set to zero after that layer, [L+1].
     """
 
-    name: str
+    kind: str
+    number: int
     size: Array
     label: Array
     cosine: Array
     error: Array
     noise: Array
     erased: Array
+
+    @property
+    def name(self) -> str:
+        """Kind and number, such as `scalar 1`."""
+        return f"{self.kind} {self.number}"
 
     @property
     def sentence(self) -> str:
@@ -60,7 +67,7 @@ class Channel:
         return f"Further {self.name}: it matters most {where}, where it holds {self._content(layer)}. {effect}."
 
     def _content(self, layer: int) -> str:
-        if np.isnan(self.error[layer]) and self.name.startswith("vector"):
+        if self.kind == "vector":
             return f"a copy of x to {self.cosine[layer]:.0%} of its square"
         told = f"; its mean square has a rank correlation of {self.noise[layer]:.2f} with sigma"
         tail = "" if np.isnan(self.noise[layer]) else told
@@ -88,23 +95,23 @@ def channels(model: LinearTransformer, problem: BaseProblem, sequences: int, see
         return []
     draw = problem.moments(sequences, seed=seed, stream=12, sums=model.layout.coordinate != "none")
     trace = model.trace(draw).compute("G", "C")
-    return [_channel(trace, draw, name, places) for name, places in _places(model).items()]
+    return [_channel(trace, draw, *which, places) for which, places in _places(model).items()]
 
 
-def _places(model: LinearTransformer) -> dict[str, NDArray[np.intp]]:
+def _places(model: LinearTransformer) -> dict[tuple[str, int], NDArray[np.intp]]:
     """The coordinates of each further scalar and vector."""
     vectors = model.family.further_vectors + 1
     at, single = channel_places(vectors, model.width + 1 - vectors * model.dim, model.dim)
-    found = {f"scalar {k + 1}": single[k : k + 1] for k in range(len(single) - 1)}
-    return found | {f"vector {k + 1}": at[k] for k in range(1, vectors)}
+    found = {("scalar", k + 1): single[k : k + 1] for k in range(len(single) - 1)}
+    return found | {("vector", k + 1): at[k] for k in range(1, vectors)}
 
 
-def _channel(trace: Trace, draw: Draw, name: str, places: NDArray[np.intp]) -> Channel:
+def _channel(trace: Trace, draw: Draw, kind: str, number: int, places: NDArray[np.intp]) -> Channel:
     model, d = trace.model, trace.model.dim
     squares = np.stack([np.einsum("bii->b", G[:, places[:, None], places]) for G in trace.G]) / len(places)  # [L+1, B]
     labels = np.sqrt(trace.G[0][:, -1, -1].mean())
     rows = trace.C[:, :, places]  # [L+1, B, places, D]
-    if name.startswith("scalar"):
+    if kind == "scalar":
         label, cosine, error = _scalar(rows[:, :, 0], draw.ridge, d)
     else:
         label, cosine, error = _vector(rows, d)
@@ -112,7 +119,8 @@ def _channel(trace: Trace, draw: Draw, name: str, places: NDArray[np.intp]) -> C
     states = zip(trace.G[:-1], trace.C[:-1], range(model.layers), strict=True)
     erased = [_erased(model, draw, G, C, places, layer).mean() for G, C, layer in states]
     return Channel(
-        name=name,
+        kind=kind,
+        number=number,
         size=np.sqrt(squares.mean(1)) / labels,
         label=label,
         cosine=cosine,

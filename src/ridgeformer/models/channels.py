@@ -42,6 +42,7 @@ class ChannelFamily(ArrayFamily):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
+    built_in = True
     vectors: ClassVar[int]
     scalars: ClassVar[int]
     contains = Diag
@@ -107,7 +108,7 @@ class ChannelFamily(ArrayFamily):
         return {name: eye if name[0] == "Q" else 0 * eye for name, eye in zip(NAMES, eyes, strict=True)}
 
 
-@sized("channels(1,3)")
+@sized("channels", "1,3")
 def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     """Return the family of models with so many channels.
 
@@ -127,4 +128,4 @@ def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
     vectors, scalars = integer("vectors", vectors, 1, 16), integer("scalars", scalars, 1, 64)
     sizes = {"vectors": vectors, "scalars": scalars}
     room = {"further_vectors": vectors - 1, "further_scalars": scalars - 1}
-    return with_sizes(ChannelFamily, f"channels({vectors},{scalars})", **sizes, **room)
+    return with_sizes(ChannelFamily, "channels", f"{vectors},{scalars}", **sizes, **room)

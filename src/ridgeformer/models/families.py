@@ -29,6 +29,7 @@ class Full(ArrayFamily):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
+    built_in = True
     name = "full"
     further_scalars = None
 
@@ -133,6 +134,7 @@ class Diag(_Diagonal):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
+    built_in = True
     name = "diag"
     useful_heads = 2
     _from = (2,)
@@ -196,6 +198,7 @@ class GDpp(_Diagonal):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
+    built_in = True
     name = "gdpp"
     useful_heads = 1
     _from = ()

@@ -42,6 +42,7 @@ class Family(Value, ABC):
         further_scalars: How many coordinates tokens have beside x, y and further vectors; None for any number.
         further_vectors: How many vectors of the length of x tokens have beside x.
         has_sizes: Whether the class was made by a function with sizes, such as `Channels(1, 3)`.
+        built_in: Whether the class is ridgeformer's own, and so needs no check; subclasses do not inherit it.
         loops: How often the layers that the arrays hold are repeated.
         isotropic: Whether every model of the family treats all directions of x alike.
     """
@@ -52,6 +53,7 @@ class Family(Value, ABC):
     further_scalars: ClassVar[int | None] = 0
     further_vectors: ClassVar[int] = 0
     has_sizes: ClassVar[bool] = False
+    built_in: ClassVar[bool] = False
     loops: ClassVar[int] = 1
     isotropic: ClassVar[bool] = False
     _remedy = EDIT
@@ -60,6 +62,7 @@ class Family(Value, ABC):
         """A subclass with a name can be trained, saved and loaded by that name."""
         super().__init_subclass__(**keywords)
         cls.has_sizes = bool(cls.__dict__.get("has_sizes"))  # not inherited: a name with sizes leads to one class
+        cls.built_in = bool(cls.__dict__.get("built_in"))
         if "name" in cls.__dict__ and not cls.has_sizes:
             _check_name(cls)
             FAMILIES[cls.name] = cls

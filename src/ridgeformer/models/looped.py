@@ -30,6 +30,7 @@ class LoopedFamily(Family):
         InputError: The other family refuses the arrays.
     """
 
+    built_in = True
     inner: ClassVar[type[Family]]
 
     def __init__(self, **arrays: ArrayLike) -> None:
@@ -126,7 +127,7 @@ class LoopedFamily(Family):
         return self.once.identity_layer()
 
 
-@sized("looped(diag,4)")
+@sized("looped", "diag,4")
 def Looped(family: str | type[Family], loops: int) -> type[LoopedFamily]:
     """Return the family of models that repeat the layers of another family with tied weights.
 
@@ -148,7 +149,8 @@ def Looped(family: str | type[Family], loops: int) -> type[LoopedFamily]:
         refuse("the family of a looped model must not be looped itself", inner.name, "Multiply the numbers of loops.")
     return with_sizes(
         LoopedFamily,
-        f"looped({inner.name},{loops})",
+        "looped",
+        f"{inner.name},{loops}",
         inner=inner,
         loops=loops,
         contains=None if inner.contains is None else Looped(inner.contains, loops),

@@ -13,51 +13,53 @@ from ridgeformer.models.family import FAMILIES, Family
 
 __all__ = ["check_registered", "family_named", "known_families", "sized", "with_sizes"]
 
-_SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: example and function
+_SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: sizes and function
 _MADE: dict[tuple[object, ...], type] = {}  # families with sizes, by what they were made from
 AnyFamily = TypeVar("AnyFamily", bound=Family)
 
 
-def sized(example: str) -> Callable[[Callable[..., type[Family]]], Callable[..., type[Family]]]:
+def sized(word: str, sizes: str) -> Callable[[Callable[..., type[Family]]], Callable[..., type[Family]]]:
     """Register a function that makes families of different sizes, so that these are found by names with arguments.
 
     Args:
-        example: The name of one of them, such as `channels(1,3)`. The function must always return the same class for
-            the same arguments; it is called with the parts between the commas, whole numbers as such.
+        word: What names begin with, such as `channels`.
+        sizes: An example of what follows in brackets, such as `1,3`. The function must always return the same class
+            for the same arguments; it is called with the parts between the commas, whole numbers as such.
 
     Returns:
         A decorator.
     """
 
     def register(make: Callable[..., type[Family]]) -> Callable[..., type[Family]]:
-        _SIZED[example.split("(")[0]] = (example, make)
+        _SIZED[word] = (sizes, make)
         return make
 
     return register
 
 
-def with_sizes(base: type[AnyFamily], name: str, **facts: Any) -> type[AnyFamily]:
+def with_sizes(base: type[AnyFamily], word: str, sizes: str, **facts: Any) -> type[AnyFamily]:
     """Make a family of one size, for a function that `sized` registers.
 
     Args:
         base: The class that does not know its sizes.
-        name: The name with sizes, such as `channels(1,3)`.
+        word: What its name begins with, such as `channels`.
+        sizes: What follows in brackets, such as `1,3`.
         **facts: The class attributes that hold the sizes; hashable.
 
     Returns:
         A subclass with these attributes; the same class for the same arguments.
     """
-    key = base, name, *facts.items()
+    key = base, word, sizes, *facts.items()
     if key not in _MADE:
-        own = {"name": name, "has_sizes": True, "__module__": base.__module__, "__doc__": base.__doc__} | facts
-        word = name.split("(")[0].capitalize()
-        _MADE[key] = types.new_class(word, (base,), exec_body=lambda space: space.update(own))
+        own = {"name": f"{word}({sizes})", "has_sizes": True, "built_in": base.built_in} | facts
+        own |= {"__module__": base.__module__, "__doc__": base.__doc__}
+        _MADE[key] = types.new_class(word.capitalize(), (base,), exec_body=lambda space: space.update(own))
     return cast("type[AnyFamily]", _MADE[key])
 
 
-def known_families() -> str:
+def known_families() -> list[str]:
     """Return the names of all families, and an example of each that has sizes, for messages and help texts."""
-    return ", ".join([*FAMILIES, *(example for example, _ in _SIZED.values())])
+    return [*FAMILIES, *(f"{word}({sizes})" for word, (sizes, _) in _SIZED.items())]
 
 
 def family_named(name: object) -> type[Family]:
@@ -84,22 +86,19 @@ def family_named(name: object) -> type[Family]:
         parts = re.fullmatch(r"\s*([a-z]+)\s*\((.{1,200})\)\s*", name)
         if parts and parts[1] in _SIZED:
             given = [part.strip() for part in re.split(r",(?![^(]*\))", parts[2])]  # commas outside inner brackets
-            sizes = [int(part) if re.fullmatch(r"\d{1,9}", part) else part for part in given]
+            numbers = [int(part) if re.fullmatch(r"\d{1,9}", part) else part for part in given]
             try:
-                return _SIZED[parts[1]][1](*sizes)
+                return _SIZED[parts[1]][1](*numbers)
             except TypeError:
-                example = _SIZED[parts[1]][0]
+                example = f"{parts[1]}({_SIZED[parts[1]][0]})"
                 refuse(f"{parts[1]} must be given as in {example}", shown(name), f"Write {example}, for example.")
-    for word, (example, make) in _SIZED.items():
+    for word, (sizes, make) in _SIZED.items():
         if name is make or name == word:
-            written = make.__name__ + example.removeprefix(word) if name is make else example
-            refuse(
-                f"the family {word} needs its sizes",
-                make.__name__ if name is make else shown(name),
-                f"Write {written}, for example.",
-            )
+            written = make.__name__ if name is make else word
+            received = written if name is make else shown(name)
+            refuse(f"the family {word} needs its sizes", received, f"Write {written}({sizes}), for example.")
     refuse(
-        f"the family must be one of {known_families()}",
+        f"the family must be one of {', '.join(known_families())}",
         shown(name),
         "Name one of these, or import the module that defines the family first.",
     )

@@ -34,6 +34,7 @@ class LowRankFamily(ArrayFamily):
         InputError: The shapes do not fit, the rank is larger than D, or a number is not finite.
     """
 
+    built_in = True
     rank: ClassVar[int]
     further_scalars = None
 
@@ -84,7 +85,7 @@ class LowRankFamily(ArrayFamily):
         return {"P": np.zeros((self.heads, D, D)), "K": keys, "R": keys}
 
 
-@sized("lowrank(2)")
+@sized("lowrank", "2")
 def LowRank(rank: int = 1) -> type[LowRankFamily]:
     """Return the family with separate keys and queries of a rank.
 
@@ -101,7 +102,7 @@ def LowRank(rank: int = 1) -> type[LowRankFamily]:
     'lowrank(2)'
     """
     rank = integer("rank", rank, 1, 4097)
-    return with_sizes(LowRankFamily, f"lowrank({rank})", rank=rank)
+    return with_sizes(LowRankFamily, "lowrank", str(rank), rank=rank)
 
 
 def _check_rank(rank: int, D: int) -> None:
@@ -124,6 +125,7 @@ class Preconditioned(ArrayFamily):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
+    built_in = True
     name = "preconditioned"
 
     def __init__(self, A: ArrayLike, B: ArrayLike) -> None:
@@ -185,6 +187,7 @@ class RegisterFamily(ArrayFamily):
         InputError: The shapes do not fit, or a number is not finite.
     """
 
+    built_in = True
     count: ClassVar[int]
     contains = Diag
 
@@ -249,7 +252,7 @@ class RegisterFamily(ArrayFamily):
         return {"p": np.zeros(self.heads), "q": np.ones(self.heads), "P": 0 * eye, "Q": eye}
 
 
-@sized("registers(2)")
+@sized("registers", "2")
 def Registers(count: int = 2) -> type[RegisterFamily]:
     """Return the family that is diagonal but for some coordinates of x, which may be used freely.
 
@@ -266,7 +269,7 @@ def Registers(count: int = 2) -> type[RegisterFamily]:
     'registers(2)'
     """
     count = integer("the number of registers", count, 0, 4096)
-    return with_sizes(RegisterFamily, f"registers({count})", count=count)
+    return with_sizes(RegisterFamily, "registers", str(count), count=count)
 
 
 def _check_registers(count: int, dim: int) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ridgeformer.engine.reference import through_layer
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.problems import Draw
 from ridgeformer.validation import array, integer, layer_number
@@ -219,14 +220,14 @@ class Trace(Value):
 
     def _states(self) -> Iterator[tuple[Float, Float, Float | None]]:
         """(G, C, T) of every state: what a layer reads, and what it multiplies tokens by."""
-        P, Q, last = self.model.P, self.model.Q, self.model.layers
+        parameters, last = (self.model.P, self.model.Q), self.model.layers
         eye = np.eye(self._gram.shape[-1], dtype=self._gram.dtype)
         G, C = np.asarray(self._gram), np.broadcast_to(eye, self._gram.shape)
         for layer in range(last):
             G, C = self._after_patches(layer, G, C)
-            T = eye + (P[layer][None] @ G[:, None] @ Q[layer][None]).sum(1)
+            T, following = through_layer(parameters, layer, G)
             yield G, C, T
-            G, C = T @ G @ np.swapaxes(T, 1, 2), T @ C
+            G, C = following, T @ C
         yield *self._after_patches(last, G, C), None
 
     # ---- activation patching ----------------------------------------------------------------------------

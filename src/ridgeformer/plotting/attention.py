@@ -18,6 +18,7 @@ from ridgeformer.plotting.style import (
     ORANGE,
     SKY,
     VERMILION,
+    YELLOW,
     blank,
     check_plot,
     decimals,
@@ -92,7 +93,7 @@ def attention_figure(
         style = "-" if name in losses else "--"
         right.plot(profile.sigma, profile.loss, style, color=colours[name], label=name)
     inside = next(iter(profiles.values()))
-    right.axvspan(*_ends(inside.sigma[inside.in_distribution]), color="#F0E442", alpha=0.15, linewidth=0)
+    right.axvspan(*_ends(inside.sigma[inside.in_distribution]), color=YELLOW, alpha=0.15, linewidth=0)
     lowest = min(float(profile.loss[profile.loss > 0].min()) for profile in profiles.values())
     logarithmic(right, max(lowest / 2, 1e-2 * floor), 100 * floor)
     right.legend(frameon=False, fontsize=7)

@@ -17,13 +17,10 @@ from ridgeformer.evaluation import profile
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.plotting.style import (
-    BLACK,
     BLUE,
-    GREEN,
+    DARK,
     GREY,
-    ORANGE,
-    PINK,
-    SKY,
+    LINES,
     VERMILION,
     blank,
     check_plot,
@@ -48,7 +45,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE, SKY, PINK, GREY, BLACK)
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}
 OMEGAS = ("xx", "xy", "yx", "yy")
 MOVING = (".gif", ".html")
@@ -103,10 +99,10 @@ def curves_figure(
         x = run.history.time if by_time else run.history.step.astype(np.float64)
         axis.plot(x[1:], _values(run, quantity)[1:], color=colour, linewidth=1.6, label=name)
     for level in levels:
-        axis.axhline(level, color="#555555", linewidth=0.8, linestyle="--", zorder=1)
+        axis.axhline(level, color=DARK, linewidth=0.8, linestyle="--", zorder=1)
         axis.annotate(
             f"{level:.3g}", (1.0, level), (4, 0), ("axes fraction", "data"), textcoords="offset points",
-            va="center", fontsize=8, color="#555555",
+            va="center", fontsize=8, color=DARK,
         )  # fmt: skip
     first = next(iter(named.values()))
     panel(axis, str(first.spec.problem), "time, the sum of all rates" if by_time else "step", QUANTITIES[quantity])
@@ -326,7 +322,7 @@ def _check_descent(training: Training) -> None:
 
 
 def _cycle(count: int) -> list[str]:
-    return [COLOURS[k % len(COLOURS)] for k in range(count)]
+    return [LINES[k % len(LINES)] for k in range(count)]
 
 
 DRAWN: dict[str, Callable[..., Any]] = {

@@ -103,7 +103,7 @@ def _noise(axis: Axes, found: Explanation) -> None:
 
 def _factors(axis: Axes, found: Explanation) -> None:
     """Each layer's factor against sigma, beside the factor from least squares to the goal."""
-    noise, label = found.noise, f"best factor from least squares to {found.goal}"
+    noise, label = found.noise, f"best factor from least squares to {found.goal_words}"
     axis.set_title("factor T_yy of each layer")
     axis.set_ylim(*_room(noise.factor, noise.shrinkage))
     if len(noise.sigma) == 1:
@@ -189,7 +189,7 @@ def _filter(axis: Axes, found: Explanation, layer: int) -> None:
     place = axis.get_subplotspec()
     if layer == 1 or (place is not None and place.is_first_col()):
         axis.set_ylabel("w / least squares")
-    label = "ridge regression" if found.goal == "ridge" else found.goal
+    label = "ridge regression" if found.goal == "ridge" else found.goal_words
     axis.plot([], [], "--", color="black", linewidth=1, label=label)
 
 

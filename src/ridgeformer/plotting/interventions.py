@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeformer.explanation.algorithms import AlgorithmMap
 from ridgeformer.explanation.patching import NoisePatching
-from ridgeformer.plotting.style import BLACK, BLUE, GREEN, ORANGE, SKY, VERMILION, blank, panel
+from ridgeformer.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, blank, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,8 @@ def patching_figure(title: str, found: NoisePatching) -> Figure:
         (axes[1], found.once, "this layer alone sees it"),
     ):
         panel(axis, f"a patch of the state that the layer reads:\n{words}", "layer", "")
-        axis.axhline(0, color="#888888", linewidth=0.8)
-        axis.axhline(1, color="#888888", linewidth=0.8, linestyle=":")
+        axis.axhline(0, color=GREY, linewidth=0.8)
+        axis.axhline(1, color=GREY, linewidth=0.8, linestyle=":")
         for part, share in zip(found.part, values, strict=True):
             if np.isfinite(share).any():
                 axis.plot(found.layer, share, markersize=5, label=NAMES[part], **STYLES[part])

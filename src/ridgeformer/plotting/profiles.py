@@ -13,6 +13,7 @@ from ridgeformer.evaluation import Profile
 from ridgeformer.losses import EXPLODES
 from ridgeformer.plotting.style import (
     BLUE,
+    DARK,
     EXPLODED,
     GREEN,
     GREY,
@@ -84,7 +85,7 @@ def profile_figure(title: str, profiles: Mapping[str, Profile]) -> Figure:
     wild = [profile for profile in profiles.values() if profile.exploded.any()]
     if wild:
         label = f"at least 1 of {wild[0].sequences:,} sequences exploded\n(a loss above {EXPLODES} d)"
-        axis.plot([], [], EXPLODED, color="#555555", label=label)
+        axis.plot([], [], EXPLODED, color=DARK, label=label)
     decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8)

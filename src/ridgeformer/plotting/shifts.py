@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,10 @@ from ridgeformer.evaluation import PrefixLosses, Shifts
 from ridgeformer.losses import EXPLODES
 from ridgeformer.plotting.style import (
     BLACK,
-    BLUE,
+    DARK,
     EXPLODED,
-    GREEN,
-    ORANGE,
-    VERMILION,
+    GREY,
+    LINES,
     blank,
     check_plot,
     decimals,
@@ -36,10 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["draw_prefixes", "draw_shifts", "prefixes_figure", "shifts_figure"]
 
 Array = NDArray[np.float64]
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE)
 REACH = 1e4  # the largest loss that is shown, over the smallest
 MARKERS = ("o", "s", "^", "D")
-GREY = "#888888"
 PER_INCH = 12  # characters of a title
 LONGEST = 24  # characters of a label of the axis
 
@@ -146,12 +142,7 @@ def _wrapped(title: str, width: float) -> str:
 
 def _ascending(found: Shifts) -> bool:
     """Whether the values of a shift are numbers in ascending order."""
-    pattern = {"context": r"([0-9]+)", "noise": r"fixed\(([^()]+)\)"}.get(found.what)
-    if pattern is None:
-        return False
-    matches = [re.fullmatch(pattern, text) for text in found.values]
-    numbers = [float(match[1]) for match in matches if match is not None]
-    return len(numbers) == len(matches) and numbers == sorted(numbers)
+    return found.numbers is not None and list(found.numbers) == sorted(found.numbers)
 
 
 def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) -> None:
@@ -166,7 +157,7 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
     axis.set_title(title, fontsize=10)
     axis.set(ylabel="adjusted loss", yscale="log", ylim=(bottom, max(top, 4 * bottom)))
     shapes = itertools.cycle(("o" if len(places) <= 16 else "",) if connected else MARKERS)
-    for i, (name, colour, marker) in enumerate(zip(found.name, itertools.cycle(COLOURS), shapes, strict=False)):
+    for i, (name, colour, marker) in enumerate(zip(found.name, itertools.cycle(LINES), shapes, strict=False)):
         loss = np.maximum(found.loss[i], bottom)
         error = np.where(found.exploded[i] > 0, 0.0, 2 * found.error[i])  # of a mean of explosions there is no band
         low, high = np.maximum(loss - error, bottom), loss + error
@@ -187,7 +178,7 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
         axis.plot(places, known, color=BLACK, linewidth=1.5, label="floor", **mark)
     if found.exploded.any():
         label = f"at least 1 of {found.sequences:,} sequences exploded\n(a loss above {EXPLODES} times the signal)"
-        axis.plot([], [], EXPLODED, color="#555555", label=label)
+        axis.plot([], [], EXPLODED, color=DARK, label=label)
     decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8)

@@ -20,14 +20,21 @@ if TYPE_CHECKING:
 __all__ = [
     "BLACK",
     "BLUE",
+    "BROWN",
+    "DARK",
     "EXPLODED",
     "GREEN",
     "GREY",
+    "LIGHT",
+    "LINES",
     "ORANGE",
+    "PALE",
     "PINK",
     "SKY",
     "SUFFIXES",
+    "TEAL",
     "VERMILION",
+    "WINE",
     "YELLOW",
     "blank",
     "check_plot",
@@ -44,6 +51,9 @@ __all__ = [
 # The palette of Okabe and Ito.
 BLACK, GREY, ORANGE, SKY = "#000000", "#999999", "#E69F00", "#56B4E9"
 GREEN, YELLOW, BLUE, VERMILION, PINK = "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+LINES = (BLUE, VERMILION, GREEN, ORANGE, SKY, PINK, GREY, BLACK)  # of several lines, in this order
+WINE, TEAL, BROWN = "#882255", "#44AA99", "#661100"  # by Paul Tol, where these are not enough
+DARK, LIGHT, PALE = "#555555", "#D8D8D8", "#EFEFEF"  # greys of marks and levels, and of backgrounds
 EXPLODED = "x"  # the marker of noise levels at which a sequence exploded
 SETTINGS = {
     "font.size": 8,
@@ -180,7 +190,7 @@ def exploded_entry() -> Line2D:
     from matplotlib.lines import Line2D
 
     label = "a sequence exploded"
-    return Line2D([], [], color="#555555", linestyle="none", marker=EXPLODED, markersize=4, label=label)
+    return Line2D([], [], color=DARK, linestyle="none", marker=EXPLODED, markersize=4, label=label)
 
 
 def check_plot(path: Path | str) -> Path:

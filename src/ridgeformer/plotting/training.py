@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from ridgeformer.losses import ROUNDING
 from ridgeformer.plotting.style import (
     BLUE,
+    BROWN,
     GREEN,
     GREY,
     ORANGE,
     PINK,
     SKY,
+    TEAL,
     VERMILION,
+    WINE,
     check_plot,
     decimals,
     write,
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_training", "training_figure"]
 
-PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, "#882255", "#44AA99", "#661100")
+PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
 
 
 def draw_training(path: Path | str, training: Training) -> None:

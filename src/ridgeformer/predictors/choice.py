@@ -95,11 +95,7 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
 
 def _differences(problem: Problem) -> str:
     """In which respects a problem is not isotropic, in words."""
-    parts = {
-        "the features": str(problem.features) != "isotropic()",
-        "the tasks": str(problem.tasks) != "gaussian()",
-        "the queries": problem.query is not None,
-    }
-    names = [name for name, differs in parts.items() if differs]
+    words = {"features": "the features", "tasks": "the tasks", "query": "the queries"}
+    names = [words[name] for name in problem._unusual()]
     found = [f"{' and '.join(names)} are not"] if names else []
     return " and ".join([*found, *([] if problem.lengths.fixed else [f"n is {problem.lengths}"])])

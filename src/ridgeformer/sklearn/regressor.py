@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ridgeformer import zoo
-from ridgeformer.errors import refuse
+from ridgeformer.errors import InputError, refuse
 from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import Noise, Uniform, as_noise
 from ridgeformer.predictors import BayesRR, Guarded, Predictor
@@ -196,24 +195,24 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            cell = _cell(self.predictor)
-            spec = zoo.record(*cell).spec
-            return zoo.load(*cell), noise or as_noise(cell[2]), context or int(spec["context"])
+            *place, seed = _place(self.predictor)
+            spec = zoo.record(*place, seed=seed).spec
+            return zoo.load(*place, seed=seed), noise or as_noise(place[2]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context
 
 
-def _cell(name: str) -> tuple[str, int, str]:
-    """Family, layers and noise of a shipped model."""
-    parts = re.split(r"[/\s]+", name.removeprefix("zoo:"), maxsplit=2)
-    if len(parts) < 3 or not parts[1].isdigit():
+def _place(name: str) -> tuple[str, int, str, int | None]:
+    """Family, layers, noise and seed of a shipped model."""
+    try:
+        return zoo.place(name)
+    except InputError:
         refuse(
             "the predictor must be bayes, the name of a shipped model, or a predictor",
             repr(name),
             "Write bayes or diag/7/uniform(0,5), for example.",
         )
-    return parts[0], int(parts[1]), parts[2]
 
 
 def default_noise(dim: int) -> Noise:

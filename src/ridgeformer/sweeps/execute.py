@@ -25,7 +25,7 @@ from ridgeformer.errors import RidgeformerError, refuse
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Spec
-from ridgeformer.training.runs import Folder, is_finished, read_record
+from ridgeformer.training.runs import Folder, has_record, is_finished, read_record
 from ridgeformer.training.session import Session
 from ridgeformer.training.spec import parse_spec
 from ridgeformer.validation import integer
@@ -137,7 +137,7 @@ def sweep(
 
     def report(running: int) -> None:
         for name, place in places.items():
-            if name not in ratios and (place / "record.json").exists() and _is_finished(place):
+            if name not in ratios and has_record(place) and _is_finished(place):
                 ratios[name] = _ratio(place)
         done = len(ratios)
         seconds = time.monotonic() - began

@@ -22,12 +22,12 @@ from typing import Any
 from ridgeformer.errors import InputError, RidgeformerError, shown
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import warn_below_floor
-from ridgeformer.training.runs import AGAIN, read_record
+from ridgeformer.training.runs import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
 
-__all__ = ["Entry", "is_run", "list_runs", "read_entry"]
+__all__ = ["Entry", "list_runs", "read_entry"]
 
 LARGEST = 1 << 28  # bytes of a file of JSON
-MODEL: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
+SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
 BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int,), "context": (int, str)}
 OWN: dict[str, tuple[type, ...]] = {"problem": (str,), "arguments": (dict,)}  # of a problem of the user's own
 PARTS = ("features", "tasks", "query")
@@ -97,19 +97,6 @@ def list_runs(folder: str | os.PathLike[str]) -> list[Entry]:
     return sorted(entries, key=_order)
 
 
-def is_run(folder: Path) -> bool:
-    """Tell whether a folder is that of a run, finished or not.
-
-    Args:
-        folder: The folder. One that may not be looked into counts as a run.
-
-    Returns:
-        True if it is.
-    """
-    hidden = folder.is_dir() and not os.access(folder, os.X_OK)
-    return hidden or any(os.path.lexists(folder / name) for name in ("spec.json", "record.json"))
-
-
 def read_entry(folder: Path) -> Entry:
     """Read what the folder of a run says about it; all that can be wrong with it becomes `Entry.damage`.
 
@@ -120,11 +107,11 @@ def read_entry(folder: Path) -> Entry:
         The run.
     """
     try:
-        if not os.path.lexists(folder / "record.json"):
-            _check_file(folder / "spec.json", LARGEST)
-            return Entry(folder, _checked_spec(json.loads((folder / "spec.json").read_bytes())))
-        _check_file(folder / "record.json", LARGEST)
-        _check_file(folder / "model.safetensors")
+        if not os.path.lexists(folder / RECORD):
+            _check_file(folder / SPEC, LARGEST)
+            return Entry(folder, _checked_spec(json.loads((folder / SPEC).read_bytes())))
+        _check_file(folder / RECORD, LARGEST)
+        _check_file(folder / MODEL)
         record = read_record(folder)
         _check_numbers(record)
         return Entry(folder, _checked_spec(record["spec"]), jsonable(record))
@@ -152,7 +139,7 @@ def _check_file(path: Path, most: float = math.inf) -> None:
 
 def _checked_spec(spec: Any) -> dict[str, Any]:
     """A spec of JSON; raises if it is none."""
-    kinds: dict[str, tuple[type, ...]] = MODEL | (OWN if "problem" in spec else BUILT_IN)
+    kinds: dict[str, tuple[type, ...]] = SHAPE | (OWN if "problem" in spec else BUILT_IN)
     optional = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
     found: dict[str, Any] = {name: spec[name] for name in kinds | optional}
     for name, kind in (kinds | optional).items():

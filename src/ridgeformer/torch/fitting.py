@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ridgeformer.engine import one_torch_thread
 from ridgeformer.errors import InputError, refuse
 from ridgeformer.evaluation.sequence_losses import draw_tokens
 from ridgeformer.files import make_folder, parse_json, short, write_whole
@@ -99,7 +99,7 @@ def fit(
     path = _path(out)
     losses = _restore(path, spec, model, adam)
     first = len(losses)
-    with _one_thread():
+    with one_torch_thread():
         for step in range(first, steps):
             warm = min(1.0, 20 * (step + 1) / steps)
             adam.param_groups[0]["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
@@ -116,17 +116,6 @@ def _check(shape: Architecture, problem: BaseProblem) -> None:
         refuse("the problem must have the dimension of the transformer", problem, "Pass Architecture(problem.dim).")
     if not problem.lengths.fixed:
         refuse("training in tokens needs contexts of one length", f"n = {problem.lengths}", "Use one context length.")
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let PyTorch use one thread: more do not help with matrices this small, and could change the bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _step(

@@ -155,15 +155,7 @@ class Transformer(nn.Module):
         return self.read_out(tokens[:, count:])[..., 0]
 
     def predict(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Predict the labels of queries that are given as arrays, without a gradient.
-
-        Args:
-            x: Features of the contexts, [B, n, d].
-            y: Labels of the contexts, [B, n].
-            queries: Features of the queries, [B, m, d].
-
-        Returns:
-            The predictions, [B, m].
+        """Predict for arrays, without a gradient. See `forward` for the shapes.
 
         Raises:
             InputError: Shapes do not fit, or there are values that are not finite.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.models.family import Family
+from ridgeformer.models.family import ArrayFamily, Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic
 from ridgeformer.training.batch import Batch
@@ -130,28 +130,21 @@ def _is_finite(model: LinearTransformer) -> bool:
 class _Live:
     """Parameters that follow a vector without being checked and copied at every step.
 
-    Making a family costs more than the gradient of one layer. A family of ridgeformer's own keeps its arrays, and
-    nothing computed from them, as attributes: an object of which these are views of one vector is always up to date. It
-    never leaves this module. Other families are made anew at every step.
+    Making a family costs more than the gradient of one layer. Ridgeformer's own families keep a dict of arrays, and
+    nothing computed from them: an object of which these are views of one vector is always up to date. It never leaves
+    this module. Other families are made anew at every step.
     """
 
     def __init__(self, family: Family, vector: Vector) -> None:
         self.vector, self.family = vector, None
-        methods = (getattr(type(family), name) for name in ("__init__", "kernel", "dense", "pullback"))
-        if not all(method.__module__.startswith("ridgeformer.models") for method in methods):
+        if not (family.built_in and isinstance(family, ArrayFamily)):
             return
         arrays = {name: value.astype(np.float64) for name, value in family.arrays.items()}
-        made = type(family)(**arrays)
+        self.family = type(family)(**arrays)
         self.point = np.concatenate([value.ravel() for value in arrays.values()])
         pieces = np.split(self.point, np.cumsum([value.size for value in arrays.values()])[:-1])
         views = {name: piece.reshape(arrays[name].shape) for name, piece in zip(arrays, pieces, strict=True)}
-        for attribute, value in list(vars(made).items()):
-            if isinstance(value, dict) and value.keys() == views.keys():
-                vars(made)[attribute] = views
-            elif isinstance(value, np.ndarray) and attribute.removeprefix("_") in views:
-                vars(made)[attribute] = views[attribute.removeprefix("_")]
-        if all(np.shares_memory(value, self.point) for value in made.arrays.values()):
-            self.family = made
+        vars(self.family)["_arrays"] = views
 
     def at(self, point: Array) -> Family:
         """The parameters at a point; valid until the next call."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
-from ridgeformer.files import parse_json, short, write_whole
+from ridgeformer.files import parse_json, remove, short, write_whole
 from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
 
 __all__ = ["DamagedRunWarning", "Journal"]
@@ -138,7 +138,7 @@ class Journal:
     def remove(self) -> None:
         """Delete the file: the run is finished."""
         if self.path is not None:
-            self.path.unlink(missing_ok=True)
+            remove(self.path)
 
     def _read(self, path: Path) -> None:
         """Take over what a file holds, up to the first piece that is damaged."""

@@ -21,7 +21,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ridgeformer.errors import DamageError, InputError, RidgeformerError
-from ridgeformer.files import make_folder, open_regular, read_json, short, write_whole
+from ridgeformer.files import make_folder, open_regular, read_json, remove, set_aside, short, write_whole
 from ridgeformer.models.file import fingerprint, read_model, save
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
@@ -29,10 +29,15 @@ from ridgeformer.training.journal import DamagedRunWarning, Journal
 
 __all__ = [
     "AGAIN",
+    "MODEL",
+    "RECORD",
+    "SPEC",
     "Folder",
     "Memory",
     "Runs",
+    "has_record",
     "is_finished",
+    "is_run",
     "read_course",
     "read_init",
     "read_record",
@@ -42,6 +47,7 @@ __all__ = [
 Record = dict[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
 FORMAT, VERSION = "ridgeformer-run", 2
+SPEC, RECORD, MODEL = "spec.json", "record.json", "model.safetensors"
 JOURNAL, COURSE, INIT = "journal.safetensors", "course.safetensors", "init.safetensors"
 AGAIN = "Move its folder away and train it again."
 
@@ -111,7 +117,7 @@ class Folder:
         folder = self.path / name
         if folder.exists() and not folder.is_dir():
             raise InputError(f"a run needs a folder; {folder} is a file. Move the file away, or choose another folder.")
-        if not (folder / "record.json").exists():
+        if not has_record(folder):
             return None
         try:
             model, record = read_run(folder)
@@ -119,12 +125,12 @@ class Folder:
                 raise DamageError(f"the record of {folder} is of another run: {_difference(record['spec'], spec)}.")
             read_course(folder, record)
         except DamageError as error:
-            _set_aside(*(folder / name for name in ("model.safetensors", "record.json", COURSE)))
+            set_aside(*(folder / name for name in (MODEL, RECORD, COURSE)))
             _warn(f"{error} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
             return None
         with contextlib.suppress(InputError, OSError):  # a folder that cannot be written to can still be read
             self._check_spec(folder, spec)
-            (folder / JOURNAL).unlink(missing_ok=True)  # left there by a kill between the record and its removal
+            remove(folder / JOURNAL)  # left there by a kill between the record and its removal
         return model, record
 
     def course(self, name: str, record: Record) -> Arrays:
@@ -181,13 +187,13 @@ class Folder:
         folder = self.path / name
         if is_finished(folder):
             return journal.remove()
-        save(model, folder / "model.safetensors", record=record)
+        save(model, folder / MODEL, record=record)
         sealed = {**record, "model": fingerprint(model)}
         if course:
             write_whole(folder / COURSE, pack(course, {"format": "ridgeformer-course"}))
             sealed["course"] = digest(course)
         sealed["checksum"] = _checksum(sealed)
-        write_whole(folder / "record.json", json.dumps(sealed, indent=2).encode())
+        write_whole(folder / RECORD, json.dumps(sealed, indent=2).encode())
         journal.remove()
 
     def where(self, name: str) -> Path | None:
@@ -204,9 +210,9 @@ class Folder:
     @staticmethod
     def _check_spec(folder: Path, spec: Record) -> None:
         """Write `spec.json`; one that is damaged, or of another run, is set aside with a warning."""
-        known, text = folder / "spec.json", json.dumps(spec, indent=2).encode()
+        known, text = folder / SPEC, json.dumps(spec, indent=2).encode()
         if known.exists() and not _holds(known, text):
-            _set_aside(known)
+            set_aside(known)
             _warn(f"{known} is damaged, or of another run; it is written anew")
         if not known.exists():
             write_whole(known, text)
@@ -229,7 +235,7 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
         DamageError: It is damaged, or its model is another run's.
     """
     found = read_record(folder)
-    path = Path(folder) / "model.safetensors"
+    path = Path(folder) / MODEL
     if not path.exists():
         raise DamageError(f"a finished run has a model; {path} does not exist. {AGAIN}")
     model, inside = read_model(path)
@@ -323,9 +329,9 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
     if not os.path.isdir(path):  # never raises, unlike Path's own method
         there = "a file" if os.path.exists(path) else "not there"
         raise InputError(f"a run is a folder; {short(path)} is {there}. Check the path.")
-    record = path / "record.json"
-    if not record.exists():
-        if (path / "spec.json").exists():
+    record = path / RECORD
+    if not has_record(path):
+        if (path / SPEC).exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
         raise InputError(
             f"{short(path)} is neither the folder of a run nor a folder that holds runs. Name one of the two."
@@ -343,6 +349,31 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
     if type(version) is not int or version < 1 or (sealed and found.get("checksum") != _checksum(found)):
         raise DamageError(f"a record must be as it was written; {record} is damaged: its checksum differs. {AGAIN}")
     return found
+
+
+def has_record(folder: Path) -> bool:
+    """Tell whether a folder has the file that a run writes last, whatever is in it.
+
+    Args:
+        folder: The folder of a run; it need not exist.
+
+    Returns:
+        True if it does.
+    """
+    return (folder / RECORD).exists()
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder is that of a run, finished or not.
+
+    Args:
+        folder: The folder. One that may not be looked into counts as a run.
+
+    Returns:
+        True if it is.
+    """
+    hidden = folder.is_dir() and not os.access(folder, os.X_OK)
+    return hidden or any(os.path.lexists(folder / name) for name in (SPEC, RECORD))
 
 
 def is_finished(folder: Path) -> bool:
@@ -372,15 +403,6 @@ def _holds(path: Path, content: bytes) -> bool:
             return file.read() == content
     except RidgeformerError:
         return False
-
-
-def _set_aside(*paths: Path) -> None:
-    """Rename damaged files to names that are free, so that nothing is lost."""
-    for path in paths:
-        names = (f"damaged-{number}{path.name}" for number in ("", *(f"{n}-" for n in range(2, 1000))))
-        free = next(name for name in names if not os.path.lexists(path.with_name(name)))
-        with contextlib.suppress(OSError):
-            os.replace(path, path.with_name(free))
 
 
 def _warn(message: str) -> None:

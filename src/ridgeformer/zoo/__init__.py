@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import DamageError, InputError, refuse
+from ridgeformer.errors import DamageError, InputError, refuse, shown
 from ridgeformer.files import read_json, short, write_whole
 from ridgeformer.models.names import family_named
 from ridgeformer.models.transformer import LinearTransformer
@@ -27,10 +28,11 @@ from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tens
 from ridgeformer.training.runs import read_run
 from ridgeformer.values import Value
 
-__all__ = ["MODELS", "Made", "Zoo", "gather", "load", "read", "record", "shipped"]
+__all__ = ["MODELS", "PREFIX", "Made", "Zoo", "gather", "load", "place", "read", "record", "shipped"]
 
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
+PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 Cell = tuple[str, int, str]
 
 
@@ -284,6 +286,28 @@ def _checksum(runs: list[dict[str, Any]]) -> str:
 
 def _place(spec: Mapping[str, Any]) -> tuple[Cell, int]:
     return (spec["family"], spec["layers"], spec["noise"]), spec["seed"]
+
+
+def place(name: str) -> tuple[str, int, str, int | None]:
+    """Return the family, layers, noise and seed that a name such as `zoo:diag/7/uniform(0,5)` stands for.
+
+    Args:
+        name: The name, with or without the prefix `zoo:`.
+
+    Returns:
+        Family, number of layers, noise as text, and the seed, or None if the name has none.
+
+    Raises:
+        InputError: The name does not have this form. Whether there is such a model is not checked.
+    """
+    parts = name.removeprefix(PREFIX).split("/")
+    if len(parts) not in (3, 4) or not all(re.fullmatch("[0-9]{1,9}", part) for part in (parts[1], *parts[3:])):
+        raise InputError(
+            f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
+            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer zoo list`."
+        )
+    family, layers, noise, *seed = parts
+    return family, int(layers), noise, int(seed[0]) if seed else None
 
 
 @cache

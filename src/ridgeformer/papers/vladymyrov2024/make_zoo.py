@@ -16,14 +16,11 @@ from ridgeformer.zoo import MODELS
 __all__ = ["ship"]
 
 
-def ship(runs: Path) -> Path:
+def ship(runs: Path) -> None:
     """Write the best models of all cells, and all seeds where figures show their spread, into the package.
 
     Args:
         runs: The folder with all runs of the table.
-
-    Returns:
-        The folder that was written to.
 
     Raises:
         InputError: A run is missing.
@@ -31,8 +28,7 @@ def ship(runs: Path) -> Path:
     """
     make_folder(MODELS, "models")
     models_of(runs).write(MODELS, every_seed=[SHOWN])
-    return MODELS
 
 
 if __name__ == "__main__":
-    print(ship(Path(sys.argv[1])))
+    ship(Path(sys.argv[1]))

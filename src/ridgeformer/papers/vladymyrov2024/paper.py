@@ -13,6 +13,7 @@ from ridgeformer.errors import InputError, refuse
 from ridgeformer.noise import parse
 from ridgeformer.problems import Problem
 from ridgeformer.sweeps import Grid
+from ridgeformer.training.runs import has_record
 from ridgeformer.zoo import Zoo, gather, shipped
 
 __all__ = [
@@ -170,7 +171,7 @@ def models_of(runs: Path | None) -> Zoo:
     if runs is None:
         return shipped()
     folders = [runs / spec.name for spec in grid().specs()]
-    missing = [folder for folder in folders if not (folder / "record.json").exists()]
+    missing = [folder for folder in folders if not has_record(folder)]
     if missing:
         raise InputError(
             f"all runs of the table must be finished; {runs} lacks {len(missing)} of {len(folders)}, for example "

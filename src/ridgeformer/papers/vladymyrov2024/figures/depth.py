@@ -22,7 +22,7 @@ from ridgeformer.papers.vladymyrov2024.paper import (
 )
 from ridgeformer.papers.vladymyrov2024.render import column_name
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Table
-from ridgeformer.plotting.style import blank, logarithmic, panel
+from ridgeformer.plotting.style import GREY, blank, logarithmic, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +98,7 @@ def unadjusted(evidence: Evidence) -> Figure:
         style = {"color": COLOURS[method], "marker": MARKERS.get(method, ""), "markersize": 3.5, "linestyle": line}
         left.plot(most, [cell.unadjusted for cell in cells], **style)
         right.plot(most[1:], [cell.loss for cell in cells[1:]], **style)
-    left.plot(most, [table.oracle[noise] for noise in UNIFORM], color="#999999", linestyle="--", label="oracle")
+    left.plot(most, [table.oracle[noise] for noise in UNIFORM], color=GREY, linestyle="--", label="oracle")
     right.plot(most[1:], [table["full", 1, noise].floor for noise in UNIFORM[1:]], color=COLOURS[FLOOR])
     panel(left, "unadjusted: against the true weights", r"$\sigma_{max}$", "loss")
     panel(right, "adjusted: against knowing the noise", r"$\sigma_{max}$", "adjusted loss")

@@ -10,7 +10,7 @@ from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS
 from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, Row
 from ridgeformer.papers.vladymyrov2024.table import FLOOR
-from ridgeformer.plotting.style import blank, logarithmic, panel
+from ridgeformer.plotting.style import GREY, blank, logarithmic, panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +40,8 @@ def weights(evidence: Evidence) -> Figure:
             image = axis.imshow(matrix, cmap="PuOr", vmin=-most, vmax=most)
             axis.set_title(f"${name}^{layer}$")
             axis.set(xticks=[0, 5, 10], yticks=[0, 5, 10])
-            axis.axhline(9.5, color="#888888", linewidth=0.4)
-            axis.axvline(9.5, color="#888888", linewidth=0.4)
+            axis.axhline(9.5, color=GREY, linewidth=0.4)
+            axis.axvline(9.5, color=GREY, linewidth=0.4)
             canvas.colorbar(image, ax=axis, shrink=0.75, pad=0.03).ax.tick_params(labelsize=5)
     return canvas
 

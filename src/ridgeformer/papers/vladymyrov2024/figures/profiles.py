@@ -97,8 +97,7 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
     for axis, family in zip(axes, FAMILIES, strict=True):
         losses, exploded = found["losses"][family], found["exploded"][family]
         logarithmic(axis, 1e-3, 20)
-        inside = sigmas[np.array(found["inside"])]
-        axis.axvspan(inside[0], inside[-1], color="#EFEFEF", linewidth=0, zorder=0)
+        shade(axis, sigmas, found["inside"])
         for layer in DEPTHS:
             colour = colormaps["viridis_r"](0.08 + 0.92 * layer / len(DEPTHS))
             mean, spread = losses[:, layer].mean(0), losses[:, layer].std(0)
@@ -116,7 +115,7 @@ def _panel(axis: Axes, evidence: Evidence, noise: str, depth: int, title: str, l
     """One problem and depth: three families, the baselines and the Bayes predictor."""
     curves = evidence.profiles[noise]
     logarithmic(axis, low, HIGHEST)
-    shade(axis, curves[BAYES])
+    shade(axis, curves[BAYES].sigmas, curves[BAYES].inside)
     for name in (*BASELINES, BAYES):
         draw_curve(axis, name, curves[name])
     for family in FAMILIES:

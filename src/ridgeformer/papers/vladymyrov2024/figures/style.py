@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from ridgeformer.losses import ROUNDING
@@ -12,7 +14,9 @@ from ridgeformer.plotting.style import (
     BLACK,
     BLUE,
     GREEN,
+    LIGHT,
     ORANGE,
+    PALE,
     PINK,
     SKY,
     VERMILION,
@@ -72,18 +76,19 @@ def draw_curve(axis: Axes, method: str, curve: Curve) -> None:
     mark_exploded(axis, curve.sigmas, curve.losses, curve.exploded, COLOURS[method])
 
 
-def shade(axis: Axes, curve: Curve) -> None:
+def shade(axis: Axes, sigmas: Iterable[float], can_occur: Iterable[bool]) -> None:
     """Draw a grey background where the noise level can occur: a range, or single levels.
 
     Args:
         axis: Where to draw.
-        curve: A profile.
+        sigmas: The noise levels of a profile, ascending.
+        can_occur: Which of them can occur.
     """
-    inside = [sigma for sigma, within in zip(curve.sigmas, curve.inside, strict=True) if within]
+    inside = list(compress(sigmas, can_occur))
     if len(inside) > 8:
-        axis.axvspan(inside[0], inside[-1], color="#EFEFEF", linewidth=0, zorder=0)
+        axis.axvspan(inside[0], inside[-1], color=PALE, linewidth=0, zorder=0)
     for sigma in inside if len(inside) <= 8 else ():
-        axis.axvline(sigma, color="#D8D8D8", linewidth=4, zorder=0)
+        axis.axvline(sigma, color=LIGHT, linewidth=4, zorder=0)
 
 
 def legend(canvas: Figure, *, markers: bool = True, black: str = FLOOR, exploded: bool = False) -> None:
