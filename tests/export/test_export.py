@@ -182,7 +182,7 @@ def test_python_needs_nothing_but_numpy(tmp_path):
     assert_close_in_float64(model, inputs, np.load(tmp_path / "found.npy"))
 
 
-@pytest.mark.parametrize("kind", MODELS["kind"].elements)
+@pytest.mark.parametrize("kind", [*MODELS["kind"].elements, "channels(1,3)", "looped(channels(2,2),2)", "registers(2)"])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_sources_are_clean(kind, heads, tmp_path):
     for to in ("python", "torch"):
@@ -281,6 +281,17 @@ def test_torch_parameters_are_the_arrays_of_the_family(name):
         np.testing.assert_allclose(found, truth[key], rtol=0, atol=1e-12 * np.abs(truth[key]).max())
 
 
+@pytest.mark.parametrize("name", ["diag", "gdpp", "channels(1,3)", "channels(3,2)", "looped(channels(2,1),2)"])
+def test_sources_of_isotropic_families_work_in_any_dimension(name):
+    model = model_with_room(name)
+    other = LinearTransformer(model.family, 5)
+    inputs = sequences(other, 8)
+    assert_close_in_float64(other, inputs, run(export(model))["predict"](*inputs))
+    torch = pytest.importorskip("torch")
+    found = run(export(model, "torch"))["LinearTransformer"](torch.float64).predict(*map(torch.tensor, inputs))
+    assert_close_in_float64(other, inputs, found.detach().numpy())
+
+
 def test_torch_layers_can_be_hooked_and_trained():
     torch = pytest.importorskip("torch")
     for kind, names in {
@@ -371,6 +382,51 @@ def test_latex_has_full_matrices(heads):
                 found = np.array([[float(entry) for entry in row.split("&")] for row in rows])
                 assert np.abs(found).max() < 10
                 np.testing.assert_allclose(found * 10.0**power, matrix, rtol=0, atol=0.5001 * 10.0 ** (power - 3))
+
+
+def channels_of(text, layers, heads):
+    """P_v, Q_v, P_s and Q_s of every layer and head, as LaTeX has them."""
+    found = {}
+    for name in ("P_{v", "Q_{v", "P_{s", "Q_{s"):
+        for layer, head in np.ndindex(layers, heads):
+            at = f",{head + 1}" if heads > 1 else ""
+            body = re.split(r" \\\\\n  [PQ]|\n\\end{align", text.split(f"  {name}{at}}}^{{{layer}}} &= ")[1])[0]
+            power = re.search(r"10\^\{(-?\d+)\}", body)
+            rows = re.sub(r"10\^.*\n|\\left.*\n|\n.*\\right\)|\\cdot.*", "", body).split("\\\\")
+            matrix = np.array([[float(entry) for entry in row.split("&")] for row in rows])
+            found[name, layer, head] = matrix * 10.0 ** int(power[1] if power else 0)
+    return found
+
+
+@pytest.mark.parametrize(("name", "heads"), [("channels(1,3)", 1), ("channels(2,2)", 2), ("channels(1,1)", 1)])
+def test_latex_of_channels_has_updates_of_vectors_and_scalars(name, heads):
+    """Its equations, computed token by token with its numbers, are the model."""
+    model = model_with_room(name, heads=heads)
+    text = export(model, "latex", digits=17)
+    numbers = channels_of(text, 2, heads)
+    assert text.count("{") == text.count("}")
+    assert (r"\langle X_j^{l}, X_i^{l} (Q_{v" in text) == (name == "channels(2,2)")
+    assert (r"\sum_{k=1}^{2} \sum_{j=1}^{n} s_{kij}^{l}" in text) == (heads == 2)
+    x, y, queries = sequences(model, 8)
+    vectors, scalars = model.family.vectors, model.family.scalars
+    X = np.zeros((9, 3, vectors))  # X_i: the vectors are columns
+    z = np.zeros((9, scalars))
+    X[:8, :, 0], X[8, :, 0], z[:8, -1] = x[0], queries[0, 0], y[0]
+    for layer in range(2):
+        dX, dz = np.zeros_like(X), np.zeros_like(z)
+        for head in range(heads):
+            Pv, Qv, Ps, Qs = (numbers[key, layer, head] for key in ("P_{v", "Q_{v", "P_{s", "Q_{s"))
+            score = np.einsum("jda,ida->ij", X[:8], X @ Qv.T) + (z[:8] @ Qs @ z.T).T
+            dX += np.einsum("ij,jda->ida", score, X[:8] @ Pv.T)
+            dz += score @ (z[:8] @ Ps.T)
+        X, z = X + dX, z + dz
+    assert -z[8, -1] == pytest.approx(model.predict(x, y, queries)[0, 0], rel=1e-12)
+
+
+def test_latex_shows_scratch_coordinates():
+    text = export(model_with_room("full"), "latex")
+    assert r"x_i \\ 0_{2} \\ y_i" in text
+    assert r"(e_{n+1}^{2})_{6}" in text
 
 
 def test_latex_of_a_matrix_of_zeros():
