@@ -9,13 +9,13 @@ import pytest
 from ridgeformer import InputError, LinearTransformer, Problem, train
 from ridgeformer.models import Channels, LowRank
 from ridgeformer.plotting.dynamics import (
-    alone,
     curves_figure,
     draw_animation,
     draw_curves,
     draw_trajectories,
     trajectories_figure,
 )
+from ridgeformer.plotting.weights import alone
 from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD, GradientDescent, GradientFlow, Search
 

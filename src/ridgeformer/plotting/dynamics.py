@@ -17,6 +17,7 @@ from ridgeformer.errors import InputError, refuse
 from ridgeformer.evaluation import profile
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.plotting import weights
 from ridgeformer.plotting.style import (
     BLACK,
     BLUE,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "alone",
     "curves_figure",
     "draw_animation",
     "draw_curves",
@@ -51,7 +51,6 @@ __all__ = [
 Array = NDArray[np.float64]
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, SKY, PINK, GREY, BLACK)
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}
-OMEGAS = ("xx", "xy", "yx", "yy")
 PER_INCH = 14  # characters of a title
 RISE = 100.0  # of the loss at the start: what is higher leaves the axis
 MOVING = (".gif", ".html")
@@ -156,8 +155,8 @@ def trajectories_figure(training: Training) -> Figure:
         InputError: There are fewer than two snapshots.
     """
     places, layers = _snapshots(training), training.model.layers
-    tracks = np.array([[_numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
-    names, columns = _names(training.model), min(layers, 4)
+    tracks = np.array([[weights.numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
+    names, columns = weights.names(training.model), min(layers, 4)
     width = 2.9 + 2.2 * columns
     canvas = blank(width, 0.8 + 2.3 * -(-layers // columns))
     axes = canvas.subplots(-(-layers // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
@@ -169,13 +168,13 @@ def trajectories_figure(training: Training) -> Figure:
         panel(axis, f"layer {layer + 1}" if layers > 1 else "", _across(_is_flow(training)) if lowest else "")
         axis.tick_params(labelbottom=lowest)
         if layer % columns == 0:
-            axis.set_ylabel("omega" if _has_omegas(training.model) else "singular value of W")
+            axis.set_ylabel("omega" if weights.has_omegas(training.model) else "singular value of W")
         if _is_flow(training):
             axis.set_xscale("symlog", linthresh=places[1])
     for axis in axes[layers:]:
         axis.set_visible(False)
     canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=7)
-    what = textwrap.fill(_what(training.model), int(PER_INCH * width))
+    what = textwrap.fill(weights.meaning(training.model), int(PER_INCH * width))
     canvas.suptitle(f"{training.spec.describe_model()}\n{what}", fontsize=8)
     return canvas
 
@@ -204,32 +203,16 @@ def draw_animation(path: Path | str, training: Training, *, milliseconds: int = 
     write_whole(path, content)
 
 
-def alone(model: LinearTransformer, layer: int) -> Array:
-    """Return W with w_hat = W a, if one layer were alone: what it makes of a = sum y x.
-
-    Args:
-        model: The model.
-        layer: The layer, from 0.
-
-    Returns:
-        W, [d, d].
-    """
-    P, Q = (np.asarray(value[layer], np.float64) for value in model.family.dense(model.dim))
-    d, rows = model.dim, P[:, -1]
-    moved = np.einsum("h,hji->ij", rows[:, -1], Q[:, :d, :d]) + np.einsum("hj,hi->ij", rows[:, :d], Q[:, -1, :d])
-    return np.asarray(-moved)
-
-
 def _frames(training: Training, sequences: int) -> list[bytes]:
     """A PNG per snapshot. All frames have the same limits, so that nothing but the model moves."""
     places = _snapshots(training)
     levels = [profile(shot.model, training.spec.problem, sequences=sequences) for shot in training.snapshots]
     nothing = training.spec.problem.signal / 2
     lowest = min(float(found.loss.min()) for found in levels)
-    weights = [_shown_weights(shot.model) for shot in training.snapshots]
-    limit = max(float(np.abs(found).max()) for found in weights) or 1.0
+    drawn = [weights.picture(shot.model) for shot in training.snapshots]
+    limit = max(float(np.abs(found).max()) for found in drawn) or 1.0
     found = []
-    for place, level, weight in zip(places.tolist(), levels, weights, strict=True):
+    for place, level, weight in zip(places.tolist(), levels, drawn, strict=True):
         canvas = blank(9.6, 3.0)
         left, middle, right = canvas.subplots(1, 3)
         _curve_until(left, training, place)
@@ -261,17 +244,10 @@ def _curve_until(axis: Axes, training: Training, place: float) -> None:
     decimals(axis)
 
 
-def _shown_weights(model: LinearTransformer) -> Array:
-    """The omegas, one row per layer; of other families W of every layer, side by side."""
-    if _has_omegas(model):
-        return np.array([_numbers(model, layer) for layer in range(model.layers)])
-    return np.concatenate([alone(model, layer) for layer in range(model.layers)], 1)
-
-
 def _name_weights(axis: Axes, model: LinearTransformer) -> None:
-    axis.set_title(textwrap.fill(_what(model), 42), fontsize=8)
-    if _has_omegas(model):
-        names = _names(model)
+    axis.set_title(textwrap.fill(weights.meaning(model), 42), fontsize=8)
+    if weights.has_omegas(model):
+        names = weights.names(model)
         axis.set(ylabel="layer", xticks=range(len(names)), yticks=range(model.layers))
         axis.set_xticklabels([name.split()[1] for name in names])  # such as xx
         axis.set_yticklabels([str(layer + 1) for layer in range(model.layers)])
@@ -315,53 +291,6 @@ at.oninput = show;
 show();
 </script></html>
 """.encode()
-
-
-def _numbers(model: LinearTransformer, layer: int) -> Array:
-    """What is drawn of a layer, as `_names` has it."""
-    kernel = [np.asarray(value[layer], np.float64) for value in model.kernel]
-    if len(kernel) == 1:
-        return kernel[0].ravel()
-    if len(kernel) == 4:
-        return _channel_numbers(*kernel)
-    return np.asarray(np.linalg.svd(alone(model, layer), compute_uv=False))
-
-
-def _channel_numbers(Pv: Array, Qv: Array, Ps: Array, Qs: Array) -> Array:
-    """The omegas of x and y, and the norms of what else there is in sum_k P_k (x) Q_k, by blocks."""
-    omegas, norms = [], []
-    for P, i in ((Pv, 0), (Ps, -1)):
-        for Q, j in ((Qv, 0), (Qs, -1)):
-            products = np.einsum("kab,kcd->abcd", P, Q)
-            omegas.append(products[i, i, j, j])
-            products[i, i, j, j] = 0.0
-            if products.size > 1:
-                norms.append(np.sqrt((products**2).sum()))
-    return np.array(omegas + norms)
-
-
-def _names(model: LinearTransformer) -> list[str]:
-    """What `_numbers` returns: omegas, norms of further products in channels, or singular values."""
-    if not _has_omegas(model):
-        return [f"singular value {k + 1}" for k in range(model.dim)]
-    names = [f"omega {name}" for name in OMEGAS]
-    if len(model.kernel) == 4:
-        sizes = {"vectors": model.kernel[0].shape[-1], "scalars": model.kernel[2].shape[-1]}
-        pairs = ((to, of) for to in sizes for of in sizes if sizes[to] * sizes[of] > 1)
-        names += [f"norm {to[0]}{of[0]} ({to} from {of})" for to, of in pairs]
-    return names
-
-
-def _what(model: LinearTransformer) -> str:
-    """What `_numbers` are, in words."""
-    if not _has_omegas(model):
-        return "W of each layer: w_hat = W a if the layer were alone, a = sum y x"
-    further = len(_names(model)) > 4
-    return "omegas of x and y; norms of all other products of P and Q" if further else "omegas"
-
-
-def _has_omegas(model: LinearTransformer) -> bool:
-    return len(model.kernel) in (1, 4)
 
 
 def _is_flow(training: Training) -> bool:
