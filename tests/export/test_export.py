@@ -17,6 +17,7 @@ from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Pr
 from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.models.family import Family
+from ridgeformer.models.names import known_families
 from ridgeformer.training import Search
 from support import tame_model
 
@@ -181,7 +182,7 @@ def test_python_needs_nothing_but_numpy(tmp_path):
     assert_close_in_float64(model, inputs, np.load(tmp_path / "found.npy"))
 
 
-@pytest.mark.parametrize("kind", MODELS["kind"].elements)
+@pytest.mark.parametrize("kind", [*MODELS["kind"].elements, "channels(1,3)", "looped(channels(2,2),2)", "registers(2)"])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_sources_are_clean(kind, heads, tmp_path):
     for to in ("python", "torch"):
@@ -223,13 +224,28 @@ def test_numbers_read_back_exactly():
     assert run(export(model))["LAYERS"] == [(float(single), float(single))]
 
 
-@pytest.mark.parametrize(
-    "name", ["channels(1,3)", "channels(2,2)", "registers(1)", "lowrank(1)", "looped(diag,2)", "full"]
-)
+def model_with_room(name, layers=2, heads=2):
+    """A random model of any family, by its name; with two scratch coordinates if the family is Full."""
+    layout = Layout(scratch=2) if name == "full" else Layout()
+    return LinearTransformer.random(name, dim=3, layers=layers, heads=heads, scale=0.2, context=30, layout=layout)
+
+
+EVERY_FAMILY = [
+    "full", "diag", "gdpp", "preconditioned", "registers(0)", "registers(1)", "lowrank(1)", "channels(1,1)",
+    "channels(1,3)", "channels(2,2)", "channels(3,2)", "looped(diag,3)", "looped(channels(1,2),2)",
+    "looped(lowrank(2),2)",
+]  # fmt: skip
+
+
+def test_all_families_are_among_those_that_are_tried():
+    names = [name for name in known_families().split(", ") if not name.startswith("test")]
+    assert {name.split("(")[0] for name in names} <= {name.split("(")[0] for name in EVERY_FAMILY}
+
+
+@pytest.mark.parametrize("name", EVERY_FAMILY)
 def test_every_family_is_exported(name):
     """Room for intermediate results included: NumPy, PyTorch and ONNX predict what the token form does."""
-    layout = Layout(scratch=2) if name == "full" else Layout()
-    model = LinearTransformer.random(name, dim=3, layers=2, heads=2, scale=0.2, context=30, layout=layout)
+    model = model_with_room(name)
     inputs = sequences(model, 8)
     truth = model.predict(*inputs)
     assert_close_in_float64(model, inputs, run(export(model))["predict"](*inputs))
@@ -242,10 +258,38 @@ def test_every_family_is_exported(name):
     )
     given = dict(zip(("X", "y", "x_query"), (value.astype(np.float32) for value in inputs), strict=True))
     np.testing.assert_allclose(session.run(["prediction"], given)[0], truth, atol=1e-4 * np.abs(truth).max())
-    text = export(model, "latex")
-    room = model.layout.scratch
-    assert (rf"x_i \\ 0_{{{room}}} \\ y_i" in text) == bool(room)
-    assert name == "looped(diag,2)" or f"_{{{model.width + 1}}}" in text or f"_{model.width + 1}" in text
+
+
+@pytest.mark.parametrize("name", [*EVERY_FAMILY, "diag omega", "gdpp omega"])
+def test_torch_parameters_are_the_arrays_of_the_family(name):
+    """As many numbers, under the same names, and with the gradient that `pullback` has."""
+    torch = pytest.importorskip("torch")
+    model = model_of(name, 3, 2, 2, 8) if name.endswith("omega") else model_with_room(name)
+    module = run(export(model, "torch"))["LinearTransformer"](torch.float64)
+    arrays = model.family.arrays
+    assert sum(value.numel() for value in module.parameters()) == sum(value.size for value in arrays.values())
+    x, y, _ = sequences(model, 8)
+    moments, target = Moments.from_tokens(x, y), np.random.default_rng(0).standard_normal((5, 3))
+    truth = model.family.pullback(model.evaluate(moments, target, gradient=True).gradient)
+    units = torch.eye(3, dtype=torch.float64).expand(5, 3, 3)  # their predictions are w
+    w = module.predict(torch.tensor(x), torch.tensor(y), units)
+    (0.5 * (w - torch.tensor(target)).square().sum(-1).mean()).backward()
+    for key, value in arrays.items():
+        found = torch.stack([getattr(layer, key).grad for layer in module.layers]).numpy()
+        assert found.shape == value.shape
+        # Both add up the same products in another order, as for predictions.
+        np.testing.assert_allclose(found, truth[key], rtol=0, atol=1e-12 * np.abs(truth[key]).max())
+
+
+@pytest.mark.parametrize("name", ["diag", "gdpp", "channels(1,3)", "channels(3,2)", "looped(channels(2,1),2)"])
+def test_sources_of_isotropic_families_work_in_any_dimension(name):
+    model = model_with_room(name)
+    other = LinearTransformer(model.family, 5)
+    inputs = sequences(other, 8)
+    assert_close_in_float64(other, inputs, run(export(model))["predict"](*inputs))
+    torch = pytest.importorskip("torch")
+    found = run(export(model, "torch"))["LinearTransformer"](torch.float64).predict(*map(torch.tensor, inputs))
+    assert_close_in_float64(other, inputs, found.detach().numpy())
 
 
 def test_torch_layers_can_be_hooked_and_trained():
@@ -254,8 +298,8 @@ def test_torch_layers_can_be_hooked_and_trained():
         "full": ["P", "Q"],
         "diag": ["p", "q"],
         "gdpp": ["p", "q"],
-        "diag omega": ["q"],
-        "gdpp omega": ["q"],
+        "diag omega": ["omega"],
+        "gdpp omega": ["omega"],
     }.items():
         model = model_of(kind, 3, 2, 2, 5)
         x, y, queries = sequences(model, 5)
@@ -338,6 +382,51 @@ def test_latex_has_full_matrices(heads):
                 found = np.array([[float(entry) for entry in row.split("&")] for row in rows])
                 assert np.abs(found).max() < 10
                 np.testing.assert_allclose(found * 10.0**power, matrix, rtol=0, atol=0.5001 * 10.0 ** (power - 3))
+
+
+def channels_of(text, layers, heads):
+    """P_v, Q_v, P_s and Q_s of every layer and head, as LaTeX has them."""
+    found = {}
+    for name in ("P_{v", "Q_{v", "P_{s", "Q_{s"):
+        for layer, head in np.ndindex(layers, heads):
+            at = f",{head + 1}" if heads > 1 else ""
+            body = re.split(r" \\\\\n  [PQ]|\n\\end{align", text.split(f"  {name}{at}}}^{{{layer}}} &= ")[1])[0]
+            power = re.search(r"10\^\{(-?\d+)\}", body)
+            rows = re.sub(r"10\^.*\n|\\left.*\n|\n.*\\right\)|\\cdot.*", "", body).split("\\\\")
+            matrix = np.array([[float(entry) for entry in row.split("&")] for row in rows])
+            found[name, layer, head] = matrix * 10.0 ** int(power[1] if power else 0)
+    return found
+
+
+@pytest.mark.parametrize(("name", "heads"), [("channels(1,3)", 1), ("channels(2,2)", 2), ("channels(1,1)", 1)])
+def test_latex_of_channels_has_updates_of_vectors_and_scalars(name, heads):
+    """Its equations, computed token by token with its numbers, are the model."""
+    model = model_with_room(name, heads=heads)
+    text = export(model, "latex", digits=17)
+    numbers = channels_of(text, 2, heads)
+    assert text.count("{") == text.count("}")
+    assert (r"\langle X_j^{l}, X_i^{l} (Q_{v" in text) == (name == "channels(2,2)")
+    assert (r"\sum_{k=1}^{2} \sum_{j=1}^{n} s_{kij}^{l}" in text) == (heads == 2)
+    x, y, queries = sequences(model, 8)
+    vectors, scalars = model.family.vectors, model.family.scalars
+    X = np.zeros((9, 3, vectors))  # X_i: the vectors are columns
+    z = np.zeros((9, scalars))
+    X[:8, :, 0], X[8, :, 0], z[:8, -1] = x[0], queries[0, 0], y[0]
+    for layer in range(2):
+        dX, dz = np.zeros_like(X), np.zeros_like(z)
+        for head in range(heads):
+            Pv, Qv, Ps, Qs = (numbers[key, layer, head] for key in ("P_{v", "Q_{v", "P_{s", "Q_{s"))
+            score = np.einsum("jda,ida->ij", X[:8], X @ Qv.T) + (z[:8] @ Qs @ z.T).T
+            dX += np.einsum("ij,jda->ida", score, X[:8] @ Pv.T)
+            dz += score @ (z[:8] @ Ps.T)
+        X, z = X + dX, z + dz
+    assert -z[8, -1] == pytest.approx(model.predict(x, y, queries)[0, 0], rel=1e-12)
+
+
+def test_latex_shows_scratch_coordinates():
+    text = export(model_with_room("full"), "latex")
+    assert r"x_i \\ 0_{2} \\ y_i" in text
+    assert r"(e_{n+1}^{2})_{6}" in text
 
 
 def test_latex_of_a_matrix_of_zeros():

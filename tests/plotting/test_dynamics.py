@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from ridgeformer import InputError, LinearTransformer, Problem, train
-from ridgeformer.models import LowRank
+from ridgeformer.models import Channels, LowRank
 from ridgeformer.plotting.dynamics import (
-    alone,
     curves_figure,
     draw_animation,
     draw_curves,
     draw_trajectories,
     trajectories_figure,
 )
+from ridgeformer.plotting.weights import alone
 from ridgeformer.theory import one_layer
-from ridgeformer.training import GradientDescent, GradientFlow, Search
+from ridgeformer.training import SGD, GradientDescent, GradientFlow, Search
 
 pytest.importorskip("matplotlib")
 PROBLEM = Problem(3, 6, "uniform(0,3)")
@@ -66,6 +66,59 @@ def test_trajectories_show_omegas_or_singular_values(full, diag):
     np.testing.assert_allclose([line.get_ydata()[-1] for line in lines], last)
 
 
+def test_trajectories_of_channels_show_omegas_and_all_other_products():
+    run = trained(Channels(1, 3))
+    figure = trajectories_figure(run)
+    lines = {line.get_label().split(" (")[0]: line.get_ydata() for line in figure.axes[0].get_lines()}
+    assert list(lines) == [f"omega {name}" for name in ("xx", "xy", "yx", "yy")] + ["norm vs", "norm sv", "norm ss"]
+    assert "channels(1,3), 1 layer" in figure.get_suptitle()
+    for k, shot in enumerate(run.snapshots):
+        P, Q = (matrix[0] for matrix in shot.model.family.dense(1))  # x has one coordinate, so there is one of each
+        products = np.einsum("kab,kcd->abcd", P, Q)
+        y = P.shape[-1] - 1
+        assert lines["omega yx"][k] == pytest.approx(products[y, y, 0, 0])
+        assert lines["norm vs"][k] ** 2 + lines["omega xy"][k] ** 2 == pytest.approx(
+            (products[0, 0] ** 2)[1:, 1:].sum()
+        )
+        total = sum(found[k] ** 2 for found in lines.values())
+        assert total == pytest.approx((products**2).sum())
+
+
+def test_trajectories_of_diag_as_channels_are_those_of_diag():
+    lines = trajectories_figure(trained(Channels(1, 1))).axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["omega xx", "omega xy", "omega yx", "omega yy"]
+
+
+def test_trajectories_of_many_layers_name_the_family_and_have_ticks_in_every_column():
+    protocol = SGD(rate=1e-4, steps=4, scale=0.1, batch=16, snapshots=2)
+    run = train(PROBLEM, "diag", 6, protocol=protocol, sequences=100, threads=1)
+    figure = trajectories_figure(run)
+    assert figure.get_suptitle() == "diag, 6 layers\nomegas"
+    figure.draw_without_rendering()
+    shown = [axis.get_xlabel() == "step" and axis.xaxis.get_tick_params()["labelbottom"] for axis in figure.axes[:6]]
+    assert shown == [False, False, True, True, True, True]
+
+
+def test_trajectories_of_a_flow_are_drawn_against_time():
+    flow = train(PROBLEM, "full", 1, protocol=GradientFlow(time=7, record=5, snapshots=3), sequences=500, threads=1)
+    figure = trajectories_figure(flow)
+    assert "time" in figure.axes[0].get_xlabel()
+    steps = [shot.step for shot in flow.snapshots]
+    for line in figure.axes[0].get_lines():
+        assert line.get_xdata().tolist() == flow.history.time[steps].tolist()
+    assert "w_hat = W a" in figure.get_suptitle()
+
+
+def test_a_curve_that_diverges_leaves_the_axis():
+    wild = train(PROBLEM, "full", 1, protocol=GradientDescent(rate=1.0, steps=5, scale=0.1), sequences=100, threads=1)
+    assert wild.history.loss.max() > 100 * wild.history.loss[0]
+    figure = curves_figure({"wild": wild}, levels=[1e4])
+    (label,) = (text.get_text() for text in figure.legends[0].get_texts())
+    assert label.startswith("wild (rises to ")
+    assert label.endswith(", above the axis)")
+    assert figure.axes[0].get_ylim()[1] == max(100 * wild.history.loss[0], 2e4)
+
+
 def test_a_layer_alone_is_what_it_makes_of_a():
     """For a model that only uses a, its weights are W a; for any model, W is how they follow a."""
     W = np.random.default_rng(0).standard_normal((3, 3))
@@ -105,6 +158,11 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
         trajectories_figure(trained("diag", snapshots=0))
     with pytest.raises(InputError, match=r"an animation must end in .gif or .html; got 'a.png'"):
         draw_animation(tmp_path / "a.png", full)
+    with pytest.raises(InputError, match=r"needs at least one run; got none. Pass a training, or several by name"):
+        curves_figure({})
+    for level in (-1, 0, float("inf"), float("nan")):
+        with pytest.raises(InputError, match=r"a level must be"):
+            curves_figure(full, levels=[level])
     with pytest.raises(InputError, match="the quantity must be one of loss, adjusted_loss, squared_error; got 'x'"):
         curves_figure(full, quantity="x")
 

@@ -100,6 +100,18 @@ def test_losses_that_are_all_zero_can_be_drawn():
     assert shifts_figure("title", found).axes
 
 
+def test_losses_below_the_axis_have_a_whole_marker_at_its_edge():
+    """One that a line of points has would be cut in half."""
+    problem = Problem(2, 4, "uniform(0,2)")
+    predictors = {"least squares": ConstRR(0.0), "ridge": ConstRR(1.0)}
+    found = shifts(predictors, problem, noise=[0, 1], sequences=50)
+    assert found.loss[0, 0] < 1e-20
+    axis = shifts_figure("title", found).axes[0]
+    edge = line(axis, "below the axis")
+    assert (edge.get_xdata().tolist(), edge.get_ydata().tolist()) == ([0.0], [axis.get_ylim()[0]])
+    assert not edge.get_clip_on()
+
+
 def test_prefixes_are_drawn(tmp_path):
     problem = Problem(3, 6, "uniform(0,2)")
     model = LinearTransformer.random("diag", dim=3, layers=1, scale=0.05, context=6)

@@ -139,23 +139,23 @@ def paragraph(about: str) -> str:
     return "\n".join(["", *lines, ""]) if lines else ""
 
 
-def flat(matrices: Float, width: int = 116) -> str:
-    """Write matrices as lines of one flat list of numbers that read back exactly, a new line for every row.
+def flat(values: Float, width: int = 116) -> str:
+    """Write an array as lines of one flat list of numbers that read back exactly, a new line for every row.
 
     Args:
-        matrices: The matrices, [L, H, D, D].
+        values: The array, [L, ...]; [L, H, D, D] for matrices.
         width: Characters per line, at most.
 
     Returns:
-        The lines, with a comment before every matrix.
+        The lines, with a comment for every layer, and for every head if there are matrices.
     """
     lines = []
-    for layer, heads in enumerate(matrices):
-        for head, matrix in enumerate(heads):
-            lines.append(f"    # layer {layer + 1}, head {head + 1}")
-            for row in matrix:
-                text = ", ".join(map(exact, row)) + ","
-                lines += wrapped(text, width)
+    for place in np.ndindex(values.shape[: 2 if values.ndim == 4 else 1]):
+        block = np.atleast_1d(values[place])
+        rows = block.reshape(-1, block.shape[-1])
+        comment = "# " + ", ".join(f"{what} {k + 1}" for what, k in zip(("layer", "head"), place, strict=False))
+        text = [line for row in rows for line in wrapped(", ".join(map(exact, row)) + ",", width - 20)]
+        lines += [f"{text[0]}  {comment}"] if len(text) == 1 else [f"    {comment}", *text]
     return "\n".join(lines)
 
 

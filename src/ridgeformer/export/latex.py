@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.export.coefficients import harmless_lines, omegas, title
+from ridgeformer.models.channels import NAMES
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import integer
 
@@ -30,7 +31,8 @@ def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> s
     """Write the update equations of a model as align environments, for a document that loads amsmath.
 
     Diag and GD++: two equations per layer, for x and y, with the sums over heads rounded; terms that are zero are left
-    out. Full: the matrices of every layer and head, each rounded relative to its largest entry.
+    out. Channels: two equations for vectors and scalars, and the matrices that mix them. Other families: P and Q of
+    every layer and head. Matrices are rounded relative to their largest entries.
 
     Args:
         model: The model.
@@ -47,7 +49,10 @@ def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> s
     comments = [f"{title(model)}; numbers rounded to {digits} digits. Needs amsmath.", *harmless_lines(about)]
     comments.append("Tokens i = 1, ..., n are the context; token n+1 is the query (x, 0).")
     found = omegas(model)
-    equations = _dense(model, digits) if found is None else _diagonal(found.sum(1), digits)
+    if found is not None:
+        equations = _diagonal(found.sum(1), digits)
+    else:
+        equations = _channels(model, digits) if len(model.kernel) == 4 else _dense(model, digits)
     return "\n".join([*(f"% {line}" for line in comments), *equations]) + "\n"
 
 
@@ -84,17 +89,54 @@ def _dense(model: LinearTransformer, digits: int) -> list[str]:
     if model.heads == 1:
         text = text.replace(r"\sum_{k=1}^{1} P_k^{l} G^{l} Q_k^{l}", "P^{l} G^{l} Q^{l}")
     room = rf"0_{{{model.layout.scratch}}} \\ " if model.layout.scratch else ""  # so many zeros
-    lines = _align([text.replace("SIZE", str(model.width + 1)).replace("ROOM", room)])
-    for layer, (P, Q) in enumerate(zip(model.P, model.Q, strict=True)):
-        for head in range(model.heads):
-            at = f"^{{{layer}}}" if model.heads == 1 else f"_{{{head + 1}}}^{{{layer}}}"
-            lines += _align([f"  {name}{at} &= {_matrix(of[head], digits)}" for name, of in (("P", P), ("Q", Q))])
+    equations = text.replace("SIZE", str(model.width + 1)).replace("ROOM", room)
+    return [*_align([equations]), *_matrices({"P": model.P, "Q": model.Q}, digits)]
+
+
+def _channels(model: LinearTransformer, digits: int) -> list[str]:
+    """How vectors and scalars change in any dimension, and the matrices that mix them."""
+    arrays = dict(zip(NAMES, model.kernel, strict=True))
+    vectors, scalars = (arrays[name].shape[-1] for name in ("P_v", "P_s"))
+    k, heads = ("", "") if model.heads == 1 else ("k", rf"\sum_{{k=1}}^{{{model.heads}}} ")
+    Pv, Qv, Ps, Qs = (_symbol(name, "l", k) for name in NAMES)
+    zeros = rf"0_{{{scalars - 1}}}^\top & " if scalars > 1 else ""
+    x, start, score, change = "x", "x_i", rf"{Qv} \langle x_j^{{l}}, x_i^{{l}} \rangle", rf"{Pv} x_j^{{l}}"
+    if vectors > 1:  # the vectors are the columns of X
+        x, start = "X", rf"\begin{{pmatrix}} x_i & 0_{{d \times {vectors - 1}}} \end{{pmatrix}}"
+        score, change = rf"\langle X_j^{{l}}, X_i^{{l}} ({Qv})^\top \rangle", rf"X_j^{{l}} ({Pv})^\top"
+    s, total = f"s_{{{k}ij}}^{{l}}", rf"{heads}\sum_{{j=1}}^{{n}}"
+    rows = [
+        rf"  {x}_i^{{0}} &= {start}, \qquad z_i^{{0}} = \begin{{pmatrix}} {zeros}y_i \end{{pmatrix}}^\top",
+        rf"  {s} &= {score} + (z_j^{{l}})^\top {Qs} z_i^{{l}}",
+        rf"  {x}_i^{{l+1}} &= {x}_i^{{l}} + {total} {s}\, {change}",
+        rf"  z_i^{{l+1}} &= z_i^{{l}} + {total} {s}\, {Ps} z_j^{{l}}",
+        rf"  \hat{{y}} &= -(z_{{n+1}}^{{{model.layers}}})_{{{scalars}}}",
+    ]
+    return [*_align(rows), *_matrices(arrays, digits)]
+
+
+def _matrices(arrays: dict[str, Float], digits: int) -> list[str]:
+    """The matrices [L, H, ...] of every layer and head."""
+    lines = []
+    layers, heads = next(iter(arrays.values())).shape[:2]
+    for layer, head in np.ndindex(layers, heads):
+        k = str(head + 1) if heads > 1 else ""
+        rows = (f"  {_symbol(name, layer, k)} &= {_matrix(of[layer, head], digits)}" for name, of in arrays.items())
+        lines += _align(list(rows))
     return lines
+
+
+def _symbol(name: str, layer: int | str, head: str) -> str:
+    """Such as P^{0} or P_{v,1}^{0}."""
+    letter, *below = filter(None, [*name.split("_"), head])
+    return letter + (f"_{{{','.join(below)}}}" if below else "") + f"^{{{layer}}}"
 
 
 def _matrix(matrix: Float, digits: int) -> str:
     """A matrix with the power of ten of its largest entry in front. An array: amsmath's own stop at ten columns."""
     largest = float(np.abs(matrix).max())
+    if matrix.size == 1:
+        return ("-" if matrix.item() < 0 else "") + (_number(largest, digits) if largest else "0")
     power = max(math.floor(math.log10(largest)), -300) if largest else 0
     rows = " \\\\\n".join("    " + " & ".join(_entry(value, power, digits) for value in row) for row in matrix)
     scale = rf"10^{{{power}}} \cdot " if power else ""

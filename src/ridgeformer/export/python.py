@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.export.coefficients import NAMES, exact, flat, length_check, omegas, paragraph, title
+from ridgeformer.models.channels import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["to_python"]
@@ -36,14 +37,15 @@ def predict(X, y, x_query):
 def weights(X, y):
     """The w [d] that the model finds in the context X [n, d], y [n]: it predicts <w, x> for a query x."""
 ${check}    X, y = np.asarray(X, float), np.asarray(y, float)
+    d = X.shape[-1]
     E = np.concatenate([X$room, y[..., None]], axis=-1)  # tokens e = $token
+    D = E.shape[-1]
     G = np.swapaxes(E, -1, -2) @ E  # [S a; a' l] with S = sum x x', a = sum y x, l = sum y^2
-    d = G.shape[-1] - 1
-    C = np.eye(d + 1)  # what the layers so far make of a token: e -> C e
+    C = np.eye(D)  # what the layers so far make of a token: e -> C e
 $loop
         C = T @ C
         G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, a and l
-    return -C[..., d, :$read]  # the query (x, 0) has become (M x, -<w, x>)
+    return -C[..., -1, :d]  # the query (x, 0) has become (M x, -<w, x>)
 ''')
 
 UPDATES = {
@@ -55,26 +57,33 @@ UPDATES = {
 
 DENSE_LOOP = """\
     for p, q in zip(P, Q, strict=True):
-        T = np.eye(d + 1) + (p @ G[..., None, :, :] @ q).sum(-3)  # this layer: e -> T e, heads added up"""
+        T = np.eye(D) + (p @ G[..., None, :, :] @ q).sum(-3)  # this layer: e -> T e, heads added up"""
 
-DENSE = Template("""\
-# fmt: off
-P = np.array([
-$P
-]).reshape$shape  # [layer, head, $size, $size]
+CHANNELS_LOOP = """\
+    for heads in zip(P_v, Q_v, P_s, Q_s, strict=True):
+        T = np.eye(D)  # this layer: e -> T e, heads added up
+        for p_v, q_v, p_s, q_s in zip(*heads, strict=True):
+            T = T + mixing(p_v, p_s, d) @ G @ mixing(q_v, q_s, d)"""
 
-Q = np.array([
-$Q
-]).reshape$shape
-# fmt: on
-""")
+MIXING = '''
+
+def mixing(V, S, d):
+    """The matrix that mixes the vectors of a token by V [v, v] and its scalars by S [s, s].
+
+    x is the first vector and y the last scalar; the others start at zero.
+    """
+    vd = len(V) * d
+    M = np.zeros((vd + len(S), vd + len(S)))
+    M[:vd, :vd], M[vd:, vd:] = np.kron(V, np.eye(d)), S
+    return M
+'''
 
 
 def to_python(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
     """Write the source of a module with `predict(X, y, x_query)` and `weights(X, y)` that imports NumPy alone.
 
     Diag and GD++ keep their few numbers per layer in a table, and every update is one line; terms that are zero in all
-    layers are left out. The numbers read back exactly.
+    layers are left out. Channels keep P_v, Q_v, P_s and Q_s. Both work for any d. The numbers read back exactly.
 
     Args:
         model: The model.
@@ -89,10 +98,23 @@ def to_python(model: LinearTransformer, *, about: str = "", context: int | None 
     found = omegas(model)
     if found is not None:
         return header + _diagonal(found, check)
-    P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
-    functions = _functions(DENSE_LOOP, check, model.layout.scratch)
-    size = f"d + {1 + model.layout.scratch}"
-    return header + DENSE.substitute(P=flat(P), Q=flat(Q), shape=P.shape, size=size) + functions
+    if len(model.kernel) == 4:
+        return header + _channels(model, check)
+    arrays = {"P": model.P, "Q": model.Q}
+    return header + _arrays(arrays) + _functions(DENSE_LOOP, check, str(model.layout.scratch))
+
+
+def _channels(model: LinearTransformer, check: str) -> str:
+    arrays = dict(zip(CHANNELS, model.kernel, strict=True))
+    vectors, scalars = (len(arrays[name][0, 0]) - 1 for name in ("P_v", "P_s"))
+    room = str(scalars) if not vectors else f"{'' if vectors == 1 else f'{vectors} * '}d + {scalars}"
+    what = "# How P and Q mix the vectors (P_v, Q_v) and the scalars (P_s, Q_s) of a token, [layer, head, ...]\n"
+    return what + _arrays(arrays) + MIXING + _functions(CHANNELS_LOOP, check, room)
+
+
+def _arrays(arrays: dict[str, Float]) -> str:
+    texts = (f"{name} = np.array([\n{flat(value)}\n]).reshape{value.shape}" for name, value in arrays.items())
+    return "# fmt: off\n" + "\n\n".join(texts) + "\n# fmt: on\n"
 
 
 def _diagonal(omega: Float, check: str) -> str:
@@ -113,21 +135,15 @@ def _diagonal(omega: Float, check: str) -> str:
     lines = [f"    for {left} in LAYERS:"]
     if heads > 1:
         lines = ["    for heads in LAYERS:", f"        {left} = np.sum(heads, axis=0)  # heads add up"]
-    lines += ["        T = np.zeros_like(G) + np.eye(d + 1)  # this layer: e -> T e"]
+    lines += ["        T = np.zeros_like(G) + np.eye(D)  # this layer: e -> T e"]
     lines += [f"        {UPDATES[name]}" for name in names]
     return f"# {what}\nLAYERS = [\n{table}\n]\n" + _functions("\n".join(lines), check)
 
 
-def _functions(loop: str, check: str, room: int = 0) -> str:
+def _functions(loop: str, check: str, room: str = "0") -> str:
     """The functions, for tokens with so many coordinates that start at zero."""
-    texts = {"room": "", "token": "(x, y)", "read": "d"}
-    if room:
-        texts = {
-            "room": f", np.zeros((*y.shape, {room}))",
-            "token": "(x, 0, y): zeros for results",
-            "read": f"d - {room}",
-        }
-    return FUNCTIONS.substitute(texts, loop=loop, check=check)
+    zeros, token = ("", "(x, y)") if room == "0" else (f", np.zeros((*y.shape, {room}))", "(x, 0, y)")
+    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check)
 
 
 def _tuple(values: Float) -> str:

@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.export.coefficients import flat, length_check, paragraph, title, wrapped
-from ridgeformer.models.families import Diag, GDpp
+from ridgeformer.export.coefficients import flat, length_check, paragraph, title
+from ridgeformer.models.channels import NAMES, ChannelFamily, Channels
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import Family
+from ridgeformer.models.looped import LoopedFamily
+from ridgeformer.models.structured import LowRankFamily, Preconditioned, RegisterFamily
 from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["to_torch"]
@@ -21,110 +25,135 @@ $about
 model = LinearTransformer()
 model.predict(X, y, x_query)  # a context X [..., n, d], y [..., n]; queries x_query [..., m, d]
 
-Each of model.layers maps tokens [..., n + m, d + 1] to tokens, so forward hooks see what every layer makes of them.
+Each of model.layers maps tokens [..., n + m, $size] to tokens, so forward hooks see what every layer makes of them.
+Their parameters are those of the family.
 """
 
 import torch
 from torch import nn
 
+# fmt: off
 $numbers
+# fmt: on
 
-
+$helpers
 class Layer(nn.Module):
     """Linear self-attention: e_i + sum_k sum_j (e_j' Q_k e_i) P_k e_j, with j over the context alone."""
 
-$layer
+    def __init__(self, $names):
+        super().__init__()
+$keep
+
+    def matrices(self, D):
+        """P and Q of every head, [head, D, D], for tokens of D coordinates."""
+$matrices
 
     def scores(self, tokens, queries):
         """e_j' Q_k e_i, [..., head k, token i, context j]."""
         context = tokens[..., : tokens.shape[-2] - queries, :]
-        return torch.einsum("...jc,kcd,...id->...kij", context, self.matrices(tokens.shape[-1] - 1)[1], tokens)
+        return torch.einsum("...jc,kcd,...id->...kij", context, self.matrices(tokens.shape[-1])[1], tokens)
 
     def forward(self, tokens, queries):
         """The tokens after this layer. The last `queries` of them are not attended to."""
         context = tokens[..., : tokens.shape[-2] - queries, :]
-        P, _ = self.matrices(tokens.shape[-1] - 1)
-        return tokens + torch.einsum("...kij,...jd,kcd->...ic", self.scores(tokens, queries), context, P)
+        values = self.matrices(tokens.shape[-1])[0]
+        return tokens + torch.einsum("...kij,...jd,kcd->...ic", self.scores(tokens, queries), context, values)
 
 
 class LinearTransformer(nn.Module):
-    """The layers one after another. The numbers are rounded to `dtype`, by default PyTorch's own."""
+    """The layers one after another$loops. The numbers are rounded to `dtype`, by default PyTorch's own."""
 
     def __init__(self, dtype=None):
         super().__init__()
         dtype = dtype or torch.get_default_dtype()
-$build
+        arrays = (numbers.to(dtype) for numbers in ($tuple))
+        self.layers = nn.ModuleList(Layer(*layer) for layer in zip(*arrays, strict=True))
 
     def forward(self, tokens, queries=1):
-        """Tokens (x, y) [..., n + m, d + 1], the m queries (x, 0) last, after every layer."""
-${check}        for layer in self.layers:
+        """Tokens $token [..., n + m, $size], the m queries, where y = 0, last, after every layer."""
+${check}        for layer in $sequence:
             tokens = layer(tokens, queries)
         return tokens
 
     def predict(self, X, y, x_query):
         """Predictions [..., m] for the queries x_query [..., m, d] from the context X [..., n, d], y [..., n]."""
-        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
+${dim}        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
         tokens = torch.cat([torch.cat([X$room, y[..., None]], -1), asked], -2)
         return -self(tokens, queries=x_query.shape[-2])[..., X.shape[-2] :, -1]
 ''')
 
-DENSE_NUMBERS = Template("""\
-# fmt: off
-P = [
-$P
-]
+BLOCKS = '''
+def blocks(first, second):
+    """Block-diagonal matrices diag(first, second), one per head."""
+    m, k = first.shape[-1], second.shape[-1]
+    return nn.functional.pad(first, (0, k, 0, k)) + nn.functional.pad(second, (m, 0, m, 0))
 
-Q = [
-$Q
-]
-# fmt: on""")
+'''
 
-DENSE_LAYER = '''\
-    def __init__(self, P, Q):
-        super().__init__()
-        self.P, self.Q = nn.Parameter(P), nn.Parameter(Q)
+DIAGONAL = '''
+def diagonal(pair, D):
+    """Diagonal matrices diag(x, ..., x, y) [head, D, D] of pairs (x, y) [head, 2]."""
+    return torch.diag_embed(torch.cat([pair[:, :1].expand(-1, D - 1), pair[:, 1:]], -1))
 
-    def matrices(self, d):
-        """P and Q, one square matrix per head."""
-        return self.P, self.Q'''
+'''
 
-DENSE_BUILD = Template("""\
-        layers = (torch.tensor(numbers, dtype=dtype).reshape$shape for numbers in (P, Q))  # [layer, head, ...]
-        self.layers = nn.ModuleList(Layer(p.clone(), q.clone()) for p, q in zip(*layers, strict=True))""")
+MIXING = '''
+def mixing(vectors, scalars, D):
+    """Matrices [head, D, D] that mix the vectors of a token by [head, v, v] and its scalars by [head, s, s].
 
-DIAGONAL_NUMBERS = Template("""\
-# fmt: off
-# $what
-P = [
-$p
-]
-Q = [
-$q
-]
-# fmt: on""")
+    The coordinates of a token are x, the scalars beside y, the vectors beside x, and y.
+    """
+    heads, v, s = len(vectors), vectors.shape[-1], scalars.shape[-1]
+    d = (D - s) // v
+    mixed = torch.einsum("hab,ij->haibj", vectors, torch.eye(d).to(vectors)).reshape(heads, D - s, D - s)
+    order = [*range(d), *range(D - s, D - 1), *range(d, D - s), D - 1]
+    return blocks(mixed, scalars)[:, order][:, :, order]
 
-DIAGONAL_LAYER = Template('''\
-    def __init__(self, p, q):
-        super().__init__()
-        $keep_p
-        self.q = nn.Parameter(q)
+'''
 
-    def matrices(self, d):
-        """P and Q, [head, d + 1, d + 1]: diagonal, with one number for x and one for y."""
-        p, q = self.p, $whole_q
-        P, Q = (torch.cat([pair[:, :1].expand(-1, d), pair[:, 1:]], -1) for pair in (p, q))
-        return torch.diag_embed(P), torch.diag_embed(Q)''')
-
-DIAGONAL_BUILD = """\
-        layers = (torch.tensor(numbers, dtype=dtype) for numbers in (P, Q))
-        self.layers = nn.ModuleList(Layer(p.clone(), q.clone()) for p, q in zip(*layers, strict=True))"""
+# By family and by the names of its arrays: functions that the source needs, and the lines of `matrices`.
+RECIPES: dict[tuple[type[Family], tuple[str, ...]], tuple[str, str]] = {
+    (Full, ("P", "Q")): ("", "return self.P, self.Q"),
+    (Diag, ("p", "q")): (DIAGONAL, "return diagonal(self.p, D), diagonal(self.q, D)"),
+    (Diag, ("omega",)): (
+        DIAGONAL,
+        "one = torch.eye(2).to(self.omega)  # a head that writes x, and one that writes y\n"
+        "return diagonal(one, D), diagonal(self.omega, D)",
+    ),
+    (GDpp, ("p", "q")): (
+        DIAGONAL,
+        "q = torch.stack([self.q, torch.zeros_like(self.q)], -1)  # nothing flows out of y\n"
+        "return diagonal(self.p, D), diagonal(q, D)",
+    ),
+    (GDpp, ("omega",)): (
+        DIAGONAL,
+        "one = torch.eye(2).to(self.omega)  # a head that writes x, and one that writes y\n"
+        "omega = torch.stack([self.omega, torch.zeros_like(self.omega)], -1)  # nothing flows out of y\n"
+        "return diagonal(one, D), diagonal(omega, D)",
+    ),
+    (ChannelFamily, NAMES): (
+        BLOCKS + MIXING,
+        "return mixing(self.P_v, self.P_s, D), mixing(self.Q_v, self.Q_s, D)",
+    ),
+    (LowRankFamily, ("P", "K", "R")): ("", "return self.P, self.K.mT @ self.R"),
+    (Preconditioned, ("A", "B")): (
+        BLOCKS,
+        "one = torch.ones_like(self.A[:, :1, :1])\nreturn blocks(self.B, one), blocks(self.A, 0 * one)",
+    ),
+    (RegisterFamily, ("p", "q", "P", "Q")): (
+        BLOCKS,
+        "eye = torch.eye(D - self.P.shape[-1]).to(self.P)  # the coordinates that are not set aside\n"
+        "return blocks(self.p[:, None, None] * eye, self.P), blocks(self.q[:, None, None] * eye, self.Q)",
+    ),
+}
 
 
 def to_torch(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
     """Write the source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
 
-    What the family trains are its parameters: P and Q, or p and q, or omega. The numbers are written to read back
-    exactly in float64.
+    The arrays of the family are its parameters, from which every layer makes P and Q; looped layers are stored once. Of
+    families that ridgeformer does not know, what an engine takes (`Family.kernel`) becomes parameters instead. The
+    numbers are written to read back exactly in float64.
 
     Args:
         model: The model.
@@ -134,40 +163,54 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
     Returns:
         Python source.
     """
-    numbers, layer, build = _diagonal(model) if len(model.kernel) == 1 else _dense(model)
-    check = textwrap.indent(length_check("tokens.shape[-2] - queries", context), "    ")
-    room = model.layout.scratch
-    zeros = {"zeros": str(room + 1), "room": f", X.new_zeros((*y.shape, {room}))" if room else ""}
-    texts = {"title": title(model), "about": paragraph(about), "check": check, **zeros}
-    return SOURCE.substitute(texts, numbers=numbers, layer=layer, build=build)
+    family, helpers, matrices = _recipe(model.family.astype(np.float64), model.dim)
+    names, loops = list(family.arrays), model.layers // family.layers
+    vectors, scalars = family.further_vectors, model.layout.scratch - model.dim * family.further_vectors
+    texts = {
+        "title": title(model),
+        "about": paragraph(about),
+        "numbers": "\n\n".join(_numbers(name, value) for name, value in family.arrays.items()),
+        "helpers": helpers,
+        "names": ", ".join(names),
+        "keep": "\n".join(f"        self.{name} = nn.Parameter({name}.clone())" for name in names),
+        "matrices": textwrap.indent(matrices, "        "),
+        "loops": f", {loops} times" if loops > 1 else "",
+        "tuple": ", ".join(names) + ("," if len(names) == 1 else ""),
+        "sequence": f"[*self.layers] * {loops}" if loops > 1 else "self.layers",
+        "check": textwrap.indent(length_check("tokens.shape[-2] - queries", context), "    "),
+        "token": "(x, 0, y)" if model.layout.scratch else "(x, y)",
+        "size": _length(vectors + 1, scalars + 1),
+        "room": f", X.new_zeros((*y.shape, {_length(vectors, scalars)}))" if model.layout.scratch else "",
+        "zeros": _length(vectors, scalars + 1),
+        "dim": "        d = X.shape[-1]\n" if vectors else "",
+    }
+    return SOURCE.substitute(texts)
 
 
-def _dense(model: LinearTransformer) -> tuple[str, str, str]:
-    P, Q = model.P.astype(np.float64), model.Q.astype(np.float64)
-    numbers = DENSE_NUMBERS.substitute(P=flat(P), Q=flat(Q))
-    return numbers, DENSE_LAYER, DENSE_BUILD.substitute(shape=P.shape)
+def _length(vectors: int, scalars: int) -> str:
+    """So many vectors of length d, and so many scalars, as an expression."""
+    return {0: "", 1: "d + "}.get(vectors, f"{vectors} * d + ") + str(scalars)
 
 
-def _diagonal(model: LinearTransformer) -> tuple[str, str, str]:
-    family = model.family.astype(np.float64)
-    without_y = isinstance(family, GDpp)
-    if isinstance(family, Diag | GDpp) and "p" in family.arrays:
-        p, q = family.arrays["p"], family.arrays["q"]
-        what, keep = "p and q of every layer and head", "self.p = nn.Parameter(p)"
-    else:  # omega: a head that writes x and one that writes y
-        omega = family.kernel(model.dim)[0]
-        p, q = np.broadcast_to(np.eye(2), omega.shape), omega[:, :, 0] if without_y else omega
-        what, keep = "P: a head that writes x and one that writes y; Q: omega", 'self.register_buffer("p", p)'
-    what += ": the number for x alone, that for y is zero in Q" if without_y else ": for x and for y"
-    whole = "torch.stack([self.q, torch.zeros_like(self.q)], -1)" if without_y else "self.q"
-    numbers = DIAGONAL_NUMBERS.substitute(what=what, p=_rows(p), q=_rows(q))
-    return numbers, DIAGONAL_LAYER.substitute(keep_p=keep, whole_q=whole), DIAGONAL_BUILD
+def _recipe(family: Family, dim: int) -> tuple[Family, str, str]:
+    """The parameters of one repetition in a known family, the functions that they need, and the lines of `matrices`."""
+    if isinstance(family, LoopedFamily):
+        family = family.once
+    kind = type(family).__mro__[1] if family.has_sizes else type(family)
+    known = RECIPES.get((kind, tuple(family.arrays)))
+    return _recipe(_engine_form(family, dim), dim) if known is None else (family, *known)
 
 
-def _rows(values: NDArray[np.floating[Any]]) -> str:
-    """One layer a line, or several if it has many heads."""
-    lines = []
-    for layer, value in enumerate(values, 1):
-        text = f"{(value + 0.0).tolist()},"
-        lines.append("\n".join(wrapped(text, 104)) + f"  # layer {layer}")
-    return "\n".join(lines)
+def _engine_form(family: Family, dim: int) -> Family:
+    """The same layers in the family whose arrays an engine takes."""
+    kernel = family.kernel(dim)
+    if len(kernel) == 1:
+        return Diag(omega=kernel[0])
+    if len(kernel) == 2:
+        return Full(*kernel)
+    return Channels(kernel[0].shape[-1], kernel[2].shape[-1])(*kernel)
+
+
+def _numbers(name: str, value: NDArray[np.floating[Any]]) -> str:
+    """One array of the family as a tensor."""
+    return f"{name} = torch.tensor([\n{flat(value)}\n], dtype=torch.float64).reshape{value.shape}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ridgeformer.errors import InputError, refuse
 from ridgeformer.evaluation import profile
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.plotting import weights
 from ridgeformer.plotting.style import (
     BLUE,
     DARK,
@@ -28,15 +30,14 @@ from ridgeformer.plotting.style import (
     panel,
     write,
 )
-from ridgeformer.training import Training
-from ridgeformer.validation import choice, integer
+from ridgeformer.training import GradientFlow, Training
+from ridgeformer.validation import choice, integer, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    "alone",
     "curves_figure",
     "draw_animation",
     "draw_curves",
@@ -46,7 +47,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}
-OMEGAS = ("xx", "xy", "yx", "yy")
+PER_INCH = 14  # characters of a title
+RISE = 100.0  # of the loss at the start: what is higher leaves the axis
 MOVING = (".gif", ".html")
 
 
@@ -81,23 +83,30 @@ def curves_figure(
         quantity: What to draw: `loss`, `adjusted_loss`, or `squared_error`, which is twice the unadjusted loss.
 
     Returns:
-        The figure. Its horizontal axis is the step, or the time if gradient flow is among the runs.
+        The figure. Its horizontal axis is the step, or the time if gradient flow is among the runs. What rises to more
+        than 100 times the value at the start leaves the vertical axis, and the legend says so.
 
     Raises:
-        InputError: There is no run, a run is not a descent, or the quantity is none of these.
+        InputError: There is no run, a run is not a descent, a level is not positive, or the quantity is none of these.
     """
     choice("the quantity", quantity, QUANTITIES)
     named = {runs.spec.describe_model(): runs} if isinstance(runs, Training) else dict(runs)
     if not named:
-        refuse("learning curves need at least one run", "an empty dict", 'Pass a training, or {"name": training}.')
+        refuse("a picture of learning curves needs at least one run", "none", "Pass a training, or several by name.")
     for run in named.values():
         _check_descent(run)
-    by_time = any("GradientFlow" in run.history.phase for run in named.values())
-    canvas = blank(6.4, 3.6)
+    for level in levels:
+        if not 0 < number("a level", level) < float("inf"):
+            refuse("a level must be positive and finite, because the axis is logarithmic", level, "Leave it out.")
+    by_time = any(_is_flow(run) for run in named.values())
+    canvas = blank(6.4, 3.8)
     axis: Axes = canvas.subplots()
+    values = {name: _values(run, quantity) for name, run in named.items()}
+    highest = max([RISE * float(found[0]) for found in values.values()] + [2 * level for level in levels])
     for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
         x = run.history.time if by_time else run.history.step.astype(np.float64)
-        axis.plot(x[1:], _values(run, quantity)[1:], color=colour, linewidth=1.6, label=name)
+        label = name + _leaves(values[name], highest)
+        axis.plot(x[1:], values[name][1:], color=colour, linewidth=1.6, label=label)
     for level in levels:
         axis.axhline(level, color=DARK, linewidth=0.8, linestyle="--", zorder=1)
         axis.annotate(
@@ -105,10 +114,11 @@ def curves_figure(
             va="center", fontsize=8, color=DARK,
         )  # fmt: skip
     first = next(iter(named.values()))
-    panel(axis, str(first.spec.problem), "time, the sum of all rates" if by_time else "step", QUANTITIES[quantity])
+    panel(axis, str(first.spec.problem), _across(by_time), QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
+    _limit(axis, values.values(), highest)
     decimals(axis)
-    axis.legend(loc="lower left", frameon=False, fontsize=8)
+    canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return canvas
 
 
@@ -129,33 +139,43 @@ def draw_trajectories(path: Path | str, training: Training) -> None:
 
 
 def trajectories_figure(training: Training) -> Figure:
-    """How the weights of every layer move: the omegas of Diag and GD++, and singular values of other families.
+    """How the weights of every layer move: omegas where all directions are treated alike, else singular values.
 
-    The singular values are those of W with w_hat = W a, if the layer were alone.
+    Diag and GD++ have four omegas. Channels have those of x and y, and the norms of all other products of an entry of P
+    and one of Q, by what is changed (vectors or scalars) and where the change comes from. Of other families, the
+    singular values are those of W with w_hat = W a, if the layer were alone.
 
     Args:
         training: A descent with at least two snapshots.
 
     Returns:
-        The figure, one panel per layer.
+        The figure, one panel per layer. The horizontal axis is the step; for gradient flow it is the time.
 
     Raises:
         InputError: There are fewer than two snapshots.
     """
-    steps, layers = _snapshots(training), training.model.layers
-    tracks = np.array([[_numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
-    omegas = _has_omegas(training.model)
-    canvas = blank(1.5 + 2.2 * min(layers, 4), 0.4 + 2.3 * -(-layers // 4))
-    axes = canvas.subplots(-(-layers // 4), min(layers, 4), sharex=True, sharey=True, squeeze=False).ravel()
+    places, layers = _snapshots(training), training.model.layers
+    tracks = np.array([[weights.numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
+    names, columns = weights.names(training.model), min(layers, 4)
+    width = 2.9 + 2.2 * columns
+    canvas = blank(width, 0.8 + 2.3 * -(-layers // columns))
+    axes = canvas.subplots(-(-layers // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
     for layer, axis in enumerate(axes[:layers]):
-        for k, colour in zip(range(tracks.shape[2]), _cycle(tracks.shape[2]), strict=True):
-            label = f"omega {OMEGAS[k]}" if omegas else f"singular value {k + 1}"
-            axis.plot(steps, tracks[:, layer, k], "o-", markersize=2.5, color=colour, label=label)
-        panel(axis, f"layer {layer + 1}" if layers > 1 else training.spec.describe_model(), "step")
+        for k, (label, colour) in enumerate(zip(names, _cycle(len(names)), strict=True)):
+            style = "o--" if "norm" in label else "o-"
+            axis.plot(places, tracks[:, layer, k], style, markersize=2.5, color=colour, label=label)
+        lowest = layer + columns >= layers  # nothing is drawn below it
+        panel(axis, f"layer {layer + 1}" if layers > 1 else "", _across(_is_flow(training)) if lowest else "")
+        axis.tick_params(labelbottom=lowest)
+        if layer % columns == 0:
+            axis.set_ylabel("omega" if weights.has_omegas(training.model) else "singular value of W")
+        if _is_flow(training):
+            axis.set_xscale("symlog", linthresh=places[1])
     for axis in axes[layers:]:
         axis.set_visible(False)
-    axes[0].set_ylabel("omega" if omegas else "singular values of W")
-    axes[0].legend(frameon=False, fontsize=7)
+    canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=7)
+    what = textwrap.fill(weights.meaning(training.model), int(PER_INCH * width))
+    canvas.suptitle(f"{training.spec.describe_model()}\n{what}", fontsize=8)
     return canvas
 
 
@@ -183,41 +203,19 @@ def draw_animation(path: Path | str, training: Training, *, milliseconds: int = 
     write_whole(path, content)
 
 
-def alone(model: LinearTransformer, layer: int) -> Array:
-    """Return W with w_hat = W a, if one layer were alone: what it makes of a = sum y x.
-
-    Args:
-        model: The model.
-        layer: The layer, from 0.
-
-    Returns:
-        W, [d, d].
-    """
-    P, Q = (np.asarray(value[layer], np.float64) for value in model.family.dense(model.dim))
-    d, rows = model.dim, P[:, -1]
-    moved = np.einsum("h,hji->ij", rows[:, -1], Q[:, :d, :d]) + np.einsum("hj,hi->ij", rows[:, :d], Q[:, -1, :d])
-    return np.asarray(-moved)
-
-
 def _frames(training: Training, sequences: int) -> list[bytes]:
     """A PNG per snapshot. All frames have the same limits, so that nothing but the model moves."""
-    steps, history = _snapshots(training), training.history
+    places = _snapshots(training)
     levels = [profile(shot.model, training.spec.problem, sequences=sequences) for shot in training.snapshots]
     nothing = training.spec.problem.signal / 2
     lowest = min(float(found.loss.min()) for found in levels)
-    weights = [_shown_weights(shot.model) for shot in training.snapshots]
-    limit = max(float(np.abs(found).max()) for found in weights) or 1.0
+    drawn = [weights.picture(shot.model) for shot in training.snapshots]
+    limit = max(float(np.abs(found).max()) for found in drawn) or 1.0
     found = []
-    for step, level, weight in zip(steps.tolist(), levels, weights, strict=True):
-        canvas = blank(9.0, 3.0)
+    for place, level, weight in zip(places.tolist(), levels, drawn, strict=True):
+        canvas = blank(9.6, 3.0)
         left, middle, right = canvas.subplots(1, 3)
-        x = np.maximum(history.step, 0.5)
-        left.plot(x, history.loss, color=GREY)
-        at = int(np.argmin(np.abs(history.step - step)))
-        left.plot(x[at], history.loss[at], "o", color=VERMILION)
-        panel(left, f"step {step:,}", "step", "loss")
-        left.set(xscale="log", yscale="log")
-        decimals(left)
+        _curve_until(left, training, place)
         middle.plot(level.sigma, level.loss, color=BLUE)
         panel(middle, "profile", "noise level sigma", "adjusted loss")
         middle.set(yscale="log", ylim=(max(0.7 * lowest, 1e-6 * nothing), 3 * nothing))
@@ -231,21 +229,30 @@ def _frames(training: Training, sequences: int) -> list[bytes]:
     return found
 
 
-def _shown_weights(model: LinearTransformer) -> Array:
-    """The omegas, one row per layer; of other families W of every layer, side by side."""
-    if _has_omegas(model):
-        return np.array([_numbers(model, layer) for layer in range(model.layers)])
-    return np.concatenate([alone(model, layer) for layer in range(model.layers)], 1)
+def _curve_until(axis: Axes, training: Training, place: float) -> None:
+    """The learning curve, with a point at one step, or at one time of gradient flow."""
+    history, flow = training.history, _is_flow(training)
+    x = history.time if flow else history.step.astype(np.float64)
+    at, least = int(np.argmin(np.abs(x - place))), x[1] / 2  # the start has a place left of all others
+    highest = RISE * float(history.loss[0])
+    axis.plot(np.maximum(x, least), history.loss, color=GREY)
+    axis.plot(max(x[at], least), min(history.loss[at], highest), "o", color=VERMILION, clip_on=False)
+    title = f"time {place:.3g}" if flow else f"step {place:,.0f}"
+    panel(axis, title + _leaves(history.loss, highest).replace(" (", "\n("), _across(flow), "unadjusted loss")
+    axis.set(xscale="log", yscale="log")
+    _limit(axis, [history.loss], highest)
+    decimals(axis)
 
 
 def _name_weights(axis: Axes, model: LinearTransformer) -> None:
-    if _has_omegas(model):
-        axis.set(title="omegas", ylabel="layer", xticks=range(4), yticks=range(model.layers))
-        axis.set_xticklabels(OMEGAS)
+    axis.set_title(textwrap.fill(weights.meaning(model), 42), fontsize=8)
+    if weights.has_omegas(model):
+        names = weights.names(model)
+        axis.set(ylabel="layer", xticks=range(len(names)), yticks=range(model.layers))
+        axis.set_xticklabels([name.split()[1] for name in names])  # such as xx
         axis.set_yticklabels([str(layer + 1) for layer in range(model.layers)])
     else:
-        several = " of every layer" if model.layers > 1 else ""
-        axis.set(title=f"W{several}: w_hat = W a", xticks=[], yticks=[])
+        axis.set(xticks=[], yticks=[])
 
 
 def _gif(frames: list[bytes], milliseconds: int) -> bytes:
@@ -286,15 +293,27 @@ show();
 """.encode()
 
 
-def _numbers(model: LinearTransformer, layer: int) -> Array:
-    """The four omegas of a layer, or its singular values."""
-    if _has_omegas(model):
-        return np.array(model.kernel[0][layer], np.float64).ravel()
-    return np.asarray(np.linalg.svd(alone(model, layer), compute_uv=False))
+def _is_flow(training: Training) -> bool:
+    return isinstance(training.spec.protocol, GradientFlow)
 
 
-def _has_omegas(model: LinearTransformer) -> bool:
-    return len(model.kernel) == 1
+def _across(flow: bool) -> str:
+    return "time, the sum of all rates" if flow else "step"
+
+
+def _leaves(values: Array, highest: float) -> str:
+    """A remark on a curve that leaves the axis."""
+    most = float(np.nanmax(values))
+    if most <= highest:
+        return ""
+    return f" (rises to {most:.1g}, above the axis)" if np.isfinite(most) else " (overflows)"
+
+
+def _limit(axis: Axes, values: Iterable[Array], highest: float) -> None:
+    """End the axis of losses where a curve that diverges leaves it."""
+    every = np.concatenate(list(values))
+    if _leaves(every, highest):
+        axis.set_ylim(0.8 * every[every > 0].min(), highest)
 
 
 def _values(run: Training, quantity: str) -> Array:
@@ -304,12 +323,13 @@ def _values(run: Training, quantity: str) -> Array:
 
 
 def _snapshots(training: Training) -> Array:
-    """The steps of the snapshots, of which there must be two."""
+    """The steps of the snapshots, or their times for gradient flow; there must be two."""
     _check_descent(training)
     if len(training.snapshots) < 2:
         rule, given = "a picture of a course needs at least two snapshots", f"{len(training.snapshots)}"
         refuse(rule, given, "Train with snapshots=20, for example.")
-    return np.array([shot.step for shot in training.snapshots])
+    steps, protocol = np.array([shot.step for shot in training.snapshots]), training.spec.protocol
+    return protocol.times()[steps] if isinstance(protocol, GradientFlow) else steps.astype(np.float64)
 
 
 def _check_descent(training: Training) -> None:

@@ -122,8 +122,9 @@ def _eigenvalues(axis: Axes, problem: Problem, tokens: Sequences, seed: int) -> 
     label = "covariance of x" if count == 1 else "covariance of x, median"
     axis.plot(numbers, np.median(values, 0), "o-", color=VERMILION, markersize=3, linewidth=1.5, label=label)
     panel(axis, "eigenvalues of x, largest first", "1st, 2nd, ... eigenvalue", "eigenvalue")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.set_ylim(bottom=0)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.set_xlim(0.5, d + 0.5)
+    axis.set_ylim(bottom=-0.02 * axis.get_ylim()[1])  # a marker at 0 is whole
     axis.legend(frameon=False, fontsize=8)
 
 
@@ -148,7 +149,7 @@ def _levels(axis: Axes, sigma: Array) -> None:
         span = float(distinct[-1] - distinct[0]) or 1.0
         axis.bar(distinct, counts / len(sigma), width=0.04 * span, color=ORANGE)
         if len(distinct) == 1:
-            axis.set_xlim(max(0.0, distinct[0] - 1), distinct[0] + 1)
+            axis.set_xlim(max(-0.05, distinct[0] - 1), distinct[0] + 1)  # the bar at 0 is whole
     else:
         top = float(np.quantile(sigma, 0.995))
         axis.hist(sigma[sigma <= top], bins=30, weights=_shares(sigma[sigma <= top], len(sigma)), color=ORANGE)

@@ -168,6 +168,10 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
         else:
             axis.plot(places, loss, linestyle="none", **style)
             axis.vlines(places, low, high, color=colour, linewidth=1)
+        below = found.loss[i] <= bottom
+        if below.any():  # whole at the edge, where a marker on the line would be cut in half
+            label = None if (found.loss[:i] <= bottom).any() else "below the axis"
+            axis.plot(places[below], loss[below], "v", color=colour, markersize=7, clip_on=False, label=label)
         mark_exploded(axis, places.tolist(), loss.tolist(), found.exploded[i].tolist(), colour, size=6)
     if (found.floor > 1e-20).any():
         known = np.where(found.floor > 1e-20, found.floor, np.nan)

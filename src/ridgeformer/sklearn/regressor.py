@@ -195,9 +195,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            *place, seed = _place(self.predictor)
-            spec = zoo.record(*place, seed=seed).spec
-            return zoo.load(*place, seed=seed), noise or as_noise(place[2]), context or int(spec["context"])
+            family, layers, trained, seed = _place(self.predictor)
+            spec = zoo.record(family, layers, trained, seed=seed).spec
+            model = zoo.load(family, layers, trained, seed=seed)
+            return model, noise or as_noise(trained), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context

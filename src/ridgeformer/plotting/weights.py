@@ -1,0 +1,120 @@
+"""What pictures show of the weights of a layer: omegas, norms of further products in channels, or singular values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.models.transformer import LinearTransformer
+
+__all__ = ["alone", "has_omegas", "meaning", "names", "numbers", "picture"]
+
+Array = NDArray[np.float64]
+OMEGAS = ("xx", "xy", "yx", "yy")
+
+
+def alone(model: LinearTransformer, layer: int) -> Array:
+    """Return W with w_hat = W a, if one layer were alone: what it makes of a = sum y x.
+
+    Args:
+        model: The model.
+        layer: The layer, from 0.
+
+    Returns:
+        W, [d, d].
+    """
+    P, Q = (np.asarray(value[layer], np.float64) for value in model.family.dense(model.dim))
+    d, rows = model.dim, P[:, -1]
+    moved = np.einsum("h,hji->ij", rows[:, -1], Q[:, :d, :d]) + np.einsum("hj,hi->ij", rows[:, :d], Q[:, -1, :d])
+    return np.asarray(-moved)
+
+
+def picture(model: LinearTransformer) -> Array:
+    """Return the weights of a model as a picture.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The omegas and norms, one row per layer; of other families W of every layer, side by side.
+    """
+    if has_omegas(model):
+        return np.array([numbers(model, layer) for layer in range(model.layers)])
+    return np.concatenate([alone(model, layer) for layer in range(model.layers)], 1)
+
+
+def numbers(model: LinearTransformer, layer: int) -> Array:
+    """Return the numbers that are drawn of a layer.
+
+    Args:
+        model: The model.
+        layer: The layer, from 0.
+
+    Returns:
+        The numbers, in the order of `names`.
+    """
+    kernel = [np.asarray(value[layer], np.float64) for value in model.kernel]
+    if len(kernel) == 1:
+        return kernel[0].ravel()
+    if len(kernel) == 4:
+        return _channel_numbers(*kernel)
+    return np.asarray(np.linalg.svd(alone(model, layer), compute_uv=False))
+
+
+def _channel_numbers(Pv: Array, Qv: Array, Ps: Array, Qs: Array) -> Array:
+    """The omegas of x and y, and the norms of what else there is in sum_k P_k (x) Q_k, by blocks."""
+    omegas, norms = [], []
+    for P, i in ((Pv, 0), (Ps, -1)):
+        for Q, j in ((Qv, 0), (Qs, -1)):
+            products = np.einsum("kab,kcd->abcd", P, Q)
+            omegas.append(products[i, i, j, j])
+            products[i, i, j, j] = 0.0
+            if products.size > 1:
+                norms.append(np.sqrt((products**2).sum()))
+    return np.array(omegas + norms)
+
+
+def names(model: LinearTransformer) -> list[str]:
+    """Return what each of `numbers` is.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Labels: omegas, norms of further products in channels, or singular values.
+    """
+    if not has_omegas(model):
+        return [f"singular value {k + 1}" for k in range(model.dim)]
+    found = [f"omega {name}" for name in OMEGAS]
+    if len(model.kernel) == 4:
+        sizes = {"vectors": model.kernel[0].shape[-1], "scalars": model.kernel[2].shape[-1]}
+        pairs = ((to, of) for to in sizes for of in sizes if sizes[to] * sizes[of] > 1)
+        found += [f"norm {to[0]}{of[0]} ({to} from {of})" for to, of in pairs]
+    return found
+
+
+def meaning(model: LinearTransformer) -> str:
+    """Say what `numbers` are.
+
+    Args:
+        model: The model.
+
+    Returns:
+        A line for a title.
+    """
+    if not has_omegas(model):
+        return "W of each layer: w_hat = W a if the layer were alone, a = sum y x"
+    further = len(names(model)) > 4
+    return "omegas of x and y; norms of all other products of P and Q" if further else "omegas"
+
+
+def has_omegas(model: LinearTransformer) -> bool:
+    """Say whether a model treats all directions alike by its form, so that omegas describe it.
+
+    Args:
+        model: The model.
+
+    Returns:
+        True for Diag, GD++ and channels.
+    """
+    return len(model.kernel) in (1, 4)
