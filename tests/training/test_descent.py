@@ -1,6 +1,7 @@
 """Descents against independent loops and closed forms; histories, snapshots, starts, callbacks and stored runs."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -105,6 +106,26 @@ def test_random_covariances_need_a_sample():
     problem = Problem(3, 6, 1, features="rotated(powerlaw(1))")
     found = train(problem, "full", 1, protocol=descent(batch="sample(300)"), **FEW)
     assert found.history.loss[-1] < found.history.loss[0]
+
+
+@pytest.mark.parametrize(
+    ("family", "layers", "features", "batch"),
+    [
+        ("diag", 1, "isotropic", "population"),
+        ("diag", 2, "isotropic", "sample(8192)"),
+        (Looped("diag", 2), 1, "isotropic", "sample(8192)"),
+        ("diag", 1, "factors(1)", "sample(8192)"),
+    ],
+)
+def test_without_a_batch_the_population_is_followed_where_it_is_known(family, layers, features, batch):
+    problem = Problem(3, 6, 1, features=features)
+    for protocol in (descent(steps=3), GradientFlow(time=1e-3, record=2, scale=0.05)):
+        found = train(problem, family, layers, protocol=protocol, **FEW)
+        assert found.spec.protocol.batch == batch
+        assert ("population" if batch == "population" else "fixed sample of 8,192") in found.message
+        assert found.history.loss[-1] < found.history.loss[0]
+        named = train(problem, family, layers, protocol=dataclasses.replace(protocol, batch=batch), **FEW)
+        assert named.spec.name == found.spec.name
 
 
 def test_sgd_follows_the_population_gradient_on_average():
@@ -290,7 +311,7 @@ def test_a_looped_model_starts_from_one(tmp_path):
     with pytest.raises(InputError, match="got layers 2, not 6"):
         train(SMALL, "looped(diag,3)", 6, protocol=SGD(), init=init)
     with pytest.raises(InputError, match="in closed form for one layer; got 3 layers"):
-        train(SMALL, "looped(diag,3)", 1, protocol=descent())
+        train(SMALL, "looped(diag,3)", 1, protocol=descent(batch="population"))
     omegas = LinearTransformer(Looped("diag", 3)(omega=np.zeros((2, 2, 2))), dim=3)
     with pytest.raises(InputError, match="models given by p and q; got one given by omega"):
         train(SMALL, "looped(diag,3)", 2, 2, init=omegas)
@@ -328,10 +349,14 @@ def test_the_start_is_part_of_the_spec():
         (lambda: GradientFlow(batch=512), "gradient flow follows one function; .*got 512"),
         (lambda: GradientFlow(time=0), "time of gradient flow must be positive"),
         (lambda: GradientFlow(tolerance=1), "tolerance must lie between"),
-        (lambda: train(SMALL, "diag", 2, protocol="descent"), "closed form for one layer; got 2 layers"),
+        (lambda: train(SMALL, "diag", 2, protocol=descent(batch="population")), "for one layer; got 2 layers.*=512"),
         (
-            lambda: train(Problem(3, 6, 1, features="factors(1)"), "diag", 1, protocol="flow"),
-            "one covariance for all sequences; got factors",
+            lambda: train(Problem(3, 6, 1, features="factors(1)"), "diag", 1, protocol=GradientFlow(batch="population")),
+            r'one covariance for all sequences; got factors.* Use a fixed sample, batch="sample\(8192\)".$',
+        ),
+        (
+            lambda: train(SMALL, "diag", 2, protocol="descent", init=LinearTransformer.random("diag", dim=3, layers=1)),
+            "layers 1, not 2",
         ),
         (lambda: train(SMALL, "diag", 1, callbacks=print), "callbacks must be a list"),
         (lambda: train(SMALL, "diag", 1, callbacks=[3]), "a callback must be a Callback or a function; got 3"),

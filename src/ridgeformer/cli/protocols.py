@@ -30,7 +30,8 @@ OPTIONS: tuple[tuple[str, type, str], ...] = (
         "batch",
         str,
         f"paper, {DESCENTS}, flow: sequences per step; 'population' for the exact gradient of one layer, or "
-        "'sample(8192)' for fixed sequences [default: 2048 for paper, population for descent and flow, else 512].",
+        "'sample(8192)' for fixed sequences [default: 2048 for paper; for descent and flow population where it is "
+        "known, else sample(8192); 512 for sgd and adam].",
     ),
     ("rate", float, f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, 1e-3 for adam, else 0.01]."),
     ("momentum", float, f"{DESCENTS}: forgetting factor of the gradient [default: 0; 0.9 for adam]."),
@@ -55,7 +56,7 @@ def takes_a_protocol(command: Command) -> Command:
         default="search",
         show_default=True,
         help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper. To "
-        "watch how a model learns, from one start: descent (gradient descent on the exact gradient), sgd (on fresh "
+        "watch how a model learns, from one start: descent (gradient descent on the exact gradient, or on a fixed sample), sgd (on fresh "
         "sequences), adam (Adam on fresh sequences; --batch chooses another gradient for all three), and flow "
         "(gradient flow).",
     )(command)

@@ -18,7 +18,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.training.gradients import Course
 from ridgeformer.training.history import COLUMNS
 from ridgeformer.training.job import Found, Job, Report, Step, Steps, follow
-from ridgeformer.training.protocols import Adam, Descent, GradientDescent, GradientFlow
+from ridgeformer.training.protocols import Adam, Descent, GradientDescent, GradientFlow, sample_size
 
 __all__ = ["descend_and_record"]
 
@@ -116,7 +116,8 @@ class _Walk:
         rested = bool(norms[-1] <= RESTED * norms[losses <= losses[0]].max())  # not beside those of an explosion
         end = "converged" if rested else f"ended with a gradient of {norms[-1]:.3g}"
         what = f"time {protocol.time:g}" if isinstance(protocol, GradientFlow) else f"{protocol.steps:,} steps"
-        return Found(self.vector.model(state.point), rested, f"{self.name}: {what}; {end}", self._recorded())
+        message = f"{self.name} on {_words(protocol)}: {what}; {end}"
+        return Found(self.vector.model(state.point), rested, message, self._recorded())
 
     def _run_to(self, stop: int) -> tuple[float, Array]:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before."""
@@ -194,3 +195,10 @@ class _Walk:
             models = [self.vector.model(shot).family.arrays for shot in self.state.shots]
             found |= {f"snapshots/{name}": np.array([arrays[name] for arrays in models]) for name in models[0]}
         return found
+
+
+def _words(protocol: Descent) -> str:
+    """What gradients are taken of, in words."""
+    if size := sample_size(protocol.batch):
+        return f"a fixed sample of {size:,} sequences"
+    return f"{protocol.batch:,} fresh sequences per step" if isinstance(protocol.batch, int) else "the population"

@@ -58,11 +58,11 @@ class Course:
         self.gradient: Callable[[Array, int], Gradient]
         if size is not None:
             self.gradient = self._of_sample(size)
-        elif isinstance(protocol.batch, str):
+        elif self.sequences:
+            self.gradient, self.adjusted = self._of_fresh(self.sequences), not job.problem.has_pool
+        else:
             self.gradient = self._of_quadratic(Quadratic.of_problem(job.problem, job.layout))
             self.adjusted = False
-        else:
-            self.gradient, self.adjusted = self._of_fresh(protocol.batch), not job.problem.has_pool
 
     def both(self, loss: float) -> tuple[float, float]:
         """Return the unadjusted and the adjusted loss.

@@ -111,7 +111,8 @@ class GradientDescent:
         steps: How many steps.
         batch: What a gradient is taken of. `population`: the exact expectation over all sequences, known for one layer
             and features with one covariance; `sample(8192)`: the mean over so many sequences, the same in all steps; a
-            number: the mean over so many fresh sequences in every step.
+            number: the mean over so many fresh sequences in every step. None for the population where it is known, and
+            `sample(8192)` elsewhere; the spec of a run says which.
         momentum: From 0 to below 1.
         schedule: What the rate is multiplied by: `constant`; `linear` or `cosine`, which fall to 0 at the last step; or
             pairs (step, factor) of any shape, with straight lines between them.
@@ -129,7 +130,7 @@ class GradientDescent:
 
     rate: float = 0.01
     steps: int = 10_000
-    batch: Batch = "population"
+    batch: Batch | None = None
     momentum: float = 0.0
     schedule: Schedule = "constant"
     warmup: int = 0
@@ -184,7 +185,7 @@ class SGD(GradientDescent):
         batch: As for `GradientDescent`; by default 512 fresh sequences per step.
     """
 
-    batch: Batch = 512
+    batch: Batch | None = 512
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class Adam(GradientDescent):
     """
 
     rate: float = 1e-3
-    batch: Batch = 512
+    batch: Batch | None = 512
     momentum: float = 0.9
     second: float = 0.999
 
@@ -218,7 +219,8 @@ class GradientFlow:
 
     Attributes:
         time: How long.
-        batch: `population`, or a fixed sample such as `sample(8192)`; see `GradientDescent`.
+        batch: `population`, a fixed sample such as `sample(8192)`, or None for the first of these that is known; see
+            `GradientDescent`.
         tolerance: The relative error of the parameters that one step of the integration may make.
         scale: As for `GradientDescent`.
         record: How many times enter the history, besides the start: powers of ten apart evenly and ending at `time`. A
@@ -230,7 +232,7 @@ class GradientFlow:
     """
 
     time: float = 1000.0
-    batch: Batch = "population"
+    batch: Batch | None = None
     tolerance: float = 1e-8
     scale: float | None = None
     record: int = 200
@@ -243,7 +245,7 @@ class GradientFlow:
             refuse("the tolerance must lie between 1e-13 and 0.01", self.tolerance, "Pass 1e-8, for example.")
         integer("record", self.record, 1, 100_000)
         _check_common(self)
-        if not isinstance(self.batch, str):
+        if isinstance(self.batch, int):
             remedy = 'Use batch="sample(8192)", or SGD.'
             refuse("gradient flow follows one function; the batch is population or sample(N)", self.batch, remedy)
 
@@ -268,7 +270,7 @@ class GradientFlow:
 Descent = GradientDescent | GradientFlow
 
 
-def sample_size(batch: Batch) -> int | None:
+def sample_size(batch: Batch | None) -> int | None:
     """Return how many fixed sequences a batch such as `sample(8192)` names.
 
     Args:
@@ -287,7 +289,7 @@ def _check_common(protocol: Descent) -> None:
     if isinstance(batch, str):
         if batch != "population" and not sample_size(batch):
             refuse("the batch must be population, sample(N) or a number of fresh sequences", repr(batch), BATCHES)
-    else:
+    elif batch is not None:
         integer("batch", batch, 1, 1 << 24)
     if protocol.scale is not None and not 0 < number("scale", protocol.scale) < float("inf"):
         refuse("the scale of a start must be positive and finite", protocol.scale, "Pass 0.01, for example.")
