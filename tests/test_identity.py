@@ -277,7 +277,7 @@ def test_a_class_that_lacks_methods_is_refused_by_their_names():
     for named in (part, "part"):
         with pytest.raises(InputError, match=words):
             train(Problem(3, 6, "fixed(1)"), named, 1)
-    with pytest.raises(InputError, match="without .*random, name"):
+    with pytest.raises(InputError, match=r"without .*random, name"):
         train(Problem(3, 6, "fixed(1)"), Family, 1)
 
 
@@ -337,7 +337,6 @@ def test_layers_may_be_any_axis_of_arrays():
     np.testing.assert_array_equal(model.truncate(2).P, model.P[:2])
     np.testing.assert_array_equal(model.without(1).P, model.P[[0, 2]])
     assert train(Problem(3, 6, "fixed(1)"), family, 2, protocol=QUICK, sequences=500).model.layers == 2
-
 
 
 @pytest.mark.parametrize(

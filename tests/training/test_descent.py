@@ -9,6 +9,7 @@ import pytest
 
 from ridgeformer import Diag, Full, InputError, Layout, LinearTransformer, Problem, load_run, train
 from ridgeformer.errors import DamageError, MissingPackageError
+from ridgeformer.evaluation import oracle_risk
 from ridgeformer.models import Looped, LowRank
 from ridgeformer.population import Quadratic
 from ridgeformer.theory import one_layer
@@ -31,6 +32,7 @@ from ridgeformer.training.runs import Folder
 SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
 FEW = {"sequences": 1000, "threads": 1}
 PLATEAUS = (1.0, 0.641, 0.377, 0.210, 0.136)
+FACTORS = Problem(3, 6, 1, features="factors(1)")
 YZHANG = Problem(dim=4, context=31, noise="fixed(0)", features="spectrum(0.4,0.3,0.2,0.1)")
 
 
@@ -224,6 +226,24 @@ def test_the_history_is_a_table():
     assert json.dumps(history.as_dict())
 
 
+@pytest.mark.parametrize("problem", [SMALL, Problem(4, 8, 1, features="spectrum(2,1,1,0.5)", tasks="lowrank(2)")])
+def test_the_oracle_of_a_history_is_not_measured_on_few_sequences(problem):
+    """Its loss, the difference of both losses, against a million sequences; the same for every seed."""
+    found = [train(problem, "diag", 1, seed=seed, protocol=descent(steps=1), **FEW).history for seed in (0, 1)]
+    oracle = oracle_risk(problem, sequences=1_000_000)
+    for history in found:
+        difference = history.loss - history.adjusted_loss
+        assert difference == pytest.approx(oracle.loss, abs=4 * oracle.error)
+        assert difference == pytest.approx(found[0].loss - found[0].adjusted_loss)
+
+
+def test_the_adjusted_loss_of_a_history_is_that_of_the_result():
+    problem = Problem(dim=2, context=40, noise="fixed(3)")
+    init = one_layer.model_of(one_layer.optimum(problem))
+    found = train(problem, "full", 1, protocol=descent(rate=1e-9, steps=1), init=init, sequences=100_000)
+    assert found.history.adjusted_loss[-1] == pytest.approx(found.loss, abs=4 * found.result.error)
+
+
 def test_the_gradient_norm_is_that_of_the_parameters():
     found = train(SMALL, "full", 1, protocol=descent(record=40, snapshots=[0, 40]), **FEW)
     for row, snapshot in zip(found.history, found.snapshots, strict=True):
@@ -351,7 +371,7 @@ def test_the_start_is_part_of_the_spec():
         (lambda: GradientFlow(tolerance=1), "tolerance must lie between"),
         (lambda: train(SMALL, "diag", 2, protocol=descent(batch="population")), "for one layer; got 2 layers.*=512"),
         (
-            lambda: train(Problem(3, 6, 1, features="factors(1)"), "diag", 1, protocol=GradientFlow(batch="population")),
+            lambda: train(FACTORS, "diag", 1, protocol=GradientFlow(batch="population")),
             r'one covariance for all sequences; got factors.* Use a fixed sample, batch="sample\(8192\)".$',
         ),
         (

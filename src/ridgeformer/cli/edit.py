@@ -92,7 +92,8 @@ def _changed(model: LinearTransformer, changes: tuple[str, ...]) -> LinearTransf
         parts = CHANGE.fullmatch(change)
         if parts is None:
             raise InputError(
-                f"--set takes LAYER.NAME=VALUE, with layers from 1; got {shown(change)}. Write 4.omega_yy=0, for example."
+                f"--set takes LAYER.NAME=VALUE, with layers from 1; got {shown(change)}. "
+                "Write 4.omega_yy=0, for example."
             )
         try:
             value = json.loads(parts[3])

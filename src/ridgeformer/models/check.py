@@ -89,7 +89,9 @@ def _check_layers(family: type[Family], made: Family, tokens: Array, whole: Arra
         error = np.abs(_token_form(P, Q, tokens) - whole).max() if len(P) == LAYERS + 1 else np.inf
         if not error < 1e-8 * max(np.abs(whole).max(), 1e-300):
             rule = "inserted(1, identity_layer()) must give one layer more and change nothing"
-            _refuse(family, rule, f"{len(P)} layers instead of {LAYERS + 1}, and predictions that differ by {error:.1g}")
+            _refuse(
+                family, rule, f"{len(P)} layers instead of {LAYERS + 1}, and predictions that differ by {error:.1g}"
+            )
 
 
 def _check_slope(
