@@ -520,7 +520,7 @@ def test_the_journal_survives_damage(tmp_path):
     journal.keep("a/b", {"x": np.arange(3.0)})
     again = Journal(path)
     assert (again.recall("a/b")["x"] == np.arange(3)).all()
-    assert again.history == [("race", 10, 0.5)]
+    assert [entry[:3] for entry in again.history] == [("race", 10, 0.5)]
     assert again.work == 10
     assert again.seconds >= 0
     path.write_bytes(path.read_bytes()[:50])

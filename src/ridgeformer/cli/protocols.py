@@ -57,8 +57,8 @@ def takes_a_protocol(command: Command) -> Command:
         show_default=True,
         help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper. To "
         "watch how a model learns, from one start: descent (gradient descent on the exact gradient, or on a fixed "
-        "sample), sgd (on fresh sequences), adam (Adam on fresh sequences; --batch chooses another gradient for all three), and flow "
-        "(gradient flow).",
+        "sample), sgd (on fresh sequences), adam (Adam on fresh sequences; --batch chooses another gradient for all "
+        "three), and flow (gradient flow).",
     )(command)
 
 

@@ -181,7 +181,11 @@ class _Walk:
 
     def _step(self) -> Step:
         rows = self.state.rows
-        new = tuple(dict(zip(COLUMNS, row, strict=True)) for row in rows[self.reported :])
+        whole = ("step", "sequences")
+        new = tuple(
+            {name: int(value) if name in whole else value for name, value in zip(COLUMNS, row, strict=True)}
+            for row in rows[self.reported :]
+        )
         self.reported = len(rows)
         fraction = self.state.taken / self.protocol.steps
         return Step(self.vector.model(self.state.point), self.name, fraction, new[-1]["loss"], new)
