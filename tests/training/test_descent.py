@@ -286,6 +286,16 @@ def test_a_descent_that_diverges_says_so():
     assert len(found.history) < 41
 
 
+@pytest.mark.slow
+def test_a_flow_that_cannot_be_followed_ends_early():
+    """Without a warning of LSODA; a flow has no rate that could be smaller."""
+    protocol = GradientFlow(scale=1.0, batch="sample(64)", record=5)
+    found = train(Problem(3, 6, "uniform(0,2)"), "full", 3, protocol=protocol, **FEW)
+    assert "could not be followed beyond time" in found.message
+    assert "a smaller scale of the start or an earlier end time may help" in found.message
+    assert len(found.history) < 6
+
+
 # ---- starts -------------------------------------------------------------------------------------------------
 
 
