@@ -75,6 +75,16 @@ def test_gradient_descent_is_that_of_a_plain_loop(momentum):
     np.testing.assert_allclose(found.history.time, np.append(0, np.cumsum(rates)))
 
 
+def test_a_schedule_may_be_a_function(tmp_path):
+    """It is stored as a table, so that a run is found again."""
+    falling = descent(schedule=lambda step: 1 / (1 + step), warmup=3)
+    np.testing.assert_allclose(falling.rates(), 1e-3 / np.arange(1, 41) * np.minimum(1, np.arange(1, 41) / 4))
+    steps = descent(schedule=lambda step: 1.0 if step < 20 else 0.1)
+    assert steps.schedule == ((0, 1.0), (19, 1.0), (20, 0.1), (39, 0.1))
+    found = train(SMALL, "diag", 1, protocol=falling, out=tmp_path, **FEW)
+    assert load_run(found.folder).spec == found.spec
+
+
 def test_adam_is_that_of_pytorch():
     torch = pytest.importorskip("torch")
     start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
@@ -373,19 +383,21 @@ def test_the_start_is_part_of_the_spec():
         (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=4, layers=1)), "dimension 4, not 3"),
         (lambda: train(SMALL, "full", 1, 2, init=LinearTransformer.random("full", dim=3, layers=1)), "heads 1, not 2"),
         (lambda: train(SMALL, "diag", 1, init=Diag(omega=[[[0, 0], [0, 0]]])), "LinearTransformer; got a Diag"),
-        (lambda: GradientDescent(rate=-1), "the learning rate must be at least 0; got -1"),
+        (lambda: GradientDescent(rate=-1), "the learning rate must be positive and finite; got -1. Pass 0.01"),
         (lambda: GradientDescent(rate=0), "must be positive and finite; got 0"),
         (lambda: GradientDescent(steps=0), "steps must be at least 1"),
         (lambda: GradientDescent(momentum=1), r"momentum must lie in \[0, 1\); got 1"),
         (lambda: Adam(second=1.5), r"second must lie in \[0, 1\)"),
         (lambda: GradientDescent(schedule="x"), "schedule must be constant, linear, cosine or .*got 'x'"),
         (lambda: GradientDescent(schedule=[(5, 1), (2, 1)]), "steps of a schedule must ascend"),
+        (lambda: GradientDescent(schedule=lambda step: -1), "a factor of the schedule must be at least 0; got -1"),
+        (lambda: GradientDescent(schedule=abs, steps=50_000), "tabulated, for at most 20,000 steps; got 50,000 steps"),
         (lambda: GradientDescent(schedule=3), "a schedule must be a name or pairs"),
         (lambda: GradientDescent(snapshots=[]), "snapshots must be a number or a list .*got an empty list"),
         (lambda: GradientDescent(record=[]), "record must be a number or a list"),
         (lambda: GradientDescent(steps=10, snapshots=[11]), "a step of snapshots must be at most 10; got 11"),
         (lambda: GradientDescent(batch="all"), "batch must be population, sample.N. or .*got 'all'"),
-        (lambda: GradientDescent(scale=-0.1), "scale must be at least 0; got -0.1"),
+        (lambda: GradientDescent(scale=-0.1), "scale of a start must be positive and finite; got -0.1"),
         (lambda: GradientFlow(batch=512), "gradient flow follows one function; .*got 512"),
         (lambda: GradientFlow(time=0), "time of gradient flow must be positive"),
         (lambda: GradientFlow(tolerance=1), "tolerance must lie between"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import FILE, Command
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, refuse, shown
 
 if TYPE_CHECKING:
     from ridgeformer.training import Training
@@ -80,15 +80,20 @@ def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
 
 def _value(option: str, value: Any) -> Any:
     """Numbers and lists of numbers from their text; what is neither is left for the protocol to refuse."""
+    from ridgeformer.training.protocols import SCHEDULES
+
     if not isinstance(value, str):
         return value
     try:
-        if option == "schedule" and ":" in value:
+        if option == "schedule":
             pairs = [part.split(":") for part in value.split(",")]
-            return [(int(step), float(factor)) for step, factor in pairs]
+            return value if value in SCHEDULES else [(int(step), float(factor)) for step, factor in pairs]
         if option in ("record", "snapshots", "batch"):
             return [int(part) for part in value.split(",")] if "," in value else int(value)
     except ValueError:
+        if option == "schedule":
+            rule = f"the schedule must be {', '.join(SCHEDULES)} or pairs step:factor"
+            refuse(rule, shown(value), "Write cosine, or 0:1,5000:0.1, for example.")
         return value
     return value
 

@@ -86,7 +86,8 @@ class Family(Value, ABC):
             refuse(
                 f"tokens of the family {cls.name} have {cls.further_scalars} further scalars",
                 f"a layout with {layout.extra} further coordinates",
-                "Use the family full, or channels with as many scalars as you need.",
+                "Use full, lowrank, a looped model of these such as looped(full,2), or channels with as many scalars "
+                "as you need.",
             )
         return replace(layout, scratch=needed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from numbers import Integral
@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 MOST_STEPS = 10**9
-PAIRS = "Write cosine, or [(0, 1.0), (5000, 0.1)], for example."
+MOST_CALLS = 20_000  # of a schedule that is a function
+PAIRS = "Write cosine, [(0, 1.0), (5000, 0.1)], or a function of the step, for example."
 BATCHES = "Write population, sample(8192) or 512, for example."
 
 
@@ -89,13 +90,12 @@ class Paper:
     def __post_init__(self) -> None:
         integer("steps", self.steps)
         integer("batch", self.batch, 1, 1 << 24)
-        if not 0 < number("rate", self.rate) < float("inf"):
-            refuse("the learning rate must be positive and finite", self.rate, "Pass 1e-4, for example.")
+        _check_positive("the learning rate", self.rate, 1e-4)
 
 
 Batch = int | str
 Stops = int | tuple[int, ...] | None
-Schedule = str | tuple[tuple[int, float], ...]
+Schedule = str | tuple[tuple[int, float], ...] | Callable[[int], float]
 SCHEDULES = ("constant", "linear", "cosine")
 
 
@@ -115,7 +115,8 @@ class GradientDescent:
             `sample(8192)` elsewhere; the spec of a run says which.
         momentum: From 0 to below 1.
         schedule: What the rate is multiplied by: `constant`; `linear` or `cosine`, which fall to 0 at the last step; or
-            pairs (step, factor) of any shape, with straight lines between them.
+            pairs (step, factor) of any shape, with straight lines between them. A function of the number of the step is
+            called once for every step, and becomes such pairs; there may be 20,000 at most.
         warmup: In the first so many steps the rate rises in proportion to the number of the step.
         scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
             Without meaning where training starts from a given model.
@@ -139,15 +140,15 @@ class GradientDescent:
     snapshots: Stops = 20
 
     def __post_init__(self) -> None:
-        if not 0 < number("the learning rate", self.rate) < float("inf"):
-            refuse("the learning rate must be positive and finite", self.rate, "Pass 0.01, for example.")
+        _check_positive("the learning rate", self.rate, 0.01)
         integer("steps", self.steps, 1, MOST_STEPS)
         integer("warmup", self.warmup, 0, self.steps)
         if not 0 <= number("momentum", self.momentum) < 1:
             refuse("momentum must lie in [0, 1)", self.momentum, "Pass 0.9, for example.")
         _check_common(self)
         if not isinstance(self.schedule, str):
-            object.__setattr__(self, "schedule", _pairs(self.schedule))
+            pairs = _tabulated(self.schedule, self.steps) if callable(self.schedule) else self.schedule
+            object.__setattr__(self, "schedule", _pairs(pairs))
         elif self.schedule not in SCHEDULES:
             refuse(f"the schedule must be {', '.join(SCHEDULES)} or a list of pairs", repr(self.schedule), PAIRS)
 
@@ -163,7 +164,7 @@ class GradientDescent:
         else:
             left = 1 - steps / self.steps
             shapes = {"constant": np.ones(self.steps), "linear": left, "cosine": 0.5 - 0.5 * np.cos(np.pi * left)}
-            factors = shapes[self.schedule]
+            factors = shapes[str(self.schedule)]
         return np.asarray(self.rate * factors * np.minimum(1.0, (steps + 1) / (self.warmup + 1)))
 
     def recorded(self) -> NDArray[np.int64]:
@@ -239,8 +240,7 @@ class GradientFlow:
     snapshots: Stops = 20
 
     def __post_init__(self) -> None:
-        if not 0 < number("time", self.time) < float("inf"):
-            refuse("the time of gradient flow must be positive and finite", self.time, "Pass 1000, for example.")
+        _check_positive("the time of gradient flow", self.time, 1000)
         if not 1e-13 <= number("tolerance", self.tolerance) <= 1e-2:
             refuse("the tolerance must lie between 1e-13 and 0.01", self.tolerance, "Pass 1e-8, for example.")
         integer("record", self.record, 1, 100_000)
@@ -291,10 +291,15 @@ def _check_common(protocol: Descent) -> None:
             refuse("the batch must be population, sample(N) or a number of fresh sequences", repr(batch), BATCHES)
     elif batch is not None:
         integer("batch", batch, 1, 1 << 24)
-    if protocol.scale is not None and not 0 < number("scale", protocol.scale) < float("inf"):
-        refuse("the scale of a start must be positive and finite", protocol.scale, "Pass 0.01, for example.")
+    if protocol.scale is not None:
+        _check_positive("the scale of a start", protocol.scale, 0.01)
     for name in ("record", "snapshots"):
         object.__setattr__(protocol, name, _stops(name, getattr(protocol, name), protocol.steps))
+
+
+def _check_positive(name: str, value: float, example: float) -> None:
+    if not 0 < number(name, value, -float("inf")) < float("inf"):
+        refuse(f"{name} must be positive and finite", value, f"Pass {example:g}, for example.")
 
 
 def _kept(protocol: Descent) -> NDArray[np.int64]:
@@ -312,6 +317,16 @@ def _stops(name: str, value: Any, steps: int) -> Stops:
         given = "an empty list" if isinstance(value, Iterable) and not isinstance(value, str) else repr(value)
         refuse(f"{name} must be a number or a list with at least one step", given, f"Pass {name}=[0, 100, 1000].")
     return tuple(sorted({integer(f"a step of {name}", step, 0, steps) for step in found}))
+
+
+def _tabulated(schedule: Callable[[int], float], steps: int) -> list[tuple[int, float]]:
+    """A function of the step as pairs; those within a straight line are left out."""
+    if steps > MOST_CALLS:
+        rule = f"a schedule that is a function is tabulated, for at most {MOST_CALLS:,} steps"
+        refuse(rule, f"{steps:,} steps", "Pass pairs (step, factor) instead.")
+    factors = np.array([number("a factor of the schedule", schedule(step)) for step in range(steps)])
+    kept = np.flatnonzero(np.concatenate([[True], np.diff(factors, 2) != 0, [True]])[:steps])
+    return list(zip(kept.tolist(), factors[kept].tolist(), strict=True))
 
 
 def _pairs(schedule: object) -> tuple[tuple[int, float], ...]:

@@ -105,7 +105,8 @@ class Spec:
     def describe_model(self) -> str:
         """Return the family and the size of the model in words, such as `diag, 3 layers`."""
         heads = "" if self.heads == 1 else f", {self.heads} heads"
-        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{heads}"
+        repeated = "" if self.family.loops == 1 else f" repeated {self.family.loops} times"
+        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{repeated}{heads}"
 
     def describe(self) -> str:
         """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
