@@ -409,7 +409,7 @@ def test_further_coordinates_need_full_models_and_sums():
     layout = Layout("mean", "length")
     refused(
         lambda: train(Problem(D, 6, 1.0), "diag", 1, layout=layout, sequences=10),
-        "tokens of the family diag have 0 further scalars; got a layout with 1 further coordinates. Use the",
+        "tokens of the family diag have 0 further scalars; got a layout with 1 further coordinates. Use full",
     )
     refused(
         lambda: LinearTransformer.random("diag", dim=2, layers=1, layout=layout),
