@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ridgeformer
@@ -29,6 +30,15 @@ def test_every_example_is_tested():
     assert sorted(WORDS) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
+def check_plateaus(text):
+    """Descents stand still within 2 % of the plateaus of Zhang and others: at all of them, or at the outer ones."""
+    rows = [line.replace(",", "").split() for line in text.splitlines()[1:6]]
+    levels, separate, merged = np.array(rows, float).T
+    np.testing.assert_allclose(levels, [1, 0.641, 0.377, 0.210, 0.136], rtol=0.02)
+    assert (separate > 500).all()
+    assert (merged > 0).tolist() == [True, False, False, False, True]
+
+
 @pytest.mark.parametrize("name", WORDS)
 @pytest.mark.slow
 def test_example(name, tmp_path):
@@ -47,4 +57,6 @@ def test_example(name, tmp_path):
     assert done.stderr == ""
     for words in WORDS[name]:
         assert words in done.stdout
+    if name == "plateaus.py":
+        check_plateaus(done.stdout)
     assert len((EXAMPLES / name).read_text().splitlines()) <= LONG.get(name, 50)

@@ -246,6 +246,18 @@ def test_a_sound_family_passes_and_its_arrays_are_read_only():
             {"arrays": property(lambda self: {"rate": self.rate[:1]})},
             "got {'rate': (1,)} and layers = 1 for 2 layers",
         ),
+        (
+            {"select": lambda self, layers: type(self)(self.rate[::-1][layers])},
+            "select must give the layers that are asked for; got another first layer from slice(0, 1)",
+        ),
+        (
+            {"inserted": lambda self, at, layer: self},
+            "must give one layer more and change nothing; got 2 layers instead of 3",
+        ),
+        (
+            {"identity_layer": lambda self: {"rate": np.ones(())}},
+            "must give one layer more and change nothing; got 3 layers instead of 3, and predictions that differ by",
+        ),
     ],
 )
 def test_a_wrong_family_is_refused_when_it_is_first_used(methods, words):
@@ -257,6 +269,74 @@ def test_a_wrong_family_is_refused_when_it_is_first_used(methods, words):
         assert "in the family Descent, " in str(caught.value)
     with pytest.raises(InputError, match="in the family Descent"):
         train(Problem(3, 6, "fixed(1)"), family, 1, protocol=QUICK, sequences=500)
+
+
+def test_a_class_that_lacks_methods_is_refused_by_their_names():
+    part = type("Part", (Family,), {"name": "part", "arrays": property(dict), "heads": property(lambda self: 1)})
+    words = "got the class Part without dense, identity_layer, pullback, random. Write these"
+    for named in (part, "part"):
+        with pytest.raises(InputError, match=words):
+            train(Problem(3, 6, "fixed(1)"), named, 1)
+    with pytest.raises(InputError, match=r"without .*random, name"):
+        train(Problem(3, 6, "fixed(1)"), Family, 1)
+
+
+def layers_last(name, **methods):
+    """Gradient descent with a rate for each of two heads, [2, L]: layers are the second axis."""
+
+    def omega(rate):
+        found = np.zeros((rate.shape[1], 2, 2))
+        found[:, 1, 0] = -rate.sum(0)
+        return found
+
+    def init(self, rate):
+        self.rate = np.asarray(rate)
+
+    parts = {
+        "name": name,
+        "__init__": init,
+        "arrays": property(lambda self: {"rate": self.rate}),
+        "heads": property(lambda self: 2),
+        "layers": property(lambda self: self.rate.shape[1]),
+        "dense": lambda self, dim: Diag(omega=omega(self.rate)).dense(dim),
+        "kernel": lambda self, dim: (omega(self.rate),),
+        "pullback": lambda self, gradient: {"rate": np.tile(-gradient[0][:, 1, 0], (2, 1))},
+        "random": classmethod(lambda cls, dim, layers, heads, scale, rng: cls(scale * rng.random((2, layers)))),
+        "identity_layer": lambda self: {"rate": np.zeros(2)},
+    }
+    return type("Rates", (Family,), parts | methods)
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+def test_where_layers_do_not_come_first_the_defaults_refuse(layers):
+    """Also where an axis has that length by chance."""
+    model = LinearTransformer(layers_last("rates")(0.01 * np.ones((2, layers))), 4)
+    for method, call in (
+        ("select", lambda: model.truncate(1)),
+        ("select", lambda: model.without(0)),
+        ("inserted", lambda: model.with_identity(1)),
+        ("edit", lambda: model.edit(1, rate=[0.0, 0.0])),
+    ):
+        words = f"family rates needs a method {method} of its own.*got rate \\(2, {layers}\\) for {layers} layers"
+        with pytest.raises(InputError, match=words):
+            call()
+    with pytest.raises(InputError, match="needs a method inserted"):
+        train(Problem(3, 6, "fixed(1)"), type(model.family), 2, protocol=QUICK, sequences=500)
+
+
+def test_layers_may_be_any_axis_of_arrays():
+    """With methods of its own such a family is truncated, grown and trained."""
+    methods = {
+        "select": lambda self, layers: type(self)(self.rate[:, layers]),
+        "inserted": lambda self, at, layer: type(self)(
+            np.insert(self.rate, at, (layer if isinstance(layer, dict) else layer.arrays)["rate"].ravel(), axis=1)
+        ),
+    }
+    family = layers_last("rates-of-its-own", **methods)
+    model = LinearTransformer(family(0.01 * np.arange(6.0).reshape(2, 3)), 4)
+    np.testing.assert_array_equal(model.truncate(2).P, model.P[:2])
+    np.testing.assert_array_equal(model.without(1).P, model.P[[0, 2]])
+    assert train(Problem(3, 6, "fixed(1)"), family, 2, protocol=QUICK, sequences=500).model.layers == 2
 
 
 @pytest.mark.parametrize(

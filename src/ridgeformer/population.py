@@ -38,24 +38,37 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 
-__all__ = ["Quadratic", "check_population"]
+__all__ = ["FIXED", "REMEDY", "Quadratic", "check_population", "has_population"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 LARGEST = 64  # dimensions, beyond which the D^4 moments fill the memory
-REMEDY = (
-    "Use a fixed sample (batch='sample(8192)' in Python, --batch 'sample(8192)' on the command line), or fresh "
-    "sequences in every step (batch=512, or --batch 512)."
-)
+FIXED = "Use a fixed sample (batch='sample(8192)' in Python, --batch 'sample(8192)' on the command line)"
+REMEDY = FIXED + ", or fresh sequences in every step (batch=512, or --batch 512)."
 
 
-def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_LAYOUT) -> Problem:
+def has_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_LAYOUT) -> bool:
+    """Whether the population loss has a closed form.
+
+    Args:
+        problem: The distribution of sequences.
+        layers: How many layers the model has.
+        layout: The layout of its tokens.
+
+    Returns:
+        Whether `check_population` passes.
+    """
+    return _obstacle(problem, layers, layout) is None
+
+
+def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_LAYOUT, remedy: str = REMEDY) -> Problem:
     """Refuse a model or a problem whose population loss has no closed form.
 
     Args:
         problem: The distribution of sequences.
         layers: How many layers the model has.
         layout: The layout of its tokens.
+        remedy: What to do about it, for the error message.
 
     Returns:
         The problem.
@@ -64,17 +77,23 @@ def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_L
         InputError: There is more than one layer, the covariance of the features varies, the tokens have a further
             coordinate that is not zero, the problem is not a `Problem`, or its dimension is above 64.
     """
-    rule = "the population gradient is known in closed form for "
+    obstacle = _obstacle(problem, layers, layout)
+    if obstacle is not None:
+        refuse(f"the population gradient is known in closed form for {obstacle[0]}", obstacle[1], remedy)
+    assert isinstance(problem, Problem)
+    return problem
+
+
+def _obstacle(problem: BaseProblem, layers: int, layout: Layout) -> tuple[str, object] | None:
+    """What a closed form needs, and what there is instead; None where there is a closed form."""
     if layers != 1:
-        refuse(rule + "one layer", f"{layers} layers", REMEDY)
+        return "one layer", f"{layers} layers"
     if not isinstance(problem, Problem) or not problem.features.fixed or problem.features.standardised:
         what = problem.features if isinstance(problem, Problem) else problem
-        refuse(rule + "Gaussian features with one covariance for all sequences", what, REMEDY)
+        return "Gaussian features with one covariance for all sequences", what
     if layout.coordinate != "none":
-        refuse(rule + "tokens (x, y)", f"tokens with the coordinate {layout.coordinate}", REMEDY)
-    if problem.dim > LARGEST:
-        refuse(f"{rule}at most {LARGEST} dimensions", problem.dim, REMEDY)
-    return problem
+        return "tokens (x, y)", f"tokens with the coordinate {layout.coordinate}"
+    return (f"at most {LARGEST} dimensions", problem.dim) if problem.dim > LARGEST else None
 
 
 @dataclass(frozen=True, eq=False)

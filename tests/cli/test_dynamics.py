@@ -67,10 +67,16 @@ def test_a_run_starts_from_a_model(call, tmp_path):
     [
         (["--protocol", "descent", "--effort", "2"], "--protocol descent takes --rate, --steps, --batch"),
         (["--protocol", "flow", "--rate", "2"], "--protocol flow takes --time, --batch, --scale"),
-        (["--protocol", "descent", "--rate", "-1"], "the learning rate must be at least 0; got -1"),
-        (["--protocol", "adam", "--schedule", "fast"], "the schedule must be constant, linear, cosine"),
+        (["--protocol", "descent", "--rate", "-1"], "the learning rate must be positive and finite; got -1"),
+        (
+            ["--protocol", "adam", "--schedule", "fast"],
+            "or pairs step:factor; got 'fast'. Write cosine, or 0:1,",
+        ),
         (["--protocol", "descent", "--batch", "all"], "the batch must be population, sample(N)"),
-        (["--protocol", "descent", "--layers", "2"], "closed form for one layer; got 2 layers"),
+        (
+            ["--protocol", "descent", "--layers", "2", "--batch", "population"],
+            "closed form for one layer; got 2 layers",
+        ),
         (["--protocol", "adam", "--snapshots", "1,x"], "snapshots must be a number or a list"),
         (["--picture", "animation", "--plot", "a.png"], "an animation is a .gif or .html file; got 'a.png'"),
         (["--picture", "curve", "--plot", "a.gif"], "must end in .png, .pdf or .svg; got 'a.gif'"),

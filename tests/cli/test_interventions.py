@@ -46,7 +46,7 @@ def test_algorithms(call, model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["patch", "--low", "2", "--high", "1"], "the lower noise level must be below the higher one; got 2 and 1"),
+        (["patch", "--low", "2", "--high", "1"], "below the higher one; got 2 and 1. Pass --low 1 --high 4"),
         (["patch", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
         (["algorithms", "--iterations", "0"], "iterations must be at least 1; got 0"),
         (["algorithms", "--dim", "4"], "dimension"),

@@ -68,7 +68,7 @@ def _stored(runs: Folder, family: str, layers: int, seed: int) -> Truth:
         status="converged",
         message="3 starts; the last descent converged",
         result=Result(**{field.name: numbers[str(field.type)] for field in fields(Result)}),
-        points=(("race", 1024, 0.5 + seed), ("best", 3072, 1 / 3)),
+        points=(("race", 1024, 0.5 + seed, 0.1), ("best", 3072, 1 / 3, 0.2)),
         seconds=0.25,
         total_seconds=1.5,
         made_with={"ridgeformer": "0.2.0", "engine": "numpy", "threads": 2},

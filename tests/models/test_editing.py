@@ -101,6 +101,18 @@ def test_omega_form_stays_omega_form(family):
     assert model.edit(0, omega=[[1, 2], [3, 4]]).family.omega[0].tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize(
+    ("family", "name", "size"), [("channels(1,3)", "P_s", (3, 3)), ("preconditioned", "A", (3, 3)), ("diag", "p", (2,))]
+)
+def test_one_head_needs_no_axis_for_heads(family, name, size):
+    model, new = model_of(family), np.arange(np.prod(size), dtype=float).reshape(size)
+    found = model.edit(1, **{name: new})
+    np.testing.assert_array_equal(found.family.arrays[name][1, 0], new)
+    assert found.family.arrays[name].shape == model.family.arrays[name].shape
+    with pytest.raises(InputError, match=f"{name} must have shape"):
+        model_of(family, heads=2).edit(1, **{name: new})
+
+
 def test_numbers_take_the_precision_of_the_model_and_arrays_widen_it():
     model = model_of("diag").astype(np.float32)
     assert model.edit(0, omega_yy=0).family.dtype == np.float32

@@ -273,7 +273,7 @@ def test_patches_add_up():
         (lambda here: here.model.trace(here.draw.moments).losses, "Trace a draw: model.trace(problem.moments(1000))."),
         (lambda here: here.readout(np.zeros((6, 2, 4))), "queries must have shape (6, m, 3)"),
         (lambda here: here.model.trace(draw(4, 7)), "dimension 3 takes moments of dimension 3; got dimension 4"),
-        (lambda here: here.model.trace(np.zeros((5, 7, 3))), "a model takes Moments; got an ndarray"),
+        (lambda here: here.model.trace(np.zeros((5, 7, 3))), "features x with labels y; got an ndarray without"),
         (lambda here: model_of("full", Layout("sum", "constant")).trace(draw(3, 7)), "need the sums of the tokens"),
     ],
 )

@@ -409,7 +409,7 @@ def test_further_coordinates_need_full_models_and_sums():
     layout = Layout("mean", "length")
     refused(
         lambda: train(Problem(D, 6, 1.0), "diag", 1, layout=layout, sequences=10),
-        "the family diag has room for no further coordinates in its tokens; got a layout with 1. The families full and",
+        "the family diag has room for no further coordinates in its tokens; got a layout with 1. The families full, ",
     )
     refused(
         lambda: LinearTransformer.random("diag", dim=2, layers=1, layout=layout),

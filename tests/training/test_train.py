@@ -301,42 +301,37 @@ def test_the_paper_s_protocol_learns():
 
 
 class Tied(Family):
-    """A custom family, as the documentation shows it: Diag with the same parameters in every layer."""
+    """A custom family: Diag with p = q, and so with as many different omega_yx as Diag has."""
 
     name = "tied"
 
-    def __init__(self, p, q):
-        self.p, self.q = np.asarray(p), np.asarray(q)
+    def __init__(self, p):
+        self.p = np.asarray(p)
 
     @property
     def arrays(self):
-        return {"p": self.p, "q": self.q}
+        return {"p": self.p}
 
     @property
     def heads(self):
         return self.p.shape[1]
 
-    def _diag(self):
-        return Diag(np.broadcast_to(self.p.mean(0), self.p.shape), np.broadcast_to(self.q.mean(0), self.q.shape))
-
     def dense(self, dim):
-        return self._diag().dense(dim)
+        return Diag(self.p, self.p).dense(dim)
 
     def kernel(self, dim):
-        return self._diag().kernel(dim)
+        return Diag(self.p, self.p).kernel(dim)
 
     def pullback(self, gradient):
-        return {
-            name: np.broadcast_to(slope.mean(0), slope.shape) for name, slope in self._diag().pullback(gradient).items()
-        }
+        slope = Diag(self.p, self.p).pullback(gradient)
+        return {"p": slope["p"] + slope["q"]}
 
     @classmethod
     def random(cls, dim, layers, heads, scale, rng):
-        p, q = scale * rng.standard_normal((2, 1, heads, 2))
-        return cls(np.repeat(p, layers, 0), np.repeat(q, layers, 0))
+        return cls(scale * rng.standard_normal((layers, heads, 2)))
 
     def identity_layer(self):
-        return {"p": np.zeros((self.heads, 2)), "q": np.ones((self.heads, 2))}
+        return {"p": np.zeros((self.heads, 2))}
 
 
 def test_a_custom_family_is_a_small_class(tmp_path):
@@ -440,7 +435,7 @@ def test_the_journal_survives_damage(tmp_path):
     journal.keep("a/b", {"x": np.arange(3.0)})
     again = Journal(path)
     assert (again.recall("a/b")["x"] == np.arange(3)).all()
-    assert again.history == [("race", 10, 0.5)]
+    assert [entry[:3] for entry in again.history] == [("race", 10, 0.5)]
     assert again.work == 10
     assert again.seconds >= 0
     path.write_bytes(path.read_bytes()[:50])

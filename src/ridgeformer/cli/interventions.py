@@ -38,11 +38,16 @@ def patch(subject: Subject, low: float | None, high: float | None, plot: Path | 
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
     """
+    from ridgeformer.errors import InputError
     from ridgeformer.explanation import patch_noise
+    from ridgeformer.explanation.patching import LEVELS
     from ridgeformer.plotting.interventions import patching_figure
 
     with progress_bar("patching") as step:
-        found = patch_noise(subject.model, subject.problem, low=low, high=high, **subject.sample, progress=step)
+        try:
+            found = patch_noise(subject.model, subject.problem, low=low, high=high, **subject.sample, progress=step)
+        except InputError as error:
+            raise InputError(str(error).replace(LEVELS, "Pass --low 1 --high 4.")) from error
     _show(subject, found, plot, patching_figure)
 
 

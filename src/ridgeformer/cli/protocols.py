@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import FILE, Command
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, refuse, shown
 
 if TYPE_CHECKING:
     from ridgeformer.training import Training
@@ -30,7 +30,8 @@ OPTIONS: tuple[tuple[str, type, str], ...] = (
         "batch",
         str,
         f"paper, {DESCENTS}, flow: sequences per step; 'population' for the exact gradient of one layer, or "
-        "'sample(8192)' for fixed sequences [default: 2048 for paper, population for descent and flow, else 512].",
+        "'sample(8192)' for fixed sequences [default: 2048 for paper; for descent and flow population where it is "
+        "known, else sample(8192); 512 for sgd and adam].",
     ),
     ("rate", float, f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, 1e-3 for adam, else 0.01]."),
     ("momentum", float, f"{DESCENTS}: forgetting factor of the gradient [default: 0; 0.9 for adam]."),
@@ -55,9 +56,9 @@ def takes_a_protocol(command: Command) -> Command:
         default="search",
         show_default=True,
         help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper. To "
-        "watch how a model learns, from one start: descent (gradient descent on the exact gradient), sgd (on fresh "
-        "sequences), adam (Adam on fresh sequences; --batch chooses another gradient for all three), and flow "
-        "(gradient flow).",
+        "watch how a model learns, from one start: descent (gradient descent on the exact gradient, or on a fixed "
+        "sample), sgd (on fresh sequences), adam (Adam on fresh sequences; --batch chooses another gradient for all "
+        "three), and flow (gradient flow).",
     )(command)
 
 
@@ -79,15 +80,20 @@ def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
 
 def _value(option: str, value: Any) -> Any:
     """Numbers and lists of numbers from their text; what is neither is left for the protocol to refuse."""
+    from ridgeformer.training.protocols import SCHEDULES
+
     if not isinstance(value, str):
         return value
     try:
-        if option == "schedule" and ":" in value:
+        if option == "schedule":
             pairs = [part.split(":") for part in value.split(",")]
-            return [(int(step), float(factor)) for step, factor in pairs]
+            return value if value in SCHEDULES else [(int(step), float(factor)) for step, factor in pairs]
         if option in ("record", "snapshots", "batch"):
             return [int(part) for part in value.split(",")] if "," in value else int(value)
     except ValueError:
+        if option == "schedule":
+            rule = f"the schedule must be {', '.join(SCHEDULES)} or pairs step:factor"
+            refuse(rule, shown(value), "Write cosine, or 0:1,5000:0.1, for example.")
         return value
     return value
 

@@ -52,13 +52,14 @@ if TYPE_CHECKING:
 @click.option(
     "--coordinate",
     type=click.Choice(["none", "constant", "length"]),
-    help="full only: a further coordinate of every token. constant: a 1, which gives an intercept. length: "
-    "sqrt(20 / n), which shows n [default: none; length if n varies].",
+    help="full, lowrank, channels and looped models of these: a further coordinate of every token. constant: a 1, "
+    "which gives an intercept. length: sqrt(20 / n), which shows n [default: none; length if n varies].",
 )
 @click.option(
     "--scratch",
     type=int,
-    help="full only: number of further coordinates that start at zero, as room for intermediate results [default: 0].",
+    help="full, lowrank and looped models of these: number of further coordinates that start at zero, as room for "
+    "intermediate results [default: 0].",
 )
 @click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume.")
 @takes_a_protocol

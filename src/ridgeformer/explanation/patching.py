@@ -25,10 +25,11 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer, number
 
-__all__ = ["NoisePatching", "patch_noise"]
+__all__ = ["LEVELS", "NoisePatching", "patch_noise"]
 
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
+LEVELS = "Pass low=1, high=4."
 QUANTILES = (0.2, 0.8)  # of the noise: the two levels by default
 MOST_EXPLODED = 0.01  # of the sequences: above it, a share is not given
 
@@ -179,12 +180,14 @@ def _parts(model: LinearTransformer, parts: Sequence[str] | None) -> list[str]:
 def _levels(problem: BaseProblem, low: float | None, high: float | None) -> tuple[float, float]:
     noise = getattr(problem, "noise", None)
     if (low is None or high is None) and noise is None:
-        refuse("two noise levels are needed", "a problem without a noise distribution", "Pass low=1, high=4.")
+        refuse("two noise levels are needed", "a problem without a noise distribution", LEVELS)
     ends = (np.nan, np.nan) if noise is None else noise.quantile(np.array(QUANTILES)).tolist()
     first = number("low", ends[0] if low is None else low)
     second = number("high", ends[1] if high is None else high)
+    if low is None and high is None and first == second:
+        refuse("patching needs two noise levels", f"a problem with one, {first:g}", LEVELS)
     if not first < second < np.inf:
-        refuse("the lower noise level must be below the higher one", f"{first:g} and {second:g}", "Pass low=1, high=4.")
+        refuse("the lower noise level must be below the higher one", f"{first:g} and {second:g}", LEVELS)
     return first, second
 
 

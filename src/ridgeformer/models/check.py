@@ -33,8 +33,8 @@ def check_family(family: type[Family]) -> None:
         family: The class.
 
     Raises:
-        InputError: `arrays` cannot rebuild the family, `kernel` and `dense` describe different models, or `pullback`
-            is not the derivative.
+        InputError: `arrays` cannot rebuild the family, `kernel` and `dense` describe different models, `pullback` is
+            not the derivative, or `select` or `inserted` changes layers that it should keep.
     """
     family = getattr(family, "inner", family)  # of a looped family: the one that is repeated
     if family in _good or family.built_in:
@@ -72,6 +72,26 @@ def _check(family: type[Family], made: Family, D: int) -> None:
     if not error < 1e-8:
         _refuse(family, "kernel and dense must describe the same model", f"predictions that differ by {error:.1g}")
     _check_slope(family, arrays, made.pullback(found.gradient), gram, target)
+    _check_layers(family, made, tokens, expected)
+
+
+def _check_layers(family: type[Family], made: Family, tokens: Array, whole: Array) -> None:
+    """Compare the first layer, and the model with a layer that changes nothing, with the whole model.
+
+    Where layers do not come first, the defaults of both methods refuse, and there is nothing to compare.
+    """
+    if family.select is not Family.select or made.has_layers_first:
+        parts = zip(made.select(slice(0, 1)).dense(DIM), made.dense(DIM), strict=True)
+        if not all(np.shape(one) == np.shape(all_[:1]) and np.allclose(one, all_[:1]) for one, all_ in parts):
+            _refuse(family, "select must give the layers that are asked for", "another first layer from slice(0, 1)")
+    if family.inserted is not Family.inserted or made.has_layers_first:
+        P, Q = made.inserted(1, made.identity_layer()).dense(DIM)
+        error = np.abs(_token_form(P, Q, tokens) - whole).max() if len(P) == LAYERS + 1 else np.inf
+        if not error < 1e-8 * max(np.abs(whole).max(), 1e-300):
+            rule = "inserted(1, identity_layer()) must give one layer more and change nothing"
+            _refuse(
+                family, rule, f"{len(P)} layers instead of {LAYERS + 1}, and predictions that differ by {error:.1g}"
+            )
 
 
 def _check_slope(

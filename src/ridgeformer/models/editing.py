@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, Full, GDpp
-from ridgeformer.models.family import Family
+from ridgeformer.models.family import ArrayFamily, Family
 from ridgeformer.models.looped import LoopedFamily
 from ridgeformer.validation import array, layer_number, real
 
@@ -53,13 +53,19 @@ def edited(model: LinearTransformer, layer: int, parameters: Mapping[str, ArrayL
         )
     if parameters.keys() & {"P", "Q"}:
         dense = family if _holds(model, family, parameters) else Full(model.P, model.Q)
-        one = dense.heads == 1
-        return dense.edit(
-            layer, **{k: np.asarray(v)[None] if one and np.ndim(v) == 2 else v for k, v in parameters.items()}
-        )
+        return dense.edit(layer, **_with_heads(dense, parameters))
     if isinstance(family, Diag | GDpp) and not parameters.keys() & {"p", "q"}:
         return _with_omega(family, layer, _new_omega(family, layer, parameters))
-    return family.edit(layer, **parameters)
+    return family.edit(layer, **_with_heads(family, parameters))
+
+
+def _with_heads(family: Family, parameters: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
+    """The values, with an axis for the heads where there is one head and they have no such axis."""
+    found = {name: real(name, value) for name, value in parameters.items()}
+    if not isinstance(family, ArrayFamily) or family.heads > 1:
+        return {**found}
+    missing = {name for name, value in found.items() if 0 < value.ndim == family.arrays[name].ndim - 2}
+    return {name: value[None] if name in missing else value for name, value in found.items()}
 
 
 def joined(models: Sequence[LinearTransformer]) -> Family:

@@ -89,8 +89,8 @@ class Family(Value, ABC):
             refuse(
                 f"the family {cls.name} has room for {needed + coordinate or 'no'} further coordinates in its tokens",
                 f"a layout with {layout.extra}",
-                "The families full and lowrank(r) take any number of them, and channels(1,1+k) takes k: use full, or "
-                f"channels(1,{1 + layout.extra}).",
+                "The families full, lowrank(r) and looped models of these, such as looped(full,2), take any number of "
+                f"them, and channels(1,1+k) takes k: use full, or channels(1,{1 + layout.extra}).",
             )
         return replace(layout, scratch=needed)
 
@@ -239,6 +239,7 @@ class Family(Value, ABC):
         Raises:
             InputError: There is no such layer or name, or the values have another shape or are not finite.
         """
+        self._check_layers_first("edit")
         layer = layer_number(layer, self.layers)
         arrays = {name: np.array(value, subok=False) for name, value in self.arrays.items()}
         if not parameters or not parameters.keys() <= arrays.keys():
@@ -292,7 +293,11 @@ class Family(Value, ABC):
 
         Returns:
             Their parameters.
+
+        Raises:
+            InputError: Layers do not come first in every array, and the class has no `select` of its own.
         """
+        self._check_layers_first("select")
         return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
 
     def inserted(self, at: int, layer: Self | dict[str, Float]) -> Self:
@@ -306,11 +311,35 @@ class Family(Value, ABC):
             The parameters of L + 1 layers.
 
         Raises:
-            InputError: There is no such position.
+            InputError: There is no such position, or layers do not come first in every array and the class has no
+                `inserted` of its own.
         """
+        self._check_layers_first("inserted")
         at = integer("the position of a new layer", at, 0, self.layers)
         new = layer.arrays if isinstance(layer, Family) else layer
         return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
+
+    @property
+    def has_layers_first(self) -> bool:
+        """Whether the first axis of every array is the layers, so that the first entries are a model of one layer."""
+        if not all(value.shape[:1] == (self.layers,) for value in self.arrays.values()):
+            return False
+        if type(self).layers is Family.layers:
+            return True
+        try:  # an axis may have that length by chance
+            return type(self)(**{name: value[:1] for name, value in self.arrays.items()}).layers == 1
+        except Exception:  # whatever a class of the user's own does
+            return False
+
+    def _check_layers_first(self, method: str) -> None:
+        """Refuse a default method where it would take another axis for the layers."""
+        if not self.has_layers_first:
+            shapes = ", ".join(f"{name} {value.shape}" for name, value in self.arrays.items())
+            refuse(
+                f"the family {self.name} needs a method {method} of its own, or arrays whose first axis is the layers",
+                f"{shapes} for {self.layers} layers",
+                f"Write {method} in its class; see docs/training.md.",
+            )
 
 
 class ArrayFamily(Family):

@@ -43,8 +43,14 @@ class MomentForm(Stack):
             contexts = Moments.from_tokens(contexts, labels)  # type: ignore[arg-type]
         if isinstance(contexts, Sequences):
             contexts = Draw.from_sequences(contexts)
+        if not isinstance(contexts, Draw | Moments):
+            refuse(
+                "a trace is of a draw, moments, sequences, or features x with labels y",
+                f"a {type(contexts).__name__}" + ("" if np.ndim(contexts) == 0 else " without labels"),
+                "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.",
+            )
         draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)
-        self._check(moments)  # type: ignore[arg-type]
+        self._check(moments)
         return Trace(self, self._gram(moments), draw)  # type: ignore[arg-type]
 
     def weights(self, moments: Moments, *, engine: Engine | str | None = None, threads: int | None = None) -> Float:

@@ -72,17 +72,17 @@ def family_named(name: object) -> type[Family]:
         The class.
 
     Raises:
-        InputError: There is no such family.
+        InputError: There is no such family, or its class lacks a method.
 
     >>> from ridgeformer.models import family_named
     >>> family_named("channels(1,3)").name
     'channels(1,3)'
     """
     if isinstance(name, type) and issubclass(name, Family):
-        return name
+        return _complete(name)
     if isinstance(name, str):
         if name in FAMILIES:
-            return FAMILIES[name]
+            return _complete(FAMILIES[name])
         parts = re.fullmatch(r"\s*([a-z]+)\s*\((.{1,200})\)\s*", name)
         if parts and parts[1] in _SIZED:
             given = [part.strip() for part in re.split(r",(?![^(]*\))", parts[2])]  # commas outside inner brackets
@@ -102,6 +102,18 @@ def family_named(name: object) -> type[Family]:
         shown(name),
         "Name one of these, or import the module that defines the family first.",
     )
+
+
+def _complete(family: type[Family]) -> type[Family]:
+    """The class, if it has everything that a family needs."""
+    missing = sorted(getattr(family, "__abstractmethods__", ())) + ["name"] * (not hasattr(family, "name"))
+    if missing:
+        refuse(
+            "a family needs name, arrays, dense, heads, identity_layer, pullback and random",
+            f"the class {family.__qualname__} without {', '.join(missing)}",
+            'Write these; see "Defining your own family" in docs/training.md.',
+        )
+    return family
 
 
 def check_registered(family: type[Family]) -> str:

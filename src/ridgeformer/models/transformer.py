@@ -147,8 +147,8 @@ class LinearTransformer(TokenForm, MomentForm):
             layer: The layer, from 0 to L - 1; negative numbers count from the end.
             **parameters: New values by name: `P` and `Q` [H, D, D] (or [D, D] if there is one head) of any model; of a
                 Diag or GD++ model one or more of `omega_xx`, `omega_xy`, `omega_yx` and `omega_yy`, or the whole
-                `omega` [2, 2], or `p` and `q`; those of `family.arrays` in general. A single number fills the whole
-                parameter.
+                `omega` [2, 2], or `p` and `q`; those of `family.arrays` in general, without the axis of the heads if
+                there is one head. A single number fills the whole parameter.
 
         Returns:
             The new model.
@@ -204,7 +204,8 @@ class LinearTransformer(TokenForm, MomentForm):
             refuse(
                 f"stacked models must have the same tokens: dimension {self.dim} and {self.layout}",
                 f"dimension {other.dim} and {other.layout}",
-                "Use models of one dimension and layout; see to_attention.",
+                "Use models of one dimension and layout. to_full and to_attention convert a model; further coordinates "
+                "cannot be added to it.",
             )
         return self._with(joined([self, other]))
 

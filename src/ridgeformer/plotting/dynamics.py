@@ -336,8 +336,8 @@ def _check_descent(training: Training) -> None:
     if "table" not in training.course:
         refuse(
             "this picture is of a descent, whose course is recorded",
-            f"a run of {type(training.spec.protocol).__name__}",
-            "Train by GradientDescent, SGD, Adam or GradientFlow.",
+            f"a run of {type(training.spec.protocol).__name__}, which records no steps of one model",
+            "Train by GradientDescent, SGD, Adam or GradientFlow, or use ridgeformer.plotting.training.draw_training.",
         )
 
 

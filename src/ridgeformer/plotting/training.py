@@ -80,7 +80,7 @@ def training_figure(training: Training) -> Figure:
     for phase, colour in zip(phases, itertools.cycle(PHASES), strict=False):
         # A start that overflowed has a loss of any size: it would leave the others no room.
         points = [
-            (work / 1e6, loss) for name, work, loss in training.history.points if name == phase and loss <= highest
+            (work / 1e6, loss) for name, work, loss, _ in training.history.points if name == phase and loss <= highest
         ]
         if not points:
             continue

@@ -31,7 +31,7 @@ class TrainingProgress:
         seconds: Time since the call began.
         remaining: Seconds until the call ends; an estimate.
         record: What was recorded, by the names of the columns: of a descent a row of its history (step, time,
-            sequences, loss, adjusted_loss, gradient_norm, seconds), of a search its loss.
+            sequences, loss, adjusted_loss, gradient_norm, seconds, ratio), of a search its loss.
     """
 
     spec: Spec

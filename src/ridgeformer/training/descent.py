@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import TrainingError
 from ridgeformer.training.gradients import Course
 from ridgeformer.training.history import COLUMNS
 from ridgeformer.training.job import Found, Job, Report, Step, Steps, follow
-from ridgeformer.training.protocols import Adam, Descent, GradientDescent, GradientFlow
+from ridgeformer.training.protocols import Adam, Descent, GradientDescent, GradientFlow, sample_size
 
 __all__ = ["descend_and_record"]
 
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 PIECE = "descent"  # its name in the journal
 TINY = 1e-8  # Adam's usual constant
 RESTED = 1e-6  # of the largest gradient: where a descent has converged
+MANY, LEAST = 5000, 1e-4  # a flow that advances less than this share of its way with so many gradients is given up
 PAUSE = 0.05  # seconds between two reports, at least
 
 
@@ -41,6 +42,10 @@ def descend_and_record(job: Job, protocol: Descent, report: Report) -> Found:
         The last model, with the course.
     """
     return follow(_Walk(job, protocol).steps(), report)
+
+
+class _LostError(Exception):
+    """A flow overflows, or its steps become too small."""
 
 
 @dataclass(eq=False)
@@ -101,8 +106,7 @@ class _Walk:
             if not math.isfinite(loss):
                 if len(state.rows) > self.reported:
                     yield self._step()
-                model, message = self.vector.model(state.point), "the loss was not finite; a smaller rate may help"
-                return Found(model, False, f"step {state.taken:,}: {message}", self._recorded())
+                return Found(self.vector.model(state.point), False, self._lost(), self._recorded())
             if stop in recorded and not (state.rows and state.rows[-1][0] >= stop):
                 state.rows.append(self._row(loss, slope))
             if stop in shot and len(state.shots) < int((kept <= stop).sum()):
@@ -116,7 +120,15 @@ class _Walk:
         rested = bool(norms[-1] <= RESTED * norms[losses <= losses[0]].max())  # not beside those of an explosion
         end = "converged" if rested else f"ended with a gradient of {norms[-1]:.3g}"
         what = f"time {protocol.time:g}" if isinstance(protocol, GradientFlow) else f"{protocol.steps:,} steps"
-        return Found(self.vector.model(state.point), rested, f"{self.name}: {what}; {end}", self._recorded())
+        message = f"{self.name} on {_words(protocol)}: {what}; {end}"
+        return Found(self.vector.model(state.point), rested, message, self._recorded())
+
+    def _lost(self) -> str:
+        """Why a descent ended before its time, in words."""
+        if isinstance(self.protocol, GradientFlow):
+            reached = f"the flow could not be followed beyond time {self.times[self.state.taken]:.3g}"
+            return f"{reached}; a smaller scale of the start or an earlier end time may help"
+        return f"step {self.state.taken:,}: the loss was not finite; a smaller rate may help"
 
     def _run_to(self, stop: int) -> tuple[float, Array]:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before."""
@@ -152,17 +164,24 @@ class _Walk:
         """From one recorded time to the next."""
         from scipy.integrate import solve_ivp
 
-        def downhill(_: float, point: Array) -> Array:
-            if not math.isfinite(float(point @ point)):
-                raise TrainingError(
-                    "gradient flow must stay finite; its parameters overflow. Use a smaller scale or time."
-                )
-            return -self.course.gradient(point, 0)[1]
-
         size = float(np.abs(state.point).max()) or 1.0
         span = (float(self.times[state.taken]), float(self.times[state.taken + 1]))
+        asked: list[float] = []  # the times at which gradients were asked for
+
+        def downhill(now: float, point: Array) -> Array:
+            asked.append(now)
+            stuck = len(asked) % MANY == 0 and now - asked[-MANY] < LEAST * (span[1] - span[0])
+            if stuck or not math.isfinite(float(point @ point)):
+                raise _LostError
+            return -self.course.gradient(point, 0)[1]
+
         how: dict[str, Any] = {"method": "LSODA", "rtol": protocol.tolerance, "atol": 1e-3 * protocol.tolerance * size}
-        found = solve_ivp(downhill, span, state.point, t_eval=[span[1]], **how)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of LSODA, which also returns whether it failed
+                found = solve_ivp(downhill, span, state.point, t_eval=[span[1]], **how)
+        except _LostError:
+            return np.full_like(state.point, np.nan)
         return np.asarray(found.y[:, -1] if found.success else np.full_like(state.point, np.nan))
 
     def _row(self, loss: float, slope: Array) -> tuple[float, ...]:
@@ -182,7 +201,11 @@ class _Walk:
 
     def _step(self) -> Step:
         rows = self.state.rows
-        new = tuple(dict(zip(COLUMNS, row, strict=True)) for row in rows[self.reported :])
+        whole = ("step", "sequences")
+        new = tuple(
+            {name: int(value) if name in whole else value for name, value in zip(COLUMNS, row, strict=True)}
+            for row in rows[self.reported :]
+        )
         self.reported = len(rows)
         fraction = self.state.taken / self.protocol.steps
         return Step(self.vector.model(self.state.point), self.name, fraction, new[-1]["loss"], new)
@@ -196,3 +219,10 @@ class _Walk:
             models = [self.vector.model(shot).family.arrays for shot in self.state.shots]
             found |= {f"snapshots/{name}": np.array([arrays[name] for arrays in models]) for name in models[0]}
         return found
+
+
+def _words(protocol: Descent) -> str:
+    """What gradients are taken of, in words."""
+    if size := sample_size(protocol.batch):
+        return f"a fixed sample of {size:,} sequences"
+    return f"{protocol.batch:,} fresh sequences per step" if isinstance(protocol.batch, int) else "the population"

@@ -63,7 +63,8 @@ def descend_few_starts(job: Job) -> Steps:
         others = [*(end for end, _ in ends), *places[i + 1 :]]
         ends.append((yield from work.descend(i, 0.4 + 0.3 * i, 0.7 + 0.3 * i, place, rounds, others)))
     best, gain = min(ends, key=lambda end: end[0].loss)
-    message = f"{len(starts)} starts, {int(best.state.taken[0]):,} steps, of which the last {ROUND} gained {gain:.1%}"
+    count = f"{len(starts)} start{'s' * (len(starts) > 1)}"
+    message = f"{count}, {int(best.state.taken[0]):,} steps, of which the last {ROUND} gained {gain:.1%}"
     return Found(work.model(best), gain < 0.01, message)
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.evaluation.oracle import expected_oracle_loss
 from ridgeformer.models.family import ArrayFamily, Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic
+from ridgeformer.problems import Problem
 from ridgeformer.training.batch import Batch
 from ridgeformer.training.job import FINISH, RACE, SELECT, Job
 from ridgeformer.training.objective import STORED
@@ -25,7 +27,7 @@ __all__ = ["Course"]
 
 Array = NDArray[np.float64]
 Gradient = tuple[float, Array]
-SEQUENCES = 1 << 16  # on which the oracle's loss is measured
+SEQUENCES = 1 << 18  # on which the oracle's loss is measured where tasks come from a pool
 OWN = 1 << 12  # the same where sequences are drawn by Python
 
 
@@ -49,20 +51,17 @@ class Course:
     def __init__(self, job: Job, protocol: Descent, start: LinearTransformer) -> None:
         self.job, self.start, self.vector = job, start, Vector(start, None)
         self.sequences = protocol.batch if isinstance(protocol.batch, int) else 0
-        draw = job.problem.moments(SEQUENCES if job.problem.law is not None else OWN, seed=job.seed, stream=SELECT)
-        adjusted, unadjusted = draw.both_losses(draw.ridge)
-        self.oracle = float((unadjusted - adjusted).mean())
-        self.offset = 0.0 if draw.offset is None else float(np.mean(draw.offset))
+        self.oracle, self.offset = _oracle(job)
         self.adjusted = True
         size = sample_size(protocol.batch)
         self.gradient: Callable[[Array, int], Gradient]
         if size is not None:
             self.gradient = self._of_sample(size)
-        elif isinstance(protocol.batch, str):
+        elif self.sequences:
+            self.gradient, self.adjusted = self._of_fresh(self.sequences), not job.problem.has_pool
+        else:
             self.gradient = self._of_quadratic(Quadratic.of_problem(job.problem, job.layout))
             self.adjusted = False
-        else:
-            self.gradient, self.adjusted = self._of_fresh(protocol.batch), not job.problem.has_pool
 
     def both(self, loss: float) -> tuple[float, float]:
         """Return the unadjusted and the adjusted loss.
@@ -71,11 +70,11 @@ class Course:
             loss: What `gradient` gave.
 
         Returns:
-            Both losses; an adjusted one is not below 0.
+            Both losses.
         """
         if self.adjusted:
             return loss + self.offset + self.oracle, loss + self.offset
-        return loss, max(loss - self.oracle, 0.0)
+        return loss, loss - self.oracle
 
     def _of_quadratic(self, quadratic: Quadratic) -> Callable[[Array, int], Gradient]:
         live = _Live(self.start.family, self.vector)
@@ -120,6 +119,15 @@ class Course:
             return found.loss, self.vector.slope(model.family.pullback(found.gradient))
 
         return gradient
+
+
+def _oracle(job: Job) -> tuple[float, float]:
+    """The unadjusted loss of the oracle, and the part of it that no weights can predict."""
+    if isinstance(job.problem, Problem) and not job.problem.has_pool:
+        return expected_oracle_loss(job.problem), 0.0
+    draw = job.problem.moments(SEQUENCES if job.problem.law is not None else OWN, seed=job.seed, stream=SELECT)
+    adjusted, unadjusted = draw.both_losses(draw.ridge)
+    return float((unadjusted - adjusted).mean()), 0.0 if draw.offset is None else float(np.mean(draw.offset))
 
 
 def _is_finite(model: LinearTransformer) -> bool:

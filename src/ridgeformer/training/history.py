@@ -29,11 +29,13 @@ class Point(NamedTuple):
         phase: The part of the search.
         sequences: Sequences used so far in this run.
         loss: The training loss then.
+        seconds: Time spent on this run until then; None in runs of earlier versions.
     """
 
     phase: str
     sequences: int
     loss: float
+    seconds: float | None = None
 
 
 class Snapshot(NamedTuple):
@@ -53,8 +55,8 @@ class History(Value, Table):
     """The course of a training, one row per recorded step; `to_pandas()` gives it as a DataFrame.
 
     For descents (`GradientDescent`, `SGD`, `Adam`, `GradientFlow`) every number is that of the model before the step.
-    Searches and the paper's protocol record pieces of work: their phase, the sequences used so far and the training
-    loss; other columns are not known there, NaN.
+    Searches and the paper's protocol record pieces of work: their phase, the sequences and seconds used so far and the
+    training loss, which is also known as an adjusted one; other columns have no meaning there, NaN.
 
     Attributes:
         phase: The part of the search, or the name of the protocol, for every row.
@@ -79,12 +81,12 @@ class History(Value, Table):
     seconds: Array
 
     @classmethod
-    def of_points(cls, points: list[Point], adjusted: bool, floor: float) -> History:
+    def of_points(cls, points: list[Point], oracle: float, floor: float) -> History:
         """Return the history of a search or of the paper's protocol.
 
         Args:
             points: Its pieces of work.
-            adjusted: Whether their losses are adjusted ones.
+            oracle: The loss of the oracle, by which their losses are larger than adjusted ones.
             floor: The floor of the adjusted loss.
 
         Returns:
@@ -98,10 +100,10 @@ class History(Value, Table):
             time=unknown,
             sequences=np.array([point.sequences for point in points], np.int64),
             loss=loss,
-            adjusted_loss=loss if adjusted else unknown,
-            ratio=_ratios(loss if adjusted else unknown, floor),
+            adjusted_loss=loss - oracle,
+            ratio=_ratios(loss - oracle, floor),
             gradient_norm=unknown,
-            seconds=unknown,
+            seconds=np.array([point.seconds for point in points], np.float64),
         )
 
     @classmethod
@@ -136,8 +138,8 @@ class History(Value, Table):
 
     @property
     def points(self) -> list[Point]:
-        """Phase, sequences used so far and training loss of every row."""
-        return list(map(Point, self.phase, self.sequences.tolist(), self.loss.tolist()))
+        """Phase, sequences used so far, training loss and seconds of every row."""
+        return list(map(Point, self.phase, self.sequences.tolist(), self.loss.tolist(), self.seconds.tolist()))
 
     def __eq__(self, other: object) -> bool:
         """Whether all is equal but for the seconds."""

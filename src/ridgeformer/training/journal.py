@@ -48,7 +48,7 @@ class Journal:
         self, path: Path | None = None, interval: float = 1.0, writer: Mapping[str, Any] | None = None
     ) -> None:
         self.path, self.interval, self.writer = path, interval, dict(writer or {})
-        self.history: list[tuple[str, int, float]] = []  # phase, sequences used so far in this run, loss
+        self.history: list[tuple[str, int, float, float]] = []  # phase, sequences used so far, loss, seconds
         self._kept: dict[str, Arrays] = {}
         self._marks: dict[str, int] = {}  # how long the history was when a piece was kept
         self._before = 0.0
@@ -98,15 +98,16 @@ class Journal:
         self._kept.pop(name, None)
         self._marks.pop(name, None)
 
-    def note(self, phase: str, work: int, loss: float) -> None:
+    def note(self, phase: str, work: int, loss: float, seconds: float | None = None) -> None:
         """Add a point to the history.
 
         Args:
             phase: The part of the search.
             work: How many further sequences were used.
-            loss: The training loss now.
+            loss: The training loss then.
+            seconds: Time spent on this run until then; None for now.
         """
-        self.history.append((phase, self.work + work, float(loss)))
+        self.history.append((phase, self.work + work, float(loss), self.seconds if seconds is None else seconds))
 
     def write(self) -> None:
         """Write everything down.
@@ -145,7 +146,7 @@ class Journal:
         try:
             facts, tensors = self._content(path)
             writer, before = dict(facts["writer"]), float(facts["seconds"])
-            history = [(str(p), int(w), float(x)) for p, w, x in facts["history"]]
+            history = [(str(p), int(w), float(x), float(s)) for p, w, x, s in facts["history"]]
             names, marks = map(str, facts["names"]), map(int, facts["marks"])
             pieces = list(zip(names, marks, facts["checksums"], strict=True))
         except UNREADABLE as error:

@@ -61,7 +61,7 @@ def descend_many_starts(job: Job) -> Steps:
         begin, end = 1 - 0.2 * 0.6**turn, 1 - 0.2 * 0.6 ** (turn + 1)
         (winner,) = yield from work.stage(f"finish {turn + 1}", begin, end, LAST, [winner], iterations, hard)
     rest = "converged" if winner.rested else "was still improving"
-    message = f"{len(starts)} starts; the last descent {rest}"
+    message = f"{len(starts)} start{'s' * (len(starts) > 1)}; the last descent {rest}"
     if winner.value > COSTLY * first.value:
         message += f"; avoiding explosions raised its training loss from {first.value:.3g} to {winner.value:.3g}"
     return Found(work.vector.model(winner.point), winner.rested, message)

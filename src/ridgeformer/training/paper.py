@@ -19,6 +19,7 @@ __all__ = ["query_gradient", "train_as_the_paper"]
 Array = NDArray[np.float64]
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
 SAVED = 1000  # steps between two checkpoints
+ROWS = 200  # of the history, about
 
 
 def train_as_the_paper(job: Job, protocol: Paper, report: Report) -> Found:
@@ -46,6 +47,8 @@ def _adam(job: Job, protocol: Paper) -> Steps:
     taken = int(kept["taken"][0])
     point, mean, square = ({name: kept[f"{part}/{name}"].copy() for name in names} for part in PARTS)
     losses: list[float] = []
+    notes: list[tuple[int, float, float]] = []  # sequences, mean loss and time, noted with the next checkpoint
+    every = min(max(protocol.steps // ROWS, 1), SAVED)
     while taken < protocol.steps:
         model = LinearTransformer(job.family(**point), job.problem.dim)
         loss, slope = query_gradient(
@@ -58,6 +61,9 @@ def _adam(job: Job, protocol: Paper) -> Steps:
             square[name] += (1 - SECOND) * (slope[name] ** 2 - square[name])
             size = np.sqrt(square[name] / (1 - SECOND**taken)) + TINY
             point[name] -= protocol.rate * mean[name] / (1 - FIRST**taken) / size
+        if taken % every == 0 or taken % SAVED == 0 or taken == protocol.steps:
+            notes.append((protocol.batch * len(losses), float(np.mean(losses)), job.journal.seconds))
+            losses = []
         lost = not np.isfinite(loss) or not all(np.isfinite(value).all() for value in point.values())
         if taken % SAVED == 0 or taken == protocol.steps or lost:
             current = [values[name] for values in (point, mean, square) for name in names]
@@ -66,13 +72,11 @@ def _adam(job: Job, protocol: Paper) -> Steps:
                 return Found(model, False, f"the loss was not finite at step {taken:,}; a smaller rate may help")
             state["taken"] = np.array([taken])
             job.journal.forget(f"step/{(taken - 1) // SAVED * SAVED}")
-            work, mean_loss = protocol.batch * len(losses), float(np.mean(losses))
-            job.journal.note("adam", work, mean_loss)
+            for note in notes:
+                job.journal.note("adam", *note)
             job.journal.keep(f"step/{taken}", state)
-            yield Step(
-                LinearTransformer(job.family(**point), job.problem.dim), "adam", taken / protocol.steps, mean_loss
-            )
-            losses = []
+            loss, notes = notes[-1][1], []
+            yield Step(LinearTransformer(job.family(**point), job.problem.dim), "adam", taken / protocol.steps, loss)
     return Found(
         LinearTransformer(job.family(**point), job.problem.dim), False, f"all {protocol.steps:,} steps were taken"
     )

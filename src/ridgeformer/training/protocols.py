@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from numbers import Integral
@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 MOST_STEPS = 10**9
-PAIRS = "Write cosine, or [(0, 1.0), (5000, 0.1)], for example."
+MOST_CALLS = 20_000  # of a schedule that is a function
+PAIRS = "Write cosine, [(0, 1.0), (5000, 0.1)], or a function of the step, for example."
 BATCHES = "Write population, sample(8192) or 512, for example."
 
 
@@ -89,13 +90,12 @@ class Paper:
     def __post_init__(self) -> None:
         integer("steps", self.steps)
         integer("batch", self.batch, 1, 1 << 24)
-        if not 0 < number("rate", self.rate) < float("inf"):
-            refuse("the learning rate must be positive and finite", self.rate, "Pass 1e-4, for example.")
+        _check_positive("the learning rate", self.rate, 1e-4)
 
 
 Batch = int | str
 Stops = int | tuple[int, ...] | None
-Schedule = str | tuple[tuple[int, float], ...]
+Schedule = str | tuple[tuple[int, float], ...] | Callable[[int], float]
 SCHEDULES = ("constant", "linear", "cosine")
 
 
@@ -111,10 +111,12 @@ class GradientDescent:
         steps: How many steps.
         batch: What a gradient is taken of. `population`: the exact expectation over all sequences, known for one layer
             and features with one covariance; `sample(8192)`: the mean over so many sequences, the same in all steps; a
-            number: the mean over so many fresh sequences in every step.
+            number: the mean over so many fresh sequences in every step. None for the population where it is known, and
+            `sample(8192)` elsewhere; the spec of a run says which.
         momentum: From 0 to below 1.
         schedule: What the rate is multiplied by: `constant`; `linear` or `cosine`, which fall to 0 at the last step; or
-            pairs (step, factor) of any shape, with straight lines between them.
+            pairs (step, factor) of any shape, with straight lines between them. A function of the number of the step is
+            called once for every step, and becomes such pairs; there may be 20,000 at most.
         warmup: In the first so many steps the rate rises in proportion to the number of the step.
         scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
             Without meaning where training starts from a given model.
@@ -129,7 +131,7 @@ class GradientDescent:
 
     rate: float = 0.01
     steps: int = 10_000
-    batch: Batch = "population"
+    batch: Batch | None = None
     momentum: float = 0.0
     schedule: Schedule = "constant"
     warmup: int = 0
@@ -138,15 +140,15 @@ class GradientDescent:
     snapshots: Stops = 20
 
     def __post_init__(self) -> None:
-        if not 0 < number("the learning rate", self.rate) < float("inf"):
-            refuse("the learning rate must be positive and finite", self.rate, "Pass 0.01, for example.")
+        _check_positive("the learning rate", self.rate, 0.01)
         integer("steps", self.steps, 1, MOST_STEPS)
         integer("warmup", self.warmup, 0, self.steps)
         if not 0 <= number("momentum", self.momentum) < 1:
             refuse("momentum must lie in [0, 1)", self.momentum, "Pass 0.9, for example.")
         _check_common(self)
         if not isinstance(self.schedule, str):
-            object.__setattr__(self, "schedule", _pairs(self.schedule))
+            pairs = _tabulated(self.schedule, self.steps) if callable(self.schedule) else self.schedule
+            object.__setattr__(self, "schedule", _pairs(pairs))
         elif self.schedule not in SCHEDULES:
             refuse(f"the schedule must be {', '.join(SCHEDULES)} or a list of pairs", repr(self.schedule), PAIRS)
 
@@ -162,7 +164,7 @@ class GradientDescent:
         else:
             left = 1 - steps / self.steps
             shapes = {"constant": np.ones(self.steps), "linear": left, "cosine": 0.5 - 0.5 * np.cos(np.pi * left)}
-            factors = shapes[self.schedule]
+            factors = shapes[str(self.schedule)]
         return np.asarray(self.rate * factors * np.minimum(1.0, (steps + 1) / (self.warmup + 1)))
 
     def recorded(self) -> NDArray[np.int64]:
@@ -184,7 +186,7 @@ class SGD(GradientDescent):
         batch: As for `GradientDescent`; by default 512 fresh sequences per step.
     """
 
-    batch: Batch = 512
+    batch: Batch | None = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +201,7 @@ class Adam(GradientDescent):
     """
 
     rate: float = 1e-3
-    batch: Batch = 512
+    batch: Batch | None = 512
     momentum: float = 0.9
     second: float = 0.999
 
@@ -218,7 +220,8 @@ class GradientFlow:
 
     Attributes:
         time: How long.
-        batch: `population`, or a fixed sample such as `sample(8192)`; see `GradientDescent`.
+        batch: `population`, a fixed sample such as `sample(8192)`, or None for the first of these that is known; see
+            `GradientDescent`.
         tolerance: The relative error of the parameters that one step of the integration may make.
         scale: As for `GradientDescent`.
         record: How many times enter the history, besides the start: powers of ten apart evenly and ending at `time`. A
@@ -230,20 +233,19 @@ class GradientFlow:
     """
 
     time: float = 1000.0
-    batch: Batch = "population"
+    batch: Batch | None = None
     tolerance: float = 1e-8
     scale: float | None = None
     record: int = 200
     snapshots: Stops = 20
 
     def __post_init__(self) -> None:
-        if not 0 < number("time", self.time) < float("inf"):
-            refuse("the time of gradient flow must be positive and finite", self.time, "Pass 1000, for example.")
+        _check_positive("the time of gradient flow", self.time, 1000)
         if not 1e-13 <= number("tolerance", self.tolerance) <= 1e-2:
             refuse("the tolerance must lie between 1e-13 and 0.01", self.tolerance, "Pass 1e-8, for example.")
         integer("record", self.record, 1, 100_000)
         _check_common(self)
-        if not isinstance(self.batch, str):
+        if isinstance(self.batch, int):
             remedy = "Use a fixed sample, such as sample(8192), or stochastic gradient descent, SGD."
             refuse("gradient flow follows one function; the batch is population or sample(N)", self.batch, remedy)
 
@@ -268,7 +270,7 @@ class GradientFlow:
 Descent = GradientDescent | GradientFlow
 
 
-def sample_size(batch: Batch) -> int | None:
+def sample_size(batch: Batch | None) -> int | None:
     """Return how many fixed sequences a batch such as `sample(8192)` names.
 
     Args:
@@ -287,12 +289,17 @@ def _check_common(protocol: Descent) -> None:
     if isinstance(batch, str):
         if batch != "population" and not sample_size(batch):
             refuse("the batch must be population, sample(N) or a number of fresh sequences", repr(batch), BATCHES)
-    else:
+    elif batch is not None:
         integer("batch", batch, 1, 1 << 24)
-    if protocol.scale is not None and not 0 < number("scale", protocol.scale) < float("inf"):
-        refuse("the scale of a start must be positive and finite", protocol.scale, "Pass 0.01, for example.")
+    if protocol.scale is not None:
+        _check_positive("the scale of a start", protocol.scale, 0.01)
     for name in ("record", "snapshots"):
         object.__setattr__(protocol, name, _stops(name, getattr(protocol, name), protocol.steps))
+
+
+def _check_positive(name: str, value: float, example: float) -> None:
+    if not 0 < number(name, value, -float("inf")) < float("inf"):
+        refuse(f"{name} must be positive and finite", value, f"Pass {example:g}, for example.")
 
 
 def _kept(protocol: Descent) -> NDArray[np.int64]:
@@ -310,6 +317,16 @@ def _stops(name: str, value: Any, steps: int) -> Stops:
         given = "an empty list" if isinstance(value, Iterable) and not isinstance(value, str) else repr(value)
         refuse(f"{name} must be a number or a list with at least one step", given, f"Pass {name}=[0, 100, 1000].")
     return tuple(sorted({integer(f"a step of {name}", step, 0, steps) for step in found}))
+
+
+def _tabulated(schedule: Callable[[int], float], steps: int) -> list[tuple[int, float]]:
+    """A function of the step as pairs; those within a straight line are left out."""
+    if steps > MOST_CALLS:
+        rule = f"a schedule that is a function is tabulated, for at most {MOST_CALLS:,} steps"
+        refuse(rule, f"{steps:,} steps", "Pass pairs (step, factor) instead.")
+    factors = np.array([number("a factor of the schedule", schedule(step)) for step in range(steps)])
+    kept = np.flatnonzero(np.concatenate([[True], np.diff(factors, 2) != 0, [True]])[:steps])
+    return list(zip(kept.tolist(), factors[kept].tolist(), strict=True))
 
 
 def _pairs(schedule: object) -> tuple[tuple[int, float], ...]:

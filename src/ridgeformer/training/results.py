@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import Result
+from ridgeformer.evaluation.oracle import expected_oracle_loss
 from ridgeformer.files import short
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import Problem
 from ridgeformer.training.history import History, Point, Snapshot
-from ridgeformer.training.protocols import Search
+from ridgeformer.training.protocols import Paper
 from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
 from ridgeformer.training.spec import Spec, parse_spec
 from ridgeformer.values import Value
@@ -64,7 +66,9 @@ class Training(Value):
         """The course of the training, a table: print it, or use `to_pandas()`."""
         if "table" in self.course:
             return History.of_descent(type(self.spec.protocol).__name__, self.course["table"], self.floor)
-        return History.of_points(list(self.points), isinstance(self.spec.protocol, Search), self.floor)
+        problem, paper = self.spec.problem, isinstance(self.spec.protocol, Paper)
+        oracle = expected_oracle_loss(problem) if paper and isinstance(problem, Problem) else 0.0
+        return History.of_points(list(self.points), oracle, self.floor)
 
     @functools.cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -166,7 +170,7 @@ def training_of_record(
             status=record["status"],
             message=str(record["message"]),
             result=result,
-            points=tuple(Point(str(phase), int(work), float(loss)) for phase, work, loss in record["history"]),
+            points=tuple(Point(str(p), int(w), float(x), *map(float, s)) for p, w, x, *s in record["history"]),
             seconds=float(record["seconds"]),
             total_seconds=float(record["total_seconds"]),
             made_with=dict(record["made_with"]),

@@ -12,6 +12,8 @@ import numpy as np
 
 from ridgeformer import engine as engines
 from ridgeformer.evaluation import Result, evaluate
+from ridgeformer.evaluation.comparison import floor_and_error
+from ridgeformer.evaluation.table import ratio
 from ridgeformer.exact import const_loss
 from ridgeformer.predictors import ConstRR
 from ridgeformer.problems import BaseProblem, Problem
@@ -152,7 +154,10 @@ class Session:
         seconds = time.monotonic() - self.began
         share = min(done / total, 1.0)
         remaining = seconds * (1 - share) / share if share else float("inf")
-        for row in step.rows or ({"loss": step.loss},):
+        for recorded in step.rows or ({"loss": step.loss},):
+            row = dict(recorded)
+            if "adjusted_loss" in row:  # the floor is the one that the result will have
+                row["ratio"] = ratio(row["adjusted_loss"], floor_and_error(spec.problem, spec.sequences, 0)[0])
             now = TrainingProgress(spec, step.phase, share, row["loss"], seconds, remaining, row)
             for callback in self.callbacks:
                 callback.on_step(now)

@@ -18,7 +18,7 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.file import fingerprint
 from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.population import check_population
+from ridgeformer.population import FIXED, REMEDY, check_population, has_population
 from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
 from ridgeformer.training.protocols import (
@@ -34,6 +34,8 @@ from ridgeformer.training.protocols import (
 from ridgeformer.validation import integer
 
 __all__ = ["Spec", "default_layout", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
+
+SAMPLE = "sample(8192)"  # what a descent follows by default where the population gradient is not known
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class Spec:
     def describe_model(self) -> str:
         """Return the family and the size of the model in words, such as `diag, 3 layers`."""
         heads = "" if self.heads == 1 else f", {self.heads} heads"
-        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{heads}"
+        repeated = "" if self.family.loops == 1 else f" repeated {self.family.loops} times"
+        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{repeated}{heads}"
 
     def describe(self) -> str:
         """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
@@ -153,12 +156,24 @@ def make_spec(
     if layout is None and isinstance(init, LinearTransformer):
         layout = init.layout
     tokens = _layout(problem, family, layout)
-    if isinstance(recipe, GradientDescent | GradientFlow) and recipe.batch == "population":
-        check_population(problem, layers * family.loops, tokens)
     spec = Spec(problem, family, layers, heads, seed, recipe, sequences, tokens, init)
     if init is not None:
         _check_start(spec, init)
-    return spec
+    return _with_batch(spec)
+
+
+def _with_batch(spec: Spec) -> Spec:
+    """The spec with the batch of its descent: where none was chosen, the population if that is known, or a sample."""
+    recipe, layers = spec.protocol, spec.layers * spec.family.loops
+    if not isinstance(recipe, GradientDescent | GradientFlow):
+        return spec
+    if recipe.batch == "population":
+        remedy = f"{FIXED}." if isinstance(recipe, GradientFlow) else REMEDY
+        check_population(spec.problem, layers, spec.layout, remedy)
+    if recipe.batch is not None:
+        return spec
+    batch = "population" if has_population(spec.problem, layers, spec.layout) else SAMPLE
+    return dataclasses.replace(spec, protocol=dataclasses.replace(recipe, batch=batch))
 
 
 def _check_start(spec: Spec, init: object) -> None:

@@ -82,7 +82,6 @@ def train(
     Raises:
         InputError: An argument is not allowed.
         StorageError: The folder cannot be written to.
-        TrainingError: The parameters of gradient flow overflow.
     """
     rest: dict[str, Any] = {"protocol": protocol, "sequences": sequences, "layout": layout, "init": init}
     spec = make_spec(problem, family, layers=layers, heads=heads, seed=seed, **rest)
@@ -130,7 +129,6 @@ def train_many(
     Raises:
         InputError: An argument is not allowed, or there is nothing to train.
         StorageError: The folder cannot be written to.
-        TrainingError: The parameters of gradient flow overflow.
     """
     if isinstance(families, str) or not isinstance(families, Iterable) or not isinstance(layers, Iterable):
         refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
