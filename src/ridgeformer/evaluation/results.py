@@ -63,7 +63,8 @@ class Result(Table):
     def ratio(self) -> float:
         """Loss over floor: 1 is the best possible value.
 
-        It is infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
+        It is infinite where it says nothing: above a million, or where the floor is 0 to rounding and the loss is not.
+        It is NaN where the floor is not known.
         """
         return ratio(self.loss, self.floor)
 

@@ -41,7 +41,7 @@ class Series(Table):
 
     @property
     def ratio(self) -> Array:
-        """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
+        """Loss over floor, [M, K]; infinite where it says nothing, NaN where the floor is not known; see `Result`."""
         return ratios(self.loss, self.floor)
 
     @abstractmethod

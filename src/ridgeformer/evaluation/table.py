@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Table", "aligned", "lines", "ratio", "ratios", "without_rounding"]
 
+SAYS_NOTHING = 1e6  # a ratio: that of a model that diverged
+
 
 class Table(ABC):
     """The base class of results: dataclasses whose content can be written as rows with named columns.
@@ -91,10 +93,12 @@ def ratio(loss: float, floor: float) -> float:
         floor: The floor.
 
     Returns:
-        The ratio; infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
+        The ratio; infinite where it says nothing (above a million, or where the floor is 0 to rounding and the loss is
+        not), and NaN where the floor is not known.
     """
     if floor > ROUNDING or math.isnan(floor):
-        return without_rounding(loss) / floor
+        found = without_rounding(loss) / floor
+        return math.inf if found >= SAYS_NOTHING else found
     return 1.0 if loss <= ROUNDING else math.inf
 
 
@@ -163,7 +167,7 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """One value: a number that is not known, or a ratio to a floor of 0, is a dash."""
+    """One value: a number that is not known, or a ratio that says nothing, is a dash."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -101,8 +101,8 @@ class _Walk:
             if not math.isfinite(loss):
                 if len(state.rows) > self.reported:
                     yield self._step()
-                model, message = self.vector.model(state.point), "the loss was not finite; a smaller rate may help"
-                return Found(model, False, f"step {state.taken:,}: {message}", self._recorded())
+                why = f"the loss was not finite at step {state.taken:,}"
+                return Found(self.vector.model(state.point), False, why, self._recorded())
             if stop in recorded and not (state.rows and state.rows[-1][0] >= stop):
                 state.rows.append(self._row(loss, slope))
             if stop in shot and len(state.shots) < int((kept <= stop).sum()):
