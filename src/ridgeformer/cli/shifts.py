@@ -70,8 +70,6 @@ def shifts(subject: Subject, plot: Path | None, **given: tuple[str, ...]) -> Non
         draw_shifts(plot, title, shown)
     head = [] if trained == str(problem) else [f"The original problem is {problem}."]
     note = "The floor is that of the shifted problem. ratio: loss / floor."
-    if found.exploded.any():
-        note += " Where sequences exploded, they dominate the mean, which says little about the others."
     _print(subject, head, found if subject.as_json else shown, note)
 
 
@@ -124,6 +122,8 @@ def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
 
 def _print(subject: Subject, head: list[str], found: Any, note: str) -> None:
     """Print losses; what the model was trained for is said only where its record says it."""
+    from ridgeformer.losses import CAP
+
     trained = trained_on(subject.record)
     if subject.as_json:
         from ridgeformer.jsonable import jsonable
@@ -131,5 +131,10 @@ def _print(subject: Subject, head: list[str], found: Any, note: str) -> None:
         facts = {"problem": str(subject.problem), "trained": trained, **found.as_dict(), "ratio": jsonable(found.ratio)}
         click.echo(json.dumps(facts, indent=2))
         return
+    if found.exploded.any():
+        note += (
+            "\nWhere sequences exploded, they dominate the mean loss, in which a single loss counts at most "
+            f"{CAP:g}.\nunexploded: the mean loss of the other sequences."
+        )
     lines = [*([] if trained is None else [f"Trained for {trained}."]), *head]
     click.echo("\n".join([*lines, f"{found}\n\n{note}"]))

@@ -22,7 +22,7 @@ from ridgeformer.evaluation.sequence_losses import (
     needed,
 )
 from ridgeformer.evaluation.statistics import Running
-from ridgeformer.evaluation.table import Table, lines
+from ridgeformer.evaluation.table import Table, lines, named
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems import BaseProblem, Draw
@@ -104,7 +104,7 @@ class Profiles(Table, Mapping[str, Profile]):
     profiles: dict[str, Profile]
 
     def __getitem__(self, name: str) -> Profile:
-        return self.profiles[name]
+        return named(self.profiles, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.profiles)

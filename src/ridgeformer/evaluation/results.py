@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.table import Table, ratio, without_rounding
+from ridgeformer.evaluation.table import Table, named, ratio, without_rounding
 from ridgeformer.losses import warn_below_floor
 
 __all__ = ["Comparison", "OracleResult", "Result"]
@@ -113,15 +113,17 @@ class Comparison(Table, Mapping[str, Result]):
     Attributes:
         results: The results by name.
         covariance: [K, K], the covariance of the mean adjusted losses of the K predictors.
+        unexploded: The mean adjusted losses of the sequences that did not explode, by name; NaN where all did.
         query_errors: Standard errors of the paper's estimator by name; see `compare`. Empty if not asked for.
     """
 
     results: dict[str, Result]
     covariance: Array
+    unexploded: dict[str, float]
     query_errors: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Result:
-        return self.results[name]
+        return named(self.results, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.results)

@@ -17,7 +17,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Table", "aligned", "lines", "ratio", "ratios", "without_rounding"]
+__all__ = ["Table", "aligned", "lines", "named", "ratio", "ratios", "without_rounding"]
 
+Found = TypeVar("Found")
 SAYS_NOTHING = 1e6  # a ratio: that of a model that diverged
 
 
@@ -125,6 +126,24 @@ def without_rounding(loss: float) -> float:
         The loss.
     """
     return 0.0 if loss <= ROUNDING else float(loss)
+
+
+def named(found: Mapping[str, Found], name: str) -> Found:
+    """Look up a result by its name.
+
+    Args:
+        found: The results by name.
+        name: One of their names.
+
+    Returns:
+        The result.
+
+    Raises:
+        KeyError: There is no such name. A mapping must raise this error, here with words.
+    """
+    if name not in found:
+        raise KeyError(f"the name must be one of {', '.join(found)}; got {name!r}. Choose one of these.")
+    return found[name]
 
 
 def lines(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:

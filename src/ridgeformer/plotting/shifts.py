@@ -151,11 +151,12 @@ def _ascending(found: Shifts) -> bool:
 
 
 def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) -> None:
-    """Losses with two standard errors, the floor, and a cross wherever a sequence exploded.
+    """Losses with two standard errors, the floor, and, where sequences exploded, a cross and the mean of the others.
 
     They are lines with bands, or markers with bars where there is nothing to connect.
     """
-    every = np.concatenate([np.ravel(found.loss), found.floor])
+    others = np.where(found.exploded > 0, found.unexploded, np.nan)
+    every = np.concatenate([np.ravel(found.loss), np.ravel(others), found.floor])
     every = every[np.isfinite(every) & (every > 1e-20)]
     least, most = (float(every.min()), float(every.max())) if len(every) else (0.1, 1.0)
     bottom, top = least / 2, min(2 * most, REACH * least)  # what explodes leaves the axis
@@ -173,6 +174,7 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
         else:
             axis.plot(places, loss, linestyle="none", **style)
             axis.vlines(places, low, high, color=colour, linewidth=1)
+        axis.plot(places, others[i], "o", markersize=6, markerfacecolor="none", color=colour)
         mark_exploded(axis, places.tolist(), loss.tolist(), found.exploded[i].tolist(), colour, size=6)
     if (found.floor > 1e-20).any():
         known = np.where(found.floor > 1e-20, found.floor, np.nan)
@@ -184,6 +186,7 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
     if found.exploded.any():
         label = f"at least 1 of {found.sequences:,} sequences exploded\n(a loss above {EXPLODES} times the signal)"
         axis.plot([], [], EXPLODED, color="#555555", label=label)
+        axis.plot([], [], "o", markerfacecolor="none", color="#555555", label="mean loss of the other sequences")
     decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8)

@@ -167,7 +167,7 @@ def _check_file(path: Path, most: float = math.inf) -> None:
 def _checked_spec(spec: Any) -> dict[str, Any]:
     """A spec of JSON; raises if it is none."""
     kinds: dict[str, tuple[type, ...]] = MODEL | (OWN if "problem" in spec else BUILT_IN)
-    optional = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
+    optional: dict[str, tuple[type, ...]] = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
     optional |= {name: kind for name, kind in HOW.items() if name in spec}
     found: dict[str, Any] = {name: spec[name] for name in kinds | optional}
     for name, kind in (kinds | optional).items():
