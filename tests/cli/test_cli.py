@@ -209,6 +209,13 @@ SMALL = ["--noise", "fixed(1)", "--dim", "2", "--context", "4", "--family", "gdp
         (["eval", "zoo:mlp/2/uniform(0,1)"], "family must be one of"),
         (["eval", "zoo:diag/99/uniform(0,1)"], "layers must be one of 1, 2"),
         (["eval", "zoo:diag/2/uniform(0,1)/99"], "the seed must be one of"),
+        (["eval", "diag/7/uniform(0,5)"], "For a model of the zoo, write 'zoo:diag/7/uniform(0,5)'"),
+        (["profile", "zoo:diag/2/uniform(0,1)", "--sigma", "1;x"], "--sigma must be a list of numbers; got '1;x'"),
+        (
+            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "uniform(0,3),uniform(0,7)"],
+            "values are separated by semicolons; got --to-noise 'uniform(0,3),uniform(0,7)'",
+        ),
+        (["train", *SMALL, "--family", "channels(1)"], "channels must be given as in channels(1,3); got 'channels(1)'"),
         (["eval", ""], "'MODEL': a path must not be empty"),
         (["eval", LONG], "'MODEL': a path must not be too long"),
         (["eval", "/"], "MODEL must be a model file or the folder of a run; / is another folder"),
@@ -419,7 +426,7 @@ def test_zoo_show(name):
 def test_zoo_show_of_a_seed_whose_weights_are_not_in_the_package():
     seed = next(number for number in range(5) if number != zoo.shipped().best("full", 3, "categorical(1,3)"))
     found = call("zoo", "show", f"full/3/categorical(1,3)/{seed}").stdout
-    assert "weights    not in the package" in found
+    assert "weights    not shipped for this seed; only for seed " in found
     assert "the seed must be one of" in call("zoo", "show", "full/3/categorical(1,3)/9").stderr
 
 

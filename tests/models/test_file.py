@@ -195,3 +195,10 @@ def test_a_failed_save_keeps_the_old_file(path, monkeypatch):
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert set(load_file(path)) == {"p", "q"}
+
+
+def test_load_names_the_functions_for_what_is_no_file(tmp_path):
+    (tmp_path / "record.json").touch()
+    for name in (tmp_path, "zoo:diag/7/uniform(0,5)"):
+        with pytest.raises(InputError, match=r"load reads the file of a model; got .* Use load_run\(folder\).model"):
+            load(name)

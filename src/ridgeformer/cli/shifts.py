@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import Subject, reads_a_model, trained_lengths, trained_on
 from ridgeformer.cli.options import Command, plot_option
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.predictors import Predictor
@@ -117,6 +118,12 @@ def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
     texts = [text.strip() for value in given[f"to_{kind}"] for text in value.split(";") if text.strip()]
     if not texts:
         raise InputError(f"a shift needs at least one value; --to-{kind} names none. Separate values by semicolons.")
+    for text in texts if kind != "context" else []:
+        outer = text
+        while (shorter := re.sub(r"\([^()]*\)|\[[^][]*\]", "", outer)) != outer:
+            outer = shorter
+        if "," in outer:
+            raise InputError(f"values are separated by semicolons; got --to-{kind} {shown(text)}. Write '1;2;3'.")
     return kind, [None if (kind, text) == ("query", "none") else text for text in texts]
 
 

@@ -301,9 +301,9 @@ def note_on_explosions(exploded: Counts) -> str:
 
 
 def _default_levels(problem: BaseProblem) -> Array:
-    """From 0 to one past the distribution's end, with that end, or the levels of a discrete one, among them."""
+    """From 0 to one past the distribution's end, with both of its ends, or the levels of a discrete one, among them."""
     if not isinstance(problem.noise, Noise):
         refuse("a profile of this problem needs noise levels", "none", "Pass sigma=[0, 1, 2], for example.")
     nodes, _ = problem.noise.quadrature()
-    special = nodes if len(nodes) <= 16 else np.array([problem.noise.upper])
+    special = nodes if len(nodes) <= 16 else np.array([problem.noise.lower, problem.noise.upper])
     return np.union1d(np.linspace(0, problem.noise.upper + 1, 41), special)
