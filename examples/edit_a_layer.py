@@ -9,7 +9,8 @@ from ridgeformer import Problem, by_layer, compare, zoo
 problem = Problem(dim=10, context=20, noise="uniform(0,5)")
 model = zoo.load("diag", layers=3, noise="uniform(0,5)")
 
-# After every layer one can already read a prediction. The loss falls from layer to layer.
+# After every layer one can already read a prediction. The loss falls from layer to layer; 0 is the input, before the
+# first layer.
 print(by_layer(model, problem, sequences=20_000))
 
 # A layer of a Diag model is four numbers, omega = [[xx, xy], [yx, yy]]. The first letter says what the layer changes:
@@ -17,12 +18,13 @@ print(by_layer(model, problem, sequences=20_000))
 # So yx is a step of gradient descent: labels change according to similar inputs. The mathematics is in docs/theory.md.
 parts = ("xx", "xy", "yx", "yy")
 
-# Models never change. `edit` makes a new one in which the parameters of one layer, counted from 0, are others.
+# Models never change. `edit` makes a new one, in which one layer has other parameters. Its argument counts from 0;
+# the names below count layers from 1, as all tables do.
 edited = {"unchanged": model}
 for layer in range(model.layers):
-    edited[f"without layer {layer}"] = model.without(layer)
+    edited[f"without layer {layer + 1}"] = model.without(layer)
     for name in parts:
-        edited[f"layer {layer} without {name}"] = model.edit(layer, **{f"omega_{name}": 0})
+        edited[f"layer {layer + 1} without {name}"] = model.edit(layer, **{f"omega_{name}": 0})
 
 # All models are measured on the same sequences. A ratio far above 1 marks a part that the model cannot do without.
 # The last layer's xx and xy change inputs that no further layer reads, so their ratio is exactly 1.

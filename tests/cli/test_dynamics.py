@@ -78,7 +78,17 @@ def test_a_run_starts_from_a_model(call, tmp_path):
             "closed form for one layer; got 2 layers",
         ),
         (["--protocol", "adam", "--snapshots", "1,x"], "snapshots must be a number or a list"),
-        (["--picture", "animation", "--plot", "a.png"], "an animation is a .gif or .html file; got 'a.png'"),
+        (
+            ["--plot", "a.gif"],
+            "shows a descent, whose course is recorded; got --protocol search. Train with --protocol",
+        ),
+        (["--picture", "trajectories", "--plot", "a.png", "--protocol", "paper"], "got --protocol paper"),
+        (
+            ["--plot", "a.gif", *DESCENT, "--snapshots", "1"],
+            "a picture of the kind animation needs two snapshots; got 1",
+        ),
+        (["--picture", "animation", "--plot", "a.png", *DESCENT], "must end in .gif or .html; got 'a.png'"),
+        (["--plot", "a.bmp", *DESCENT], "must end in .png, .pdf, .svg, .gif or .html; got 'a.bmp'"),
         (["--picture", "curve", "--plot", "a.gif"], "must end in .png, .pdf or .svg; got 'a.gif'"),
     ],
 )

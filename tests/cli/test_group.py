@@ -129,8 +129,9 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
         (["train", *SMALL, "--plot", LONG + ".png"], "'--plot': a path must not be too long; got xxx"),
         (
             ["train", *SMALL, "--plot", "/nonexistent/curve.png"],
-            "a plot needs a writable folder; /nonexistent is not writable",
+            "a plot needs a writable folder; /nonexistent does not exist. Create it",
         ),
+        (["train", *SMALL, "--plot", "/proc/curve.png"], "a plot needs a writable folder; /proc is not writable"),
         (["train", *SMALL, "--plot", "/"], "File '/' is a directory"),
         (
             ["eval", "zoo:"],
@@ -141,6 +142,13 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
         (["eval", "zoo:mlp/2/uniform(0,1)"], "family must be one of"),
         (["eval", "zoo:diag/99/uniform(0,1)"], "layers must be one of 1, 2"),
         (["eval", "zoo:diag/2/uniform(0,1)/99"], "the seed must be one of"),
+        (["eval", "diag/7/uniform(0,5)"], "For a model of the zoo, write 'zoo:diag/7/uniform(0,5)'"),
+        (["profile", "zoo:diag/2/uniform(0,1)", "--sigma", "1;x"], "--sigma must be a list of numbers; got '1;x'"),
+        (
+            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "uniform(0,3),uniform(0,7)"],
+            "values are separated by semicolons; got --to-noise 'uniform(0,3),uniform(0,7)'",
+        ),
+        (["train", *SMALL, "--family", "channels(1)"], "channels must be given as in channels(1,3); got 'channels(1)'"),
         (["eval", ""], "'MODEL': a path must not be empty"),
         (["eval", LONG], "'MODEL': a path must not be too long"),
         (["eval", "/"], "MODEL must be a model file or the folder of a run; / is another folder"),

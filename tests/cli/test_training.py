@@ -69,7 +69,7 @@ def test_training_and_showing(tmp_path):
     assert "diag, 2 layers, d=3 n=6 uniform(0,3), seed 0" in done.stdout
     for word in (
         "status",
-        "times the floor of",
+        "; ratio: ",
         "exploded: 0 of 5,000",
         "with the models that it was grown from",
         "stored in",
@@ -84,7 +84,8 @@ def test_training_and_showing(tmp_path):
     assert json.loads(call("show", again["folder"], "--json").stdout) == again
     listed = call("show", str(tmp_path / "runs")).stdout.splitlines()
     assert len(listed) == 5
-    assert listed[0].split() == ["loss", "ratio", "status", "run"]
+    assert listed[0].split() == ["loss", "ratio", "exploded", "status", "protocol", "run"]
+    assert all("  search effort=0.2  " in line for line in listed[1:])
     assert any(again["folder"].split("/")[-1] in line for line in listed)
     assert len(json.loads(call("show", str(tmp_path / "runs"), "--json").stdout)) == 4
     model = str(tmp_path / again["folder"] / "model.safetensors")
@@ -110,5 +111,5 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert "Give the same command again to resume" in message
     unfinished = call("show", str(tmp_path))
     (folder,) = tmp_path.iterdir()
-    assert f"unfinished      {folder.name}" in unfinished.stdout
+    assert f"unfinished      paper     {folder.name}" in unfinished.stdout
     assert "To resume an unfinished run, give the command that started it again" in unfinished.stdout

@@ -46,5 +46,5 @@ def test_zoo_show(name):
 def test_zoo_show_of_a_seed_whose_weights_are_not_in_the_package():
     seed = next(number for number in range(5) if number != zoo.shipped().best("full", 3, "categorical(1,3)"))
     found = call("zoo", "show", f"full/3/categorical(1,3)/{seed}").stdout
-    assert "weights    not in the package" in found
+    assert "weights    not shipped for this seed; only for seed " in found
     assert "the seed must be one of" in call("zoo", "show", "full/3/categorical(1,3)/9").stderr

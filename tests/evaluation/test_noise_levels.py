@@ -59,6 +59,10 @@ def test_profile_marks_what_can_occur():
     assert found.sigma[-1] == 3
     np.testing.assert_array_equal(found.in_distribution, (found.sigma >= 1) & (found.sigma <= 2))
     assert found.loss.shape == found.error.shape == found.sigma.shape
+    inside = profile(ConstRR(1), Problem(3, 6, "uniform(0.2,1.5)"), sequences=2)
+    assert inside.sigma[inside.in_distribution][[0, -1]].tolist() == [0.2, 1.5]
+    paper = profile(ConstRR(1), Problem(3, 6, "uniform(0,5)"), sequences=2).sigma  # stored with the figures
+    np.testing.assert_array_equal(paper, np.union1d(np.linspace(0, 6, 41), [5]))
     assert np.argmin(found.loss) == np.argmin(abs(found.sigma - 1))
 
 

@@ -44,7 +44,8 @@ def test_prefixes_default_to_all_up_to_the_longest_context():
     assert found.context.tolist() == [1, 2, 3, 4, 5, 6]
     assert repr(found).endswith("n = 1..6)")
     row = found.rows()[0]
-    assert list(row) == ["name", "context", "loss", "error", "floor", "floor_error", "ratio", "exploded", "sequences"]
+    names = ["name", "context", "loss", "error", "floor", "floor_error", "ratio", "exploded", "unexploded", "sequences"]
+    assert list(row) == names
     assert found.ratio.shape == (1, 6)
     assert "floor" in str(found)
 

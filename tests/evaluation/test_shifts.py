@@ -4,8 +4,21 @@ import numpy as np
 import pytest
 
 from own_problems import HeavyTails
-from ridgeformer import BayesRR, ConstRR, InputError, Layout, LinearTransformer, OracleRR, Problem, evaluate, shifts
+from ridgeformer import (
+    BayesRR,
+    ConstRR,
+    Diag,
+    InputError,
+    Layout,
+    LinearTransformer,
+    OracleRR,
+    Problem,
+    compare,
+    evaluate,
+    shifts,
+)
 from ridgeformer.evaluation import oracle_risk
+from ridgeformer.evaluation.sequence_losses import block_losses
 from ridgeformer.problems import Dataset
 from support import tame_model
 
@@ -49,7 +62,8 @@ def test_the_floor_is_not_above_any_predictor():
 def test_results_have_the_names_of_all_results():
     found = shifts(ConstRR.tune(PROBLEM), PROBLEM, noise=[1, 2], sequences=100)
     (first, _) = found.rows()
-    names = ["name", "noise", "loss", "error", "floor", "floor_error", "ratio", "exploded", "sequences", "unadjusted"]
+    names = ["name", "noise", "loss", "error", "floor", "floor_error", "ratio", "exploded"]
+    names += ["unexploded", "sequences", "unadjusted"]
     assert list(first) == names
     assert first["noise"] == "fixed(1)"
     assert found.as_dict()["floor"] == found.floor.tolist()
@@ -139,3 +153,18 @@ def test_fixed_context_lengths_and_noise_levels_are_kept_as_numbers():
         ({"tasks": ["lowrank(1)"]}, None),
     ):
         assert shifts(rr, PROBLEM, sequences=20, **change).numbers == numbers
+
+
+def test_the_mean_of_the_sequences_that_do_not_explode():
+    """A model that explodes now and then: computed from the single losses, by the rule of `ridgeformer.losses`."""
+    loud = LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[0.02, 0], [-0.5, 0.5]]]), 3)
+    found = shifts({"loud": loud}, PROBLEM, noise=[PROBLEM.noise], sequences=400, seed=2)
+    losses, _, _ = block_losses({"loud": loud}, PROBLEM, "exact", 2, 0, 400)
+    calm = losses[np.abs(losses) <= 300]  # 100 times the signal, d = 3
+    assert 0 < found.exploded[0, 0] == 400 - len(calm) < 400
+    assert found.unexploded[0, 0] == pytest.approx(calm.mean(), rel=1e-12)
+    assert "unexploded" in str(found)
+    names = compare({"loud": loud}, PROBLEM, sequences=400)
+    assert "zz" not in names
+    with pytest.raises(KeyError, match=r"the name must be one of loud; got 'zz'"):
+        names["zz"]

@@ -47,3 +47,10 @@ def test_ratio_of_a_floor_that_is_zero_or_not_known():
     assert ratio(1e-30, 0.0) == 1
     assert ratio(0.1, 1e-25) == math.inf
     assert math.isnan(ratio(0.1, math.nan))
+
+
+def test_a_ratio_that_says_nothing_is_infinite():
+    assert ratio(0.5, 0.25) == 2
+    assert ratio(1e12, 0.006) == math.inf  # a model that diverged
+    assert ratio(0.1, 1e-31) == math.inf  # a floor that is 0 to rounding
+    assert math.isnan(ratio(0.1, math.nan))

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import json
 import re
@@ -27,6 +28,7 @@ from ridgeformer.explanation.ablation import without_flow, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
 from ridgeformer.explanation.readings import read
+from ridgeformer.explanation.story import Role, summary
 from ridgeformer.explanation.symmetry import symmetry, turned
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
@@ -292,9 +294,22 @@ def test_sequences_that_explode_are_left_out_and_counted():
     assert found.loss[-1] <= 100 * 3
 
 
+def test_a_noise_level_that_hardly_acts_and_an_estimate_that_comes_too_late():
+    """The sentences follow from `moved` and from the layer that estimates, whatever the other numbers are."""
+    found = explain(LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[0, 0], [-0.05, 0.01]]]), 3), PROBLEM)
+    weak = dataclasses.replace(found.behaviour, moved=np.array([0, 0, 1e-4]), moved_bayes=2e-3)
+    strong = dataclasses.replace(weak, moved=np.array([0, 0, 3e-4]))
+    last, first = [Role(2, "estimates", "")], [Role(1, "estimates", "")]
+    assert "hardly influences the prediction" in summary(weak, last)[-1]
+    assert "in layer" not in summary(weak, last)[-1]
+    assert "noise level influences the prediction" in summary(strong, last)[-1]
+    assert "layer 2. It is the last layer, so that no later layer can use the estimate" in summary(weak, last)[0]
+    assert summary(weak, first)[0] == "The noise level is estimated by layer 1."
+
+
 def test_a_model_that_always_explodes_is_refused():
     wild = LinearTransformer(Diag(omega=[[[5, 5], [5, 5]]] * 6), 3)
-    with pytest.raises(InputError, match="must not explode on every sequence; got one that does, sigma from"):
+    with pytest.raises(InputError, match=r"every sequence; got one that does, sigma .*training diverged"):
         explain(wild, PROBLEM, sequences=200)
 
 
@@ -316,7 +331,7 @@ def test_a_gradient_step_solves_and_nothing_else():
     step = LinearTransformer(GDpp(omega=[[0, -0.03]]), 10)
     found = explain(step, Problem(10, 20, "uniform(0,2)"), sequences=4000)
     np.testing.assert_allclose(found.noise.step, 0.03)
-    assert kinds(found) == {(1, "solves"), (1, "sizes")} or kinds(found) == {(1, "solves")}
+    assert kinds(found) == {(1, "solves"), (1, "resizes")} or kinds(found) == {(1, "solves")}
     assert found.behaviour.moved[-1] == 0
     assert np.isnan(found.behaviour.kept[0])
     assert found.behaviour.momentum[0] == 0

@@ -1,5 +1,6 @@
 """Patches between noise levels: shares against the model itself on mixed moments."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -72,6 +73,12 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
     assert np.argmax(found.once[found.part.index("gram")]) == 4
     assert abs(share["gram"][5:]).max() < 0.1
     assert share["query"][5:].min() > 0.8
+    assert "The context carries the noise level up to layer 5" in str(found)
+    assert "Layer 5 uses it most" in str(found)
+    tame = dataclasses.replace(found, shrinkage=np.array([0.9, 0.89]))
+    assert "hardly adapts to the noise level, so that no layer is named" in str(tame)
+    even = dataclasses.replace(found, once=np.full_like(found.once, 0.1))
+    assert "No single layer uses it" in str(even)
     assert np.isnan(share["a"][:2]).all()  # moments that no context has
     assert "The shrinkage factor of the model falls from 0." in str(found)
 

@@ -214,3 +214,10 @@ def test_a_failure_of_the_system_is_not_called_wrong_input(tmp_path, monkeypatch
     monkeypatch.setattr(Path, "open", fail(errno.EACCES))
     with pytest.raises(InputError, match=r"must be a file that you may read; .* Change its permissions\."):
         load(tmp_path / "model.safetensors")
+
+
+def test_load_names_the_functions_for_what_is_no_file(tmp_path):
+    (tmp_path / "record.json").touch()
+    for name in (tmp_path, "zoo:diag/7/uniform(0,5)"):
+        with pytest.raises(InputError, match=r"load reads the file of a model; got .* Use load_run\(folder\).model"):
+            load(name)

@@ -335,3 +335,14 @@ def test_predict_of_finite_but_absurd_numbers_is_an_explosion_too():
 def test_predict_does_not_warn_of_far_away_queries():
     model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 2)
     model.predict(np.ones((3, 2)), np.ones(3), np.full((1, 2), 1e6))
+
+
+def test_shapes_of_one_context_are_reported_without_a_batch_axis():
+    model = tame_model("diag", 3, 1, 1, 8)
+    for change, words in (
+        ({"queries": np.ones((2, 4))}, r"queries must have shape \(m, 3\); got shape \(2, 4\)"),
+        ({"queries": np.ones((1, 2, 3))}, r"queries must have shape \(m, 3\); got shape \(1, 2, 3\)"),
+        ({"y": np.ones(7)}, r"y must have shape \(8\); got shape \(7,\)"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.predict(**{"x": np.ones((8, 3)), "y": np.ones(8), "queries": np.ones((2, 3)), **change})

@@ -55,6 +55,8 @@ def test_the_searchs_learning_curve_is_of_adjusted_losses(search):
     assert level(figure, "on fresh sequences") == result.loss
     assert level(figure, "floor of the adjusted loss") == result.floor
     assert not any("unadjusted" in text for text in labels(figure))
+    assert any("on the sequences trained on" in text for text in labels(figure))
+    assert "race: all starts, few sequences" in labels(figure)
 
 
 def test_a_floor_of_zero_is_not_drawn():
@@ -81,7 +83,7 @@ def test_a_profile_marks_explosions():
     np.testing.assert_array_equal(marks.get_xdata(), found["Full"].sigma[wild])
     low, high = figure.axes[0].get_ylim()
     assert all(low <= loss <= high for loss in marks.get_ydata())
-    assert "at least 1 of 2,000 sequences exploded\n(a loss above 100 d)" in labels(figure)
+    assert "at least 1 of 2,000 sequences exploded\n(a loss above 100 times the signal)" in labels(figure)
     calm = profile_figure("title", {"Bayes": found["Bayes"]})
     assert not crosses(calm.axes[0])
     assert not any("exploded" in text for text in labels(calm))

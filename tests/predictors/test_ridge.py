@@ -157,3 +157,8 @@ def test_tuning_by_sequences_finds_what_is_known_of_the_law(context):
     losses = compare({"sampled": tuned, "known": known, "const": const}, problem, sequences=10_000)
     assert losses["sampled"].loss == pytest.approx(losses["known"].loss, rel=0.05)
     assert losses["sampled"].loss < losses["const"].loss
+
+
+def test_a_missing_variance_names_tune():
+    with pytest.raises(InputError, match=r"ConstRR needs a noise variance; got none. Write ConstRR.tune\(problem\)"):
+        ConstRR()

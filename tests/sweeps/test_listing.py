@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,10 @@ DAMAGES = {
     "dim text": (lambda run: change(run / RECORD, "spec", "dim", value="2"), "dim must be of type int; it is '2'"),
     "noise a list": (lambda run: change(run / RECORD, "spec", "noise", value=[]), "noise must be of type str"),
     "no noise": (lambda run: change(run / RECORD, "spec", "noise", value=KeyError), "KeyError: 'noise'"),
+    "protocol a list": (
+        lambda run: change(run / RECORD, "spec", "protocol", value=[]),
+        "protocol must be of type dict",
+    ),
     "no model": (
         lambda run: (run / "model.safetensors").unlink(),
         "must be readable; model.safetensors is not .No such file",
@@ -206,7 +211,8 @@ def test_unfinished_runs_come_last_and_are_no_damage(runs):
     assert (entries[1].status, entries[1].loss, entries[1].ratio) == ("unfinished", math.inf, None)
     listed = show(folder)
     assert listed.returncode == 0
-    assert f"         -       -  unfinished      {first.name}\n" in listed.stdout
+    pattern = rf"^ {{9}}-       -         -  unfinished      {re.escape(entries[1].protocol)} +{first.name}$"
+    assert re.search(pattern, listed.stdout, re.MULTILINE)
 
 
 def test_what_is_infinite_is_null_in_json(runs):

@@ -292,7 +292,8 @@ def test_a_descent_that_diverges_says_so():
     assert told == found.history.step.tolist()
     assert len(told) > 1
     assert found.status == "diverged"
-    assert "not finite; a smaller rate may help" in found.message
+    assert "not finite at step" in found.message
+    assert found.message.endswith("a rate of 5 may help")
     assert len(found.history) < 41
 
 

@@ -131,3 +131,9 @@ def test_a_damaged_record_is_refused(tmp_path):
     (run / "record.json").write_text(json.dumps(record))
     with pytest.raises(InputError, match=r"is damaged: its checksum differs"):
         zoo.gather([run])
+
+
+def test_a_name_in_one_text_is_refused_in_words():
+    for read in (zoo.load, zoo.record):
+        with pytest.raises(InputError, match=r"named by its family, layers and noise; got 'diag/7/uniform\(0,5\)'"):
+            read("diag/7/uniform(0,5)")

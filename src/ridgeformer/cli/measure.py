@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import Subject, reads_a_model
 from ridgeformer.cli.options import plot_option, takes_a_problem
+from ridgeformer.errors import refuse, shown
 
 if TYPE_CHECKING:
     from ridgeformer.evaluation.sequence_losses import Estimator
@@ -93,15 +95,17 @@ def evaluate_model(subject: Subject, estimator: Estimator) -> None:
 
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer profile 'zoo:full/7/uniform(0,5)'\n"
-    "  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png"
+    "  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png\n"
+    "  ridgeformer profile 'zoo:diag/7/uniform(0,5)' --sigma '0.5;1;2'"
 )
+@click.option("--sigma", help="Noise levels, such as '0.5;1;2' [default: about 40, from 0 to 1 above the largest].")
 @plot_option("the profile")
 @reads_a_model(sequences=20_000)
-def profile(subject: Subject, plot: Path | None) -> None:
+def profile(subject: Subject, sigma: str | None, plot: Path | None) -> None:
     """Measure the adjusted loss of a model at each noise level.
 
-    The levels go from 0 to 1 above the largest level of the problem, so that the profile also shows how the model
-    extrapolates. MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as
+    Without --sigma, the levels go from 0 to 1 above the largest level of the problem, so that the profile also shows
+    how the model extrapolates. MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as
     'zoo:diag/7/uniform(0,5)'.
     """
     from ridgeformer.evaluation import profiles
@@ -113,7 +117,7 @@ def profile(subject: Subject, plot: Path | None) -> None:
     label, column = ("DMMSE", "DMMSE") if problem.has_pool else ("Bayes predictor", "Bayes")
     chosen = {subject.name: subject.model, label: best_predictor(problem)}
     with progress_bar("profile") as step:
-        found, best = profiles(chosen, problem, **subject.sample, progress=step).values()
+        found, best = profiles(chosen, problem, sigma=_levels(sigma), **subject.sample, progress=step).values()
     if plot is not None:
         from ridgeformer.plotting.profiles import draw_profile
 
@@ -121,7 +125,7 @@ def profile(subject: Subject, plot: Path | None) -> None:
     if subject.as_json:
         columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, "bayes": best.loss}
         lists = {name: values.tolist() for name, values in {**columns, "exploded": found.exploded}.items()}
-        facts = {"problem": str(problem), "sequences": found.sequences, "best": label}
+        facts = {"model": subject.name, "problem": str(problem), "sequences": found.sequences, "best": label}
         click.echo(json.dumps({**facts, **lists, "in_distribution": found.in_distribution.tolist()}, indent=2))
         return
     columns = {"sigma": found.sigma, "loss": found.loss, "error": found.error, column: best.loss}
@@ -138,6 +142,16 @@ def profile(subject: Subject, plot: Path | None) -> None:
             f"loss above {threshold(problem.signal):g}). They raise the mean, and dominate it where the error is as "
             "large as the loss: it then says little about the other sequences."
         )
+
+
+def _levels(text: str | None) -> list[float] | None:
+    """The noise levels that a text names, separated by semicolons or commas; None for the default ones."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in re.split("[;,]", text)]
+    except ValueError:
+        refuse("--sigma must be a list of numbers", shown(text), "Write --sigma '0.5;1;2', for example.")
 
 
 def print_results(problem: object, results: list[Any], as_json: bool) -> None:

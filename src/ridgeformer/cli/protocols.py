@@ -111,16 +111,26 @@ def takes_a_picture(command: Command) -> Command:
     return click.option("--plot", type=FILE, help=f"{what} Needs matplotlib.")(kinds(levels(command)))
 
 
-def picture_of(plot: Path | None, picture: str | None) -> str:
-    """The picture to draw; refuses a file that could not be drawn, before anything is computed."""
+def picture_of(plot: Path | None, picture: str | None, protocol: Protocol) -> str:
+    """The picture to draw; refuses one that the protocol does not allow or no file can hold, before any training."""
     from ridgeformer.plotting.style import check_plot
+    from ridgeformer.training.protocols import Descent, describe
 
-    moving = plot is not None and plot.suffix in (".gif", ".html")
-    chosen = picture or ("animation" if moving else "curve")
-    if plot is not None:
-        if chosen == "animation" and not moving:
-            raise InputError(f"an animation is a .gif or .html file; got {plot.name!r}. Choose another name.")
-        check_plot(plot.with_suffix(".png") if chosen == "animation" else plot)
+    if plot is None:
+        return picture or "curve"
+    still, moving = (".png", ".pdf", ".svg"), (".gif", ".html")
+    chosen = picture or ("animation" if plot.suffix in moving else "curve")
+    descent = isinstance(protocol, Descent)
+    if chosen != "curve" and not descent:
+        given = f"--protocol {describe(protocol)['name']}"
+        remedy = "Train with --protocol descent, sgd, adam or flow, or draw the curve to a .png, .pdf or .svg file."
+        refuse(f"a picture of the kind {chosen} shows a descent, whose course is recorded", given, remedy)
+    if chosen != "curve" and isinstance(protocol, Descent) and len(protocol.kept()) < 2:
+        refuse(
+            f"a picture of the kind {chosen} needs two snapshots", len(protocol.kept()), "Train with --snapshots 20."
+        )
+    named = moving if chosen == "animation" else still
+    check_plot(plot, named if picture else (*still, *moving) if descent else still)
     return chosen
 
 

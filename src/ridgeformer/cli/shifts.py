@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.models import Subject, reads_a_model, trained_lengths, trained_on
 from ridgeformer.cli.options import Command, plot_option
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.predictors import Predictor
@@ -70,8 +71,6 @@ def shifts(subject: Subject, plot: Path | None, **given: tuple[str, ...]) -> Non
         draw_shifts(plot, title, shown)
     head = [] if trained == str(problem) else [f"The original problem is {problem}."]
     note = "The floor is that of the shifted problem. ratio: loss / floor."
-    if found.exploded.any():
-        note += " Where sequences exploded, they dominate the mean, which says little about the others."
     _print(subject, head, found if subject.as_json else shown, note)
 
 
@@ -117,11 +116,19 @@ def _shift(given: dict[str, tuple[str, ...]]) -> tuple[str, list[Any]]:
     texts = [text.strip() for value in given[f"to_{kind}"] for text in value.split(";") if text.strip()]
     if not texts:
         raise InputError(f"a shift needs at least one value; --to-{kind} names none. Separate values by semicolons.")
+    for text in texts if kind != "context" else []:
+        outer = text
+        while (shorter := re.sub(r"\([^()]*\)|\[[^][]*\]", "", outer)) != outer:
+            outer = shorter
+        if "," in outer:
+            raise InputError(f"values are separated by semicolons; got --to-{kind} {shown(text)}. Write '1;2;3'.")
     return kind, [None if (kind, text) == ("query", "none") else text for text in texts]
 
 
 def _print(subject: Subject, head: list[str], found: Any, note: str) -> None:
     """Print losses; what the model was trained for is said only where its record says it."""
+    from ridgeformer.losses import CAP
+
     trained = trained_on(subject.record)
     if subject.as_json:
         from ridgeformer.jsonable import jsonable
@@ -129,5 +136,10 @@ def _print(subject: Subject, head: list[str], found: Any, note: str) -> None:
         facts = {"problem": str(subject.problem), "trained": trained, **found.as_dict(), "ratio": jsonable(found.ratio)}
         click.echo(json.dumps(facts, indent=2))
         return
+    if found.exploded.any():
+        note += (
+            "\nWhere sequences exploded, they dominate the mean loss, in which a single loss counts at most "
+            f"{CAP:g}.\nunexploded: the mean loss of the other sequences."
+        )
     lines = [*([] if trained is None else [f"Trained for {trained}."]), *head]
     click.echo("\n".join([*lines, f"{found}\n\n{note}"]))

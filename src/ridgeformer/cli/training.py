@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,7 @@ def train(
 
     tokens = _layout(problem, family, {name: options.pop(name) for name in ("attention", "coordinate", "scratch")})
     recipe = protocol_of(protocol, options)
-    drawn = picture_of(plot, picture)
+    drawn = picture_of(plot, picture, recipe)
     try:
         with training_display(problem, sequences, quiet) as callbacks:
             found = fit(
@@ -118,9 +119,9 @@ def train(
         )
         click.echo(f"ridgeformer: interrupted; {again}", err=True)
         sys.exit(130)
+    _print_training(found, as_json)
     if plot is not None:
         draw(plot, found, drawn, level)
-    _print_training(found, as_json)
 
 
 def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:
@@ -150,16 +151,16 @@ def show(run: Path, plot: Path | None, picture: str | None, level: tuple[float, 
     from ridgeformer.training import load_run
     from ridgeformer.training.runs import is_run
 
-    drawn = picture_of(plot, picture)
     entries = list_runs(run) if run.is_dir() and not is_run(run) else []
     if not entries:
         damage = read_entry(run).damage if is_run(run) else None
         if damage is not None:
             raise InputError(f"{shown(run, 200)}: {damage}")
         found = load_run(run)
+        drawn = picture_of(plot, picture, found.spec.protocol)
+        _print_training(found, as_json)
         if plot is not None:
             draw(plot, found, drawn, level)
-        _print_training(found, as_json)
         return
     if plot is not None:
         raise InputError(
@@ -177,12 +178,15 @@ def _print_json(entries: list[Entry]) -> None:
 
 
 def _print_list(entries: list[Entry]) -> None:
-    click.echo("      loss   ratio  status          run")
+    width = max([8, *(len(entry.protocol) for entry in entries)])
+    click.echo(f"      loss   ratio  exploded  status          {'protocol':{width}}  run")
     for entry in entries:
         if entry.damage is None:
             loss = f"{entry.loss:10.4g}" if entry.record else f"{'-':>10}"
             ratio = "-" if entry.ratio is None else f"{entry.ratio:.2f}"
-            click.echo(f"{loss} {ratio:>7}  {entry.status:14}  {entry.folder.name}  {entry.details}".rstrip())
+            wild = "-" if entry.exploded is None else entry.exploded
+            state = f"{loss} {ratio:>7}  {wild:>8}  {entry.status:14}  {entry.protocol:{width}}"
+            click.echo(f"{state}  {entry.folder.name}  {entry.details}".rstrip())
     if any(entry.status == "unfinished" for entry in entries):
         click.echo("To resume an unfinished run, give the command that started it again.")
     _name_damaged(entries)
@@ -202,14 +206,19 @@ def _print_training(training: Any, as_json: bool) -> None:
         course = {"course": training.history.as_dict()} if training.course else {}
         click.echo(json.dumps(jsonable({**training.record(), **course, "folder": folder}), indent=2))
         return
+    from ridgeformer.evaluation.table import without_rounding
+    from ridgeformer.training import Search
+
     r = training.result
-    ratio = f", {r.ratio:.3g} times the floor of {r.floor:.4g}" if r.ratio < 1e6 else "; the floor is 0"
+    least, times = f"{without_rounding(r.floor):.4g}", f"{r.ratio:.3g}" if math.isfinite(r.ratio) else "-"
+    grown = f"; {training.total_seconds:.1f} s with the models that it was grown from"
     made = ", ".join(f"{name} {value}" for name, value in training.made_with.items())
     rows = {
         "status": f"{training.status}: {training.message}",
-        "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences{ratio}",
+        "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences",
+        "floor": f"{least}; ratio: {times}",
         "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, exploded: {r.exploded} of {r.sequences:,}",
-        "time": f"{training.seconds:.1f} s; {training.total_seconds:.1f} s with the models that it was grown from",
+        "time": f"{training.seconds:.1f} s{grown if isinstance(training.spec.protocol, Search) else ''}",
         "made with": made,
         "stored in": training.folder or "nowhere; add --out runs/ to store it",
     }

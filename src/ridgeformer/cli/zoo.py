@@ -94,7 +94,8 @@ def show(name: str, as_json: bool) -> None:
         return
     made = shipped().record(family, layers, noise, seed=seed)
     losses = ", ".join(f"{number}: {loss:.4g}" for number, loss in found["losses_by_seed"].items())
-    weights = ", ".join(map(str, found["seeds_with_weights"]))
+    kept = found["seeds_with_weights"]
+    seeds = f"seed{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}"
     protocol = ", ".join(f"{key} {value}" for key, value in made.spec["protocol"].items() if value is not None)
     rows = {
         "problem": f"d = {made.spec['dim']}, n = {made.spec['context']}, noise {made.spec['noise']}",
@@ -108,7 +109,7 @@ def show(name: str, as_json: bool) -> None:
         "time": f"{made.seconds:.1f} s, without the models that it was grown from",
         "made with": ", ".join(f"{key} {value}" for key, value in made.made_with.items()),
         "seed": f"{made.spec['seed']}; loss by seed: {losses}",
-        "weights": f"seed {weights}" if found["weights"] else f"not in the package; of seed {weights} only",
+        "weights": f"shipped for {seeds}" if found["weights"] else f"not shipped for this seed; only for {seeds}",
     }
     click.echo(found["name"])
     for key, text in rows.items():

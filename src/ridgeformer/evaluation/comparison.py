@@ -84,7 +84,8 @@ def compare(
         progress(first + count, sequences)
     errors = np.sqrt(np.maximum(by_query / sequences**2 + adjusted.errors**2, 0.0))
     queries = dict(zip(predictors, errors.tolist(), strict=True)) if with_query_errors else {}
-    return Comparison(_results(predictors, adjusted, whole, least, estimator), adjusted.covariance, queries)
+    others = dict(zip(predictors, adjusted.unexploded.tolist(), strict=True))
+    return Comparison(_results(predictors, adjusted, whole, least, estimator), adjusted.covariance, others, queries)
 
 
 def evaluate(

@@ -22,7 +22,7 @@ from ridgeformer.evaluation.sequence_losses import (
     needed,
 )
 from ridgeformer.evaluation.statistics import Running
-from ridgeformer.evaluation.table import Table, lines
+from ridgeformer.evaluation.table import Table, lines, named
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems import BaseProblem, Draw
@@ -104,7 +104,7 @@ class Profiles(Table, Mapping[str, Profile]):
     profiles: dict[str, Profile]
 
     def __getitem__(self, name: str) -> Profile:
-        return self.profiles[name]
+        return named(self.profiles, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.profiles)
@@ -301,9 +301,9 @@ def note_on_explosions(exploded: Counts) -> str:
 
 
 def _default_levels(problem: BaseProblem) -> Array:
-    """From 0 to one past the distribution's end, with that end, or the levels of a discrete one, among them."""
+    """From 0 to one past the distribution's end, with both of its ends, or the levels of a discrete one, among them."""
     if not isinstance(problem.noise, Noise):
         refuse("a profile of this problem needs noise levels", "none", "Pass sigma=[0, 1, 2], for example.")
     nodes, _ = problem.noise.quadrature()
-    special = nodes if len(nodes) <= 16 else np.array([problem.noise.upper])
+    special = nodes if len(nodes) <= 16 else np.array([problem.noise.lower, problem.noise.upper])
     return np.union1d(np.linspace(0, problem.noise.upper + 1, 41), special)

@@ -105,8 +105,9 @@ def by_prefix(
         for one, draw in zip(running, _prefixes(longest, wanted, seed, first, count, queries), strict=True):
             one.add(np.stack([adjusted_losses(predictor, draw) for predictor in columns.values()], 1))
         progress(first + count, sequences)
-    loss, error, wild = (np.stack([getattr(one, n) for one in running], -1) for n in ("mean", "errors", "exploded"))
-    arrays = (loss[:-1], error[:-1], wild[:-1], loss[-1], error[-1])
+    names = ("mean", "errors", "exploded", "unexploded")
+    loss, error, wild, others = (np.stack([getattr(one, name) for one in running], -1) for name in names)
+    arrays = (loss[:-1], error[:-1], wild[:-1], others[:-1], loss[-1], error[-1])
     return PrefixLosses(tuple(named), *arrays, sequences, np.array(wanted))
 
 

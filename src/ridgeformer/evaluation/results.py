@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.table import Table, ratio, without_rounding
+from ridgeformer.evaluation.table import Table, named, ratio, without_rounding
 from ridgeformer.losses import warn_below_floor
 
 __all__ = ["Comparison", "OracleResult", "Result"]
@@ -63,7 +63,8 @@ class Result(Table):
     def ratio(self) -> float:
         """Loss over floor: 1 is the best possible value.
 
-        It is infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
+        It is infinite where it says nothing: above a million, or where the floor is 0 to rounding and the loss is not.
+        It is NaN where the floor is not known.
         """
         return ratio(self.loss, self.floor)
 
@@ -112,15 +113,17 @@ class Comparison(Table, Mapping[str, Result]):
     Attributes:
         results: The results by name.
         covariance: [K, K], the covariance of the mean adjusted losses of the K predictors.
+        unexploded: The mean adjusted losses of the sequences that did not explode, by name; NaN where all did.
         query_errors: Standard errors of the paper's estimator by name; see `compare`. Empty if not asked for.
     """
 
     results: dict[str, Result]
     covariance: Array
+    unexploded: dict[str, float]
     query_errors: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Result:
-        return self.results[name]
+        return named(self.results, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.results)

@@ -26,6 +26,7 @@ class Series(Table):
         loss: The mean adjusted losses, [M, K].
         error: The standard errors of `loss`, [M, K].
         exploded: How many sequences exploded, [M, K].
+        unexploded: The mean adjusted losses of the sequences that did not explode, [M, K]; NaN where all did.
         floor: The loss of the best predictor at each point, [K]; NaN where it is not known.
         floor_error: The standard errors of `floor`, [K].
         sequences: How many sequences were used at each point.
@@ -35,13 +36,14 @@ class Series(Table):
     loss: Array
     error: Array
     exploded: NDArray[np.int64]
+    unexploded: Array
     floor: Array
     floor_error: Array
     sequences: int
 
     @property
     def ratio(self) -> Array:
-        """Loss over floor, [M, K]; infinite where the floor is 0 and the loss is not, NaN where it is not known."""
+        """Loss over floor, [M, K]; infinite where it says nothing, NaN where the floor is not known; see `Result`."""
         return ratios(self.loss, self.floor)
 
     @abstractmethod
@@ -61,6 +63,7 @@ class Series(Table):
                 "floor_error": float(self.floor_error[k]),
                 "ratio": ratio(float(self.loss[i, k]), float(self.floor[k])),
                 "exploded": int(self.exploded[i, k]),
+                "unexploded": float(self.unexploded[i, k]),
                 "sequences": self.sequences,
             }
             for i, name in enumerate(self.name)

@@ -56,7 +56,8 @@ class Shifts(Series):
         return f"{kind} on {self.sequences:,} sequences per problem; the problems differ in {self.what}"
 
     def _printed(self) -> list[dict[str, Any]]:
-        columns = ("name", self.what, "loss", "error", "floor", "ratio", "exploded")
+        columns = ["name", self.what, "loss", "error", "floor", "ratio", "exploded"]
+        columns += ["unexploded"] if self.exploded.any() else []
         return [
             {name: row[name] for name in columns} | {"floor": without_rounding(row["floor"])} for row in self.rows()
         ]
@@ -117,6 +118,7 @@ def shifts(
         error=gathered("error"),
         unadjusted=gathered("unadjusted"),
         exploded=gathered("exploded").astype(np.int64),
+        unexploded=np.array([[one.unexploded[name] for one in found] for name in named]),
         floor=np.array([one[first].floor for one in found]),
         floor_error=np.array([one[first].floor_error for one in found]),
         sequences=sequences,

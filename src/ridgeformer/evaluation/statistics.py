@@ -23,7 +23,7 @@ class Running:
     def __init__(self, columns: int, signal: float) -> None:
         self.count, self.signal = 0, signal
         self.mean, self.squares = np.zeros(columns), np.zeros(columns)
-        self.exploded = np.zeros(columns, np.int64)
+        self.exploded, self.others = np.zeros(columns, np.int64), np.zeros(columns)
 
     def add(self, losses: Array) -> Array:
         """Add one block of losses.
@@ -34,8 +34,10 @@ class Running:
         Returns:
             The losses capped, as they enter the mean, [b, K].
         """
-        self.exploded += exploded(losses, self.signal).sum(0)
+        wild = exploded(losses, self.signal)
         losses = capped(losses)
+        self.exploded += wild.sum(0)
+        self.others += np.where(wild, 0.0, losses).sum(0)
         count, mean = len(losses), losses.mean(0)
         centred, shift, total = losses - mean, mean - self.mean, self.count + len(losses)
         self._scatter(centred, shift, self.count * count / total)
@@ -51,6 +53,12 @@ class Running:
     def errors(self) -> Array:
         """Standard errors of the means, [K]."""
         return np.asarray(np.sqrt(self.squares / max(self.count - 1, 1) / self.count))
+
+    @property
+    def unexploded(self) -> Array:
+        """Means over the sequences that did not explode, [K]; NaN where all did."""
+        left = self.count - self.exploded
+        return np.where(left > 0, self.others / np.maximum(left, 1), np.nan)
 
 
 class Tally(Running):

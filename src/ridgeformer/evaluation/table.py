@@ -17,7 +17,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Table", "aligned", "lines", "ratio", "ratios", "without_rounding"]
+__all__ = ["Table", "aligned", "lines", "named", "ratio", "ratios", "without_rounding"]
+
+Found = TypeVar("Found")
+SAYS_NOTHING = 1e6  # a ratio: that of a model that diverged
 
 
 class Table(ABC):
@@ -91,10 +94,12 @@ def ratio(loss: float, floor: float) -> float:
         floor: The floor.
 
     Returns:
-        The ratio; infinite where the floor is 0 to rounding and the loss is not, and NaN where the floor is not known.
+        The ratio; infinite where it says nothing (above a million, or where the floor is 0 to rounding and the loss is
+        not), and NaN where the floor is not known.
     """
     if floor > ROUNDING or math.isnan(floor):
-        return without_rounding(loss) / floor
+        found = without_rounding(loss) / floor
+        return math.inf if found >= SAYS_NOTHING else found
     return 1.0 if loss <= ROUNDING else math.inf
 
 
@@ -121,6 +126,24 @@ def without_rounding(loss: float) -> float:
         The loss.
     """
     return 0.0 if loss <= ROUNDING else float(loss)
+
+
+def named(found: Mapping[str, Found], name: str) -> Found:
+    """Look up a result by its name.
+
+    Args:
+        found: The results by name.
+        name: One of their names.
+
+    Returns:
+        The result.
+
+    Raises:
+        KeyError: There is no such name. A mapping must raise this error, here with words.
+    """
+    if name not in found:
+        raise KeyError(f"the name must be one of {', '.join(found)}; got {name!r}. Choose one of these.")
+    return found[name]
 
 
 def lines(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
@@ -163,7 +186,7 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """One value: a number that is not known, or a ratio to a floor of 0, is a dash."""
+    """One value: a number that is not known, or a ratio that says nothing, is a dash."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -27,6 +27,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 STRATA = 10  # of a continuous distribution of noise levels
 BINS = 8  # of eigenvalues
 ROUNDING = 1e-10  # of a loss
+HARDLY = 0.1  # of the influence of the noise on the Bayes predictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,11 @@ class Behaviour:
     diagonal: Array
     sequences: int
     exploded: int
+
+    @property
+    def hardly_moved(self) -> bool:
+        """Whether swapping the noise moves w by less than a tenth of what it moves the Bayes predictor by."""
+        return bool(self.moved[-1] < HARDLY * self.moved_bayes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +245,8 @@ def survivors(found: Readings, signal: float | None = None) -> NDArray[np.bool_]
     good &= np.isfinite(found.spectrum).all((0, 2))
     if not good.any():
         levels = f"sigma from {found.sigma.min():g} to {found.sigma.max():g}"
-        refuse("a model must not explode on every sequence", f"one that does, {levels}", "Train it, or choose sigmas.")
+        remedy = "Its training diverged, or it was trained for another problem: train it again, or choose other sigmas."
+        refuse("a model must not explode on every sequence", f"one that does, {levels}", remedy)
     return np.asarray(good)
 
 

@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
 LEVELS = "Pass low=1, high=4."
 QUANTILES = (0.2, 0.8)  # of the noise: the two levels by default
+HARDLY, CARRIES, USES = 0.1, 0.5, 0.25  # of the oracle's change; of the model's change, from a layer on and by it alone
 MOST_EXPLODED = 0.01  # of the sequences: above it, a share is not given
 
 
@@ -101,7 +102,25 @@ class NoisePatching(Table):
             words += f" ({100 * change / best:.0f} % of the oracle's change)" if best else ""
         if self.exploded.any():
             words += ".\nSequences on which a patched model explodes are left out; - where they are more than 1 %"
-        return words + "."
+        return f"{words}.{self._carrier()}"
+
+    def _carrier(self) -> str:
+        """Which layer uses the noise level of the context most, by the rule of docs/interventions.md."""
+        best = float(self.oracle[0] - self.oracle[1])
+        change = float(self.shrinkage[0] - self.shrinkage[1])
+        if "gram" not in self.part:
+            return ""
+        if np.isfinite(best) and change < HARDLY * best:
+            return "\nThe model hardly adapts to the noise level, so that no layer is named."
+        gram = self.part.index("gram")
+        carries, once = self.layer[self.restored[gram] >= CARRIES], np.nan_to_num(self.once[gram], nan=-np.inf)
+        share, user = float(once.max()), int(self.layer[once.argmax()])
+        uses = "No single layer uses it" if share < USES else f"Layer {user} uses it most"
+        return (
+            f"\nThe context carries the noise level up to layer {carries.max(initial=1)}, the last before which gram "
+            f"restores {CARRIES:.0%} or more.\n{uses}: alone (gram, once), layer {user} restores {share:.0%} of the "
+            "change."
+        )
 
     def __repr__(self) -> str:
         return f"NoisePatching({self.name!r}, sigma = {self.low:g} and {self.high:g}, {len(self.layer)} layers)"

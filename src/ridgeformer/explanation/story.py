@@ -10,7 +10,7 @@ A layer
   share of the way to least squares that it goes differs by a fifth of it and by 5 % or more, or by both;
 - *loads the momentum* if it keeps less than half of u, |1 - beta| < 1/2, and the part of the next layer's update that
   is due to u is, squared, a quarter of the whole or more;
-- *sets the size* if the error of size falls by half or more, and by at least a tenth of the loss before;
+- *resizes w* if the error of size falls by half or more, and by at least a tenth of the loss before;
 - *conditions x* if the median condition number falls by a quarter or more.
 
 A layer of no such kind *prepares*, if the loss without it is more than 5 % higher, and else does *nothing that shows*.
@@ -46,7 +46,7 @@ NAMES = {
     "solves": "solves the regression",
     "shrinks": "shrinks the solution",
     "loads": "loads the momentum u",
-    "sizes": "corrects the size of w",
+    "resizes": "resizes w",
     "prepares": "prepares later layers",
     "idle": "has no visible effect",
 }
@@ -91,7 +91,7 @@ def roles(found: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge",
                 ("solves", _solves(found, noise, layer, mixed)),
                 ("shrinks", _shrinks(found, noise, layer, goal, mixed)),
                 ("loads", _loads(found, layer)),
-                ("sizes", _sizes(found, layer)),
+                ("resizes", _resizes(found, layer)),
             )
             if text
         ]
@@ -118,7 +118,9 @@ def summary(found: Behaviour, told: list[Role]) -> list[str]:
     elif np.isnan(found.knowable):
         lines.append("With n <= d least squares leaves no residuals, so nothing shows the noise level.")
     elif by_kind["estimates"]:
-        lines.append(f"The noise level is estimated by {_layers(by_kind['estimates'])}.")
+        last = by_kind["estimates"] == [len(found.known) - 1]
+        unused = " It is the last layer, so that no later layer can use the estimate." if last else ""
+        lines.append(f"The noise level is estimated by {_layers(by_kind['estimates'])}.{unused}")
     else:
         best = int(np.nanargmax(found.known))
         lines.append(
@@ -140,16 +142,21 @@ def _acts(found: Behaviour) -> str:
             "The noise level does not influence the prediction: w stays the same when sequences exchange their "
             "residual sums of squares."
         )
-    ordered = [int(i) for i in np.argsort(-found.through) if found.through[i] >= USES]
-    parts = [f"{100 * found.through[i]:.0f} % in layer {i + 1}" for i in ordered]
-    alone = f"causes this share of the change: {', '.join(parts)}" if parts else f"causes less than {USES:.0%} of it"
     best = (
         f" (that of the Bayes predictor by {100 * found.moved_bayes:.2g} %)" if np.isfinite(found.moved_bayes) else ""
     )
+    changes = (
+        "when sequences exchange their residual sums of squares, w changes by "
+        f"{100 * found.moved[-1]:.2g} % of its mean square{best}"
+    )
+    if found.hardly_moved:
+        return f"The noise level hardly influences the prediction: {changes}."
+    ordered = [int(i) for i in np.argsort(-found.through) if found.through[i] >= USES]
+    parts = [f"{100 * found.through[i]:.0f} % in layer {i + 1}" for i in ordered]
+    alone = f"causes this share of the change: {', '.join(parts)}" if parts else f"causes less than {USES:.0%} of it"
     return (
-        "The noise level influences the prediction: when sequences exchange their residual sums of squares, w changes "
-        f"by {100 * found.moved[-1]:.2g} % of its mean square{best}. Exchanging them in the attention of one layer "
-        f"only {alone}."
+        f"The noise level influences the prediction: {changes}. Exchanging them in the attention of one layer only "
+        f"{alone}."
     )
 
 
@@ -226,7 +233,7 @@ def _loads(found: Behaviour, layer: int) -> str:
     )
 
 
-def _sizes(found: Behaviour, layer: int) -> str:
+def _resizes(found: Behaviour, layer: int) -> str:
     before, after = found.size[layer : layer + 2]
     enough = after <= (1 - SIZE) * before and before - after >= SIZE_NOTABLE * (found.loss[layer] - found.offset)
     return f"the error of size falls from {before:.3g} to {after:.3g}" if enough else ""

@@ -109,7 +109,7 @@ class ChannelFamily(ArrayFamily):
 
 
 @sized("channels", "1,3")
-def Channels(vectors: int = 1, scalars: int = 3) -> type[ChannelFamily]:
+def Channels(vectors: int, scalars: int) -> type[ChannelFamily]:
     """Return the family of models with so many channels.
 
     Args:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import DamageError, InputError, kind_of
+from ridgeformer.errors import DamageError, InputError, kind_of, refuse, shown
 from ridgeformer.files import LARGEST, parse_json, short, write_whole
 from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
@@ -84,6 +84,10 @@ def load(path: str | os.PathLike[str]) -> LinearTransformer:
         InputError: The file does not exist, or its family is not known.
         DamageError: The file is damaged or of another kind.
     """
+    place = _path(path)
+    if str(place).startswith("zoo:") or os.path.exists(place / "record.json"):
+        remedy = "Use load_run(folder).model for the folder of a run, and zoo.load for a model of the zoo."
+        refuse("load reads the file of a model", shown(place, 200), remedy)
     return read_model(path)[0]
 
 

@@ -78,7 +78,7 @@ class TokenForm(Stack):
             InputError: Shapes do not fit, or there are values that are not finite.
         """
         x_, y_, asked = real("x", x), real("y", y), real("queries", queries)
-        single = x_.ndim == 2 and y_.ndim == 1 and asked.ndim == 2
+        single = x_.ndim == 2 and y_.ndim == 1
         if x_.ndim == 2 and asked.ndim == 1:
             refuse(
                 f"queries of one context must have shape (m, {self.dim})",
@@ -86,7 +86,9 @@ class TokenForm(Stack):
                 "For a single query, pass queries[None].",
             )
         if single:
-            x_, y_, asked = x_[None], y_[None], asked[None]
+            x_ = array("x", x_, ("n", self.dim))[None]
+            y_ = array("y", y_, (x_.shape[1],))[None]
+            asked = array("queries", asked, ("m", self.dim))[None]
         found = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.width]
         _warn_of_explosions(found, x_, y_, asked)
         return found[0] if single else found

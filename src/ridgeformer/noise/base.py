@@ -80,6 +80,11 @@ class Noise(Value, ABC):
     def upper(self) -> float:
         """The largest level, or the one that only 0.1 % of the mass exceeds: where plots may end."""
 
+    @property
+    def lower(self) -> float:
+        """The least level, or nearly so: where the noise begins in pictures."""
+        return float(self.quadrature()[0].min())
+
     def draw(self, count: int, *, seed: int = 0) -> Array:
         """Draw independent noise levels.
 

@@ -168,6 +168,11 @@ class Uniform(Noise):
         return read_only(nodes), read_only(spacing / width)
 
     @property
+    def lower(self) -> float:
+        """The least level."""
+        return self.low
+
+    @property
     def upper(self) -> float:
         """The largest level."""
         return self.high

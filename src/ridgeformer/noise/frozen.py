@@ -170,6 +170,11 @@ class Frozen(Noise):
         return nodes, np.asarray(share * mass[:, None]).ravel()
 
     @property
+    def lower(self) -> float:
+        """The support's beginning."""
+        return self._low
+
+    @property
     def upper(self) -> float:
         """The support's end, or the level that 0.1 % of the mass exceeds."""
         return self._high if math.isfinite(self._high) else float(self._law.isf(1e-3))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_explanation"]
 
 COLUMNS = 4
-SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "sizes": "resizes"}
+SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "resizes": "resizes"}
 SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}
 
 
@@ -83,7 +83,10 @@ def _losses(axis: Axes, found: Explanation) -> None:
 def _noise(axis: Axes, found: Explanation) -> None:
     """How well the labels know sigma, and where sigma acts."""
     behaviour, states = found.behaviour, np.arange(found.model.layers + 1)
-    axis.bar(states[1:], behaviour.through, color=SKY, width=0.6, label="influence of the noise through this layer")
+    through = np.zeros_like(behaviour.through) if behaviour.hardly_moved else behaviour.through
+    axis.bar(states[1:], through, color=SKY, width=0.6, label="influence of the noise through this layer")
+    if behaviour.hardly_moved:
+        axis.plot([], [], " ", label="(not shown: it hardly influences the prediction)")
     if np.isfinite(behaviour.knowable):
         axis.plot(
             states, behaviour.known, "o-", color=VERMILION, markersize=4, label="rank correlation of labels and sigma"
@@ -95,7 +98,7 @@ def _noise(axis: Axes, found: Explanation) -> None:
             linewidth=1,
             label="... of least-squares residuals",
         )
-    top = max(1.0, 1.05 * float(np.nanmax(behaviour.through)))
+    top = max(1.0, 1.05 * float(np.nanmax(through)))
     axis.set(title="use of the noise level", xlabel="layer", xticks=states, ylim=(0, 1.4 * top))
     axis.set_yticks([tick for tick in axis.get_yticks() if tick <= top])
     axis.legend(frameon=False, fontsize=7, loc="upper left")  # in the room above

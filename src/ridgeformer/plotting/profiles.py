@@ -84,7 +84,7 @@ def profile_figure(title: str, profiles: Mapping[str, Profile]) -> Figure:
     _shade(axis, first.sigma[first.in_distribution])
     wild = [profile for profile in profiles.values() if profile.exploded.any()]
     if wild:
-        label = f"at least 1 of {wild[0].sequences:,} sequences exploded\n(a loss above {EXPLODES} d)"
+        label = f"at least 1 of {wild[0].sequences:,} sequences exploded\n(a loss above {EXPLODES} times the signal)"
         axis.plot([], [], EXPLODED, color=DARK, label=label)
     decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)

@@ -146,11 +146,12 @@ def _ascending(found: Shifts) -> bool:
 
 
 def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) -> None:
-    """Losses with two standard errors, the floor, and a cross wherever a sequence exploded.
+    """Losses with two standard errors, the floor, and, where sequences exploded, a cross and the mean of the others.
 
     They are lines with bands, or markers with bars where there is nothing to connect.
     """
-    every = np.concatenate([np.ravel(found.loss), found.floor])
+    others = np.where(found.exploded > 0, found.unexploded, np.nan)
+    every = np.concatenate([np.ravel(found.loss), np.ravel(others), found.floor])
     every = every[np.isfinite(every) & (every > 1e-20)]
     least, most = (float(every.min()), float(every.max())) if len(every) else (0.1, 1.0)
     bottom, top = least / 2, min(2 * most, REACH * least)  # what explodes leaves the axis
@@ -172,6 +173,7 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
         if below.any():  # whole at the edge, where a marker on the line would be cut in half
             label = None if (found.loss[:i] <= bottom).any() else "below the axis"
             axis.plot(places[below], loss[below], "v", color=colour, markersize=7, clip_on=False, label=label)
+        axis.plot(places, others[i], "o", markersize=6, markerfacecolor="none", color=colour)
         mark_exploded(axis, places.tolist(), loss.tolist(), found.exploded[i].tolist(), colour, size=6)
     if (found.floor > 1e-20).any():
         known = np.where(found.floor > 1e-20, found.floor, np.nan)
@@ -183,6 +185,7 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
     if found.exploded.any():
         label = f"at least 1 of {found.sequences:,} sequences exploded\n(a loss above {EXPLODES} times the signal)"
         axis.plot([], [], EXPLODED, color=DARK, label=label)
+        axis.plot([], [], "o", markerfacecolor="none", color=DARK, label="mean loss of the other sequences")
     decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8)

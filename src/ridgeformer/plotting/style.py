@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,25 +193,34 @@ def exploded_entry() -> Line2D:
     return Line2D([], [], color=DARK, linestyle="none", marker=EXPLODED, markersize=4, label=label)
 
 
-def check_plot(path: Path | str) -> Path:
+def check_plot(path: Path | str, endings: Sequence[str] = (".png", ".pdf", ".svg")) -> Path:
     """Refuse a picture that could not be drawn or written, before anything is computed for it.
 
     Args:
-        path: The file, which must end in .png, .pdf or .svg and be in a folder that can be written to.
+        path: The file, which must be in a folder that can be written to.
+        endings: The endings that its name may have.
 
     Returns:
         The path.
 
     Raises:
         InputError: The name has another ending.
-        StorageError: The folder cannot be written to.
+        StorageError: There is no such folder, or it cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
     path = Path(path)
-    if path.suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(f"the name of a plot must end in .png, .pdf or .svg; got {path.name!r}. Choose another name.")
-    if not os.access(path.parent, os.W_OK):
-        raise StorageError(f"a plot needs a writable folder; {path.parent} is not writable. Choose another folder.")
+    if path.suffix not in endings:
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise InputError(f"the name of a plot must end in {known}; got {path.name!r}. Choose another name.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # some folders that may be written to take no files
+            pass
+    except OSError as error:
+        found = (
+            "is not writable" if path.parent.is_dir() else "is no folder" if path.parent.exists() else "does not exist"
+        )
+        remedy = "Create it, or choose another folder." if found == "does not exist" else "Choose another folder."
+        raise StorageError(f"a plot needs a writable folder; {path.parent} {found}. {remedy}") from error
     _matplotlib()
     return path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["draw_training", "training_figure"]
 
 PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
+WORDS = {
+    "race": "race: all starts, few sequences",
+    "best": "best: the best of the race go on",
+    "final": "final: the two best of these",
+    "finish 1": "finish: the winner, in several turns,\nalso on sequences on which it fails",
+}
 
 
 def draw_training(path: Path | str, training: Training) -> None:
@@ -75,7 +82,11 @@ def training_figure(training: Training) -> Figure:
     highest = training.spec.problem.signal  # twice the loss of predicting nothing
     phases = list(dict.fromkeys(training.history.phase))
     # A descent's loss is that of its own sequences, few in a race, and of those on which it fails.
-    when = "while training" if paper else "at the end of each descent"
+    when = (
+        "while training"
+        if paper
+        else "at the end of each descent,\non the sequences trained on (lower than\non fresh ones, if they are few)"
+    )
     axis.plot([], [], " ", label=f"{kind} loss {when}:")
     for phase, colour in zip(phases, itertools.cycle(PHASES), strict=False):
         # A start that overflowed has a loss of any size: it would leave the others no room.
@@ -86,7 +97,7 @@ def training_figure(training: Training) -> Figure:
             continue
         works, losses = zip(*points, strict=True)
         style = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
-        axis.plot(works, losses, style, markersize=4, linewidth=1.2, color=colour, label=phase)
+        axis.plot(works, losses, style, markersize=4, linewidth=1.2, color=colour, label=WORDS.get(phase, phase))
     label = f"{kind} loss on fresh sequences: {reported:.4g}"
     axis.axhline(reported, color=VERMILION, linewidth=2, label=label)
     if best > ROUNDING:
@@ -94,7 +105,8 @@ def training_figure(training: Training) -> Figure:
         axis.axhline(best, color="black", linewidth=1.2, linestyle="--", label=label)
     if left_out := sum(not loss <= highest for loss in training.history.loss):
         axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
-    axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", title=training.spec.describe(), yscale="log")
+    axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", yscale="log")
+    canvas.suptitle(textwrap.fill(training.spec.describe(), 80, break_on_hyphens=False), fontsize=11)
     decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))

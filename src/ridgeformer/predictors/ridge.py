@@ -123,12 +123,19 @@ class ConstRR(Ridge):
     """Ridge regression with one noise variance for all sequences.
 
     Args:
-        variance: The noise variance.
+        variance: The noise variance; `tune` finds the best one for a problem.
         prior: The law of the tasks; None for N(0, I).
+
+    Raises:
+        InputError: The variance is missing or negative.
     """
 
-    def __init__(self, variance: float, prior: Prior | None = None) -> None:
+    def __init__(self, variance: float | None = None, prior: Prior | None = None) -> None:
         super().__init__(prior)
+        if variance is None:
+            refuse(
+                "ConstRR needs a noise variance", "none", "Write ConstRR.tune(problem), or ConstRR(1.0), for example."
+            )
         self.variance = number("variance", variance)
 
     @classmethod

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import InputError, RidgeformerError, shown
+from ridgeformer.evaluation.table import SAYS_NOTHING
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import warn_below_floor
+from ridgeformer.training.protocols import NAMES, describe
 from ridgeformer.training.runs import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
 
 __all__ = ["Entry", "list_runs", "read_entry"]
@@ -30,6 +32,7 @@ LARGEST = 1 << 28  # bytes of a file of JSON
 SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
 BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int,), "context": (int, str)}
 OWN: dict[str, tuple[type, ...]] = {"problem": (str,), "arguments": (dict,)}  # of a problem of the user's own
+HOW: dict[str, tuple[type, ...]] = {"protocol": (dict,), "layout": (dict,), "init": (str,)}
 PARTS = ("features", "tasks", "query")
 
 
@@ -62,15 +65,26 @@ class Entry:
         return "" if self.spec is None else _details(self.spec)
 
     @property
+    def protocol(self) -> str:
+        """How the run was trained: the protocol, and what differs from its defaults, from a fresh start and layout."""
+        return "" if self.spec is None else _protocol(self.spec)
+
+    @property
+    def exploded(self) -> int | None:
+        """How many fresh sequences exploded; None where that is not known."""
+        found = None if self.record is None else self.record["result"].get("exploded")
+        return found if type(found) is int else None
+
+    @property
     def loss(self) -> float:
         """The adjusted loss; infinite where there is none."""
         return math.inf if self.record is None else float(self.record["result"]["loss"])
 
     @property
     def ratio(self) -> float | None:
-        """Loss over floor; None where there is no loss, or where the floor is 0."""
+        """Loss over floor; None where there is no loss, or where the ratio says nothing; see `Result.ratio`."""
         ratio = None if self.record is None else self.record["result"]["ratio"]
-        return None if ratio is None else float(ratio)
+        return None if ratio is None or ratio >= SAYS_NOTHING else float(ratio)
 
 
 def list_runs(folder: str | os.PathLike[str]) -> list[Entry]:
@@ -140,7 +154,8 @@ def _check_file(path: Path, most: float = math.inf) -> None:
 def _checked_spec(spec: Any) -> dict[str, Any]:
     """A spec of JSON; raises if it is none."""
     kinds: dict[str, tuple[type, ...]] = SHAPE | (OWN if "problem" in spec else BUILT_IN)
-    optional = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
+    optional: dict[str, tuple[type, ...]] = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
+    optional |= {name: kind for name, kind in HOW.items() if name in spec}
     found: dict[str, Any] = {name: spec[name] for name in kinds | optional}
     for name, kind in (kinds | optional).items():
         if type(found[name]) not in kind:
@@ -191,3 +206,14 @@ def _details(spec: dict[str, Any]) -> str:
     if "problem" in spec:
         return " ".join(f"{name}={shown(value, 40)}" for name, value in spec["arguments"].items())
     return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)
+
+
+def _protocol(spec: dict[str, Any]) -> str:
+    """The protocol of a run, and what differs from its defaults, from a fresh start and from the usual layout."""
+    given = spec.get("protocol", {})
+    name = shown(given.get("name", "?"), 20).strip("'")
+    usual = describe(NAMES[name]()) if name in NAMES else {"name": name}
+    words = [f"{key}={shown(value, 30)}" for key, value in given.items() if key not in usual or usual[key] != value]
+    words += [f"{key}={shown(value, 20)}" for key, value in spec.get("layout", {}).items() if value]
+    words += [f"init={spec['init'][:8]}"] if "init" in spec else []
+    return " ".join([name, *words])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ class Training(Value):
         return self.result.floor
 
     def __repr__(self) -> str:
-        ratio = f", {self.result.ratio:.3g} x the floor" if self.result.ratio < 1e6 else ""
+        ratio = f", {self.result.ratio:.3g} x the floor" if math.isfinite(self.result.ratio) else ""
         return (
             f"Training({self.spec.describe()}: {self.status}, loss {self.loss:.4g}{ratio}, {self.total_seconds:.1f} s)"
         )

@@ -13,7 +13,7 @@ import numpy as np
 from ridgeformer import engine as engines
 from ridgeformer.evaluation import Result, evaluate
 from ridgeformer.evaluation.comparison import floor_and_error
-from ridgeformer.evaluation.table import ratio
+from ridgeformer.evaluation.table import ratio, without_rounding
 from ridgeformer.exact import const_loss
 from ridgeformer.predictors import ConstRR
 from ridgeformer.problems import BaseProblem, Problem
@@ -165,14 +165,18 @@ class Session:
 
 def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
     # A descent may end where it began, near 0, whose loss on a sample is not exactly that of predicting 0.
-    nothing = spec.problem.signal / 2 * (1.0 if isinstance(spec.protocol, Search | Paper) else 1.1)
-    if not result.loss < nothing or not np.isfinite(result.loss):
-        return "diverged", f"worse than predicting 0 for everything (a loss of {result.loss:.3g}): {found.message}"
+    nothing = spec.problem.signal / 2
+    margin = 1.0 if isinstance(spec.protocol, Search | Paper) else 1.1
+    if not result.loss < margin * nothing or not np.isfinite(result.loss):
+        rate = getattr(spec.protocol, "rate", None)
+        advice = "" if rate is None else f"; a rate of {rate / 10:.3g} may help"
+        above = f"its loss of {result.loss:.3g} is above that of predicting 0 ({nothing:.4g})"
+        return "diverged", f"{above}; {found.message}{advice}"
     more = "; more effort may gain more" if isinstance(spec.protocol, Search) and not found.converged else ""
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
     simple = _simple_loss(spec.problem)
     if result.loss - 2 * result.error > 1.01 * simple:
-        tail += f"; ConstRR is better, with a loss of {simple:.4g}"
+        tail += f"; ConstRR is better, with a loss of {without_rounding(simple):.4g}"
     return "converged" if found.converged else "budget reached", found.message + tail
 
 

@@ -316,7 +316,9 @@ def shipped() -> Zoo:
     return read(MODELS)
 
 
-def load(family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> LinearTransformer:
+def load(
+    family: str, layers: int | None = None, noise: str | Noise | None = None, *, seed: int | None = None
+) -> LinearTransformer:
     """Return a model of this package's zoo.
 
     Args:
@@ -331,10 +333,12 @@ def load(family: str, layers: int, noise: str | Noise, *, seed: int | None = Non
     Raises:
         InputError: The zoo has no such model.
     """
-    return shipped().load(family, layers, noise, seed=seed)
+    return shipped().load(*_whole(family, layers, noise), seed=seed)
 
 
-def record(family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> Made:
+def record(
+    family: str, layers: int | None = None, noise: str | Noise | None = None, *, seed: int | None = None
+) -> Made:
     """Return how a model of this package's zoo was made.
 
     Args:
@@ -349,4 +353,12 @@ def record(family: str, layers: int, noise: str | Noise, *, seed: int | None = N
     Raises:
         InputError: The zoo has no such model.
     """
-    return shipped().record(family, layers, noise, seed=seed)
+    return shipped().record(*_whole(family, layers, noise), seed=seed)
+
+
+def _whole(family: str, layers: int | None, noise: str | Noise | None) -> tuple[str, int, str | Noise]:
+    """The three parts of a name; refuses a name in one text, as the command line takes it."""
+    if layers is None or noise is None:
+        remedy = 'Write zoo.load("diag", 7, "uniform(0,5)"), for example.'
+        refuse("a model of the zoo is named by its family, layers and noise", f"{family!r} without all three", remedy)
+    return family, layers, noise
