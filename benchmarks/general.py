@@ -36,8 +36,8 @@ def measurements(setup: Setup) -> list[Measurement]:
         family, layers = ("diag", 2) if setup.quick else ("full", 7)
         setup.progress(f"training: {family}, {layers} layers, {name}")
         model = train(problem, family, layers, threads=setup.threads, out=None if setup.quick else RUNS).model
-        result = evaluate(model, problem, sequences=FRESH, seed=SEED)
-        simple = evaluate(ConstRR.tune(problem), problem, sequences=FRESH, seed=SEED)
+        result = evaluate(problem, model, sequences=FRESH, seed=SEED)
+        simple = evaluate(problem, ConstRR.tune(problem), sequences=FRESH, seed=SEED)
         parts = f"loss {result.loss:.4g}", f"floor {result.floor:.4g}", f"{result.exploded} exploded"
         detail = f"{', '.join(parts)}; ConstRR {simple.ratio:.3g} x"
         found.append(Measurement(f"{family} {layers}, {name}: over the floor", result.ratio, "x", detail=detail))
@@ -68,7 +68,7 @@ def length_measurements(setup: Setup) -> list[Measurement]:
 
 def _at_lengths(model: LinearTransformer, problem: Problem) -> tuple[dict[int, float], str]:
     """The ratios of a model at single n, and the same as text with the number of explosions."""
-    results = {n: evaluate(model, problem.replace(context=n), sequences=FRESH, seed=SEED) for n in LENGTHS}
+    results = {n: evaluate(problem.replace(context=n), model, sequences=FRESH, seed=SEED) for n in LENGTHS}
     listed = ", ".join(f"{n}: {r.ratio:.3g} ({r.exploded} exploded)" for n, r in results.items())
     return {n: r.ratio for n, r in results.items()}, f"ratio at n = {listed}"
 
@@ -85,9 +85,9 @@ def pool_measurements(setup: Setup) -> list[Measurement]:
             setup.progress(f"training: full, {layers} layers, pool of {size}")
             model = train(problem, "full", layers, threads=setup.threads, out=RUNS).model
             result, simple, new = (
-                evaluate(model, problem, sequences=FRESH, seed=SEED),
-                evaluate(ConstRR(0.25), problem, sequences=FRESH, seed=SEED),
-                evaluate(model, fresh, sequences=FRESH, seed=SEED),
+                evaluate(problem, model, sequences=FRESH, seed=SEED),
+                evaluate(problem, ConstRR(0.25), sequences=FRESH, seed=SEED),
+                evaluate(fresh, model, sequences=FRESH, seed=SEED),
             )
             optimum = result.unadjusted - result.loss
             detail = (

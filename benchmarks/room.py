@@ -74,10 +74,10 @@ def _line(setup: Setup, line: Line, seeds: int, runs: str | None) -> list[Measur
         setup.progress(f"training: {line.name}, seed {seed}")
         options = {"seed": seed, "sequences": 2000, "layout": layout, "out": runs, "threads": setup.threads}
         found = train(problem, line.family, line.layers, progress=False, **options)
-        losses.append(evaluate(found.model, problem, sequences=FRESH, seed=SEED, with_floor=False).loss)
+        losses.append(evaluate(problem, found.model, sequences=FRESH, seed=SEED, with_floor=False).loss)
         seconds.append(found.total_seconds)
         wild += 0 if setup.quick else _explosions(found.model, problem, setup.threads)
-    floor = evaluate(found.model, problem, sequences=FRESH, seed=SEED).floor
+    floor = evaluate(problem, found.model, sequences=FRESH, seed=SEED).floor
     each = ", ".join(f"{loss:.4g}" for loss in losses)
     times = ", ".join(f"{second:.0f} s" for second in seconds)
     detail = f"seeds: {each}; floor {floor:.4g}; {wild} of {seeds * MANY:,} exploded; {times}"

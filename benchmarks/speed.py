@@ -262,7 +262,7 @@ def _evaluation(setup: Setup) -> list[Measurement]:
         s = problem.sequences(few)
         return 0.5 * np.square(model.predict(s.x, s.y, s.queries) - s.answers).mean()
 
-    work = {"exact": lambda: evaluate(model, problem, sequences=count, with_floor=False), "tokens": in_tokens}
+    work = {"exact": lambda: evaluate(problem, model, sequences=count, with_floor=False), "tokens": in_tokens}
     times = best_times(work, max(2, setup.rounds // 4), {"exact": 3})
     tokens = times["tokens"] * count / few  # in parts, as 100,000 sequences of tokens need gigabytes
     detail = f"{times['exact']:.2f} s against {tokens:.1f} s"

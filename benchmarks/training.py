@@ -71,7 +71,7 @@ def _train(setup: Setup, line: Line, seed: int, protocol: Search) -> tuple[Train
         problem, line.family, line.layers, seed=seed, protocol=protocol, sequences=2000, threads=setup.threads
     )
     seconds = time.perf_counter() - start
-    fresh = evaluate(found.model, problem, sequences=FRESH, seed=SEED, with_floor=False)
+    fresh = evaluate(problem, found.model, sequences=FRESH, seed=SEED, with_floor=False)
     return found, fresh.loss, seconds
 
 
@@ -103,7 +103,7 @@ def _gdpp(setup: Setup) -> list[Measurement]:
             start = time.perf_counter()
             many = train_many(problem, ["gdpp"], range(1, 8), seeds=[seed], sequences=2000)
             times.append(time.perf_counter() - start)
-            losses.append([exact_loss(found.model, problem) for found in many])
+            losses.append([exact_loss(problem, found.model) for found in many])
         gap = [max(100 * (column[0] / min(column) - 1), 0.0) for column in zip(*losses, strict=True)]
         (silent if noise == "uniform(0,0)" else gaps).extend(gap)
     longest = f"longest {max(times):.2f} s"

@@ -98,7 +98,7 @@ def projected(folder: Path) -> None:
                 return value, vector.slope(slope)
 
             point = descend(objective, point, iterations, 1e-5).point
-        before, after = evaluate(model, problem), evaluate(vector.model(point), problem)
+        before, after = evaluate(problem, model), evaluate(problem, vector.model(point))
         print(f"  diagonal part, {name}: {before.loss:.4g}, after descent {after.loss:.4g} +- {after.error:.1g}")
 
 

@@ -82,7 +82,7 @@ def losses(axis: Axes) -> None:
     """Adjusted losses of the models of the zoo by depth, of baselines, and the floor."""
     problem = Problem(noise=NOISE)
     known = {"ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR(), "TunedRR": TunedRR.tune(problem)}
-    found = compare(known, problem)
+    found = compare(problem, known)
     depths = range(1, 8)
     for family in FAMILIES:
         values = [zoo.record(family, layers=depth, noise=NOISE).loss for depth in depths]

@@ -11,7 +11,7 @@ model = zoo.load("diag", layers=3, noise="uniform(0,5)")
 
 # After every layer one can already read a prediction. The loss falls from layer to layer; 0 is the input, before the
 # first layer.
-print(by_layer(model, problem, sequences=20_000))
+print(by_layer(problem, model, sequences=20_000))
 
 # A layer of a Diag model is four numbers, omega = [[xx, xy], [yx, yy]]. The first letter says what the layer changes:
 # the inputs x or the labels y of every token. The second says how tokens are compared: by their inputs or their labels.
@@ -28,7 +28,7 @@ for layer in range(model.layers):
 
 # All models are measured on the same sequences. A ratio far above 1 marks a part that the model cannot do without.
 # The last layer's xx and xy change inputs that no further layer reads, so their ratio is exactly 1.
-found = compare(edited, problem, sequences=20_000)
+found = compare(problem, edited, sequences=20_000)
 print(f"\n{'model':20} {'adjusted loss':>13} {'x unchanged':>12}")
 for name, result in found.items():
     print(f"{name:20} {result.loss:13.4f} {result.loss / found['unchanged'].loss:12.2f}")

@@ -30,6 +30,6 @@ for batch in ProblemDataset(problem, 1024, batches=steps):
 seconds = time.perf_counter() - began
 
 for name, one in {"shipped": model, "fine-tuned": from_torch(module.double())}.items():
-    found = evaluate(one, problem, sequences=50_000)
+    found = evaluate(problem, one, sequences=50_000)
     print(f"{name:10} adjusted loss {found.loss:.4f}, {found.ratio:.2f} times the floor")
 print(f"{steps} steps took {seconds:.0f} s")

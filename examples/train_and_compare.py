@@ -16,7 +16,7 @@ print(trained)
 
 # Two kinds of ridge regression to compare with. ConstRR uses one penalty for all sequences, the best one. AdaRR first
 # estimates the noise level of the sequence at hand.
-found = compare({"model": trained.model, "ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR()}, problem, sequences=50_000)
+found = compare(problem, {"model": trained.model, "ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR()}, sequences=50_000)
 
 # The adjusted loss is how much is lost by not knowing sigma: half the squared error of a prediction, less that of ridge
 # regression which is told sigma. The floor is the smallest adjusted loss that any predictor can have; it belongs to the

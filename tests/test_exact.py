@@ -22,9 +22,9 @@ def test_the_gradient_of_the_excess(noise):
 def test_the_exact_loss_is_what_sampling_finds(dim, context, noise):
     problem = Problem(dim, context, noise)
     model = LinearTransformer(GDpp(omega=[[-0.1 / context, -0.3 / context], [-0.2 / context, -0.5 / context]]), dim)
-    found = evaluate(model, problem, sequences=100_000, with_floor=False)
-    assert abs(found.loss - exact_loss(model, problem)) < 4 * found.error
-    const = evaluate(ConstRR.tune(problem), problem, sequences=100_000, with_floor=False)
+    found = evaluate(problem, model, sequences=100_000, with_floor=False)
+    assert abs(found.loss - exact_loss(problem, model)) < 4 * found.error
+    const = evaluate(problem, ConstRR.tune(problem), sequences=100_000, with_floor=False)
     assert abs(const.loss - const_loss(problem)) <= 4 * const.error + 1e-20
 
 
@@ -33,7 +33,7 @@ def test_one_layer_without_noise_has_a_closed_form():
     problem = Problem(10, 20, "fixed(0)")
     model = LinearTransformer(least_excess_loss(problem, 1), 10)
     assert model.family.omega[0, 1, 0] == pytest.approx(-1 / 31, rel=1e-5)
-    assert exact_loss(model, problem) == pytest.approx(5 * (1 - 20 / 31), rel=1e-6)
+    assert exact_loss(problem, model) == pytest.approx(5 * (1 - 20 / 31), rel=1e-6)
 
 
 def test_no_gdpp_model_has_less_than_the_least_expected_loss():
@@ -42,7 +42,7 @@ def test_no_gdpp_model_has_less_than_the_least_expected_loss():
     cut = LinearTransformer(least_excess_loss(problem, 3), 10)
     point, everything = 20 * cut.family.omega[:, :, 0].ravel(), ExcessLoss(problem, 0.0)
     nearby = [everything(point * (1 + k))[0] for k in (-0.02, -0.01, 0, 0.01)]
-    assert exact_loss(cut, problem) < least_loss(problem, 3) < min(nearby)  # better on what is common, worse on all
+    assert exact_loss(problem, cut) < least_loss(problem, 3) < min(nearby)  # better on what is common, worse on all
 
 
 def test_gdpp_only_sees_the_mean_variance():
@@ -52,8 +52,8 @@ def test_gdpp_only_sees_the_mean_variance():
         one, two = (LinearTransformer(least_excess_loss(p, layers), 10) for p in (mixed, fixed))
         draw = mixed.moments(100)
         np.testing.assert_allclose(one.weights(draw.moments), two.weights(draw.moments), atol=1e-3)
-        excess = exact_loss(one, mixed) - const_loss(mixed)
-        assert excess == pytest.approx(exact_loss(two, fixed) - const_loss(fixed), rel=1e-3)
+        excess = exact_loss(mixed, one) - const_loss(mixed)
+        assert excess == pytest.approx(exact_loss(fixed, two) - const_loss(fixed), rel=1e-3)
 
 
 @pytest.mark.parametrize("noise", ["fixed(0)", "uniform(0,1)", "uniform(0,5)", "categorical(1,3)"])
@@ -64,9 +64,9 @@ def test_gdpp_reaches_its_optimum(noise):
         best = LinearTransformer(least_excess_loss(problem, layers, shallower=best), 10)
         excess, rng = ExcessLoss(problem), np.random.default_rng(9)
         other = min(descend(excess, -rng.uniform(0, 1, 2 * layers), 300).value for _ in range(40))
-        assert exact_loss(best, problem) <= 1.002 * (other + const_loss(problem))
+        assert exact_loss(problem, best) <= 1.002 * (other + const_loss(problem))
 
 
 def test_other_families_are_refused():
     with pytest.raises(InputError, match="known for GD"):
-        exact_loss(LinearTransformer.random("diag", dim=3, layers=1), Problem(3, 6, "fixed(1)"))
+        exact_loss(Problem(3, 6, "fixed(1)"), LinearTransformer.random("diag", dim=3, layers=1))

@@ -40,7 +40,7 @@ def test_scipy_s_uniform_is_named_by_its_interval():
     assert problems[0] != problems[1]
     wide, narrow = (floor(problem, sequences=20_000).loss for problem in problems)
     assert wide == floor(Problem(10, 20, "uniform(1,3)"), sequences=20_000).loss > 1.5 * narrow
-    assert evaluate(BayesRR(noise), problems[0], sequences=20_000).floor == pytest.approx(wide)
+    assert evaluate(problems[0], BayesRR(noise), sequences=20_000).floor == pytest.approx(wide)
 
 
 def test_changing_the_scipy_object_changes_nothing():
@@ -101,8 +101,8 @@ def test_classes_of_one_s_own_equal_only_themselves():
 
 
 def test_floors_of_classes_of_one_s_own_are_their_own():
-    built_in = evaluate(BayesRR("fixed(1)"), Problem(3, 6, "fixed(1)"), sequences=500)
-    mine = evaluate(BayesRR(SameText()), Problem(3, 6, SameText()), sequences=500)
+    built_in = evaluate(Problem(3, 6, "fixed(1)"), BayesRR("fixed(1)"), sequences=500)
+    mine = evaluate(Problem(3, 6, SameText()), BayesRR(SameText()), sequences=500)
     assert mine.unadjusted > 2 * built_in.unadjusted
 
 
@@ -170,8 +170,8 @@ def test_a_subclass_of_the_model_is_asked_for_its_weights():
     problem = Problem(3, 6, "uniform(0,2)")
     base = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 3)
     model = Doubled(base.family, 3)
-    plain, exact = (evaluate(m, problem, sequences=20_000) for m in (base, model))
-    query = evaluate(model, problem, sequences=20_000, estimator="query")
+    plain, exact = (evaluate(problem, m, sequences=20_000) for m in (base, model))
+    query = evaluate(problem, model, sequences=20_000, estimator="query")
     assert exact.loss > 1.5 * plain.loss
     assert abs(exact.loss - query.loss) < 5 * query.error
 

@@ -65,8 +65,8 @@ def test_the_rule_is_conservative():
 def test_everything_counts_the_same_sequences():
     """`Result`, a profile and the symmetry of a model, by the same rule."""
     model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(noise="fixed(1.7)")
-    found = evaluate(model, problem, sequences=5000)
+    found = evaluate(problem, model, sequences=5000)
     draw = problem.moments(5000, stream=1 << 30)
     losses = model.evaluate(draw.moments, draw.ridge).losses
     assert found.exploded == exploded(losses, 10).sum() > 0
-    assert symmetry(model, problem, sequences=2000).loss <= threshold(10)
+    assert symmetry(problem, model, sequences=2000).loss <= threshold(10)

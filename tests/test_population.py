@@ -49,7 +49,7 @@ def test_the_gradient_is_that_of_finite_differences(problem, layout):
 def test_linear_weights_have_the_risk_of_the_closed_form(problem):
     W = 0.05 * np.random.default_rng(1).standard_normal((3, 3))
     found = Quadratic.of_problem(problem)(one_layer.model_of(W))[0]
-    assert found == pytest.approx(one_layer.risk(W, problem), rel=1e-12)
+    assert found == pytest.approx(one_layer.risk(problem, W), rel=1e-12)
 
 
 @pytest.mark.parametrize("family", [Diag, GDpp, Channels(2, 2), LowRank(2), Preconditioned, Registers(1)])

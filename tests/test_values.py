@@ -158,12 +158,12 @@ def test_a_shipped_model_stays_what_it_is():
     """Today's attack: one edit of a Full model changed what every later `zoo.load` gave."""
     problem = Problem(noise="uniform(0,5)")
     model = zoo.load("full", layers=7, noise="uniform(0,5)")
-    before = evaluate(model, problem, sequences=2000).loss
+    before = evaluate(problem, model, sequences=2000).loss
     with pytest.raises(InputError):
         model.P[2] = 0
     with pytest.raises(InputError, match="this dict must not change"):
         model.family.arrays["P"] = np.zeros(3)
-    assert evaluate(zoo.load("full", layers=7, noise="uniform(0,5)"), problem, sequences=2000).loss == before
+    assert evaluate(problem, zoo.load("full", layers=7, noise="uniform(0,5)"), sequences=2000).loss == before
 
 
 def test_mappings_of_the_zoo_are_read_only():
@@ -198,7 +198,7 @@ def test_runs_in_memory_keep_their_weights_and_their_loss():
     with pytest.raises(InputError, match="this dict must not change"):
         first.made_with["engine"] = "other"
     again = train(PROBLEM, "gdpp", 1, sequences=1000, out=runs)
-    assert again.loss == evaluate(again.model, PROBLEM, sequences=1000).loss
+    assert again.loss == evaluate(PROBLEM, again.model, sequences=1000).loss
 
 
 @pytest.mark.parametrize("value", [full(), diag(), Categorical([1, 3], [0.25, 0.75]), PROBLEM, DRAW, parse("expon(2)")])

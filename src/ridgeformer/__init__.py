@@ -7,7 +7,7 @@ with a target::
 
     problem = Problem(dim=10, context=20, noise="uniform(0,5)")
     model = train(problem, "diag", layers=3).model
-    print(evaluate(model, problem))  # adjusted loss, floor, and the ratio of the two
+    print(evaluate(problem, model))  # adjusted loss, floor, and the ratio of the two
 
 Everything else is in named submodules: `ridgeformer.noise`, `problems`, `engine`, `models`, `predictors`, `evaluation`,
 `training`, `sweeps`, `theory`, `explanation`, `plotting`, `export`, `zoo` and `papers`.

@@ -76,12 +76,12 @@ class ExcessLoss:
         return value, slope.ravel() / self.context
 
 
-def exact_loss(model: LinearTransformer, problem: Problem) -> float:
+def exact_loss(problem: Problem, model: LinearTransformer) -> float:
     """Compute the expected adjusted loss of a GD++ model, without sampling.
 
     Args:
-        model: A GD++ model.
         problem: The problem.
+        model: A GD++ model.
 
     Returns:
         The expectation over the eigenvalues that count, which are all but the rarest (see the module).

@@ -53,8 +53,8 @@ def test_edits_are_those_of_python(tmp_path, options, expected):
     original, edited = facts["results"]
     assert (facts["problem"], facts["out"]) == (str(PROBLEM), str(path))
     assert (original["name"], edited["name"]) == (NAME, "edited")
-    assert original["loss"] == pytest.approx(evaluate(MODEL, PROBLEM, sequences=300, seed=4).loss, rel=1e-12)
-    assert edited["loss"] == pytest.approx(evaluate(expected, PROBLEM, sequences=300, seed=4).loss, rel=1e-12)
+    assert original["loss"] == pytest.approx(evaluate(PROBLEM, MODEL, sequences=300, seed=4).loss, rel=1e-12)
+    assert edited["loss"] == pytest.approx(evaluate(PROBLEM, expected, sequences=300, seed=4).loss, rel=1e-12)
     (again,) = json.loads(call("eval", str(path), *FEW, "--json").stdout)["results"]
     assert again["loss"] == pytest.approx(edited["loss"], rel=1e-12)
 

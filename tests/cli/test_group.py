@@ -119,7 +119,7 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
         ),
         (["train", *SMALL, "--effort", "1e400"], "effort must lie in (0, 1000]; got inf"),
         (["train", *SMALL, "--seconds", "nan"], "seconds must be at least 0; got nan"),
-        (["train", *SMALL, "--protocol", "paper", "--rate", "nan"], "rate must be at least 0; got nan"),
+        (["train", *SMALL, "--protocol", "paper", "--rate", "nan"], "rate must be positive and finite; got nan"),
         (["train", *SMALL, "--protocol", "paper", "--steps", DIGITS[:400]], "too large"),
         (["train", *SMALL, "--out", ""], "'--out': a path must not be empty"),
         (["train", *SMALL, "--out", "/dev/null"], "runs need a folder; /dev/null is a file"),
@@ -142,7 +142,10 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
         (["eval", "zoo:mlp/2/uniform(0,1)"], "family must be one of"),
         (["eval", "zoo:diag/99/uniform(0,1)"], "layers must be one of 1, 2"),
         (["eval", "zoo:diag/2/uniform(0,1)/99"], "the seed must be one of"),
-        (["eval", "diag/7/uniform(0,5)"], "For a model of the zoo, write 'zoo:diag/7/uniform(0,5)'"),
+        (
+            ["eval", "diag/7/uniform(0,5)"],
+            "there is no file 'diag/7/uniform(0,5)'. Give a .safetensors file",
+        ),
         (["profile", "zoo:diag/2/uniform(0,1)", "--sigma", "1;x"], "--sigma must be a list of numbers; got '1;x'"),
         (
             ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "uniform(0,3),uniform(0,7)"],

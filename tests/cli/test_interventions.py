@@ -20,7 +20,7 @@ def model(tmp_path):
 
 
 def test_patch(call, model, tmp_path):
-    found = patch_noise(tame_model("diag", 3, 2, 1, 8), PROBLEM, low=0.5, high=1.5, sequences=30, seed=1)
+    found = patch_noise(PROBLEM, tame_model("diag", 3, 2, 1, 8), low=0.5, high=1.5, sequences=30, seed=1)
     levels = ["--low", "0.5", "--high", "1.5"]
     code, out, _ = call("patch", model, *OPTIONS, *levels, "--plot", tmp_path / "patch.png")
     assert code == 0
@@ -32,7 +32,7 @@ def test_patch(call, model, tmp_path):
 
 
 def test_algorithms(call, model, tmp_path):
-    found = compare_algorithms(tame_model("diag", 3, 2, 1, 8), PROBLEM, iterations=9, sequences=30, seed=1)
+    found = compare_algorithms(PROBLEM, tame_model("diag", 3, 2, 1, 8), iterations=9, sequences=30, seed=1)
     code, out, _ = call("algorithms", model, *OPTIONS, "--iterations", "9", "--plot", tmp_path / "map.pdf")
     assert code == 0
     assert str(found) in out

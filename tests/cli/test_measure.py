@@ -66,7 +66,7 @@ def test_eval_prints_the_models_loss_by_either_estimator(model):
     arguments = ["eval", str(model), "--noise", "uniform(0,5)", "--sequences", "3000"]
     exact = json.loads(call(*arguments, "--json").stdout)["results"][0]
     problem = Problem(noise="uniform(0,5)")
-    assert exact["loss"] == pytest.approx(evaluate(load(model), problem, sequences=3000).loss, rel=1e-12)
+    assert exact["loss"] == pytest.approx(evaluate(problem, load(model), sequences=3000).loss, rel=1e-12)
     assert "times smaller" in call(*arguments, "--estimator", "query").stdout
     assert "model.safetensors" in call(*arguments).stdout
 

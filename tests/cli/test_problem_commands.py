@@ -54,7 +54,7 @@ def test_baselines_are_those_of_the_problem(call, options, problem):
     names = [result["name"] for result in found["results"]]
     assert names == list(baselines(problem)[0])
     assert names[-1] == ("DMMSE" if problem.has_pool else "Bayes floor")
-    best = evaluate(best_predictor(problem), problem, sequences=300)
+    best = evaluate(problem, best_predictor(problem), sequences=300)
     assert found["results"][-1]["loss"] == pytest.approx(best.loss, rel=1e-9)
 
 
@@ -143,7 +143,7 @@ def test_commands_on_a_model_use_the_problem_of_its_record(call, run_folder):
     problem = load_run(run_folder).spec.problem
     found = json.loads(call("eval", run_folder, *FEW, "--json")[1])
     assert found["problem"] == str(problem)
-    expected = evaluate(load_run(run_folder).model, problem, sequences=300)
+    expected = evaluate(problem, load_run(run_folder).model, sequences=300)
     assert found["results"][0]["loss"] == pytest.approx(expected.loss, rel=1e-9)
     assert found["results"][0]["floor"] == pytest.approx(expected.floor, rel=1e-9)
     other = json.loads(call("eval", run_folder, *FEW, "--query", "none", "--noise", "fixed(1)", "--json")[1])
@@ -243,7 +243,7 @@ def test_shifts_are_evaluated_as_other_problems(call, run_folder, tmp_path):
     assert found["values"] == ["fixed(0.5)", "uniform(0,1)", "uniform(0,4)"]
     assert found["name"] == [run_folder.name, "best for the original problem"]
     problem = load_run(run_folder).spec.problem
-    expected = evaluate(load_run(run_folder).model, problem.replace(noise="uniform(0,4)"), sequences=300)
+    expected = evaluate(problem.replace(noise="uniform(0,4)"), load_run(run_folder).model, sequences=300)
     assert found["loss"][0][2] == pytest.approx(expected.loss, rel=1e-9)
     assert found["floor"][2] == pytest.approx(expected.floor, rel=1e-9)
     for kind, values in (("context", "4;6..9"), ("tasks", "pool(3);gaussian()"), ("query", "none;powerlaw(1)")):

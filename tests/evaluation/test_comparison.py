@@ -63,7 +63,7 @@ PRINTED = {
 
 def yardsticks(problem, sequences=300_000):
     predictors = {"ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR(), "TunedRR": TunedRR.tune(problem)}
-    return compare(predictors, problem, sequences=sequences)
+    return compare(problem, predictors, sequences=sequences)
 
 
 @pytest.mark.long
@@ -74,8 +74,8 @@ def test_the_baselines_of_table_1(noise):
     """
     problem = Problem(noise=noise)
     rivals = {"ConstRR": ConstRR.tune(problem), "AdaRR": AdaRR(), "TunedRR": TunedRR.tune(problem)}
-    found = compare(rivals, problem, sequences=300_000)
-    noisy = compare(rivals, problem, estimator="query", with_floor=False)
+    found = compare(problem, rivals, sequences=300_000)
+    noisy = compare(problem, rivals, estimator="query", with_floor=False)
     for i, name in enumerate(("ConstRR", "AdaRR", "TunedRR")):
         assert abs(found[name].loss - PRINTED[noise][i]) <= 4 * noisy[name].error + 0.0005
         if noise in EXACT:
@@ -97,8 +97,8 @@ def test_one_column_of_table_1():
     ids=repr,
 )
 def test_both_estimators_agree_and_the_exact_one_is_quieter(predictor):
-    exact = evaluate(predictor, PROBLEM, sequences=20_000, with_floor=False)
-    query = evaluate(predictor, PROBLEM, sequences=20_000, estimator="query", with_floor=False)
+    exact = evaluate(PROBLEM, predictor, sequences=20_000, with_floor=False)
+    query = evaluate(PROBLEM, predictor, sequences=20_000, estimator="query", with_floor=False)
     assert abs(exact.loss - query.loss) < 4 * np.hypot(exact.error, query.error)
     assert abs(exact.unadjusted - query.unadjusted) < 4 * np.hypot(exact.unadjusted_error, query.unadjusted_error)
     print(f"{predictor!r}: variance ratio {(query.error / exact.error) ** 2:.0f}")
@@ -134,7 +134,7 @@ def test_nothing_beats_the_floor(noise, dim, context):
         f"{kind} {seed}": tame_model(kind, dim, 3, 2, context, seed) for kind in ("full", "diag") for seed in (0, 1)
     }
     rivals |= {"step": LinearTransformer(GDpp(omega=[[0, -1 / (context + dim)]]), dim), "trained": trained(problem)}
-    found = compare(rivals | {"bayes": BayesRR(noise)}, problem, sequences=15_000)
+    found = compare(problem, rivals | {"bayes": BayesRR(noise)}, sequences=15_000)
     for name in rivals:
         gap, error = found.difference(name, "bayes")
         assert gap > -4 * error - 1e-12, name
@@ -156,7 +156,7 @@ def trained(problem, steps=200):
 
 def test_training_by_hand_improves_a_model():
     problem = Problem(noise="categorical(1,3)")
-    found = compare({"before": trained(problem, 0), "after": trained(problem)}, problem, sequences=20_000)
+    found = compare(problem, {"before": trained(problem, 0), "after": trained(problem)}, sequences=20_000)
     assert found["after"].loss < 0.9 * found["before"].loss
 
 
@@ -179,7 +179,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 
 
 def test_the_oracle_loses_nothing():
-    result = evaluate(OracleRR(), PROBLEM, sequences=5000)
+    result = evaluate(PROBLEM, OracleRR(), sequences=5000)
     assert result.loss < 1e-20
     assert result.ratio < 1e-18
 
@@ -198,25 +198,25 @@ def test_a_loss_below_the_floor_is_a_warning():
     with pytest.warns(
         BelowFloorWarning, match=r"Cheater\(\) has .*the floor is 0.03.*The data or the code is wrong"
     ) as one:
-        found = evaluate(Cheater(), PROBLEM, sequences=2000)
+        found = evaluate(PROBLEM, Cheater(), sequences=2000)
     assert len(one) == 1
     with pytest.warns(BelowFloorWarning, match="the fast one has"):
-        compare({"the fast one": Cheater(), "AdaRR": AdaRR()}, PROBLEM, sequences=2000)
+        compare(PROBLEM, {"the fast one": Cheater(), "AdaRR": AdaRR()}, sequences=2000)
     with pytest.warns(BelowFloorWarning):  # a stored one
         type(found)(**{k: v for k, v in found.as_dict().items() if k != "ratio"})
     with pytest.warns(BelowFloorWarning):
-        evaluate(Cheater(), PROBLEM, sequences=5000, estimator="query")
+        evaluate(PROBLEM, Cheater(), sequences=5000, estimator="query")
 
 
 def test_losses_that_may_be_that_small_raise_no_warning():
     """Every warning is an error here: predictors that say that they know sigma, no floor, a floor of 0."""
-    oracle = evaluate(OracleRR(), PROBLEM, sequences=2000)
+    oracle = evaluate(PROBLEM, OracleRR(), sequences=2000)
     assert oracle.ratio < 1e-18
     replace(oracle, name="another name")
-    assert np.isnan(evaluate(Cheater(), PROBLEM, sequences=2000, with_floor=False).ratio)
-    evaluate(Cheater(), Problem(noise="fixed(1)"), sequences=2000)
+    assert np.isnan(evaluate(PROBLEM, Cheater(), sequences=2000, with_floor=False).ratio)
+    evaluate(Problem(noise="fixed(1)"), Cheater(), sequences=2000)
     floor(PROBLEM, sequences=2000)
-    compare({"AdaRR": AdaRR(), "Bayes": BayesRR("uniform(0,5)")}, PROBLEM, sequences=2000)
+    compare(PROBLEM, {"AdaRR": AdaRR(), "Bayes": BayesRR("uniform(0,5)")}, sequences=2000)
 
 
 @pytest.mark.parametrize("noise", ["uniform(0,5)", "categorical(1,3)"])
@@ -225,14 +225,14 @@ def test_gdpp_never_beats_const(noise):
     problem = Problem(noise=noise)
     rivals = {f"{seed}": tame_model("gdpp", 10, 4, 1, 20, seed) for seed in range(5)}
     rivals["step"] = LinearTransformer(GDpp(omega=[[0, -1 / 39]]), 10)
-    found = compare(rivals | {"const": ConstRR.tune(problem)}, problem, sequences=20_000, with_floor=False)
+    found = compare(problem, rivals | {"const": ConstRR.tune(problem)}, sequences=20_000, with_floor=False)
     for name in rivals:
         gap, error = found.difference(name, "const")
         assert gap > -4 * error
 
 
 def test_differences_are_sharper_than_losses():
-    found = compare({"ada": AdaRR(), "iterative": IterativeRR(100)}, PROBLEM, sequences=20_000, with_floor=False)
+    found = compare(PROBLEM, {"ada": AdaRR(), "iterative": IterativeRR(100)}, sequences=20_000, with_floor=False)
     gap, error = found.difference("ada", "iterative")
     assert gap == pytest.approx(found["ada"].loss - found["iterative"].loss)
     assert error < 0.3 * found["ada"].error
@@ -242,7 +242,7 @@ def test_differences_are_sharper_than_losses():
 
 def test_explosions_give_a_finite_report():
     wild = LinearTransformer(Diag(omega=np.full((8, 2, 2), 5.0)), 10)
-    result = evaluate(wild, PROBLEM, sequences=1000)
+    result = evaluate(PROBLEM, wild, sequences=1000)
     assert result.exploded == 1000
     assert np.isfinite([v for v in result.as_dict().values() if isinstance(v, float)]).all()
     assert result.loss == 1e12
@@ -250,40 +250,40 @@ def test_explosions_give_a_finite_report():
 
 def test_floor_is_the_bayes_predictors_loss_and_is_remembered():
     best = floor(PROBLEM, sequences=5000)
-    assert best.loss == best.floor == evaluate(AdaRR(), PROBLEM, sequences=5000).floor
+    assert best.loss == best.floor == evaluate(PROBLEM, AdaRR(), sequences=5000).floor
     assert best.ratio == 1
 
 
 def test_results_do_not_depend_on_what_else_is_compared():
-    alone = evaluate(DESCENT, PROBLEM, sequences=3000, with_floor=False)
-    among = compare({"a": AdaRR(), "d": DESCENT}, PROBLEM, sequences=3000, with_floor=False)["d"]
+    alone = evaluate(PROBLEM, DESCENT, sequences=3000, with_floor=False)
+    among = compare(PROBLEM, {"a": AdaRR(), "d": DESCENT}, sequences=3000, with_floor=False)["d"]
     assert (alone.loss, alone.error) == pytest.approx((among.loss, among.error), rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: evaluate(AdaRR(), PROBLEM, sequences=0), "sequences must be at least 2"),
+        (lambda: evaluate(PROBLEM, AdaRR(), sequences=0), "sequences must be at least 2"),
         (
-            lambda: evaluate("AdaRR", PROBLEM),
+            lambda: evaluate(PROBLEM, "AdaRR"),
             "must be a predictor, with weights(moments) or predict(x, y, queries); got a str",
         ),
-        (lambda: evaluate(AdaRR(), "uniform(0,5)"), "the problem must be a Problem; got a str"),
-        (lambda: evaluate(AdaRR(), Problem(5, 5, "fixed(1)")), "n > d"),
+        (lambda: evaluate("uniform(0,5)", AdaRR()), "the problem must be a Problem; got a str"),
+        (lambda: evaluate(Problem(5, 5, "fixed(1)"), AdaRR()), "n > d"),
         (
-            lambda: evaluate(DESCENT, Problem(3, 5, "fixed(1)")),
+            lambda: evaluate(Problem(3, 5, "fixed(1)"), DESCENT),
             "needs a problem of that dimension; got dimension 3",
         ),
-        (lambda: evaluate(AdaRR(), PROBLEM, estimator="guess"), "exact or query; got 'guess'"),
-        (lambda: evaluate(AdaRR, PROBLEM), "must be a predictor"),
+        (lambda: evaluate(PROBLEM, AdaRR(), estimator="guess"), "exact or query; got 'guess'"),
+        (lambda: evaluate(PROBLEM, AdaRR), "must be a predictor"),
         (
-            lambda: evaluate(PROBLEM, AdaRR()),
+            lambda: evaluate(AdaRR(), PROBLEM),
             "the predictor must be a model or a baseline, and the problem a Problem; got a Problem as the predictor",
         ),
-        (lambda: evaluate(AdaRR(), PROBLEM, seed=[1]), "seed must be a whole number"),
+        (lambda: evaluate(PROBLEM, AdaRR(), seed=[1]), "seed must be a whole number"),
         (lambda: floor("uniform(0,5)"), "the problem must be a Problem; got a str"),
-        (lambda: compare([AdaRR()], PROBLEM), "a dict of at least one predictor; got a list"),
-        (lambda: compare({}, PROBLEM), "a dict of at least one predictor; got an empty one"),
+        (lambda: compare(PROBLEM, [AdaRR()]), "a dict of at least one predictor; got a list"),
+        (lambda: compare(PROBLEM, {}), "a dict of at least one predictor; got an empty one"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, words):
@@ -300,8 +300,8 @@ def test_the_error_of_the_papers_estimator_needs_no_queries():
         "gdpp": zoo.load("gdpp", 2, "uniform(0,5)"),
         "AdaRR": AdaRR(),
     }
-    exact = compare(predictors, problem, sequences=60_000, with_floor=False, with_query_errors=True)
-    sampled = compare(predictors, problem, sequences=60_000, with_floor=False, estimator="query")
+    exact = compare(problem, predictors, sequences=60_000, with_floor=False, with_query_errors=True)
+    sampled = compare(problem, predictors, sequences=60_000, with_floor=False, estimator="query")
     for name in predictors:
         assert exact.query_errors[name] == pytest.approx(sampled[name].error, rel=0.05)
         assert exact.query_errors[name] > exact[name].error

@@ -11,8 +11,8 @@ PROBLEM = Problem(noise="uniform(0,5)")
 def test_profile_averages_to_the_loss():
     """Loss over uniform(0,5) is the mean of the profile over [0, 5]: Gauss-Legendre in sigma."""
     x, w = np.polynomial.legendre.leggauss(8)
-    found = profile(AdaRR(), PROBLEM, sigma=2.5 + 2.5 * x, sequences=40_000)
-    whole = evaluate(AdaRR(), PROBLEM, sequences=100_000, with_floor=False)
+    found = profile(PROBLEM, AdaRR(), sigma=2.5 + 2.5 * x, sequences=40_000)
+    whole = evaluate(PROBLEM, AdaRR(), sequences=100_000, with_floor=False)
     error = np.sqrt(((w / 2 * found.error) ** 2).sum()) * 3 + 4 * whole.error  # levels share their sequences
     assert (w / 2) @ found.loss == pytest.approx(whole.loss, abs=error)
 
@@ -26,12 +26,12 @@ def test_a_profile_is_an_evaluation_at_every_level():
         "bayes": BayesRR("uniform(0,5)"),
     }
     levels = [0.0, 0.7, 5.0]
-    together = profiles(rivals, PROBLEM, sigma=levels, sequences=9000, seed=4)
+    together = profiles(PROBLEM, rivals, sigma=levels, sequences=9000, seed=4)
     for name, predictor in rivals.items():
         assert together[name].sequences == 9000
         for i, sigma in enumerate(levels):
             fixed = Problem(10, 20, Fixed(sigma))
-            alone = evaluate(predictor, fixed, sequences=9000, seed=4, with_floor=False)
+            alone = evaluate(fixed, predictor, sequences=9000, seed=4, with_floor=False)
             # At sigma = 0 the losses of ridge regression are squares of rounding errors.
             assert together[name].loss[i] == pytest.approx(alone.loss, rel=1e-12, abs=1e-25)
             assert together[name].error[i] == pytest.approx(alone.error, rel=1e-9, abs=1e-25)
@@ -41,27 +41,27 @@ def test_a_profile_is_an_evaluation_at_every_level():
 def test_a_profile_counts_explosions():
     """Of losses above 100 d and of those that overflow, after a layer and in the end; against all losses at once."""
     model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(noise="uniform(0,1)")
-    found = profile(model, problem, sigma=[1.0, 2.0], sequences=5000)
+    found = profile(problem, model, sigma=[1.0, 2.0], sequences=5000)
     draw = Problem(noise="fixed(2)").moments(5000, stream=EVALUATION)
     losses = 0.5 * np.square(model.weights(draw.moments) - draw.ridge).sum(1)
     assert found.exploded.tolist() == [0, (losses > 1000).sum()]
     assert found.exploded[1] > 0
-    by_layers = profile_by_layer(model, problem, sigma=[1.0, 2.0], sequences=5000)
+    by_layers = profile_by_layer(problem, model, sigma=[1.0, 2.0], sequences=5000)
     assert by_layers.exploded.shape == (8, 2)
     assert by_layers.exploded[-1].tolist() == found.exploded.tolist()
     wild = LinearTransformer(Diag(omega=np.full((8, 2, 2), 5.0)), 10)
-    assert profile(wild, problem, sigma=[1.0], sequences=100).exploded.tolist() == [100]
+    assert profile(problem, wild, sigma=[1.0], sequences=100).exploded.tolist() == [100]
 
 
 def test_profile_marks_what_can_occur():
-    found = profile(ConstRR(1), Problem(3, 6, "uniform(1,2)"), sequences=100)
+    found = profile(Problem(3, 6, "uniform(1,2)"), ConstRR(1), sequences=100)
     assert found.sigma[0] == 0
     assert found.sigma[-1] == 3
     np.testing.assert_array_equal(found.in_distribution, (found.sigma >= 1) & (found.sigma <= 2))
     assert found.loss.shape == found.error.shape == found.sigma.shape
-    inside = profile(ConstRR(1), Problem(3, 6, "uniform(0.2,1.5)"), sequences=2)
+    inside = profile(Problem(3, 6, "uniform(0.2,1.5)"), ConstRR(1), sequences=2)
     assert inside.sigma[inside.in_distribution][[0, -1]].tolist() == [0.2, 1.5]
-    paper = profile(ConstRR(1), Problem(3, 6, "uniform(0,5)"), sequences=2).sigma  # stored with the figures
+    paper = profile(Problem(3, 6, "uniform(0,5)"), ConstRR(1), sequences=2).sigma  # stored with the figures
     np.testing.assert_array_equal(paper, np.union1d(np.linspace(0, 6, 41), [5]))
     assert np.argmin(found.loss) == np.argmin(abs(found.sigma - 1))
 
@@ -69,15 +69,15 @@ def test_profile_marks_what_can_occur():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: profile(AdaRR(), PROBLEM, sigma=[-1.0]), "sigma must not be negative; got -1"),
-        (lambda: profile(AdaRR(), PROBLEM, sigma=[np.nan]), "sigma must be finite"),
-        (lambda: profile(AdaRR(), PROBLEM, sigma=[]), "must not be empty"),
+        (lambda: profile(PROBLEM, AdaRR(), sigma=[-1.0]), "sigma must not be negative; got -1"),
+        (lambda: profile(PROBLEM, AdaRR(), sigma=[np.nan]), "sigma must be finite"),
+        (lambda: profile(PROBLEM, AdaRR(), sigma=[]), "must not be empty"),
         (
-            lambda: profile("AdaRR", PROBLEM),
+            lambda: profile(PROBLEM, "AdaRR"),
             "predictor must be a predictor, with weights(moments) or predict(x, y, queries); got a str",
         ),
-        (lambda: profiles({}, PROBLEM), "profiles need a dict of at least one predictor; got an empty one"),
-        (lambda: profiles([AdaRR()], PROBLEM), "profiles need a dict of at least one predictor; got a list"),
+        (lambda: profiles(PROBLEM, {}), "profiles need a dict of at least one predictor; got an empty one"),
+        (lambda: profiles(PROBLEM, [AdaRR()]), "profiles need a dict of at least one predictor; got a list"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, words):

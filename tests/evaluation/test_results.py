@@ -28,12 +28,12 @@ FEW = {"sequences": 200, "seed": 1}
 LEVELS = {"sigma": [0.0, 2.0, 6.0], **FEW}
 # How each type is made, and how many rows it has.
 MADE = {
-    Result: (lambda: evaluate(AdaRR(), PROBLEM, **FEW), 1),
-    Comparison: (lambda: compare({"AdaRR": AdaRR(), "diag": MODEL}, PROBLEM, **FEW, with_query_errors=True), 2),
-    Profile: (lambda: profile(AdaRR(), PROBLEM, **LEVELS), 3),
-    Profiles: (lambda: profiles({"AdaRR": AdaRR(), "diag": MODEL}, PROBLEM, **LEVELS), 6),
-    LayerLosses: (lambda: by_layer(MODEL, PROBLEM, **FEW), 4),
-    LayerProfile: (lambda: profile_by_layer(MODEL, PROBLEM, **LEVELS), 12),
+    Result: (lambda: evaluate(PROBLEM, AdaRR(), **FEW), 1),
+    Comparison: (lambda: compare(PROBLEM, {"AdaRR": AdaRR(), "diag": MODEL}, **FEW, with_query_errors=True), 2),
+    Profile: (lambda: profile(PROBLEM, AdaRR(), **LEVELS), 3),
+    Profiles: (lambda: profiles(PROBLEM, {"AdaRR": AdaRR(), "diag": MODEL}, **LEVELS), 6),
+    LayerLosses: (lambda: by_layer(PROBLEM, MODEL, **FEW), 4),
+    LayerProfile: (lambda: profile_by_layer(PROBLEM, MODEL, **LEVELS), 12),
 }
 
 
@@ -127,18 +127,18 @@ def test_the_fields_of_a_result_are_those_of_stored_records():
         "sequences",
         "estimator",
     ]
-    found = evaluate(AdaRR(), PROBLEM, **FEW)
+    found = evaluate(PROBLEM, AdaRR(), **FEW)
     assert [field.name for field in fields(Result)] == names
     assert list(found.as_dict()) == [*names, "ratio"]
     assert found.as_dict()["ratio"] == found.ratio == found.loss / found.floor
 
 
 def test_what_is_not_known_is_none_in_a_dict_and_a_dash_in_print():
-    found = evaluate(AdaRR(), PROBLEM, **FEW, with_floor=False)
+    found = evaluate(PROBLEM, AdaRR(), **FEW, with_floor=False)
     converted = found.as_dict()
     assert converted["floor"] is converted["floor_error"] is converted["ratio"] is None
     assert str(found).splitlines()[-1].split()[3:5] == ["-", "-"]
-    layers = by_layer(MODEL, PROBLEM, **FEW, with_floor=False)
+    layers = by_layer(PROBLEM, MODEL, **FEW, with_floor=False)
     assert layers.as_dict()["floor"] is None
     assert layers.as_dict()["ratio"] == [None] * 4
 
@@ -156,31 +156,31 @@ def test_a_result_as_text():
 
 
 def test_a_comparison_is_a_mapping_with_a_row_per_predictor():
-    found = compare({"AdaRR": AdaRR(), "oracle": OracleRR()}, PROBLEM, **FEW, with_query_errors=True)
+    found = compare(PROBLEM, {"AdaRR": AdaRR(), "oracle": OracleRR()}, **FEW, with_query_errors=True)
     assert list(found) == ["AdaRR", "oracle"]
     assert [row["name"] for row in found.rows()] == ["AdaRR", "oracle"]
     assert [row["query_error"] for row in found.rows()] == list(found.query_errors.values())
     assert found.as_dict()["results"]["AdaRR"] == found["AdaRR"].as_dict()
     assert found.as_dict()["covariance"] == found.covariance.tolist()
     assert [line.split()[0] for line in str(found).splitlines()[2:]] == ["name", "AdaRR", "oracle"]
-    assert "query_error" not in compare({"AdaRR": AdaRR()}, PROBLEM, **FEW).rows()[0]
+    assert "query_error" not in compare(PROBLEM, {"AdaRR": AdaRR()}, **FEW).rows()[0]
 
 
 def test_profiles_print_a_column_per_predictor_and_say_where_sequences_exploded():
     model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(noise="uniform(0,1)")
-    found = profiles({"full": model, "AdaRR": AdaRR()}, problem, sigma=[1.0, 2.0], sequences=5000)
+    found = profiles(problem, {"full": model, "AdaRR": AdaRR()}, sigma=[1.0, 2.0], sequences=5000)
     assert (
-        found["full"].exploded.tolist() == profile(model, problem, sigma=[1.0, 2.0], sequences=5000).exploded.tolist()
+        found["full"].exploded.tolist() == profile(problem, model, sigma=[1.0, 2.0], sequences=5000).exploded.tolist()
     )
     lines = str(found).splitlines()
     assert lines[2].split() == ["sigma", "full", "AdaRR", "in_distribution"]
     assert lines[-1] == "Sequences exploded at 1 of 2 noise levels: see `exploded`."
-    by_layers = str(profile_by_layer(model, problem, sigma=[1.0, 2.0], sequences=5000)).splitlines()
+    by_layers = str(profile_by_layer(problem, model, sigma=[1.0, 2.0], sequences=5000)).splitlines()
     assert by_layers[2].endswith("layer 6    layer 7  in_distribution")
     assert by_layers[-1] == lines[-1]
 
 
 def test_a_ratio_to_a_floor_of_zero_is_infinite():
-    found = evaluate(AdaRR(), Problem(noise="fixed(1)"), **FEW)
+    found = evaluate(Problem(noise="fixed(1)"), AdaRR(), **FEW)
     assert found.ratio == math.inf
     assert found.as_dict()["ratio"] is None

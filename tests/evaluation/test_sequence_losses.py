@@ -27,12 +27,12 @@ def test_a_subclass_is_asked_for_its_own_weights():
     model = Doubled(whole.family, whole.dim)
     draw = PROBLEM.moments(3000, seed=2, stream=EVALUATION)
     true = 0.5 * np.square(2 * whole.weights(draw.moments) - draw.ridge).sum(1).mean()
-    assert evaluate(model, PROBLEM, sequences=3000, seed=2).loss == pytest.approx(true, rel=1e-12)
-    query = evaluate(model, PROBLEM, sequences=3000, seed=2, estimator="query")
+    assert evaluate(PROBLEM, model, sequences=3000, seed=2).loss == pytest.approx(true, rel=1e-12)
+    query = evaluate(PROBLEM, model, sequences=3000, seed=2, estimator="query")
     assert query.loss == pytest.approx(true, abs=4 * query.error)
     draw = Problem(noise="fixed(2)").moments(300, seed=2, stream=EVALUATION)
     true = 0.5 * np.square(2 * whole.weights(draw.moments) - draw.ridge).sum(1).mean()
-    assert profile(model, PROBLEM, sigma=[2.0], sequences=300, seed=2).loss == pytest.approx(true, rel=1e-12)
+    assert profile(PROBLEM, model, sigma=[2.0], sequences=300, seed=2).loss == pytest.approx(true, rel=1e-12)
 
 
 def test_weights_of_a_wrong_shape_are_refused():
@@ -42,4 +42,4 @@ def test_weights_of_a_wrong_shape_are_refused():
 
     for measure in (evaluate, profile):
         with pytest.raises(InputError, match=r"weights must have shape \(100, 10\); got shape \(1, 10\)"):
-            measure(Broadcast(), PROBLEM, sequences=100)
+            measure(PROBLEM, Broadcast(), sequences=100)

@@ -18,7 +18,7 @@ DESCENT = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 10)
 
 def test_blocks_add_up_to_the_whole():
     """Mean, error, tail and maximum of 40,000 sequences in three blocks, against all losses at once."""
-    result = evaluate(DESCENT, PROBLEM, sequences=40_000, seed=3, with_floor=False)
+    result = evaluate(PROBLEM, DESCENT, sequences=40_000, seed=3, with_floor=False)
     d = PROBLEM.moments(40_000, seed=3, stream=1 << 30)
     losses = 0.5 * np.square(DESCENT.weights(d.moments) - d.ridge).sum(1)
     assert result.loss == pytest.approx(losses.mean(), rel=1e-12)

@@ -35,11 +35,11 @@ class InTokens:
 def test_the_loss_is_that_of_the_weights_within_errors(problem):
     """On the same sequences: the only difference are the queries, whose errors the difference knows."""
     chosen = ConstRR(1.5)
-    found = compare({"tokens": InTokens(chosen), "weights": chosen}, problem, sequences=8000)
+    found = compare(problem, {"tokens": InTokens(chosen), "weights": chosen}, sequences=8000)
     difference, error = found.difference("tokens", "weights")
     assert abs(difference) < 4 * error
     assert error < found["weights"].loss
-    exact = evaluate(chosen, problem, sequences=8000)
+    exact = evaluate(problem, chosen, sequences=8000)
     spread = np.hypot(exact.error, found["weights"].error)
     assert abs(exact.loss - found["weights"].loss) < 4 * spread
     assert found["tokens"].floor == exact.floor
@@ -47,21 +47,21 @@ def test_the_loss_is_that_of_the_weights_within_errors(problem):
 
 def test_the_best_predictor_has_the_floor_through_queries_too():
     best = InTokens(best_predictor(PROBLEM))
-    found, least = evaluate(best, PROBLEM, sequences=20_000), floor(PROBLEM, sequences=20_000)
+    found, least = evaluate(PROBLEM, best, sequences=20_000), floor(PROBLEM, sequences=20_000)
     assert abs(found.loss - least.loss) < 4 * np.hypot(found.error, least.error)
-    paper = evaluate(best, PROBLEM, sequences=20_000, estimator="query")
+    paper = evaluate(PROBLEM, best, sequences=20_000, estimator="query")
     assert abs(paper.loss - least.loss) < 4 * paper.error
     assert paper.error > 2 * found.error
 
 
 def test_profiles_shifts_and_prefixes_take_them():
     chosen = ConstRR(1.5)
-    lines = [profile(one, PROBLEM, sigma=[0, 1, 2], sequences=3000) for one in (InTokens(chosen), chosen)]
+    lines = [profile(PROBLEM, one, sigma=[0, 1, 2], sequences=3000) for one in (InTokens(chosen), chosen)]
     np.testing.assert_allclose(lines[0].loss, lines[1].loss, atol=5 * np.hypot(lines[0].error, lines[1].error).max())
     both = {"tokens": InTokens(chosen), "weights": chosen}
-    moved = shifts(both, PROBLEM, sequences=3000, context=[5, 8])
+    moved = shifts(PROBLEM, both, sequences=3000, context=[5, 8])
     np.testing.assert_allclose(moved.loss[0], moved.loss[1], atol=5 * moved.error.max())
-    prefixes = by_prefix(both, PROBLEM, context=[4, 8], sequences=3000)
+    prefixes = by_prefix(PROBLEM, both, context=[4, 8], sequences=3000)
     np.testing.assert_allclose(prefixes.loss[0], prefixes.loss[1], atol=5 * prefixes.error.max())
 
 
@@ -87,12 +87,12 @@ def test_problems_of_the_user_and_data_sets_have_tokens():
     """Where there is no oracle, losses are those of the problem's own queries, which weights have too."""
     chosen = ConstRR(1.5)
     for problem in (Cubic(), Dataset(PROBLEM.sequences(300, queries=2))):
-        found = compare({"tokens": InTokens(chosen), "weights": chosen}, problem, sequences=300, with_floor=False)
+        found = compare(problem, {"tokens": InTokens(chosen), "weights": chosen}, sequences=300, with_floor=False)
         assert found["tokens"].loss == pytest.approx(found["weights"].loss, rel=0.15)
         if isinstance(problem, Cubic):
             assert found["tokens"].loss == pytest.approx(found["weights"].loss, rel=1e-10)
     with pytest.raises(InputError, match="this needs a problem that draws tokens"):
-        evaluate(InTokens(chosen), OnlyMoments(), sequences=10, with_floor=False)
+        evaluate(OnlyMoments(), InTokens(chosen), sequences=10, with_floor=False)
 
 
 def test_bad_predictors_are_refused_in_words():
@@ -105,6 +105,6 @@ def test_bad_predictors_are_refused_in_words():
             return y
 
     with pytest.raises(InputError, match=r"must be a predictor, with weights\(moments\) or predict\(x, y, queries\)"):
-        evaluate(Other(), PROBLEM)
+        evaluate(PROBLEM, Other())
     with pytest.raises(InputError, match=r"predictions must have shape \(50, 4\); got shape \(50, 8\)"):
-        evaluate(Wrong(), PROBLEM, sequences=50)
+        evaluate(PROBLEM, Wrong(), sequences=50)

@@ -21,8 +21,8 @@ def gradient_descent(step, layers=5):
 
 
 def test_a_model_that_is_gradient_descent_is_found_to_be():
-    step = compare_algorithms(gradient_descent(0.01), PROBLEM, **FEW).settings["gradient descent"]["step"]
-    found = compare_algorithms(gradient_descent(step), PROBLEM, **FEW)
+    step = compare_algorithms(PROBLEM, gradient_descent(0.01), **FEW).settings["gradient descent"]["step"]
+    found = compare_algorithms(PROBLEM, gradient_descent(step), **FEW)
     assert found.closest("gradient descent").tolist() == [1, 2, 3, 4, 5]
     assert found.needed("gradient descent").tolist() == [1, 2, 3, 4, 5]
     for layer in range(5):
@@ -54,7 +54,7 @@ def by_hand(name, found, S, a):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_maps_are_those_of_the_algorithms_written_out(name):
     model = tame_model("diag", 3, 2, 2, 8, seed=5)
-    found = compare_algorithms(model, PROBLEM, **FEW)
+    found = compare_algorithms(PROBLEM, model, **FEW)
     draw = PROBLEM.moments(40, seed=3, stream=EVALUATION)
     iterates = np.array([by_hand(name, found, S, a) for S, a in zip(draw.moments.S, draw.moments.a, strict=True)])
     metric = np.asarray(draw.metric)
@@ -73,7 +73,7 @@ def test_maps_are_those_of_the_algorithms_written_out(name):
 
 def test_tuned_numbers_are_the_best():
     """Steps 20 % smaller or larger have larger errors to least squares, summed over iterations and contexts."""
-    settings = compare_algorithms(tame_model("diag", 3, 2, 1, 8), PROBLEM, **FEW).settings
+    settings = compare_algorithms(PROBLEM, tame_model("diag", 3, 2, 1, 8), **FEW).settings
     draw = PROBLEM.moments(4096, seed=3, stream=TUNING)
     S, a = np.asarray(draw.moments.S), np.asarray(draw.moments.a)
     star = np.linalg.solve(S, a[..., None])[..., 0]
@@ -91,7 +91,7 @@ def test_tuned_numbers_are_the_best():
 
 
 def test_the_result_is_a_table():
-    found = compare_algorithms(tame_model("gdpp", 3, 2, 1, 8), PROBLEM, **FEW)
+    found = compare_algorithms(PROBLEM, tame_model("gdpp", 3, 2, 1, 8), **FEW)
     assert tuple(found.iteration) == ALGORITHMS
     assert len(found.rows()) == 2 * (4 * 13 + 41)
     assert found.rows()[0].keys() == {"algorithm", "layer", "iteration", "cosine", "relative_error"}
@@ -101,12 +101,12 @@ def test_the_result_is_a_table():
     assert "Tuned on the problem: gradient descent: step" in str(found)
     assert "2 layers" in repr(found)
     assert len(found.to_pandas()) == len(found.rows())
-    slow = compare_algorithms(tame_model("gdpp", 3, 1, 1, 8), Problem(3, 8, 0), iterations=1, sequences=20)
+    slow = compare_algorithms(Problem(3, 8, 0), tame_model("gdpp", 3, 1, 1, 8), iterations=1, sequences=20)
     assert set(slow.needed("newton")) <= {0.0, 1.0, np.inf}
 
 
 def test_contexts_may_vary_and_be_short():
-    found = compare_algorithms(tame_model("full", 3, 2, 1, 8), Problem(3, "2..9", "uniform(0,1)"), **FEW)
+    found = compare_algorithms(Problem(3, "2..9", "uniform(0,1)"), tame_model("full", 3, 2, 1, 8), **FEW)
     assert all(np.isfinite(values).all() for values in found.relative_error.values())
 
 
@@ -128,4 +128,4 @@ def test_bad_input(options, words):
 
 def test_an_algorithm_that_is_not_there():
     with pytest.raises(InputError, match="one of gradient descent, preconditioned gd, heavy ball, newton, ridge"):
-        compare_algorithms(tame_model("diag", 3, 1, 1, 8), PROBLEM, **FEW).closest("adam")
+        compare_algorithms(PROBLEM, tame_model("diag", 3, 1, 1, 8), **FEW).closest("adam")

@@ -139,7 +139,7 @@ def test_readings_of_a_diagonal_model_by_the_lemma_and_the_tokens():
     model = tame_model("diag", 3, 3, 2, 8, seed=4)
     model = LinearTransformer(Diag(omega=2 * model.family.omega), 3)
     s = problem.sequences(12, seed=3)
-    found = read(model, Fake(s), BayesRR(problem.noise), sequences=12, seed=0)
+    found = read(Fake(s), model, BayesRR(problem.noise), sequences=12, seed=0)
     M, u, a, w, labels = linear_model(model, s.x, s.y)
     S = np.einsum("bni,bnj->bij", s.x, s.x)
     star = np.stack([np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(s.x, s.y, strict=True)])
@@ -171,7 +171,7 @@ def test_readings_of_a_full_model_by_the_tokens():
     model = tame_model("full", 3, 3, 2, 8, seed=5)
     s = problem.sequences(12, seed=3)
     draw = Fake(s).moments(12)
-    found = read(model, Fake(s), BayesRR(problem.noise), sequences=12, seed=0)
+    found = read(Fake(s), model, BayesRR(problem.noise), sequences=12, seed=0)
     M, _, _, w, labels = linear_model(model, s.x, s.y)
     S = np.einsum("bni,bnj->bij", s.x, s.x)
     np.testing.assert_allclose(found.labels, np.square(labels).sum(-1), rtol=1e-8)
@@ -189,7 +189,7 @@ def test_swapped_noise_is_a_swap_of_residuals_in_the_tokens():
     problem = Problem(3, 8, "uniform(0.5,2)")
     model = tame_model("full", 3, 3, 1, 8, seed=6)
     s = problem.sequences(5, seed=1)
-    found = read(model, Fake(s), BayesRR(problem.noise), sequences=5, seed=0)
+    found = read(Fake(s), model, BayesRR(problem.noise), sequences=5, seed=0)
     star = np.stack([np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(s.x, s.y, strict=True)])
     fit = np.einsum("bni,bi->bn", s.x, star)
     residual = s.y - fit
@@ -211,7 +211,7 @@ def test_parts_of_the_loss_are_what_the_best_factors_leave():
     problem = Problem(3, 8, "categorical(0.5,3)")
     model = tame_model("diag", 3, 2, 1, 8, seed=2)
     model = LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[-0.01, -0.001], [-0.03, -0.002]]]), 3)
-    found = behaviour(read(model, problem, BayesRR(problem.noise), sequences=3000, seed=0))
+    found = behaviour(read(problem, model, BayesRR(problem.noise), sequences=3000, seed=0))
     draw = problem.moments(3000, seed=0, stream=1 << 30)
     grid = np.linspace(0.25, 4, 751)
     for state, w in enumerate(model.trace(draw).weights):
@@ -227,8 +227,8 @@ def test_parts_of_the_loss_are_what_the_best_factors_leave():
 
 def test_the_loss_and_the_floor_are_those_of_an_evaluation():
     model = tame_model("full", 3, 3, 1, 8, seed=1)
-    found = explain(model, PROBLEM, sequences=3000, seed=2).behaviour
-    result = evaluate(model, PROBLEM, sequences=3000, seed=2)
+    found = explain(PROBLEM, model, sequences=3000, seed=2).behaviour
+    result = evaluate(PROBLEM, model, sequences=3000, seed=2)
     assert found.loss[-1] == pytest.approx(result.loss)
     assert found.floor == pytest.approx(result.floor)
 
@@ -238,24 +238,24 @@ def test_an_explained_loss_below_the_floor_is_a_warning(monkeypatch):
     monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.a.shape))
     model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 3)
     with pytest.warns(BelowFloorWarning, match="the model has .* The data or the code is wrong"):
-        explain(model, PROBLEM, sequences=2000)
+        explain(PROBLEM, model, sequences=2000)
 
 
 def test_what_labels_know_is_a_rank_correlation():
     model = tame_model("diag", 3, 2, 1, 8, seed=1)
     for noise in ("uniform(0,2)", "categorical(1,2)"):
         problem = Problem(3, 8, noise)
-        readings = read(model, problem, BayesRR(problem.noise), sequences=1000, seed=0)
+        readings = read(problem, model, BayesRR(problem.noise), sequences=1000, seed=0)
         found = behaviour(readings)
         for state in range(3):
             assert found.known[state] == pytest.approx(spearmanr(readings.labels[state], readings.sigma[0])[0])
-    assert np.isnan(behaviour(read(model, Problem(3, 8, 1.0), BayesRR(1.0), sequences=500, seed=0)).knowable)
+    assert np.isnan(behaviour(read(Problem(3, 8, 1.0), model, BayesRR(1.0), sequences=500, seed=0)).knowable)
 
 
 def test_distances_by_noise_level_are_profiles():
     model = tame_model("full", 3, 2, 1, 8, seed=3)
-    found = explain(model, PROBLEM, sigma=[0.5, 2.0], sequences=5000).noise
-    expected = profile_by_layer(model, PROBLEM, sigma=[0.5, 2.0], sequences=1000)
+    found = explain(PROBLEM, model, sigma=[0.5, 2.0], sequences=5000).noise
+    expected = profile_by_layer(PROBLEM, model, sigma=[0.5, 2.0], sequences=1000)
     np.testing.assert_allclose(0.5 * found.to_goal, expected.loss, rtol=1e-9)
 
 
@@ -263,7 +263,7 @@ def test_the_filter_of_ridge_regression_is_its_own_ideal():
     """One gradient step has w = eta lambda w* along an eigenvector: the filter is eta times the eigenvalue."""
     step = LinearTransformer(Diag(omega=[[[0, 0], [-0.02, 0]]]), 4)
     problem = Problem(4, 12, 1.5)
-    readings = read(step, problem, BayesRR(problem.noise), sequences=4000, seed=0)
+    readings = read(problem, step, BayesRR(problem.noise), sequences=4000, seed=0)
     found = by_noise(np.array([1.5]), [readings])
     values, weight = readings.values[0], readings.least[0]
     edges = np.quantile(values, np.linspace(0, 1, len(found.eigenvalues) + 1))
@@ -286,8 +286,8 @@ def test_levels_are_those_of_the_distribution():
 
 def test_sequences_that_explode_are_left_out_and_counted():
     wild = LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[0.02, 0], [-0.5, 0.5]]]), 3)
-    found = explain(wild, PROBLEM, sequences=1000).behaviour
-    result = evaluate(wild, PROBLEM, sequences=1000)
+    found = explain(PROBLEM, wild, sequences=1000).behaviour
+    result = evaluate(PROBLEM, wild, sequences=1000)
     assert 0 < found.exploded < 1000
     assert found.exploded == result.exploded
     assert found.sequences == 1000 - found.exploded
@@ -296,7 +296,7 @@ def test_sequences_that_explode_are_left_out_and_counted():
 
 def test_a_noise_level_that_hardly_acts_and_an_estimate_that_comes_too_late():
     """The sentences follow from `moved` and from the layer that estimates, whatever the other numbers are."""
-    found = explain(LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[0, 0], [-0.05, 0.01]]]), 3), PROBLEM)
+    found = explain(PROBLEM, LinearTransformer(Diag(omega=[[[0, 0], [-0.05, 0]], [[0, 0], [-0.05, 0.01]]]), 3))
     weak = dataclasses.replace(found.behaviour, moved=np.array([0, 0, 1e-4]), moved_bayes=2e-3)
     strong = dataclasses.replace(weak, moved=np.array([0, 0, 3e-4]))
     last, first = [Role(2, "estimates", "")], [Role(1, "estimates", "")]
@@ -310,12 +310,12 @@ def test_a_noise_level_that_hardly_acts_and_an_estimate_that_comes_too_late():
 def test_a_model_that_always_explodes_is_refused():
     wild = LinearTransformer(Diag(omega=[[[5, 5], [5, 5]]] * 6), 3)
     with pytest.raises(InputError, match=r"every sequence; got one that does, sigma .*training diverged"):
-        explain(wild, PROBLEM, sequences=200)
+        explain(PROBLEM, wild, sequences=200)
 
 
 @pytest.mark.parametrize(("dim", "context", "heads"), [(1, 3, 1), (4, 2, 2), (3, 1, 1)])
 def test_few_examples_and_few_dimensions(dim, context, heads):
-    found = explain(tame_model("full", dim, 2, heads, context), Problem(dim, context, "uniform(0,1)"), sequences=300)
+    found = explain(Problem(dim, context, "uniform(0,1)"), tame_model("full", dim, 2, heads, context), sequences=300)
     json.dumps(found.as_dict(), allow_nan=False)
     assert ("With n <= d least squares leaves no residuals" in str(found)) == (context <= dim)
 
@@ -329,7 +329,7 @@ def kinds(found):
 
 def test_a_gradient_step_solves_and_nothing_else():
     step = LinearTransformer(GDpp(omega=[[0, -0.03]]), 10)
-    found = explain(step, Problem(10, 20, "uniform(0,2)"), sequences=4000)
+    found = explain(Problem(10, 20, "uniform(0,2)"), step, sequences=4000)
     np.testing.assert_allclose(found.noise.step, 0.03)
     assert kinds(found) == {(1, "solves"), (1, "resizes")} or kinds(found) == {(1, "solves")}
     assert found.behaviour.moved[-1] == 0
@@ -344,7 +344,7 @@ def test_a_preconditioned_solver_conditions_and_solves():
     omega = [[-1 / 90, 0.0], [-1 / 40, -1 / 14], [0.0, -1 / 7]]
     solver = LinearTransformer(GDpp(omega=omega), 5)
     problem = Problem(5, 30, 1.0)
-    found = explain(solver, problem, sequences=4000)
+    found = explain(problem, solver, sequences=4000)
     S = problem.moments(4000, seed=0, stream=1 << 30).moments.S
     after = np.linalg.eigvalsh(S) * (1 - np.linalg.eigvalsh(S) / 90) ** 2
     assert found.behaviour.condition[1] == pytest.approx(np.median(after.max(1) / after.min(1)))
@@ -357,7 +357,7 @@ def test_a_rescaling_layer_shrinks_by_its_factor():
     """Theorem 'adaptive scaling': a gradient step, then omega_yy alone."""
     problem = Problem(2, 40, "categorical(1,9)")
     model = LinearTransformer(Diag(omega=[[[0, 0], [-1 / 45, 0]], [[0, 0], [0, -1.9e-4]]]), 2)
-    found = explain(model, problem, sequences=4000)
+    found = explain(problem, model, sequences=4000)
     assert (2, "shrinks") in kinds(found)
     assert (1, "shrinks") not in kinds(found)
     sentence = next(role.sentence for role in found.roles if (role.layer, role.kind) == (2, "shrinks"))
@@ -376,7 +376,7 @@ def test_a_solved_layer_estimates_the_noise():
     """After a good step the labels are residuals: they know sigma nearly as well as least squares does."""
     problem = Problem(2, 40, "uniform(0,3)")
     model = LinearTransformer(Diag(omega=[[[0, 0], [-1 / 42, 0]], [[0, 0], [-1 / 42, 0]], [[0, 0], [0, 0]]]), 2)
-    found = explain(model, problem, sequences=4000)
+    found = explain(problem, model, sequences=4000)
     assert sum(kind == "estimates" for _, kind in kinds(found)) == 1
     assert (3, "idle") in kinds(found)
     assert found.removed[2] == pytest.approx(1)
@@ -384,7 +384,7 @@ def test_a_solved_layer_estimates_the_noise():
 
 def test_every_sentence_carries_its_numbers():
     problem = Problem(3, 8, "uniform(0,2)")
-    found = explain(train(problem, "diag", 3).model, problem, sequences=3000)
+    found = explain(problem, train(problem, "diag", 3).model, sequences=3000)
     b = found.behaviour
     for role in found.roles:
         assert role.sentence.startswith(f"Layer {role.layer} ")
@@ -401,20 +401,20 @@ def test_every_sentence_carries_its_numbers():
 
 def test_ablations_of_a_diagonal_model_by_hand():
     model = tame_model("diag", 3, 2, 1, 8, seed=7)
-    found = {entry.what: entry for entry in ablate(model, PROBLEM, sequences=2000, seed=1)}
+    found = {entry.what: entry for entry in ablate(PROBLEM, model, sequences=2000, seed=1)}
     assert len(found) == 1 + 2 + 8
-    whole = evaluate(model, PROBLEM, sequences=2000, seed=1).loss
+    whole = evaluate(PROBLEM, model, sequences=2000, seed=1).loss
     assert found["nothing"].loss == pytest.approx(whole)
     omega = np.array(model.family.omega)
     for layer in range(2):
         for name, where in {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}.items():
             less = omega.copy()
             less[layer][where] = 0
-            loss = evaluate(LinearTransformer(Diag(omega=less), 3), PROBLEM, sequences=2000, seed=1).loss
+            loss = evaluate(PROBLEM, LinearTransformer(Diag(omega=less), 3), sequences=2000, seed=1).loss
             assert found[f"layer {layer + 1}, {name}"].loss == pytest.approx(loss)
             assert found[f"layer {layer + 1}, {name}"].over_whole == pytest.approx(loss / whole)
         kept = Diag(omega=omega[[1 - layer]])
-        loss = evaluate(LinearTransformer(kept, 3), PROBLEM, sequences=2000, seed=1).loss
+        loss = evaluate(PROBLEM, LinearTransformer(kept, 3), sequences=2000, seed=1).loss
         assert found[f"layer {layer + 1}"].loss == pytest.approx(loss)
 
 
@@ -437,17 +437,17 @@ class Masked:
 
 def test_ablations_of_a_full_model_by_hand():
     model = tame_model("full", 3, 2, 2, 8, seed=8)
-    found = {entry.what: entry for entry in ablate(model, PROBLEM, sequences=1000)}
+    found = {entry.what: entry for entry in ablate(PROBLEM, model, sequences=1000)}
     assert len(found) == 1 + 2 * 6 + 1
     x, y = slice(0, 3), slice(3, 4)
     for layer in range(2):
         for name, where in {"xx": (x, x), "xy": (x, y), "yx": (y, x), "yy": (y, y)}.items():
-            loss = evaluate(Masked(model, layer, *where), PROBLEM, sequences=1000).loss
+            loss = evaluate(PROBLEM, Masked(model, layer, *where), sequences=1000).loss
             assert found[f"layer {layer + 1}, {name}"].loss == pytest.approx(loss, rel=1e-9)
-        loss = evaluate(Masked(model, layer, slice(0, 4), slice(0, 4)), PROBLEM, sequences=1000).loss
+        loss = evaluate(PROBLEM, Masked(model, layer, slice(0, 4), slice(0, 4)), sequences=1000).loss
         assert found[f"layer {layer + 1}"].loss == pytest.approx(loss, rel=1e-9)
     flat = LinearTransformer(Diag(omega=np.stack([nearest_omega(*pq) for pq in zip(model.P, model.Q, strict=True)])), 3)
-    loss = evaluate(flat, PROBLEM, sequences=1000).loss
+    loss = evaluate(PROBLEM, flat, sequences=1000).loss
     assert found["all layers, all but their diagonal parts"].loss == pytest.approx(loss)
     one = diagonal_part(model, {1})
     np.testing.assert_array_equal(one.P[0][:2], model.P[0])
@@ -460,7 +460,7 @@ def test_a_single_layer_can_be_removed():
     model = LinearTransformer(GDpp(omega=[[0, -0.03]]), 3)
     nothing = without_layer(model, 0)
     assert (nothing.weights(PROBLEM.moments(3).moments) == 0).all()
-    assert [entry.what for entry in ablate(model, PROBLEM, sequences=100)] == ["nothing", "layer 1", "layer 1, yx"]
+    assert [entry.what for entry in ablate(PROBLEM, model, sequences=100)] == ["nothing", "layer 1", "layer 1, yx"]
 
 
 # ---- symmetry ------------------------------------------------------------------------------------------------
@@ -468,8 +468,8 @@ def test_a_single_layer_can_be_removed():
 
 def test_diagonal_models_treat_all_directions_alike_and_full_ones_do_not():
     diag, full = tame_model("diag", 3, 3, 1, 8, seed=1), tame_model("full", 3, 3, 1, 8, seed=1)
-    assert symmetry(diag, PROBLEM, sequences=200).defect < 1e-20
-    found = symmetry(full, PROBLEM, sequences=200, rotations=5, seed=3)
+    assert symmetry(PROBLEM, diag, sequences=200).defect < 1e-20
+    found = symmetry(PROBLEM, full, sequences=200, rotations=5, seed=3)
     draw = PROBLEM.moments(200, seed=3, stream=1 << 30)
     w, rng, turns = full.weights(draw.moments), np.random.default_rng((3, 1 << 30)), []
     for _ in range(5):
@@ -494,10 +494,11 @@ def test_turned_contexts_by_their_tokens():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((LeastSquares(), PROBLEM), "only a linear transformer can be explained; got a LeastSquares"),
-        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), None), "a model is explained on a problem; got none"),
-        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), "uniform(0,5)"), "the problem must be a Problem; got a str"),
-        ((LinearTransformer(GDpp(omega=[[0, 1]]), 4), PROBLEM), "dimension 4 needs a problem of that dimension; got"),
+        ((PROBLEM, LeastSquares()), "only a linear transformer can be explained; got a LeastSquares"),
+        ((None, LinearTransformer(GDpp(omega=[[0, 1]]), 3)), "the problem must be a Problem; got None"),
+        ((LinearTransformer(GDpp(omega=[[0, 1]]), 3), PROBLEM), "got a LinearTransformer. The problem comes first"),
+        (("uniform(0,5)", LinearTransformer(GDpp(omega=[[0, 1]]), 3)), "the problem must be a Problem; got a str"),
+        ((PROBLEM, LinearTransformer(GDpp(omega=[[0, 1]]), 4)), "dimension 4 needs a problem of that dimension; got"),
     ],
 )
 def test_bad_input_is_refused(arguments, words):
@@ -509,9 +510,9 @@ def test_bad_input_is_refused(arguments, words):
 def test_bad_options_are_refused():
     model = LinearTransformer(GDpp(omega=[[0, -0.03]]), 3)
     with pytest.raises(InputError, match="sigma must not be negative; got -1"):
-        explain(model, PROBLEM, sigma=[-1.0, 2.0])
+        explain(PROBLEM, model, sigma=[-1.0, 2.0])
     with pytest.raises(InputError, match="sequences must be at least 100"):
-        explain(model, PROBLEM, sequences=5)
+        explain(PROBLEM, model, sequences=5)
     with pytest.raises(InputError, match="a flow must be one of xx, xy, yx, yy; got 'zz'"):
         without_flow(model, 0, "zz")
 
@@ -524,13 +525,13 @@ def file(tmp_path):
 
 
 def test_contexts_shorter_than_the_dimension_have_no_condition_number():
-    found = explain(tame_model("diag", 4, 3, 1, 8, seed=1), Problem(4, 3, "uniform(0,1)"), sequences=200)
+    found = explain(Problem(4, 3, "uniform(0,1)"), tame_model("diag", 4, 3, 1, 8, seed=1), sequences=200)
     assert not any(role.kind == "conditions" for role in found.roles)
 
 
 def test_a_model_without_an_update_is_plain_json():
     nothing = LinearTransformer(Full(np.zeros((2, 1, 4, 4)), np.zeros((2, 1, 4, 4))), 3)
-    record = explain(nothing, Problem(3, 8, "uniform(0,1)"), sequences=200).as_dict()
+    record = explain(Problem(3, 8, "uniform(0,1)"), nothing, sequences=200).as_dict()
     assert record["symmetry"]["defect"] == 0
     assert "NaN" not in json.dumps(record, allow_nan=False)
 
@@ -540,7 +541,7 @@ def test_the_command_prints_what_explain_finds(call, file):
     code, record, _ = call(*arguments, "--json")
     record = json.loads(record)
     assert code == 0
-    found = explain(tame_model("full", 3, 2, 1, 8, seed=1), PROBLEM, sequences=1000)
+    found = explain(PROBLEM, tame_model("full", 3, 2, 1, 8, seed=1), sequences=1000)
     np.testing.assert_allclose(record["behaviour"]["loss"], found.behaviour.loss)
     assert record["behaviour"]["kept"][0] is None  # no u before the first layer
     assert record["coefficients"][1]["omega"][0][0] == pytest.approx(found.coefficients[1].omega[0][0])
@@ -565,7 +566,7 @@ def test_numbers_are_printed_on_request_and_after_the_words(call, file):
     assert len(words.splitlines()) < 40
     assert text.startswith(words.rpartition("Words\n")[0])
     numbers = text[len(words.rpartition("Words\n")[0]) :]
-    found = explain(tame_model("full", 3, 2, 1, 8, seed=1), PROBLEM, sequences=1000)
+    found = explain(PROBLEM, tame_model("full", 3, 2, 1, 8, seed=1), sequences=1000)
     for value in (found.coefficients[1].omega[0][0], found.behaviour.loss[1], found.noise.step[1][-1]):
         assert f"{value:.4g}" in numbers
     for name in ("omega_xx", "known", "momentum", "factor", "step to OLS", "|w - w_Bayes|^2"):

@@ -44,8 +44,8 @@ PROBLEMS = [
 def test_loss_and_floor_are_those_of_an_evaluation(problem, family):
     """With the metric of the queries, whichever way these are drawn."""
     model = tame_model(family, 3, 2, 1, 8, seed=1)
-    found = explain(model, problem, sequences=1000, seed=2)
-    result = evaluate(model, problem, sequences=1000, seed=2)
+    found = explain(problem, model, sequences=1000, seed=2)
+    result = evaluate(problem, model, sequences=1000, seed=2)
     assert found.behaviour.loss[-1] == pytest.approx(result.loss, rel=1e-6)
     assert found.behaviour.floor == pytest.approx(result.floor, rel=1e-6)
     parts = found.behaviour.direction + found.behaviour.shrinkage + found.behaviour.size
@@ -57,10 +57,10 @@ def test_loss_and_floor_are_those_of_an_evaluation(problem, family):
 def test_attention_by_mean_is_explained_as_the_same_function():
     problem = PROBLEMS[0]
     model = tame_model("diag", 3, 2, 1, 8, seed=1)
-    by_sum, by_mean = (explain(one, problem, sequences=500) for one in (model, model.to_attention("mean", 8)))
+    by_sum, by_mean = (explain(problem, one, sequences=500) for one in (model, model.to_attention("mean", 8)))
     np.testing.assert_allclose(by_mean.behaviour.loss, by_sum.behaviour.loss, rtol=1e-9)
     assert by_mean.behaviour.loss[-1] == pytest.approx(
-        evaluate(model.to_attention("mean", 8), problem, sequences=500).loss, rel=1e-6
+        evaluate(problem, model.to_attention("mean", 8), sequences=500).loss, rel=1e-6
     )
     assert [role.kind for role in by_mean.roles] == [role.kind for role in by_sum.roles]
 
@@ -72,14 +72,14 @@ def test_ablations_keep_attention_by_mean(family):
     for change in (lambda one: without_layer(one, 0), lambda one: without_flow(one, 1, "yx"), diagonal_part):
         assert change(by_mean).layout == Layout("mean")
     problem = PROBLEMS[0]
-    expected = ablate(model, problem, sequences=300)
-    for one, other in zip(ablate(by_mean, problem, sequences=300), expected, strict=True):
+    expected = ablate(problem, model, sequences=300)
+    for one, other in zip(ablate(problem, by_mean, sequences=300), expected, strict=True):
         assert one.what == other.what
         assert one.loss == pytest.approx(other.loss, rel=1e-6)
 
 
 def test_ablations_work_on_problems_of_ones_own():
-    found = ablate(tame_model("diag", 3, 2, 1, 8, seed=1), HeavyTails(), sequences=300)
+    found = ablate(HeavyTails(), tame_model("diag", 3, 2, 1, 8, seed=1), sequences=300)
     assert found[0].what == "nothing"
     assert found[0].over_whole == 1
 
@@ -99,8 +99,8 @@ def test_ablations_work_on_problems_of_ones_own():
 def test_other_tasks_lengths_and_layouts_have_the_loss_of_an_evaluation(change, goal, layout):
     problem = Problem(3, 8, "uniform(0,2)").replace(**change)
     model = LinearTransformer.random("full", dim=3, layers=2, layout=layout, seed=1, scale=0.05)
-    found = explain(model, problem, sequences=400, seed=2)
-    result = evaluate(model, problem, sequences=400, seed=2)
+    found = explain(problem, model, sequences=400, seed=2)
+    result = evaluate(problem, model, sequences=400, seed=2)
     behaviour = found.behaviour
     assert behaviour.exploded == 0
     assert behaviour.loss[-1] == pytest.approx(result.loss, rel=1e-6)
@@ -109,7 +109,7 @@ def test_other_tasks_lengths_and_layouts_have_the_loss_of_an_evaluation(change, 
     assert found.goal == goal
     assert any("Rotations of x are left out" in line for line in found.left_out)
     assert any("further coordinates" in line for line in found.left_out) == bool(layout.extra)
-    assert ablate(model, problem, sequences=200)[0].over_whole == 1
+    assert ablate(problem, model, sequences=200)[0].over_whole == 1
     json.dumps(found.as_dict(), allow_nan=False)
 
 
@@ -152,7 +152,7 @@ def test_readings_of_other_layouts_by_the_tokens(layout):
 def test_residuals_are_exchanged_between_contexts_of_one_length():
     problem = Problem(3, "4..6", "uniform(0.5,2)")
     model = tame_model("diag", 3, 2, 1, 8, seed=1).to_attention("mean", 8)
-    found = read(model, problem, BayesRR(problem.noise), sequences=60, seed=0)
+    found = read(problem, model, BayesRR(problem.noise), sequences=60, seed=0)
     assert set(found.count[0]) == {4, 5, 6}
     draw = draw_sequences(problem, 0, 0, 60)
     for n, part in zip((4, 5, 6), draw.by_length(), strict=True):
@@ -165,7 +165,7 @@ def test_residuals_are_exchanged_between_contexts_of_one_length():
 
 def test_short_contexts_have_fewer_eigenvalues():
     problem = Problem(4, "2..9", "uniform(0,2)")
-    found = explain(tame_model("diag", 4, 2, 1, 9, seed=1), problem, sequences=300)
+    found = explain(problem, tame_model("diag", 4, 2, 1, 9, seed=1), sequences=300)
     assert np.isfinite(found.noise.filter).all()
     assert np.isfinite(found.noise.ideal).all()
     assert np.isfinite(found.behaviour.knowable)  # from the contexts with n > d
@@ -205,8 +205,8 @@ def nonlinear():
 @pytest.mark.parametrize("problem", [HeavyTails(), nonlinear(), Levelled()], ids=str)
 def test_problems_of_ones_own_are_explained_as_far_as_they_are_known(problem, tmp_path):
     model = tame_model("diag", 3, 2, 1, 8, seed=1)
-    found = explain(model, problem, sequences=300, seed=2)
-    result = evaluate(model, problem, sequences=300, seed=2)
+    found = explain(problem, model, sequences=300, seed=2)
+    result = evaluate(problem, model, sequences=300, seed=2)
     behaviour, levelled = found.behaviour, isinstance(problem, Levelled)
     assert behaviour.loss[-1] == pytest.approx(result.loss, rel=1e-9)
     np.testing.assert_allclose(behaviour.floor, result.floor, rtol=1e-9)
@@ -228,9 +228,9 @@ def test_problems_of_ones_own_are_explained_as_far_as_they_are_known(problem, tm
 
 def test_models_and_problems_that_cannot_be_explained():
     with pytest.raises(InputError, match="a HeavyTails without at_noise"):
-        explain(tame_model("diag", 3, 1, 1, 8), HeavyTails(), sigma=[1], sequences=100)
+        explain(HeavyTails(), tame_model("diag", 3, 1, 1, 8), sigma=[1], sequences=100)
     with pytest.raises(InputError, match="on problems that treat all of them alike; got d=3"):
-        symmetry(tame_model("full", 3, 1, 1, 8), PROBLEMS[0])
+        symmetry(PROBLEMS[0], tame_model("full", 3, 1, 1, 8))
 
 
 def test_export_refuses_what_it_cannot_write():
@@ -244,7 +244,7 @@ def test_export_refuses_what_it_cannot_write():
 
 
 def test_ablations_are_a_list_that_prints_as_a_table():
-    found = ablate(tame_model("diag", 3, 1, 1, 8, seed=1), Problem(3, 8, 1), sequences=100)
+    found = ablate(Problem(3, 8, 1), tame_model("diag", 3, 1, 1, 8, seed=1), sequences=100)
     lines = str(found).splitlines()
     assert lines[0] == "Adjusted loss without each part of the model on 100 sequences"
     assert lines[2].split() == ["what", "loss", "over_whole"]

@@ -26,7 +26,7 @@ def writer(further=-STEP, read=1.0):
 
 def test_a_scalar_that_holds_a_gradient_step():
     model = writer()
-    (found,) = channels(model, PROBLEM, 2000)
+    (found,) = channels(PROBLEM, model, 2000)
     draw = PROBLEM.moments(2000, stream=12)
     a, ridge = draw.moments.a, draw.ridge
     cosine = (a * ridge).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(ridge, axis=1)
@@ -43,7 +43,7 @@ def test_a_scalar_that_holds_a_gradient_step():
 
 
 def test_a_scalar_that_nothing_reads():
-    (found,) = channels(writer(read=0.0), PROBLEM, 500)
+    (found,) = channels(PROBLEM, writer(read=0.0), 500)
     np.testing.assert_allclose(found.erased, 1)
     assert "the model hardly uses it" in found.sentence
 
@@ -63,7 +63,7 @@ def test_residuals_are_recognised():
 def test_vectors_are_compared_with_x():
     P_v, Q_v, P_s, Q_s = (np.zeros((1, 1, k, k)) for k in (2, 2, 1, 1))
     P_v[..., 1, 0], Q_v[..., 0, 0] = 0.01, 1.0  # the second vector becomes .01 S x
-    (found,) = channels(LinearTransformer(Channels(2, 1)(P_v, Q_v, P_s, Q_s), 4), PROBLEM, 500)
+    (found,) = channels(PROBLEM, LinearTransformer(Channels(2, 1)(P_v, Q_v, P_s, Q_s), 4), 500)
     S = PROBLEM.moments(500, stream=12).moments.S
     share = np.einsum("bii->b", S) ** 2 / 4 / np.square(S).sum((1, 2))
     assert found.name == "vector 2"
@@ -73,11 +73,11 @@ def test_vectors_are_compared_with_x():
 @pytest.mark.parametrize("layout", [Layout(scratch=2), Layout("mean", "length")])
 def test_every_layout_is_explained(layout):
     model = LinearTransformer.random("full", dim=4, layers=2, context=200, layout=layout)
-    found = explain(model, PROBLEM, sequences=500)
+    found = explain(PROBLEM, model, sequences=500)
     assert len(found.channels) == len(found.contents) == layout.extra
     assert all(text in str(found) for text in found.contents)
     assert len(found.as_dict()["channels"]) == layout.extra
-    assert explain(tame_model("diag", 4, 2, 1, 9), PROBLEM, sequences=500).channels == []
+    assert explain(PROBLEM, tame_model("diag", 4, 2, 1, 9), sequences=500).channels == []
 
 
 def test_losses_without_a_channel_count_the_intercept():
@@ -89,14 +89,14 @@ def test_losses_without_a_channel_count_the_intercept():
     model = LinearTransformer(Full(P, Q), layout=random.layout)
     draw = PROBLEM.moments(300, stream=12, sums=True)
     assert np.abs(model.intercepts(draw.moments)).max() > 1e-6
-    constant, unused = channels(model, PROBLEM, 300)
+    constant, unused = channels(PROBLEM, model, 300)
     np.testing.assert_allclose(unused.erased, 1, rtol=1e-12)
     assert abs(constant.erased[0] - 1) > 1e-6
 
 
 def test_a_vector_of_one_dimension_is_a_vector():
     model = LinearTransformer.random("channels(2,2)", dim=1, layers=2, context=9)
-    scalar, vector = channels(model, Problem(dim=1, context=9, noise=1.0), 200)
+    scalar, vector = channels(Problem(dim=1, context=9, noise=1.0), model, 200)
     assert (scalar.name, vector.name) == ("scalar 1", "vector 2")
     assert np.isnan(vector.error).all()
 
@@ -104,4 +104,4 @@ def test_a_vector_of_one_dimension_is_a_vector():
 @pytest.mark.parametrize(("kind", "alike"), [("lowrank(2)", 0), ("looped(full,2)", 0), ("looped(diag,2)", 1)])
 def test_directions_are_compared_unless_the_family_treats_them_alike(kind, alike):
     model = LinearTransformer.random(kind, dim=4, layers=1, context=99)
-    assert (explain(model, PROBLEM, sequences=200).symmetry is None) == alike
+    assert (explain(PROBLEM, model, sequences=200).symmetry is None) == alike

@@ -21,7 +21,7 @@ def two_draws(low, high, count=50):
 def test_shares_are_those_of_the_model_on_mixed_moments():
     """Before the first layer a patch is another input, for which the model itself can be asked."""
     model = tame_model("diag", 3, 3, 1, 8, seed=4)
-    found = patch_noise(model, PROBLEM, low=0.5, high=2, sequences=50, seed=2)
+    found = patch_noise(PROBLEM, model, low=0.5, high=2, sequences=50, seed=2)
     a, b = two_draws(0.5, 2)
     assert np.array_equal(a.moments.S, b.moments.S)
     assert np.array_equal(a.task, b.task)
@@ -46,7 +46,7 @@ def test_shares_are_those_of_the_model_on_mixed_moments():
 
 def test_patches_for_one_layer_are_set_back():
     model = tame_model("full", 3, 3, 1, 8, seed=4)
-    found = patch_noise(model, PROBLEM, low=0.5, high=2, parts=["gram"], sequences=50, seed=2)
+    found = patch_noise(PROBLEM, model, low=0.5, high=2, parts=["gram"], sequences=50, seed=2)
     a, b = two_draws(0.5, 2)
     here, there = model.trace(a), model.trace(b)
     for layer in range(3):
@@ -60,13 +60,13 @@ def test_patches_for_one_layer_are_set_back():
 
 def test_gdpp_has_no_noise_estimate():
     """It is linear in y and never reads l; what changes with the noise comes through a alone."""
-    found = patch_noise(tame_model("gdpp", 3, 3, 1, 8), PROBLEM, low=0.5, high=2, sequences=50)
+    found = patch_noise(PROBLEM, tame_model("gdpp", 3, 3, 1, 8), low=0.5, high=2, sequences=50)
     np.testing.assert_allclose(found.restored[found.part.index("l")], 0, atol=1e-10)
 
 
 def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_layer():
     """The example of docs/interventions.md, on fewer sequences."""
-    found = patch_noise(zoo.load("diag", 7, "uniform(0,5)"), Problem(noise="uniform(0,5)"), sequences=300)
+    found = patch_noise(Problem(noise="uniform(0,5)"), zoo.load("diag", 7, "uniform(0,5)"), sequences=300)
     assert (found.low, found.high) == (1.0, 4.0)
     share = dict(zip(found.part, found.restored, strict=True))
     assert share["l"][:3].min() > 0.9
@@ -86,13 +86,13 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
 def test_further_coordinates_are_a_part():
     layout = Layout("mean", "length", scratch=1)
     model = LinearTransformer.random("full", dim=3, layers=2, scale=0.1, layout=layout)
-    found = patch_noise(model, Problem(3, 8, "categorical(1,2)"), sequences=20)
+    found = patch_noise(Problem(3, 8, "categorical(1,2)"), model, sequences=20)
     assert found.part == ("gram", "S", "a", "l", "further", "query")
     assert (found.low, found.high) == (1.0, 2.0)
 
 
 def test_the_result_is_a_table():
-    found = patch_noise(tame_model("diag", 3, 2, 1, 8), PROBLEM, sequences=20, parts=("l", "query"))
+    found = patch_noise(PROBLEM, tame_model("diag", 3, 2, 1, 8), sequences=20, parts=("l", "query"))
     assert len(found.rows()) == 4
     assert found.rows()[0].keys() == {
         *("name", "low", "high", "part", "layer", "restored", "error", "once", "exploded", "sequences")

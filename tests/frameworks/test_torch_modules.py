@@ -50,7 +50,7 @@ def test_a_module_is_evaluated_like_its_model(layout):
     """Also where predictions have an intercept, and where tokens need their sums."""
     problem = Problem(4, 9, "uniform(0,1)")
     model = LinearTransformer.random("full", dim=4, layers=2, scale=0.1, context=90, layout=layout)
-    found, expected = (evaluate(one, problem, sequences=500, with_floor=False) for one in (to_torch(model), model))
+    found, expected = (evaluate(problem, one, sequences=500, with_floor=False) for one in (to_torch(model), model))
     assert found.loss == pytest.approx(expected.loss, rel=1e-10)
 
 

@@ -88,32 +88,32 @@ def same(one, other):
 
 def test_an_interrupted_training_goes_on_with_the_same_bits(tmp_path):
     path, shape = tmp_path / "run" / "softmax.safetensors", Architecture(2, mlp=True, **TINY)
-    whole = fit(shape, PROBLEM, steps=12, batch=16, seed=np.int64(0))
+    whole = fit(PROBLEM, shape, steps=12, batch=16, seed=np.int64(0))
 
     def stop(done, total, loss):
         if done == 9:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(shape, PROBLEM, steps=12, batch=16, seed=np.int64(0), out=path, every=4, progress=stop)
-    resumed = fit(shape, PROBLEM, steps=12, batch=16, out=path)
+        fit(PROBLEM, shape, steps=12, batch=16, seed=np.int64(0), out=path, every=4, progress=stop)
+    resumed = fit(PROBLEM, shape, steps=12, batch=16, out=path)
     assert resumed.resumed == 8
     assert same(resumed, whole)
-    again = fit(shape, PROBLEM, steps=12, batch=16, out=path)
+    again = fit(PROBLEM, shape, steps=12, batch=16, out=path)
     assert again.resumed == 12
     assert same(again, whole)
     with pytest.raises(InputError, match="a checkpoint must belong to the same training"):
-        fit(shape, PROBLEM, steps=13, batch=16, out=path)
+        fit(PROBLEM, shape, steps=13, batch=16, out=path)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="a checkpoint must be one that fit wrote"):
-        fit(shape, PROBLEM, steps=12, batch=16, out=path)
+        fit(PROBLEM, shape, steps=12, batch=16, out=path)
 
 
 def test_training_learns():
     """From the loss of predicting 0, half the signal less the oracle's, to less than half of it."""
     shape = Architecture(2, layers=2, width=16, heads=2, attention="linear")
-    found = fit(shape, PROBLEM, steps=250, batch=64, rate=5e-3)
-    result = compare({"model": found.model, "ConstRR": ConstRR.tune(PROBLEM)}, PROBLEM, sequences=2000)
+    found = fit(PROBLEM, shape, steps=250, batch=64, rate=5e-3)
+    result = compare(PROBLEM, {"model": found.model, "ConstRR": ConstRR.tune(PROBLEM)}, sequences=2000)
     assert found.losses[:10].mean() > 0.7
     assert result["model"].loss < 0.4
     assert result["model"].loss > result["ConstRR"].loss
@@ -125,10 +125,10 @@ def test_bad_input_is_refused_in_words(tmp_path):
         "attention must be one of softmax, relu, linear; got 'cosine'": lambda: Architecture(2, attention="cosine"),
         "causal must be True or False": lambda: Architecture(2, causal=1),
         "a transformer needs an Architecture; got an int": lambda: Transformer(3),
-        "the problem must have the dimension of the transformer": lambda: fit(Architecture(3), PROBLEM),
-        "a checkpoint needs the name of a file": lambda: fit(Architecture(2), PROBLEM, out=tmp_path),
+        "the problem must have the dimension of the transformer": lambda: fit(PROBLEM, Architecture(3)),
+        "a checkpoint needs the name of a file": lambda: fit(PROBLEM, Architecture(2), out=tmp_path),
         "training in tokens needs contexts of one length": lambda: fit(
-            Architecture(2), Problem(2, "4..6", "uniform(0,1)"), steps=1
+            Problem(2, "4..6", "uniform(0,1)"), Architecture(2), steps=1
         ),
         r"x must have shape \(B, n, 2\)": lambda: Transformer(Architecture(2)).predict(
             np.zeros((1, 2, 3)), np.zeros((1, 2)), np.zeros((1, 1, 2))

@@ -168,5 +168,5 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
 
 
 def test_curves_need_a_run(tmp_path):
-    with pytest.raises(InputError, match=r"learning curves need at least one run; got an empty dict\. Pass a training"):
+    with pytest.raises(InputError, match=r"learning curves needs at least one run; got none\. Pass a training"):
         draw_curves(tmp_path / "curve.svg", {})

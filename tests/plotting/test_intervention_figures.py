@@ -14,7 +14,7 @@ PROBLEM = Problem(3, 8, "uniform(0,2)")
 
 
 def test_shares_are_drawn(tmp_path):
-    found = patch_noise(tame_model("diag", 3, 3, 1, 8), PROBLEM, sequences=20)
+    found = patch_noise(PROBLEM, tame_model("diag", 3, 3, 1, 8), sequences=20)
     figure = patching_figure("a model", found)
     drawn = {line.get_label(): line.get_ydata() for line in figure.axes[0].get_lines()}
     for part, share in zip(found.part, found.restored, strict=True):
@@ -29,7 +29,7 @@ def test_shares_are_drawn(tmp_path):
 
 @pytest.mark.parametrize("iterations", [2, 12, 100])
 def test_maps_are_drawn(tmp_path, iterations):
-    found = compare_algorithms(tame_model("gdpp", 3, 2, 1, 8), PROBLEM, sequences=20, iterations=iterations)
+    found = compare_algorithms(PROBLEM, tame_model("gdpp", 3, 2, 1, 8), sequences=20, iterations=iterations)
     figure = algorithms_figure("a model", found)
     for index, name in enumerate(found.iteration):
         above, below = figure.axes[index], figure.axes[len(found.iteration) + index]

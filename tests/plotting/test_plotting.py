@@ -71,8 +71,8 @@ def crosses(axis):
 def test_a_profile_marks_explosions():
     problem = Problem(noise="uniform(0,1)")
     found = profiles(
-        {"Full": zoo.load("full", 7, "uniform(0,1)"), "Bayes": BayesRR("uniform(0,1)")},
         problem,
+        {"Full": zoo.load("full", 7, "uniform(0,1)"), "Bayes": BayesRR("uniform(0,1)")},
         sigma=[0.5, 1.0, 1.5, 2.0],
         sequences=2000,
     )
@@ -100,7 +100,7 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ridgeformer.files.os.replace", full_disk)
-    found = profiles({"Bayes": BayesRR(PROBLEM.noise)}, PROBLEM, sigma=[1.0], sequences=100)
+    found = profiles(PROBLEM, {"Bayes": BayesRR(PROBLEM.noise)}, sigma=[1.0], sequences=100)
     for draw in (lambda: draw_training(path, search), lambda: draw_profile(path, "title", found)):
         with pytest.raises(StorageError, match="No space left on device"):
             draw()

@@ -69,7 +69,7 @@ def test_sequences_that_are_too_long_are_refused():
 
 def test_shifts_are_drawn_with_their_floors(tmp_path):
     problem = Problem(3, 6, "uniform(0,2)")
-    found = shifts({"ConstRR": ConstRR.tune(problem)}, problem, noise=["uniform(0,1)", "uniform(0,3)"], sequences=200)
+    found = shifts(problem, {"ConstRR": ConstRR.tune(problem)}, noise=["uniform(0,1)", "uniform(0,3)"], sequences=200)
     axis = shifts_figure("title", found).axes[0]
     np.testing.assert_allclose(line(axis, "ConstRR").get_ydata(), found.loss[0])
     np.testing.assert_allclose(line(axis, "floor").get_ydata(), found.floor)
@@ -83,7 +83,7 @@ def test_shifts_are_drawn_with_their_floors(tmp_path):
 def test_explosions_and_floors_of_zero():
     """A cross at each problem on which a sequence exploded, within the axis; a floor of 0 has no line."""
     model = zoo.load("full", 7, "uniform(0,1)")
-    found = shifts({"model": model}, Problem(noise="uniform(0,1)"), noise=[0.5, 3], sequences=1000)
+    found = shifts(Problem(noise="uniform(0,1)"), {"model": model}, noise=[0.5, 3], sequences=1000)
     assert found.exploded[0, 1]
     axis = shifts_figure("title", found).axes[0]
     (crosses,) = [one for one in axis.get_lines() if one.get_marker() == "x" and len(one.get_xdata())]
@@ -96,7 +96,7 @@ def test_explosions_and_floors_of_zero():
 
 def test_losses_that_are_all_zero_can_be_drawn():
     problem = Problem(2, 4, 0)
-    found = shifts({"ConstRR": ConstRR.tune(problem)}, problem, context=[4], sequences=50)
+    found = shifts(problem, {"ConstRR": ConstRR.tune(problem)}, context=[4], sequences=50)
     assert shifts_figure("title", found).axes
 
 
@@ -104,7 +104,7 @@ def test_losses_below_the_axis_have_a_whole_marker_at_its_edge():
     """One that a line of points has would be cut in half."""
     problem = Problem(2, 4, "uniform(0,2)")
     predictors = {"least squares": ConstRR(0.0), "ridge": ConstRR(1.0)}
-    found = shifts(predictors, problem, noise=[0, 1], sequences=50)
+    found = shifts(problem, predictors, noise=[0, 1], sequences=50)
     assert found.loss[0, 0] < 1e-20
     axis = shifts_figure("title", found).axes[0]
     edge = line(axis, "below the axis")
@@ -115,7 +115,7 @@ def test_losses_below_the_axis_have_a_whole_marker_at_its_edge():
 def test_prefixes_are_drawn(tmp_path):
     problem = Problem(3, 6, "uniform(0,2)")
     model = LinearTransformer.random("diag", dim=3, layers=1, scale=0.05, context=6)
-    found = by_prefix({"model": model}, problem, sequences=200)
+    found = by_prefix(problem, {"model": model}, sequences=200)
     axis = prefixes_figure("title", found).axes[0]
     np.testing.assert_array_equal(line(axis, "model").get_xdata(), [1, 2, 3, 4, 5, 6])
     np.testing.assert_allclose(line(axis, "floor").get_ydata(), found.floor)
@@ -135,7 +135,7 @@ def test_only_problems_with_an_order_are_connected():
         ({"noise": [0.5, "uniform(0,1)"]}, False),
         ({"features": ["isotropic()", "powerlaw(1)"]}, False),
     ):
-        found = shifts({"ConstRR": ConstRR.tune(problem)}, problem, sequences=50, **shift)
+        found = shifts(problem, {"ConstRR": ConstRR.tune(problem)}, sequences=50, **shift)
         drawn = line(shifts_figure("title", found).axes[0], "ConstRR")
         assert (drawn.get_linestyle() != "None") == connected, shift
         assert drawn.get_marker() == "o"
@@ -143,7 +143,7 @@ def test_only_problems_with_an_order_are_connected():
 
 def test_long_titles_are_wrapped_and_training_is_marked():
     problem = Problem(3, 6, "uniform(0,2)")
-    found = by_prefix({"ConstRR": ConstRR.tune(problem)}, problem, sequences=50)
+    found = by_prefix(problem, {"ConstRR": ConstRR.tune(problem)}, sequences=50)
     axis = prefixes_figure("a title with many words " * 8, found, Lengths("4..9")).axes[0]
     assert max(map(len, axis.get_title().splitlines())) <= 85
     assert "trained on n = 4..9" in labels(axis)

@@ -25,7 +25,7 @@ def test_which_baselines_there_are(problem, missing):
     chosen, left_out = baselines(problem)
     assert list(chosen) == [name for name in ALL if name not in missing]
     assert bool(left_out) == bool(missing)
-    compare(chosen, problem, sequences=50)  # all of them can be used
+    compare(problem, chosen, sequences=50)  # all of them can be used
 
 
 def test_pools_have_dmmse():
@@ -36,7 +36,7 @@ def test_pools_have_dmmse():
         "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here the "
         "tasks are not."
     ]
-    found = compare(chosen, problem, sequences=1000)
+    found = compare(problem, chosen, sequences=1000)
     assert found["DMMSE"].loss == pytest.approx(found["DMMSE"].floor, rel=1e-12)
     assert all(found[name].loss >= found["DMMSE"].loss for name in chosen if name != "OracleRR (Gaussian prior)")
 
@@ -46,7 +46,7 @@ def test_problems_of_ones_own_have_no_oracle():
     chosen, left_out = baselines(problem)
     assert list(chosen) == ["ConstRR", "LeastSquares", "AdaRR", "TunedRR"]
     assert [line.split(" is left out: ")[0] for line in left_out] == ["OracleRR", "The floor"]
-    found = compare(chosen, problem, sequences=2000)
+    found = compare(problem, chosen, sequences=2000)
     assert found["TunedRR"].loss < found["ConstRR"].loss < found["LeastSquares"].loss
     with pytest.raises(InputError, match="the problem must be a Problem; got a str"):
         baselines("uniform(0,5)")

@@ -189,7 +189,7 @@ def test_nothing_beats_a_floor(name):
     }
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a loss below the floor is a warning too
-        found = compare({"best": best, **others}, problem, sequences=3000, seed=7)
+        found = compare(problem, {"best": best, **others}, sequences=3000, seed=7)
     assert found["best"].loss == pytest.approx(found["best"].floor, rel=1e-9)
     assert found["best"].loss == pytest.approx(floor(problem, sequences=3000, seed=7).loss, rel=1e-9)
     for other in others:

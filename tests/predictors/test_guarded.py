@@ -115,10 +115,10 @@ def test_it_is_a_predictor_like_any_other():
     one = guarded()
     assert isinstance(one, Predictor)
     assert repr(one).startswith("Guarded(LinearTransformer(full, dim=10")
-    at_home = evaluate(one, HOME, sequences=5000)
-    assert at_home.loss == pytest.approx(evaluate(one.model, HOME, sequences=5000).loss, rel=1e-6)
-    assert compare({"guarded": one}, SHIFTS["correlated features"], sequences=5000)["guarded"].exploded == 0
-    assert profile(one, HOME, sigma=[1.0, 8.0], sequences=3000).exploded.sum() == 0
+    at_home = evaluate(HOME, one, sequences=5000)
+    assert at_home.loss == pytest.approx(evaluate(HOME, one.model, sequences=5000).loss, rel=1e-6)
+    assert compare(SHIFTS["correlated features"], {"guarded": one}, sequences=5000)["guarded"].exploded == 0
+    assert profile(HOME, one, sigma=[1.0, 8.0], sequences=3000).exploded.sum() == 0
     assert Guarded(OracleRR(), BAYES).knows_sigma
     assert not one.knows_sigma
 
@@ -127,7 +127,7 @@ def test_models_whose_tokens_have_a_further_coordinate_get_their_sums():
     layout = Layout("mean", coordinate="length")
     model = LinearTransformer.random("full", dim=3, layers=2, scale=0.1, layout=layout)
     problem = Problem(3, "4..9", 1.0)
-    plain, both = (evaluate(one, problem, sequences=500).loss for one in (model, Guarded(model, BayesRR(1.0), 1e9)))
+    plain, both = (evaluate(problem, one, sequences=500).loss for one in (model, Guarded(model, BayesRR(1.0), 1e9)))
     assert both == pytest.approx(plain)
 
 

@@ -154,7 +154,7 @@ def test_tuning_by_sequences_finds_what_is_known_of_the_law(context):
     const = ConstRR.tune(Sampled(problem))
     assert const.variance == pytest.approx(4 / 3, rel=0.1)
     tuned, known = TunedRR.tune(Sampled(problem), sequences=10_000), TunedRR.tune(problem, sequences=10_000)
-    losses = compare({"sampled": tuned, "known": known, "const": const}, problem, sequences=10_000)
+    losses = compare(problem, {"sampled": tuned, "known": known, "const": const}, sequences=10_000)
     assert losses["sampled"].loss == pytest.approx(losses["known"].loss, rel=0.05)
     assert losses["sampled"].loss < losses["const"].loss
 

@@ -362,7 +362,7 @@ def test_what_is_broken_is_the_change():
 
 @pytest.mark.parametrize("change", [tokens(y=nan), moments(ridge=lambda f: np.nan * f["task"])])
 def test_evaluation_and_training_refuse_them_too(change):
-    refused(lambda: evaluate(ConstRR(1.0), Broken(change), sequences=7), "must be finite")
+    refused(lambda: evaluate(Broken(change), ConstRR(1.0), sequences=7), "must be finite")
     refused(lambda: train(Broken(change), "gdpp", 1, sequences=7), "must be finite")
 
 
@@ -373,11 +373,11 @@ def test_what_a_custom_problem_does_not_offer():
         "a floor needs a problem whose best predictor is known; got Broken(",
     )
     refused(
-        lambda: profile(ConstRR(1.0), problem, sigma=[1.0], sequences=10),
+        lambda: profile(problem, ConstRR(1.0), sigma=[1.0], sequences=10),
         "a profile needs the problem at single noise levels; got a Broken without at_noise. Write a method",
     )
     refused(
-        lambda: profile(ConstRR(1.0), problem, sequences=10), "a profile of this problem needs noise levels; got none"
+        lambda: profile(problem, ConstRR(1.0), sequences=10), "a profile of this problem needs noise levels; got none"
     )
     refused(lambda: oracle_risk(problem), "whose laws of noise and tasks are known; got a Broken")
 
@@ -418,7 +418,7 @@ def test_further_coordinates_need_full_models_and_sums():
     model = LinearTransformer.random("full", dim=2, layers=1, layout=layout)
     bare = moments(moments=lambda f: Moments(Moments.from_tokens(f["x"], f["y"]).gram, 5))
     refused(
-        lambda: evaluate(model, Broken(bare), sequences=7),
+        lambda: evaluate(Broken(bare), model, sequences=7),
         "a further coordinate needs the sums of the tokens; got moments without them. Return Sequences.",
     )
     refused(lambda: Layout("median"), "attention must be sum or mean; got 'median'")

@@ -120,7 +120,7 @@ def test_losses_are_those_of_the_queries(problem):
     """Half the mean squared error over each sequence's own queries, from tokens with nothing of the package."""
     s = tokens_of(problem, 500, seed=3)
     by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", s.queries, ridge_by_hand(s, 0.7)) - s.answers).mean(1)
-    found = evaluate(ConstRR(0.7), problem, sequences=500, seed=3)
+    found = evaluate(problem, ConstRR(0.7), sequences=500, seed=3)
     assert found.loss == pytest.approx(by_hand.mean(), rel=1e-9)
     assert found.unadjusted == pytest.approx(by_hand.mean(), rel=1e-9)
     assert found.error == pytest.approx(by_hand.std(ddof=1) / np.sqrt(500), rel=1e-9)
@@ -140,8 +140,8 @@ def test_losses_of_models_are_those_of_their_predictions(problem, layout):
         predicted = [one.predict(s.x[b, :k], s.y[b, :k], s.queries[b]) for b, k in enumerate(n)]
         return 0.5 * np.square(np.stack(predicted) - s.answers).mean()
 
-    assert evaluate(model, problem, sequences=200, seed=4).loss == pytest.approx(by_hand(model), rel=1e-9)
-    layers = by_layer(model, problem, sequences=200, seed=4)
+    assert evaluate(problem, model, sequences=200, seed=4).loss == pytest.approx(by_hand(model), rel=1e-9)
+    layers = by_layer(problem, model, sequences=200, seed=4)
     expected = [0.5 * np.square(s.answers).mean(), by_hand(model.truncate(1)), by_hand(model)]
     np.testing.assert_allclose(layers.loss, expected, rtol=1e-9)
 
@@ -150,9 +150,9 @@ def test_an_intercept_counts_in_every_kind_of_evaluation():
     model, problem = model_of(layout=Layout("mean", "constant")), Problem(D, N, 1.0)
     moments = problem.moments(300, seed=5, stream=EVALUATION, sums=True).moments
     assert np.abs(model.intercepts(moments)).max() > 0.05
-    whole = evaluate(model, problem, sequences=300, seed=5).loss
-    assert by_layer(model, problem, sequences=300, seed=5).loss[-1] == pytest.approx(whole, rel=1e-9)
-    assert profile(model, problem, sigma=[1.0], sequences=300, seed=5).loss[0] == pytest.approx(whole, rel=1e-9)
+    whole = evaluate(problem, model, sequences=300, seed=5).loss
+    assert by_layer(problem, model, sequences=300, seed=5).loss[-1] == pytest.approx(whole, rel=1e-9)
+    assert profile(problem, model, sigma=[1.0], sequences=300, seed=5).loss[0] == pytest.approx(whole, rel=1e-9)
 
 
 class Shifted(CustomProblem):
@@ -181,13 +181,13 @@ def test_losses_with_an_intercept_are_those_of_predictions(problem, layout):
     s = problem.draw(np.random.default_rng(np.random.SeedSequence((5, EVALUATION, 0, 0))), 200)
     missed = model.predict(s.x, s.y, s.queries) - s.answers
     expected = 0.5 * np.square(missed).mean()
-    assert evaluate(model, problem, sequences=200, seed=5).loss == pytest.approx(expected, rel=1e-9)
-    assert by_layer(model, problem, sequences=200, seed=5).loss[-1] == pytest.approx(expected, rel=1e-9)
-    assert explain(model, problem, sequences=200, seed=5).behaviour.loss[-1] == pytest.approx(expected, rel=1e-6)
+    assert evaluate(problem, model, sequences=200, seed=5).loss == pytest.approx(expected, rel=1e-9)
+    assert by_layer(problem, model, sequences=200, seed=5).loss[-1] == pytest.approx(expected, rel=1e-9)
+    assert explain(problem, model, sequences=200, seed=5).behaviour.loss[-1] == pytest.approx(expected, rel=1e-6)
     found = model.step(problem, 200, unadjusted=True, **key)
     np.testing.assert_allclose(found.unadjusted, 0.5 * np.square(missed).mean(1), rtol=1e-8, atol=1e-12)
-    by_query = evaluate(model, problem, sequences=20_000, seed=5, estimator="query")
-    exact = evaluate(model, problem, sequences=20_000, seed=5)
+    by_query = evaluate(problem, model, sequences=20_000, seed=5, estimator="query")
+    exact = evaluate(problem, model, sequences=20_000, seed=5)
     assert abs(by_query.loss - exact.loss) < 4 * np.hypot(by_query.error, exact.error)
 
 
@@ -225,8 +225,8 @@ def unpredictable():
     ids=str,
 )
 def test_sampled_queries_agree_with_the_exact_loss(problem):
-    exact = evaluate(LeastSquares(), problem, sequences=4000, with_floor=False)
-    query = evaluate(LeastSquares(), problem, sequences=4000, estimator="query", with_floor=False)
+    exact = evaluate(problem, LeastSquares(), sequences=4000, with_floor=False)
+    query = evaluate(problem, LeastSquares(), sequences=4000, estimator="query", with_floor=False)
     assert abs(exact.unadjusted - query.unadjusted) < 5 * np.hypot(exact.unadjusted_error, query.unadjusted_error)
     assert abs(exact.loss - query.loss) < 5 * np.hypot(exact.error, query.error)
 
@@ -242,7 +242,7 @@ def test_the_signal_and_the_scale_are_those_of_the_problem():
 
 @pytest.mark.parametrize("problem", [Student(), Cubic()], ids=str)
 def test_an_unknown_floor_is_reported_as_unknown(problem):
-    found = evaluate(ConstRR(1.0), problem, sequences=100)
+    found = evaluate(problem, ConstRR(1.0), sequences=100)
     assert math.isnan(found.floor)
     assert math.isnan(found.ratio)
     stored = json.loads(json.dumps(found.as_dict()))
@@ -252,19 +252,19 @@ def test_an_unknown_floor_is_reported_as_unknown(problem):
     assert "nan" not in row
     assert row.split().count("-") == 2  # floor and ratio
     assert {"floor", "ratio"} <= set(header.split())
-    assert str(by_layer(model_of(), problem, sequences=100)).count(" - ") > 0
+    assert str(by_layer(problem, model_of(), sequences=100)).count(" - ") > 0
     with pytest.raises(InputError, match="a floor needs a problem whose best predictor is known"):
         floor(problem, sequences=100)
 
 
 def test_a_floor_is_that_of_the_best_predictor():
     problem = Laplace()
-    found = evaluate(LeastSquares(), problem, sequences=500, seed=1)
-    best = evaluate(ConstRR(1.0), problem, sequences=500, seed=1, with_floor=False)
+    found = evaluate(problem, LeastSquares(), sequences=500, seed=1)
+    best = evaluate(problem, ConstRR(1.0), sequences=500, seed=1, with_floor=False)
     assert found.floor == best.loss == floor(problem, sequences=500, seed=1).loss
     assert found.floor < 1e-20  # sigma is known here, so the oracle is not better
     assert found.loss > 0.01
-    assert evaluate(OracleRR(), problem, sequences=500, seed=1).loss < 1e-20
+    assert evaluate(problem, OracleRR(), sequences=500, seed=1).loss < 1e-20
 
 
 def test_a_draw_with_a_metric_and_an_oracle():
@@ -272,12 +272,12 @@ def test_a_draw_with_a_metric_and_an_oracle():
     drawn = tokens_of(Laplace(metric), 300, seed=2)
     w = np.linalg.solve(drawn.moments.S + 3 * np.eye(D), drawn.moments.a[..., None])[..., 0]
     loss = [0.5 * np.einsum("bi,ij,bj->b", w - goal, metric, w - goal).mean() for goal in (drawn.ridge, drawn.task)]
-    found = evaluate(ConstRR(3.0), Laplace(metric), sequences=300, seed=2)
+    found = evaluate(Laplace(metric), ConstRR(3.0), sequences=300, seed=2)
     assert (found.loss, found.unadjusted) == pytest.approx(loss, rel=1e-9)
 
 
 def test_comparisons_share_sequences():
-    found = compare({"a": ConstRR(1.0), "b": ConstRR(1.0), "c": LeastSquares()}, Student(), sequences=4000)
+    found = compare(Student(), {"a": ConstRR(1.0), "b": ConstRR(1.0), "c": LeastSquares()}, sequences=4000)
     assert found.difference("a", "b") == (0.0, 0.0)
     assert found.difference("c", "a")[0] > 4 * found.difference("c", "a")[1]
 
@@ -289,18 +289,18 @@ def test_comparisons_share_sequences():
 def test_training_on_a_problem_of_ones_own(problem):
     """Better than predicting 0 and than one step alone would be by chance; the loss is that of an evaluation."""
     result = train(problem, "diag", 1, protocol=Search(effort=0.05), sequences=2000)
-    nothing = by_layer(result.model, problem, sequences=2000, with_floor=False).loss[0]
+    nothing = by_layer(problem, result.model, sequences=2000, with_floor=False).loss[0]
     assert result.loss < 0.7 * nothing
-    again = evaluate(result.model, problem, sequences=2000, seed=9, with_floor=False)
+    again = evaluate(problem, result.model, sequences=2000, seed=9, with_floor=False)
     assert abs(again.loss - result.loss) < 5 * np.hypot(again.error, result.result.error)
     assert result.model.layout.attention == ("sum" if problem.lengths.fixed else "mean")
 
 
 def test_profiles_need_and_use_at_noise():
-    found = profile(ConstRR(1.0), Student(), sigma=[0.5, 1.0, 3.0], sequences=1000)
+    found = profile(Student(), ConstRR(1.0), sigma=[0.5, 1.0, 3.0], sequences=1000)
     assert (np.diff(found.loss) > 0).all()
     assert found.in_distribution.tolist() == [False, True, False]
-    alone = evaluate(ConstRR(1.0), Student(scale=3.0), sequences=1000, with_floor=False)
+    alone = evaluate(Student(scale=3.0), ConstRR(1.0), sequences=1000, with_floor=False)
     assert found.loss[2] == pytest.approx(alone.loss, rel=1e-9)
     assert Student().noise == as_noise(1.0)
 
@@ -370,10 +370,10 @@ def test_a_data_set_is_its_sequences():
 def test_an_evaluation_uses_each_sequence_of_a_data_set_once():
     source = Problem(D, N, "uniform(0,1)").sequences(50, seed=1, queries=4)
     data = Dataset(source)
-    found, all_of_it = (evaluate(LeastSquares(), data, sequences=count) for count in (100_000, 50))
+    found, all_of_it = (evaluate(data, LeastSquares(), sequences=count) for count in (100_000, 50))
     assert found.sequences == 50
     assert (found.loss, found.error) == (all_of_it.loss, all_of_it.error)
-    assert by_layer(model_of(), data, sequences=1000).sequences == 50
+    assert by_layer(data, model_of(), sequences=1000).sequences == 50
 
 
 def test_draws_must_depend_on_the_given_random_numbers_only():
@@ -413,7 +413,7 @@ def test_an_argument_called_noise_does_not_disturb_profiles():
         def at_noise(self, sigma):
             return Noisy(sigma)
 
-    assert profile(LeastSquares(), Noisy(), sigma=[0.5, 1.0], sequences=50).in_distribution.all()
+    assert profile(Noisy(), LeastSquares(), sigma=[0.5, 1.0], sequences=50).in_distribution.all()
 
 
 def test_training_and_evaluating_on_fixed_data():
@@ -421,8 +421,8 @@ def test_training_and_evaluating_on_fixed_data():
     problem = Problem(D, 3, "fixed(1.5)")
     few, fresh = Dataset(problem.sequences(6, seed=1, queries=20)), Dataset(problem.sequences(2000, seed=2))
     result = train(few, "full", 2, **QUICK)
-    assert evaluate(result.model, few, sequences=6).loss < 0.8 * evaluate(ConstRR(2.25), few, sequences=6).loss
-    assert evaluate(result.model, fresh, sequences=2000).loss > evaluate(ConstRR(2.25), fresh, sequences=2000).loss
+    assert evaluate(few, result.model, sequences=6).loss < 0.8 * evaluate(few, ConstRR(2.25), sequences=6).loss
+    assert evaluate(fresh, result.model, sequences=2000).loss > evaluate(fresh, ConstRR(2.25), sequences=2000).loss
 
 
 def test_data_without_tasks():
@@ -432,4 +432,4 @@ def test_data_without_tasks():
     data = Dataset(Sequences(x, y, queries, answers))
     w = np.stack([np.linalg.lstsq(x[b], y[b], rcond=None)[0] for b in range(30)])
     by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", queries, w) - answers).mean()
-    assert evaluate(LeastSquares(), data, sequences=30).loss == pytest.approx(by_hand, rel=1e-9)
+    assert evaluate(data, LeastSquares(), sequences=30).loss == pytest.approx(by_hand, rel=1e-9)

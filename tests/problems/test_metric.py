@@ -134,8 +134,8 @@ def test_gradients_are_finite_differences(layout, metric, any_engine):
 def test_exact_and_query_losses_agree(name, who):
     problem = Problem(D, N + 6, "uniform(0,1.5)", tasks=Gaussian(covariance=GAMMA), **PROBLEMS[name][0])
     predictor = ConstRR(3.0) if who == "ridge" else calm_model(who, N + 6)
-    exact = evaluate(predictor, problem, sequences=10_000, seed=1, with_floor=False)
-    query = evaluate(predictor, problem, sequences=10_000, seed=1, estimator="query", with_floor=False)
+    exact = evaluate(problem, predictor, sequences=10_000, seed=1, with_floor=False)
+    query = evaluate(problem, predictor, sequences=10_000, seed=1, estimator="query", with_floor=False)
     assert query.error > exact.error > 0
     assert abs(exact.loss - query.loss) < 5 * np.hypot(exact.error, query.error)
     assert abs(exact.unadjusted - query.unadjusted) < 5 * np.hypot(exact.unadjusted_error, query.unadjusted_error)
@@ -151,7 +151,7 @@ def test_losses_are_those_of_predictions_for_simulated_queries(name, layout):
     answers = np.einsum("bmd,bd->bm", t.queries, t.task)
     losses = 0.5 * np.square(model.predict(t.x, t.y, t.queries) - answers).mean(1)
     for estimator in ("exact", "query"):
-        found = evaluate(model, problem, sequences=10_000, seed=3, estimator=estimator, with_floor=False)
+        found = evaluate(problem, model, sequences=10_000, seed=3, estimator=estimator, with_floor=False)
         error = np.hypot(found.unadjusted_error, losses.std() / np.sqrt(len(losses)))
         assert abs(found.unadjusted - losses.mean()) < 5 * error, estimator
 
@@ -241,7 +241,7 @@ def test_a_rotation_is_the_same_problem_for_diag():
     R = np.linalg.qr(np.random.default_rng(2).standard_normal((D, D)))[0]
     model = model_of(Layout(), "diag")
     one, other, white = (
-        evaluate(model, Problem(D, N, "uniform(0,1.5)", features=f), sequences=20_000, seed=s, with_floor=False)
+        evaluate(Problem(D, N, "uniform(0,1.5)", features=f), model, sequences=20_000, seed=s, with_floor=False)
         for s, f in ((1, LAMBDA), (2, R @ LAMBDA @ R.T), (3, None))
     )
     assert abs(one.loss - other.loss) < 5 * np.hypot(one.error, other.error)

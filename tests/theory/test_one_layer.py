@@ -30,8 +30,8 @@ SHIFTS = {
 def test_the_shift_formula_is_what_an_evaluation_measures(change):
     """A fixed W, the best one of the first problem, on another problem; 4 standard errors."""
     W, other = optimum(BASE), BASE.replace(**change)
-    found = evaluate(model_of(W), other, sequences=40_000, seed=3, with_floor=False)
-    assert found.unadjusted == pytest.approx(risk(W, other), abs=4 * found.unadjusted_error)
+    found = evaluate(other, model_of(W), sequences=40_000, seed=3, with_floor=False)
+    assert found.unadjusted == pytest.approx(risk(other, W), abs=4 * found.unadjusted_error)
     assert found.unadjusted_error < 0.05 * found.unadjusted  # so that the comparison says something
 
 
@@ -46,24 +46,24 @@ def test_the_optimum_is_least_squares_over_sampled_sequences(change):
     assert np.abs(W - expected).max() < 0.03 * np.abs(expected).max()
     error = drawn.task - a @ expected.T
     losses = 0.5 * np.einsum("bi,ij,bj->b", error, problem.query_covariance, error)
-    assert losses.mean() == pytest.approx(risk(expected, problem), abs=4 * losses.std() / np.sqrt(len(losses)))
+    assert losses.mean() == pytest.approx(risk(problem, expected), abs=4 * losses.std() / np.sqrt(len(losses)))
 
 
 def test_the_optimum_is_the_minimum():
     """No random change makes it better, and it does not depend on the covariance of the queries."""
     rng = np.random.default_rng(0)
     W = optimum(BASE)
-    least = risk(W, BASE)
+    least = risk(BASE, W)
     for _ in range(200):
         change = rng.standard_normal((3, 3)) * rng.choice([1e-3, 1e-2, 0.1]) * np.abs(W).max()
-        assert risk(W + change, BASE) > least
+        assert risk(BASE, W + change) > least
     np.testing.assert_allclose(optimum(BASE.replace(query=[3.0, 0.1, 1.0])), W, rtol=1e-12)
 
 
 def test_isotropic_problems_have_a_multiple_of_the_identity():
     problem = Problem(4, 9, 1.5)
     np.testing.assert_allclose(optimum(problem), np.eye(4) / (9 + 4 + 1 + 1.5**2), rtol=1e-12)
-    zero = risk(np.zeros((4, 4)), problem)
+    zero = risk(problem, np.zeros((4, 4)))
     assert zero == pytest.approx(2.0)  # half the signal
 
 
@@ -71,7 +71,7 @@ def test_bad_arguments():
     with pytest.raises(InputError, match="for features with one covariance; got factors"):
         optimum(BASE.replace(features="factors(1)"))
     with pytest.raises(InputError, match="W must have shape"):
-        risk(np.zeros((2, 2)), BASE)
+        risk(BASE, np.zeros((2, 2)))
 
 
 TRAINED = {
@@ -92,9 +92,9 @@ def test_trained_one_layer_models_reach_the_closed_form(problem):
     A Full layer can do more than W a: where tasks have a mean, weights S v help, so that it may be better than W a.
     """
     model = train(problem, "full", 1, sequences=2000).model
-    found = evaluate(model, problem, sequences=400_000, seed=5, with_floor=False)
-    least = evaluate(model_of(optimum(problem)), problem, sequences=400_000, seed=5, with_floor=False)
-    exact = risk(optimum(problem), problem)
+    found = evaluate(problem, model, sequences=400_000, seed=5, with_floor=False)
+    least = evaluate(problem, model_of(optimum(problem)), sequences=400_000, seed=5, with_floor=False)
+    exact = risk(problem, optimum(problem))
     assert least.unadjusted == pytest.approx(exact, abs=4 * least.unadjusted_error)
     print(f"{problem}: trained {found.unadjusted:.5f}, W a {least.unadjusted:.5f}, closed form {exact:.5f}")
     assert found.unadjusted < 1.005 * least.unadjusted

@@ -97,7 +97,7 @@ def test_the_risk_of_one_layer_by_hand():
     d, n, c, v = 4, 9, 0.05, 2.5
     model = LinearTransformer(GDpp(omega=[[0.3, -c]]), d)
     expected = d / 2 * (1 - 2 * c * n + c**2 * n * (n + d + 1 + v))
-    assert fixed_noise.risk(model, Problem(d, n, "fixed(1)"), v) == pytest.approx(expected, rel=1e-10)
+    assert fixed_noise.risk(Problem(d, n, "fixed(1)"), model, v) == pytest.approx(expected, rel=1e-10)
 
 
 def test_the_filter_is_what_the_model_does_along_an_eigenvector():
@@ -118,7 +118,7 @@ def test_one_rescaling_layer_is_enough_to_beat_constrr():
     best = least_excess_loss(problem, 3).to_diag().omega
     rescaled = Diag(omega=np.concatenate([best, [[[0, 0], [0, -4e-4]]]]))
     chosen = {"const": ConstRR.tune(problem), "gdpp": LinearTransformer(Diag(omega=best), 10)}
-    found = compare({**chosen, "rescaled": LinearTransformer(rescaled, 10)}, problem, sequences=10_000)
+    found = compare(problem, {**chosen, "rescaled": LinearTransformer(rescaled, 10)}, sequences=10_000)
     assert found.difference("gdpp", "const")[0] > 0
     gain, error = found.difference("const", "rescaled")
     assert gain > 10 * error
@@ -135,7 +135,7 @@ def test_one_rescaling_layer_is_enough_to_beat_constrr():
             "for GD++ models only",
         ),
         (
-            lambda: fixed_noise.risk(random_model("gdpp", dim=4, context=2, layers=1), Problem(4, 2, "fixed(1)"), 1.0),
+            lambda: fixed_noise.risk(Problem(4, 2, "fixed(1)"), random_model("gdpp", dim=4, context=2, layers=1), 1.0),
             "needs n >= d",
         ),
     ],

@@ -169,7 +169,7 @@ def test_gradient_flow_ends_in_the_closed_form(problem):
     protocol = GradientFlow(time=1e4, scale=0.1, record=40, snapshots=2)
     found = train(problem, "full", 1, protocol=protocol, init=init, **FEW)
     fixed = problem.lengths.fixed
-    best = one_layer.risk(one_layer.optimum(problem), problem) if fixed else mean_optimum(problem)
+    best = one_layer.risk(problem, one_layer.optimum(problem)) if fixed else mean_optimum(problem)
     assert found.history.loss[-1] == pytest.approx(best, rel=1e-6)
     assert (np.diff(found.history.loss) < 1e-9).all()
     assert found.status == "converged"

@@ -128,7 +128,7 @@ def test_the_paper_s_objective_has_the_same_expected_gradient():
     problem = Problem(4, 8, "uniform(0,2)")
     theirs, ours = [], []
     for step in range(60):
-        slope = query_gradient(model.astype(np.float32), problem, batch=2000, seed=0, step=step)[1]
+        slope = query_gradient(problem, model.astype(np.float32), batch=2000, seed=0, step=step)[1]
         theirs.append(np.concatenate([value.ravel() for value in slope.values()]))
         found = model.family.pullback(model.step(problem, 2000, stream=9, step=step).gradient)
         ours.append(np.concatenate([value.ravel() for value in found.values()]))
@@ -143,9 +143,9 @@ def test_the_paper_s_objective_has_the_same_expected_gradient():
 def test_the_query_gradient_is_that_of_the_query_loss():
     model = LinearTransformer.random("full", dim=3, layers=2, context=6, scale=0.4, seed=2)
     vector = Vector(model, Units(SMALL, Layout()))
-    value, slope = query_gradient(model, SMALL, batch=50, seed=1, step=2)
+    value, slope = query_gradient(SMALL, model, batch=50, seed=1, step=2)
     expected = slopes(
-        lambda p: query_gradient(vector.model(p), SMALL, batch=50, seed=1, step=2)[0], vector.pack(model), 1e-2
+        lambda p: query_gradient(SMALL, vector.model(p), batch=50, seed=1, step=2)[0], vector.pack(model), 1e-2
     )
     np.testing.assert_allclose(vector.slope(slope), expected, atol=0.02 * np.abs(expected).max())  # in float32
     assert value > 0
@@ -197,7 +197,7 @@ def table():
 def test_nothing_richer_or_deeper_comes_out_worse(table):
     """On the same fresh sequences, up to two standard errors of the difference."""
     models = {f"{family} {layers}": t.model for (family, layers), t in table.items()}
-    found = compare(models, SMALL, sequences=100_000, with_floor=False, seed=3)
+    found = compare(SMALL, models, sequences=100_000, with_floor=False, seed=3)
     pairs = [(f"{f} {n + 1}", f"{f} {n}") for f in ("gdpp", "diag", "full") for n in (1, 2)]
     pairs += [(f"{rich} {n}", f"{poor} {n}") for n in (1, 2, 3) for rich, poor in (("diag", "gdpp"), ("full", "diag"))]
     for better, worse in pairs:
@@ -211,7 +211,7 @@ def test_a_result_tells_all(table):
     assert t.status in ("converged", "budget reached")
     assert t.message
     assert t.model.layers == 3
-    assert t.loss == t.result.loss == pytest.approx(evaluate(t.model, SMALL, sequences=50_000).loss)
+    assert t.loss == t.result.loss == pytest.approx(evaluate(SMALL, t.model, sequences=50_000).loss)
     assert 0 < t.floor < t.loss
     assert t.result.exploded == 0
     works = t.history.sequences.tolist()
@@ -403,7 +403,7 @@ def test_problems_nobody_tuned_for(dim, context, noise, layers):
     """Default settings: at most 1.5 x the floor where ConstRR is above 3 x."""
     problem = Problem(dim, context, noise)
     found = train(problem, "full", layers)
-    const = evaluate(ConstRR.tune(problem), problem)
+    const = evaluate(problem, ConstRR.tune(problem))
     print(problem, found, f"ConstRR {const.ratio:.2f}")
     assert found.result.exploded == 0
     if const.ratio > 3:
@@ -412,9 +412,9 @@ def test_problems_nobody_tuned_for(dim, context, noise, layers):
 
 
 def test_the_floor_stands(table):
-    floor = evaluate(BayesRR(SMALL.noise), SMALL, sequences=100_000, seed=5, with_floor=False)
+    floor = evaluate(SMALL, BayesRR(SMALL.noise), sequences=100_000, seed=5, with_floor=False)
     for t in table.values():
-        found = compare({"it": t.model, "bayes": BayesRR(SMALL.noise)}, SMALL, sequences=20_000, seed=5)
+        found = compare(SMALL, {"it": t.model, "bayes": BayesRR(SMALL.noise)}, sequences=20_000, seed=5)
         difference, error = found.difference("it", "bayes")
         assert difference > -4 * error
     assert floor.loss > 0
@@ -454,7 +454,7 @@ def test_the_message_says_if_constrr_is_better(change):
     problem = Problem(3, 8, "uniform(0,2)").replace(**change)
     how = {"protocol": Search(effort=0.1), "sequences": 5000}
     message = train(problem, "gdpp", 1, **how).message
-    simple = evaluate(ConstRR.tune(problem), problem, sequences=5000).loss
+    simple = evaluate(problem, ConstRR.tune(problem), sequences=5000).loss
     said = re.search(r"; ConstRR is better, with a loss of ([0-9.]+)$", message)
     assert said, message
     assert float(said[1]) == pytest.approx(simple, rel=0.1)

@@ -24,7 +24,7 @@ def test_every_model_is_as_good_as_recorded(family, noise):
     for layers, seed in kept:
         made = zoo.record(family, layers, noise, seed=seed)
         model = zoo.load(family, layers, noise, seed=seed)
-        found = evaluate(model, Problem(10, 20, noise), sequences=made.sequences, with_floor=False)
+        found = evaluate(Problem(10, 20, noise), model, sequences=made.sequences, with_floor=False)
         assert found.loss == pytest.approx(made.loss, rel=1e-3), (layers, seed)
         assert found.exploded == made.exploded == 0
 
@@ -50,7 +50,7 @@ def test_all_cells_have_five_seeds_and_keep_the_best():
 
 def test_all_seeds_are_kept_where_figures_show_their_spread():
     losses = [
-        evaluate(zoo.load("diag", 3, "uniform(0,5)", seed=seed), Problem(10, 20, "uniform(0,5)"), sequences=2000).loss
+        evaluate(Problem(10, 20, "uniform(0,5)"), zoo.load("diag", 3, "uniform(0,5)", seed=seed), sequences=2000).loss
         for seed in SEEDS
     ]
     assert len(set(losses)) == 5

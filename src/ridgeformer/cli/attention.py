@@ -77,12 +77,12 @@ def attention(
     judged = {**{kind: fitted.model for kind, fitted in trained.items()}, "Full, in moment form": linear}
     judged |= {"ConstRR": ConstRR.tune(problem), "best predictor": best_predictor(problem)}
     with progress_bar("evaluating") as step:
-        found = compare(judged, problem, sequences=sequences, seed=seed, progress=step)
+        found = compare(problem, judged, sequences=sequences, seed=seed, progress=step)
     if plot is not None:
         from ridgeformer.plotting.attention import draw_attention
 
         with progress_bar("profiles") as step:
-            lines = profiles(judged, problem, sequences=max(2, sequences // 5), seed=seed, progress=step)
+            lines = profiles(problem, judged, sequences=max(2, sequences // 5), seed=seed, progress=step)
         losses = {kind: fitted.losses for kind, fitted in trained.items()}
         draw_attention(plot, f"transformers on {problem}", losses, found, lines)
     depth = f"{shape['layers']} layer{'s' * (shape['layers'] > 1)}"
@@ -111,6 +111,6 @@ def _trained(
                 step(done, total)
 
             trained[kind] = fit(
-                Architecture(problem.dim, attention=kind, **shape), problem, out=path, progress=show, **options
+                problem, Architecture(problem.dim, attention=kind, **shape), out=path, progress=show, **options
             )
     return trained

@@ -74,7 +74,7 @@ def edit(
         save(edited, out, record={"spec": spec, "edited": {"model": subject.name, "edits": edits}})
     with progress_bar("evaluating") as step:
         found = compare(
-            {subject.name: subject.model, "edited": edited}, subject.problem, **subject.sample, progress=step
+            subject.problem, {subject.name: subject.model, "edited": edited}, **subject.sample, progress=step
         )
     if subject.as_json:
         facts = {"problem": str(subject.problem), "edits": edits, "out": None if out is None else str(out)}

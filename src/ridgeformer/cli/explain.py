@@ -69,8 +69,8 @@ def explain(subject: Subject, numbers: bool, ablate: bool, plot: Path | None) ->
     from ridgeformer.jsonable import jsonable
 
     with progress_bar("measuring") as step:
-        found = read(subject.model, subject.problem, **subject.sample, progress=step)
-        removed = take_away(subject.model, subject.problem, **subject.sample, progress=step) if ablate else []
+        found = read(subject.problem, subject.model, **subject.sample, progress=step)
+        removed = take_away(subject.problem, subject.model, **subject.sample, progress=step) if ablate else []
     if plot is not None:
         from ridgeformer.plotting.explanation import draw_explanation
 

@@ -45,7 +45,7 @@ def patch(subject: Subject, low: float | None, high: float | None, plot: Path | 
 
     with progress_bar("patching") as step:
         try:
-            found = patch_noise(subject.model, subject.problem, low=low, high=high, **subject.sample, progress=step)
+            found = patch_noise(subject.problem, subject.model, low=low, high=high, **subject.sample, progress=step)
         except InputError as error:
             raise InputError(str(error).replace(LEVELS, "Pass --low 1 --high 4.")) from error
     _show(subject, found, plot, patching_figure)
@@ -75,7 +75,7 @@ def algorithms(subject: Subject, iterations: int, plot: Path | None) -> None:
 
     with progress_bar("comparing") as step:
         found = compare_algorithms(
-            subject.model, subject.problem, iterations=iterations, **subject.sample, progress=step
+            subject.problem, subject.model, iterations=iterations, **subject.sample, progress=step
         )
     _show(subject, found, plot, algorithms_figure)
 

@@ -52,7 +52,7 @@ def baselines(problem: Problem, sequences: int, seed: int, as_json: bool) -> Non
 
     chosen, left_out = choose(problem)
     with progress_bar("baselines") as step:
-        found = compare(chosen, problem, sequences=sequences, seed=seed, progress=step)
+        found = compare(problem, chosen, sequences=sequences, seed=seed, progress=step)
     print_results(problem, [*found.values()], as_json)
     if not as_json:
         for sentence in left_out:
@@ -82,10 +82,10 @@ def evaluate_model(subject: Subject, estimator: Estimator) -> None:
 
     name, named, problem = subject.name, {subject.name: subject.model}, subject.problem
     with progress_bar("evaluating") as step:
-        found = compare(named, problem, **subject.sample, estimator=estimator, progress=step)[name]
+        found = compare(problem, named, **subject.sample, estimator=estimator, progress=step)[name]
     print_results(problem, [found], subject.as_json)
     if estimator == "query" and not subject.as_json:
-        exact = compare(named, problem, **subject.sample)[name]
+        exact = compare(problem, named, **subject.sample)[name]
         times = (found.error / exact.error) ** 2 if exact.error else float("inf")
         click.echo(
             f"\nThe exact estimator gives {exact.loss:.4g} +- {exact.error:.2g}. Its variance is {times:.0f} times "
@@ -117,7 +117,7 @@ def profile(subject: Subject, sigma: str | None, plot: Path | None) -> None:
     label, column = ("DMMSE", "DMMSE") if problem.has_pool else ("Bayes predictor", "Bayes")
     chosen = {subject.name: subject.model, label: best_predictor(problem)}
     with progress_bar("profile") as step:
-        found, best = profiles(chosen, problem, sigma=_levels(sigma), **subject.sample, progress=step).values()
+        found, best = profiles(problem, chosen, sigma=_levels(sigma), **subject.sample, progress=step).values()
     if plot is not None:
         from ridgeformer.plotting.profiles import draw_profile
 

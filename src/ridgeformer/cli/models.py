@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -104,11 +103,6 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
                 "If it holds runs, list them with `ridgeformer show` and name one of them."
             )
         return read_run(path)
-    if re.fullmatch(r"[a-z+]+/[0-9]{1,9}/[^/]+(/[0-9]{1,9})?", str(path)) and not path.exists():
-        raise InputError(
-            f"MODEL must be a model file or the folder of a run; {path} is not there. "
-            f"For a model of the zoo, write '{PREFIX}{path}'."
-        )
     return read_file(path)
 
 

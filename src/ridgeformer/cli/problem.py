@@ -46,7 +46,7 @@ def problem(problem: Problem, plot: Path | None, sequences: int, seed: int, as_j
         draw_problem(plot, problem, seed=seed)
     chosen, left_out = baselines(problem)
     with progress_bar("measuring") as step:
-        found = compare(chosen, problem, sequences=sequences, seed=seed, progress=step)
+        found = compare(problem, chosen, sequences=sequences, seed=seed, progress=step)
     oracle, words, one_layer = oracle_risk(problem, sequences=sequences, seed=seed), describe(problem), _one(problem)
     if as_json:
         facts: dict[str, Any] = {
@@ -70,7 +70,7 @@ def _one(problem: Problem) -> float | None:
     """The unadjusted loss of the best one-layer model; None where there is no closed form."""
     from ridgeformer.theory.one_layer import optimum, risk
 
-    return risk(optimum(problem), problem) if problem.features.fixed else None
+    return risk(problem, optimum(problem)) if problem.features.fixed else None
 
 
 def _hardness(problem: Problem, oracle: OracleRisk, one_layer: float | None) -> dict[str, str]:

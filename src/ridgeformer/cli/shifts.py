@@ -62,7 +62,7 @@ def shifts(subject: Subject, plot: Path | None, **given: tuple[str, ...]) -> Non
     problem, short, trained = subject.problem, subject.short_name, trained_on(subject.record)
     chosen = {subject.name: subject.model, "best for the original problem": best_predictor(problem)}
     with progress_bar("shifts") as step:
-        found = measure(chosen, problem, progress=step, **{**subject.sample, what: values})
+        found = measure(problem, chosen, progress=step, **{**subject.sample, what: values})
     shown = dataclasses.replace(found, name=(short, *found.name[1:]))
     if plot is not None:
         from ridgeformer.plotting.shifts import draw_shifts
@@ -94,7 +94,7 @@ def prefixes(subject: Subject, plot: Path | None) -> None:
     context: Any = None if problem.lengths.fixed else problem.lengths
     chosen: dict[str, Predictor] = {subject.name: subject.model, "ConstRR": ConstRR.tune(problem)}
     with progress_bar("prefixes") as step:
-        found = by_prefix(chosen, problem, context=context, **subject.sample, progress=step)
+        found = by_prefix(problem, chosen, context=context, **subject.sample, progress=step)
     evaluated = problem.replace(context=found.context.tolist())
     shown = dataclasses.replace(found, name=(short, *found.name[1:]))
     if plot is not None:

@@ -5,7 +5,7 @@ by keyword. All results use the same names for the same things (see `table`), pr
 `as_dict()` and, if pandas is installed, `to_pandas()`.
 
 >>> from ridgeformer import AdaRR, Problem, evaluate
->>> result = evaluate(AdaRR(), Problem(noise="uniform(0,5)"), sequences=20_000)
+>>> result = evaluate(Problem(noise="uniform(0,5)"), AdaRR(), sequences=20_000)
 >>> round(result.loss, 2), round(result.floor, 2)
 (0.07, 0.04)
 """

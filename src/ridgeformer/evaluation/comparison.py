@@ -34,8 +34,8 @@ UNKNOWN = float("nan"), float("nan")  # the floor and its error, where they were
 
 
 def compare(
-    predictors: Mapping[str, AnyPredictor],
     problem: BaseProblem,
+    predictors: Mapping[str, AnyPredictor],
     *,
     sequences: int = 100_000,
     seed: int = 0,
@@ -47,9 +47,9 @@ def compare(
     """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses.
 
     Args:
+        problem: The distribution of sequences.
         predictors: What to evaluate, by name. A predictor with the attribute `knows_sigma = True`, such as `OracleRR`,
             declares that it uses what the floor assumes to be unknown: its loss may be below the floor.
-        problem: The distribution of sequences.
         sequences: How many fresh sequences to use, at least 2.
         seed: Seed of these sequences.
         estimator: `exact` or `query`; see `evaluate`.
@@ -89,8 +89,8 @@ def compare(
 
 
 def evaluate(
-    predictor: AnyPredictor,
     problem: BaseProblem,
+    predictor: AnyPredictor,
     *,
     sequences: int = 100_000,
     seed: int = 0,
@@ -101,9 +101,9 @@ def evaluate(
     """Evaluate one predictor on fresh sequences.
 
     Args:
+        problem: The distribution of sequences.
         predictor: A model, a baseline, or anything else with `weights(moments)` or `predict(x, y, queries)`. What only
             has the latter is evaluated through four sampled queries per sequence.
-        problem: The distribution of sequences.
         sequences: How many fresh sequences to use, at least 2.
         seed: Seed of these sequences.
         estimator: `exact` averages 1/2 |w_hat - w_ridge(sigma)|^2. `query` is the paper's estimator: it samples a query
@@ -123,8 +123,8 @@ def evaluate(
     """
     name = repr(predictor)
     return compare(
-        {name: predictor},
         problem,
+        {name: predictor},
         sequences=sequences,
         seed=seed,
         estimator=estimator,
@@ -154,7 +154,7 @@ def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> R
             f"{problem}, which supplies none",
             "Write a method best_predictor() in its class, or leave the floor unknown.",
         )
-    found = evaluate(best, problem, sequences=sequences, seed=seed, with_floor=False)
+    found = evaluate(problem, best, sequences=sequences, seed=seed, with_floor=False)
     return replace(found, floor=found.loss, floor_error=found.error)
 
 
@@ -173,7 +173,7 @@ def floor_and_error(problem: BaseProblem, sequences: int, seed: int) -> tuple[fl
     best = best_predictor(problem)
     if best is None:
         return UNKNOWN
-    found = compare({"floor": best}, problem, sequences=sequences, seed=seed, with_floor=False)["floor"]
+    found = compare(problem, {"floor": best}, sequences=sequences, seed=seed, with_floor=False)["floor"]
     return found.loss, found.error
 
 

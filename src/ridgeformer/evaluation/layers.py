@@ -32,6 +32,7 @@ from ridgeformer.evaluation.table import Table, lines, ratio
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer
 
@@ -133,8 +134,8 @@ class LayerProfile(LevelLosses):
 
 
 def by_layer(
-    model: LinearTransformer,
     problem: BaseProblem,
+    model: LinearTransformer,
     *,
     sequences: int = 100_000,
     seed: int = 0,
@@ -144,8 +145,8 @@ def by_layer(
     """Measure the adjusted loss of the readout after every layer.
 
     Args:
-        model: The model. A subclass of `LinearTransformer` is refused: its layers are not known to be its predictions.
         problem: The distribution of sequences.
+        model: The model. A subclass of `LinearTransformer` is refused: its layers are not known to be its predictions.
         sequences: How many fresh sequences to use, at least 2.
         seed: Seed of these sequences.
         with_floor: Whether to compute the Bayes floor on the same sequences; it is computed once per problem, number of
@@ -182,8 +183,8 @@ def by_layer(
 
 
 def profile_by_layer(
-    model: LinearTransformer,
     problem: BaseProblem,
+    model: LinearTransformer,
     *,
     sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
@@ -193,8 +194,8 @@ def profile_by_layer(
     """Measure the adjusted loss of the readout after every layer at each noise level.
 
     Args:
-        model: The model. A subclass of `LinearTransformer` is refused: its layers are not known to be its predictions.
         problem: The dimension, the context length, and which noise levels can occur.
+        model: The model. A subclass of `LinearTransformer` is refused: its layers are not known to be its predictions.
         sigma: [K], the noise levels, which are standard deviations. The default is about 40 levels from 0 to the
             largest level that can occur plus 1.
         sequences: How many fresh sequences to use at each level, at least 2.
@@ -219,6 +220,7 @@ def profile_by_layer(
 
 def _readouts(model: object, problem: BaseProblem) -> list[LinearTransformer]:
     """The models made of the first 1, 2, ... layers: the readout after a layer is their prediction."""
+    check_any_problem(problem)
     if not isinstance(model, LinearTransformer):
         refuse("losses by layer need a model", kind_of(model), "Pass a LinearTransformer.")
     if not evaluated_by_engine(model):

@@ -139,8 +139,8 @@ class Profiles(Table, Mapping[str, Profile]):
 
 
 def profile(
-    predictor: AnyPredictor,
     problem: BaseProblem,
+    predictor: AnyPredictor,
     *,
     sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
@@ -150,9 +150,9 @@ def profile(
     """Measure the adjusted loss of one predictor at each noise level.
 
     Args:
+        problem: The dimension, the context length, and which noise levels can occur.
         predictor: A model, a baseline, or anything else with `weights(moments)` or
             `predict(x, y, queries)`.
-        problem: The dimension, the context length, and which noise levels can occur.
         sigma: [K], the noise levels, which are standard deviations. The default is about 40 levels from 0 to the
             largest level that can occur plus 1.
         sequences: How many fresh sequences to use at each level, at least 2. Fewer than the default can miss the rare
@@ -167,7 +167,7 @@ def profile(
         InputError: The predictor is not a predictor, or a number is out of range.
 
     >>> from ridgeformer import AdaRR, Problem
-    >>> print(profile(AdaRR(), Problem(noise="uniform(0,5)"), sigma=[2, 6], sequences=20))
+    >>> print(profile(Problem(noise="uniform(0,5)"), AdaRR(), sigma=[2, 6], sequences=20))
     Adjusted loss of AdaRR() on 20 sequences per noise level
     <BLANKLINE>
     sigma     loss    error  exploded  in_distribution
@@ -176,12 +176,12 @@ def profile(
     """
     check_predictor("predictor", predictor, problem)
     name = repr(predictor)
-    return profiles({name: predictor}, problem, sigma=sigma, sequences=sequences, seed=seed, progress=progress)[name]
+    return profiles(problem, {name: predictor}, sigma=sigma, sequences=sequences, seed=seed, progress=progress)[name]
 
 
 def profiles(
-    predictors: Mapping[str, AnyPredictor],
     problem: BaseProblem,
+    predictors: Mapping[str, AnyPredictor],
     *,
     sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
@@ -191,8 +191,8 @@ def profiles(
     """Measure several predictors as `profile` does, on the same sequences, which are drawn and decomposed once.
 
     Args:
-        predictors: What to evaluate, by name.
         problem: The dimension, the context length, and which noise levels can occur.
+        predictors: What to evaluate, by name.
         sigma: [K], the noise levels, which are standard deviations. The default is about 40 levels from 0 to the
             largest level that can occur plus 1.
         sequences: How many fresh sequences to use at each level, at least 2.

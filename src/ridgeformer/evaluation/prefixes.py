@@ -60,8 +60,8 @@ class PrefixLosses(Series):
 
 
 def by_prefix(
-    predictors: AnyPredictor | Mapping[str, AnyPredictor],
     problem: Problem,
+    predictors: AnyPredictor | Mapping[str, AnyPredictor],
     *,
     context: Iterable[int] | str | None = None,
     sequences: int = 20_000,
@@ -71,8 +71,8 @@ def by_prefix(
     """Measure losses after each number of examples, on all prefixes of the same sequences.
 
     Args:
-        predictors: A model or another predictor, or several by name.
         problem: The distribution of sequences; its own context length does not matter.
+        predictors: A model or another predictor, or several by name.
         context: The numbers of examples, such as `range(1, 41)` or `"10..40"`; None for 1 to the problem's largest.
         sequences: How many fresh sequences to use, at least 2.
         seed: Seed of these sequences.

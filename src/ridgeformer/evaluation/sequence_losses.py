@@ -66,9 +66,7 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
     Raises:
         InputError: They do not fit.
     """
-    if isinstance(predictor, BaseProblem):
-        rule = "the predictor must be a model or a baseline, and the problem a Problem"
-        refuse(rule, f"{kind_of(predictor)} as the predictor", "Swap the two arguments, or pass a model.")
+    check_any_problem(problem)
     if isinstance(predictor, type) or not (isinstance(predictor, Predictor) or needs_tokens(predictor)):
         refuse(
             f"{name} must be a predictor, with weights(moments) or predict(x, y, queries)",
@@ -77,7 +75,6 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
             if hasattr(predictor, "model")
             else "Pass a model, or a baseline such as AdaRR().",
         )
-    check_any_problem(problem)
     if isinstance(predictor, LinearTransformer) and predictor.dim != problem.dim:
         refuse(
             f"a model for dimension {predictor.dim} needs a problem of that dimension",
@@ -97,6 +94,7 @@ def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> Non
     Raises:
         InputError: They do not fit.
     """
+    check_any_problem(problem)
     if not isinstance(predictors, Mapping) or not predictors:
         given = "an empty one" if isinstance(predictors, Mapping) else kind_of(predictors)
         refuse(rule, given, "Pass {name: predictor}.")

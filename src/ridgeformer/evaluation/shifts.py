@@ -67,8 +67,8 @@ class Shifts(Series):
 
 
 def shifts(
-    predictors: AnyPredictor | Mapping[str, AnyPredictor],
     problem: BaseProblem,
+    predictors: AnyPredictor | Mapping[str, AnyPredictor],
     *,
     sequences: int = 100_000,
     seed: int = 0,
@@ -78,8 +78,8 @@ def shifts(
     """Evaluate predictors on problems that differ from one in a single respect, each beside its own oracle and floor.
 
     Args:
-        predictors: A model or another predictor, or several by name.
         problem: The problem to start from.
+        predictors: A model or another predictor, or several by name.
         sequences: How many fresh sequences to use for each problem, at least 2.
         seed: Seed of these sequences.
         progress: Called with the number of problems done and the number of all.
@@ -95,14 +95,14 @@ def shifts(
 
     >>> from ridgeformer import ConstRR, Problem
     >>> problem = Problem(noise=1)
-    >>> shifts(ConstRR.tune(problem), problem, noise=[0.5, 1, 2], sequences=1000)
+    >>> shifts(problem, ConstRR.tune(problem), noise=[0.5, 1, 2], sequences=1000)
     Shifts(noise, 3 values, ConstRR(variance=1))
     """
     what, others = _shifted(check_any_problem(problem), shift)
     named = predictors if isinstance(predictors, Mapping) else {repr(predictors): predictors}
     found = []
     for i, other in enumerate(others.values()):
-        found.append(compare(named, other, sequences=sequences, seed=seed))
+        found.append(compare(other, named, sequences=sequences, seed=seed))
         progress(i + 1, len(others))
 
     def gathered(field: str) -> Array:

@@ -58,8 +58,8 @@ class Ablations(list[Ablation]):
 
 
 def ablate(
-    model: LinearTransformer,
     problem: BaseProblem,
+    model: LinearTransformer,
     *,
     sequences: int = 20_000,
     seed: int = 0,
@@ -71,8 +71,8 @@ def ablate(
     Full one. A term that is 0 already is left out. Layers of a Full model are also replaced by their diagonal parts.
 
     Args:
-        model: The model.
         problem: The problem.
+        model: The model.
         sequences: How many sequences.
         seed: Seed of the sequences.
         progress: Is called with the number of sequences done and of all.
@@ -94,7 +94,7 @@ def ablate(
             variants[f"layer {layer + 1}, all but its diagonal part"] = diagonal_part(model, {layer})
     if isinstance(model.family, Full):
         variants["all layers, all but their diagonal parts"] = diagonal_part(model)
-    found = compare(variants, problem, sequences=sequences, seed=seed, with_floor=False, progress=progress)
+    found = compare(problem, variants, sequences=sequences, seed=seed, with_floor=False, progress=progress)
     whole = found["nothing"].loss
     entries = (Ablation(what, r.loss, r.loss / whole if whole > 0 else float("inf")) for what, r in found.items())
     return Ablations(entries, sequences)

@@ -23,6 +23,7 @@ from ridgeformer.evaluation.table import Table
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.predictors.iterations import heavy_ball, newton, ridge_path
 from ridgeformer.predictors.ridge import TUNING
 from ridgeformer.problems import BaseProblem, Draw
@@ -176,8 +177,8 @@ class _Algorithm(NamedTuple):
 
 
 def compare_algorithms(
-    model: LinearTransformer,
     problem: BaseProblem,
+    model: LinearTransformer,
     *,
     iterations: int = 200,
     sequences: int = 1000,
@@ -190,8 +191,8 @@ def compare_algorithms(
     regression for a range of penalties; the module says how they are tuned.
 
     Args:
-        model: The model.
         problem: The distribution of sequences.
+        model: The model.
         iterations: How many iterations of each algorithm; at most 60 of Newton's.
         sequences: How many sequences.
         seed: Seed of the sequences, and of those on which the algorithms are tuned.
@@ -204,6 +205,7 @@ def compare_algorithms(
         InputError: The model and the problem do not fit, an argument is not allowed, or the model explodes on every
             sequence.
     """
+    check_any_problem(problem)
     if type(model) is not LinearTransformer:
         refuse("only a linear transformer has layers to compare", kind_of(model), "Pass a LinearTransformer.")
     check_predictor("model", model, problem)

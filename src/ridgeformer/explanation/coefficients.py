@@ -141,11 +141,10 @@ def check(model: object, problem: Any) -> None:
     Raises:
         InputError: It is not a `LinearTransformer`, there is no problem, or their dimensions differ.
     """
+    check_any_problem(problem)
     if type(model) is not LinearTransformer:
         refuse("only a linear transformer can be explained", kind_of(model), "Pass a LinearTransformer.")
-    if problem is None:
-        refuse("a model is explained on a problem", "none", 'Pass Problem(noise="uniform(0,5)"), for example.')
-    if model.dim != check_any_problem(problem).dim:
+    if model.dim != problem.dim:
         refuse(
             f"a model for dimension {model.dim} needs a problem of that dimension",
             f"dimension {problem.dim}",

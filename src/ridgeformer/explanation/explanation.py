@@ -2,7 +2,7 @@
 
 >>> from ridgeformer import Diag, LinearTransformer, Problem
 >>> step = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10)
->>> found = explain(step, Problem(noise="fixed(1)"), sequences=2000)
+>>> found = explain(Problem(noise="fixed(1)"), step, sequences=2000)
 >>> [role.kind for role in found.roles], round(float(found.noise.step[0, 0]), 6)
 (['solves'], 0.03)
 """
@@ -107,8 +107,8 @@ class Explanation:
 
 
 def explain(
-    model: LinearTransformer,
     problem: BaseProblem,
+    model: LinearTransformer,
     *,
     sigma: Sequence[float] | Array | None = None,
     sequences: int = 20_000,
@@ -118,8 +118,8 @@ def explain(
     """Read a model as an algorithm: its parameters, and what its layers do on fresh sequences of a problem.
 
     Args:
-        model: The model.
         problem: The problem.
+        model: The model.
         sigma: Fixed noise levels to look at, [K]. By default those of a discrete distribution, or six over the range of
             a continuous one. A problem of your own needs a method `at_noise` for them.
         sequences: How many sequences, at least 100 and at most those of a data set; a fifth as many are used at each
@@ -150,18 +150,18 @@ def explain(
         progress(done, total)
 
     best = best_predictor(problem)
-    whole = read(model, problem, best, sequences=sequences, seed=seed, progress=step)
+    whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
     found = behaviour(whole, problem.signal)
     fixed = [problem.at_noise(level) for level in chosen]
-    readings = [read(model, one, best, sequences=each, seed=seed, progress=step) for one in fixed]
+    readings = [read(one, model, best, sequences=each, seed=seed, progress=step) for one in fixed]
     noise = by_noise(chosen if fixed else np.array([np.nan]), readings or [whole], problem.signal)
     removed = _removed(model, problem, sequences, seed)
     directions = None
     if not model.family.isotropic and isinstance(problem, Problem) and problem.is_isotropic:
-        directions = symmetry(model, problem, seed=seed)
+        directions = symmetry(problem, model, seed=seed)
     goal, left_out = _goal(problem), _left_out(model, problem, found, bool(fixed))
     told = roles(found, noise, removed, GOALS[goal], further=model.layout.extra > 0)
-    held = channels(model, problem, each, seed)
+    held = channels(problem, model, each, seed)
     return Explanation(
         model, problem, coefficients(model), found, noise, removed, directions, held, told, goal, left_out
     )
@@ -180,7 +180,7 @@ def _levels(problem: BaseProblem, sigma: Sequence[float] | Array | None) -> Arra
 def _removed(model: LinearTransformer, problem: BaseProblem, sequences: int, seed: int) -> Array:
     """The loss without each layer over that of the whole model, [L]."""
     variants = {str(layer): without_layer(model, layer) for layer in range(model.layers)}
-    losses = compare({"whole": model, **variants}, problem, sequences=sequences, seed=seed, with_floor=False)
+    losses = compare(problem, {"whole": model, **variants}, sequences=sequences, seed=seed, with_floor=False)
     whole = losses["whole"].loss
     return np.array([losses[name].loss / whole if whole > 0 else np.inf for name in variants])
 

@@ -79,12 +79,12 @@ class Channel:
         return f"{self.label[layer]:.2g} y and little of what predicts it (cosine {self.cosine[layer]:.2f}){tail}"
 
 
-def channels(model: LinearTransformer, problem: BaseProblem, sequences: int, seed: int = 0) -> list[Channel]:
+def channels(problem: BaseProblem, model: LinearTransformer, sequences: int, seed: int = 0) -> list[Channel]:
     """Read what the further coordinates of a model's tokens hold on fresh sequences.
 
     Args:
-        model: The model.
         problem: The problem.
+        model: The model.
         sequences: How many sequences.
         seed: Seed of the sequences.
 

@@ -22,6 +22,7 @@ from ridgeformer.explanation.readings import inner
 from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.models.trace import PATCHES, Trace
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer, number
 
@@ -127,8 +128,8 @@ class NoisePatching(Table):
 
 
 def patch_noise(
-    model: LinearTransformer,
     problem: BaseProblem,
+    model: LinearTransformer,
     *,
     low: float | None = None,
     high: float | None = None,
@@ -140,8 +141,8 @@ def patch_noise(
     """Measure which layers' states carry the noise level, by patching them between contexts of two noise levels.
 
     Args:
-        model: The model.
         problem: The problem, which must have `at_noise`. Sequences of built-in problems share everything but sigma.
+        model: The model.
         low: The lower noise level; None for the 20 % quantile of the problem's noise.
         high: The higher noise level; None for the 80 % quantile.
         parts: What is patched, each alone; see `Trace.patched`. None for all that the tokens of the model have.
@@ -156,6 +157,7 @@ def patch_noise(
         InputError: The model and the problem do not fit, the levels are not two different ones, or a part or another
             argument is not allowed.
     """
+    check_any_problem(problem)
     if type(model) is not LinearTransformer:
         refuse("only a linear transformer can be patched", kind_of(model), "Pass a LinearTransformer.")
     check_predictor("model", model, problem)

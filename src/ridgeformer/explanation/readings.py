@@ -129,8 +129,8 @@ class Readings:
 
 
 def read(
-    model: LinearTransformer,
     problem: BaseProblem,
+    model: LinearTransformer,
     best: Predictor | None,
     *,
     sequences: int,
@@ -140,8 +140,8 @@ def read(
     """Read what a model does on fresh sequences of a problem.
 
     Args:
-        model: The model.
         problem: The problem.
+        model: The model.
         best: The best predictor, which may be that of a problem with other noise; None where it is not known.
         sequences: How many sequences.
         seed: Seed of the sequences.

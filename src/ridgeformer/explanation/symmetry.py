@@ -46,13 +46,13 @@ class Symmetry:
 
 
 def symmetry(
-    model: LinearTransformer, problem: Problem, *, sequences: int = 5000, rotations: int = 16, seed: int = 0
+    problem: Problem, model: LinearTransformer, *, sequences: int = 5000, rotations: int = 16, seed: int = 0
 ) -> Symmetry:
     """Rotate the contexts at random and compare the weights.
 
     Args:
-        model: The model.
         problem: The problem.
+        model: The model.
         sequences: How many sequences.
         rotations: How many rotations, at least 2.
         seed: Seed of the sequences and of the rotations.

@@ -206,7 +206,7 @@ def draw_animation(path: Path | str, training: Training, *, milliseconds: int = 
 def _frames(training: Training, sequences: int) -> list[bytes]:
     """A PNG per snapshot. All frames have the same limits, so that nothing but the model moves."""
     places = _snapshots(training)
-    levels = [profile(shot.model, training.spec.problem, sequences=sequences) for shot in training.snapshots]
+    levels = [profile(training.spec.problem, shot.model, sequences=sequences) for shot in training.snapshots]
     nothing = training.spec.problem.signal / 2
     lowest = min(float(found.loss.min()) for found in levels)
     drawn = [weights.picture(shot.model) for shot in training.snapshots]

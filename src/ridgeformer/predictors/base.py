@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -76,7 +77,10 @@ def check_any_problem(problem: object) -> BaseProblem:
         InputError: It is no problem.
     """
     if not isinstance(problem, BaseProblem):
-        refuse("the problem must be a Problem", kind_of(problem), 'Pass Problem(noise="uniform(0,5)"), for example.')
+        swapped = isinstance(problem, Predictor | TokenPredictor | Mapping)
+        first = "The problem comes first: evaluate(problem, model), for example."
+        remedy = first if swapped else 'Pass Problem(noise="uniform(0,5)"), for example.'
+        refuse("the problem must be a Problem", kind_of(problem), remedy)
     return problem
 
 

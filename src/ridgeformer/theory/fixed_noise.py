@@ -58,12 +58,12 @@ def filtered(model: LinearTransformer, values: Float) -> Float:
     return np.asarray(LinearTransformer(model.family, 1).weights(Moments(gram, 1))[:, 0], np.float64)
 
 
-def risk(model: LinearTransformer, problem: Problem, variances: ArrayLike) -> Float:
+def risk(problem: Problem, model: LinearTransformer, variances: ArrayLike) -> Float:
     """Compute the risk 1/2 E |w_hat - w|^2 of a GD++ model by quadrature over the eigenvalues of S.
 
     Args:
-        model: A GD++ model.
         problem: The problem, with n >= d.
+        model: A GD++ model.
         variances: Noise variances, of any shape.
 
     Returns:
@@ -105,18 +105,18 @@ def variance(noise: Noise) -> float:
     return noise.second_moment
 
 
-def risk_of_noise(model: LinearTransformer, problem: Problem, variance: Variance = variance) -> float:
+def risk_of_noise(problem: Problem, model: LinearTransformer, variance: Variance = variance) -> float:
     """Compute the risk of a GD++ model over the problem's distribution of sigma.
 
     Args:
-        model: A GD++ model.
         problem: The problem.
+        model: A GD++ model.
         variance: Maps the noise distribution to the variance at which the risk is taken.
 
     Returns:
         The risk.
     """
-    return float(risk(model, problem, variance(problem.noise)))
+    return float(risk(problem, model, variance(problem.noise)))
 
 
 def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
@@ -134,7 +134,7 @@ def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
     problems = [Problem(noise=noise) for noise in NOISES]
     models = [_trained(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
     pairs = list(zip(models, problems, strict=True))
-    wrong = max(abs(_averaged(m, p) / risk_of_noise(m, p, variance) - 1) for m, p in pairs)
+    wrong = max(abs(_averaged(m, p) / risk_of_noise(p, m, variance) - 1) for m, p in pairs)
     most, facts = _below(problems[0], seed)
     return [
         Check("fixed_noise", "average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
@@ -146,7 +146,7 @@ def check(seed: int = 0, variance: Variance = variance) -> list[Check]:
 def _averaged(model: LinearTransformer, problem: Problem) -> float:
     """The risk at every sigma apart, averaged over the distribution: no use of linearity."""
     sigma, chance = problem.noise.quadrature()
-    return float(chance @ risk(model, problem, sigma**2))
+    return float(chance @ risk(problem, model, sigma**2))
 
 
 def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance, seed: int) -> list[Check]:
@@ -157,8 +157,8 @@ def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance,
     for model, problem in pairs:
         draw = problem.moments(SEQUENCES, seed=seed)
         const = 0.5 * np.square(ConstRR.tune(problem).weights(draw.moments) - draw.ridge).sum(1)
-        away["risk"].append(_deviation(risk_of_noise(model, problem, variance), model, draw, draw.task))
-        away["loss"].append(_deviation(exact_loss(model, problem), model, draw, draw.ridge))
+        away["risk"].append(_deviation(risk_of_noise(problem, model, variance), model, draw, draw.task))
+        away["loss"].append(_deviation(exact_loss(problem, model), model, draw, draw.ridge))
         away["ConstRR"].append(float((const_loss(problem) - const.mean()) / const.std() * np.sqrt(SEQUENCES)))
     names = {"risk": "risk of GD++", "loss": "adjusted loss of GD++", "ConstRR": "adjusted loss of ConstRR"}
     return [
@@ -189,9 +189,9 @@ def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
     pairs = [(model, problem) for model in random]
     shipped = sorted({cell for cell, _ in zoo.shipped().models if cell[0] == "gdpp"})
     pairs += [(zoo.load(*cell), Problem(noise=cell[2])) for cell in shipped]
-    lowest = min((risk_of_noise(m, p) - ridge_risk(p)) / (p.dim / 2) for m, p in pairs)
+    lowest = min((risk_of_noise(p, m) - ridge_risk(p)) / (p.dim / 2) for m, p in pairs)
     above = {
-        f"{layers} layers": risk_of_noise(_trained(problem, layers), problem) / ridge_risk(problem) - 1
+        f"{layers} layers": risk_of_noise(problem, _trained(problem, layers)) / ridge_risk(problem) - 1
         for layers in (1, 2, 3, 4)
     }
     return max(-lowest, 0.0), {"models": len(pairs), "trained, above ConstRR's risk": above}

@@ -107,7 +107,7 @@ def second_head(problem: Problem, *, layers: int = LAYERS, effort: float = EFFOR
         ).model
         for heads in (1, 2)
     }
-    found = compare(models, problem, sequences=50_000, seed=seed)
+    found = compare(problem, models, sequences=50_000, seed=seed)
     gain, error = found.difference("1", "2")
     return {
         "one head": found["1"].loss,

@@ -51,12 +51,12 @@ def optimum(problem: Problem) -> Array:
     return np.asarray(np.linalg.solve(second, first).T)
 
 
-def risk(W: ArrayLike, problem: Problem) -> float:
+def risk(problem: Problem, W: ArrayLike) -> float:
     """Return the unadjusted loss of the predictor w_hat = W a on a problem, which need not be the one W is best for.
 
     Args:
-        W: Any matrix, [d, d].
         problem: A problem whose features have the same covariance in all sequences.
+        W: Any matrix, [d, d].
 
     Returns:
         The loss.

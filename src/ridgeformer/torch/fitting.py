@@ -52,8 +52,8 @@ class Fitted:
 
 
 def fit(
-    shape: Architecture,
     problem: BaseProblem,
+    shape: Architecture,
     *,
     steps: int = 5000,
     batch: int = 256,
@@ -71,8 +71,8 @@ def fit(
     step size rises over the first twentieth of the steps and then falls to 0 like a cosine. PyTorch uses one thread.
 
     Args:
-        shape: What the transformer is made of.
         problem: The distribution of sequences; its number of examples must not vary.
+        shape: What the transformer is made of.
         steps: How many steps to take.
         batch: How many sequences a step uses.
         queries: How many queries each sequence has.

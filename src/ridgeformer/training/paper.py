@@ -52,7 +52,7 @@ def _adam(job: Job, protocol: Paper) -> Steps:
     while taken < protocol.steps:
         model = LinearTransformer(job.family(**point), job.problem.dim)
         loss, slope = query_gradient(
-            model, job.problem, batch=protocol.batch, seed=job.seed, step=taken, threads=job.threads
+            job.problem, model, batch=protocol.batch, seed=job.seed, step=taken, threads=job.threads
         )
         losses.append(loss)
         taken += 1
@@ -94,13 +94,13 @@ def _checkpoints(steps: int) -> list[int]:
 
 
 def query_gradient(
-    model: LinearTransformer, problem: BaseProblem, *, batch: int, seed: int, step: int, threads: int | None = None
+    problem: BaseProblem, model: LinearTransformer, *, batch: int, seed: int, step: int, threads: int | None = None
 ) -> tuple[float, dict[str, Array]]:
     """Compute the query loss of a batch of fresh sequences with one query each, and its gradient.
 
     Args:
-        model: The model.
         problem: The problem.
+        model: The model.
         batch: How many sequences.
         seed: Seed of the run.
         step: The number of the step; every step has other sequences.

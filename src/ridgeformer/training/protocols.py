@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer, number
 
 __all__ = [
@@ -297,9 +297,9 @@ def _check_common(protocol: Descent) -> None:
         object.__setattr__(protocol, name, _stops(name, getattr(protocol, name), protocol.steps))
 
 
-def _check_positive(name: str, value: float, example: float) -> None:
-    if not 0 < number(name, value, -float("inf")) < float("inf"):
-        refuse(f"{name} must be positive and finite", value, f"Pass {example:g}, for example.")
+def _check_positive(name: str, value: object, example: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < float("inf"):
+        refuse(f"{name} must be positive and finite", shown(value), f"Pass {example:g}, for example.")
 
 
 def _kept(protocol: Descent) -> NDArray[np.int64]:

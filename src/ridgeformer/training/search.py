@@ -59,7 +59,7 @@ def _by_quadrature(job: Job, problem: Problem, report: Report) -> Found:
         )
         kept = {name: value.astype(np.float64) for name, value in best.arrays.items()}
         model = LinearTransformer(best, job.problem.dim)
-        loss = exact_loss(model, problem)
+        loss = exact_loss(problem, model)
         job.journal.note("quadrature", 0, loss)
         job.journal.keep("quadrature", kept)
         report(Step(model, "quadrature", 1.0, loss))

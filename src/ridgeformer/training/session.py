@@ -86,7 +86,7 @@ class Session:
             callback.on_start(spec)
         try:
             found = self._search(spec, before, journal)
-            result = evaluate(found.model, spec.problem, sequences=spec.sequences)
+            result = evaluate(spec.problem, found.model, sequences=spec.sequences)
         except KeyboardInterrupt:
             journal.write()
             raise
@@ -185,7 +185,7 @@ def _simple_loss(problem: BaseProblem) -> float:
     """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
     if isinstance(problem, Problem) and problem.is_isotropic:
         return const_loss(problem)
-    return evaluate(ConstRR.tune(problem, sequences=2000), problem, sequences=5000, with_floor=False).loss
+    return evaluate(problem, ConstRR.tune(problem, sequences=2000), sequences=5000, with_floor=False).loss
 
 
 def _made_with(threads: int | None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_a_column_is_what_evaluate_says():
     assert len(table.cells) == 24
     problem = Problem(10, 20, NOISE)
     for family, layers in (("gdpp", 2), ("diag", 5), ("full", 7)):
-        alone = evaluate(zoo.load(family, layers, NOISE), problem, sequences=2000, seed=3)
+        alone = evaluate(problem, zoo.load(family, layers, NOISE), sequences=2000, seed=3)
         cell = table[family, layers, NOISE]
         assert cell.loss == pytest.approx(alone.loss, rel=1e-12)
         assert cell.error == pytest.approx(alone.error, rel=1e-9)
@@ -60,7 +60,7 @@ def test_a_column_is_what_evaluate_says():
         assert cell.unadjusted == pytest.approx(alone.unadjusted, rel=1e-12)
         assert cell.seeds == tuple(zoo.record(family, layers, NOISE, seed=seed).loss for seed in range(5))
         # The paper's estimator, with our model, at its number of sequences.
-        query = evaluate(zoo.load(family, layers, NOISE), problem, sequences=100_000, seed=5, estimator="query")
+        query = evaluate(problem, zoo.load(family, layers, NOISE), sequences=100_000, seed=5, estimator="query")
         # Heavy tails: the error itself is known to some tens of percent.
         assert cell.paper_error == pytest.approx(query.error, rel=0.5)
 
@@ -116,7 +116,7 @@ def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
     (fault,) = cell.faults
     least = float(fault.split(words)[1])
     assert cell.limit < least
-    assert least == pytest.approx(exact_loss(zoo.load("gdpp", layers, noise), Problem(noise=noise)), rel=2e-3)
+    assert least == pytest.approx(exact_loss(Problem(noise=noise), zoo.load("gdpp", layers, noise)), rel=2e-3)
 
 
 def _print(what, width=100):
@@ -191,16 +191,16 @@ def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
 
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
-    known = profile(model, problem, sequences=SEQUENCES // 5, seed=1)
+    known = profile(problem, model, sequences=SEQUENCES // 5, seed=1)
     np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.loss, rtol=1e-9)
     losses = evidence.layers["Diag 7"]
     assert losses.shape == (5, 8)
     best = zoo.shipped().best("diag", 7, "uniform(0,5)")
-    alone = evaluate(model, problem, sequences=SEQUENCES // 5, seed=1, with_floor=False).loss
+    alone = evaluate(problem, model, sequences=SEQUENCES // 5, seed=1, with_floor=False).loss
     assert losses[best, -1] == pytest.approx(alone, rel=1e-9)
     found = evidence.layer_profiles
     assert found["losses"]["full"].shape == found["exploded"]["full"].shape == (5, 8, len(found["sigmas"]))
-    known = profile_by_layer(model, problem, sigma=found["sigmas"], sequences=SEQUENCES // 5, seed=1)
+    known = profile_by_layer(problem, model, sigma=found["sigmas"], sequences=SEQUENCES // 5, seed=1)
     np.testing.assert_allclose(found["losses"]["diag"][best], known.loss, rtol=1e-9)
     assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
 
@@ -213,7 +213,7 @@ def test_profiles_use_enough_sequences_to_see_explosions():
 def test_explosions_of_profiles_are_stored(evidence):
     curves = evidence.profiles["uniform(0,1)"]
     model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(10, 20, "uniform(0,1)")
-    known = profile(model, problem, sequences=SEQUENCES // 5, seed=1)
+    known = profile(problem, model, sequences=SEQUENCES // 5, seed=1)
     assert curves["Full 7"].exploded == known.exploded.tolist()
     assert sum(curves["Full 7"].exploded) > 0
     assert not any(curves[BAYES].exploded)

@@ -218,7 +218,7 @@ def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
         }
         rows |= {**baselines(problem, evidence.tuned[noise]), BAYES: BayesRR(problem.noise)}
         show = _part_of(progress, done, len(COLUMNS))
-        curves = profiles(rows, problem, sequences=evidence.fewer, seed=evidence.seed, progress=show)
+        curves = profiles(problem, rows, sequences=evidence.fewer, seed=evidence.seed, progress=show)
         first = next(iter(curves.values()))
         found[noise] = {
             "sigmas": first.sigma.tolist(),
@@ -235,7 +235,7 @@ def _layers(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
         progress(done, len(MODEL_ROWS))
         found[row.name] = [
             by_layer(
-                model, problem_of(SHOWN), sequences=evidence.fewer, seed=evidence.seed, with_floor=False
+                problem_of(SHOWN), model, sequences=evidence.fewer, seed=evidence.seed, with_floor=False
             ).loss.tolist()
             for model in _every_seed(evidence.zoo, row)
         ]
@@ -252,7 +252,7 @@ def _layer_profiles(evidence: Evidence, progress: Callable[[int, int], None]) ->
     for done, (family, model) in enumerate(models):
         show = _part_of(progress, done, len(models))
         curve = profile_by_layer(
-            model, problem_of(SHOWN), sigma=sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
+            problem_of(SHOWN), model, sigma=sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
         )
         losses[family].append(curve.loss.tolist())
         exploded[family].append(curve.exploded.tolist())
@@ -277,7 +277,7 @@ def _iterations(evidence: Evidence, progress: Callable[[int, int], None]) -> Par
         progress(done, 2)
         rows: Mapping[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
         count = max(evidence.sequences // 10, 2)
-        results = compare(rows, problem_of(noise), sequences=count, seed=evidence.seed, with_floor=False)
+        results = compare(problem_of(noise), rows, sequences=count, seed=evidence.seed, with_floor=False)
         found[noise] = {name: result.loss for name, result in results.items()}
     return found
 

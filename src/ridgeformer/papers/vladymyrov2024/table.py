@@ -228,7 +228,7 @@ def _column(
     problem = problem_of(noise)
     rows: dict[str, Predictor] = {row.name: zoo.load(row.method, int(row.layers or 0), noise) for row in MODEL_ROWS}
     rows |= {**baselines(problem, tuned), FLOOR: BayesRR(problem.noise), ORACLE: OracleRR()}
-    found = compare(rows, problem, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
+    found = compare(problem, rows, sequences=sequences, seed=seed, with_floor=False, with_query_errors=True)
     cells = {}
     for key in (CellKey(*row, noise) for row in ROWS):
         own, paper = found[key.row], printed()[key]
