@@ -35,7 +35,7 @@ def test_what_was_there_survives_a_failure(tmp_path, monkeypatch, call):
 def test_impossible_places(tmp_path, name):
     with pytest.raises(StorageError, match="a file must go to a writable place"):
         write_whole(tmp_path / name, b"")
-    with pytest.raises(InputError, match="a model must be a file that"), open_regular(tmp_path / name, "a model"):
+    with pytest.raises(InputError, match="a model must be a file"), open_regular(tmp_path / name, "a model"):
         pass
 
 
@@ -59,7 +59,7 @@ def test_only_ordinary_files_of_a_reasonable_size_are_opened(tmp_path):
         (tmp_path, "a model must be a file; .* is a folder"),
         (tmp_path / "pipe", "a model must be an ordinary file; .* is a pipe or a device"),
         (Path("/dev/zero"), "a model must be an ordinary file"),
-        (tmp_path / "none", "a model must be a file that exists"),
+        (tmp_path / "none", "a model must be a file; there is no file"),
     ):
         with pytest.raises(InputError, match=words), open_regular(place, "a model", most=4):
             pass

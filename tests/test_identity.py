@@ -180,7 +180,7 @@ def test_a_subclass_of_the_model_is_not_saved_as_if_it_were_one(tmp_path):
     class Other(LinearTransformer):
         pass
 
-    with pytest.raises(InputError, match="save needs a LinearTransformer itself; got a Other"):
+    with pytest.raises(InputError, match="save needs a LinearTransformer itself; got an Other"):
         save(Other(Diag(omega=np.zeros((1, 2, 2))), 3), tmp_path / "model.safetensors")
 
 

@@ -89,5 +89,5 @@ def test_the_header_is_checked_before_the_arrays_are_read(path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"a model must be a file that exists; .*none does not"):
+    with pytest.raises(InputError, match=r"a model must be a file; there is no file .*none"):
         read_tensors(tmp_path / "none", "a model", accept)

@@ -301,7 +301,7 @@ def test_a_damaged_layout_is_an_error(layout, tmp_path, monkeypatch):
 
 
 def test_a_layout_is_refused_where_it_does_not_fit():
-    with pytest.raises(InputError, match="tokens of the family diag have 0 further scalars"):
+    with pytest.raises(InputError, match="the family diag has room for no further coordinates in its tokens"):
         model_of(Layout("mean", "length"), "diag")
     with pytest.raises(InputError, match="need the sums of the tokens; got moments without them"):
         model_of(Layout("mean", "length")).weights(Problem(D, N, 1.0).moments(5).moments)

@@ -275,7 +275,7 @@ def test_a_shipped_model_is_useful_on_any_number_of_rows():
 def test_a_seed_may_follow_the_name_of_a_shipped_model():
     X, y = load_diabetes(return_X_y=True)
     best, other = (InContextRegressor(f"{MODEL}{seed}").fit(X[:60], y[:60]) for seed in ("", "/4"))
-    named = InContextRegressor(zoo.load("full", 7, "uniform(0,5)", 4), noise="uniform(0,5)", context=20)
+    named = InContextRegressor(zoo.load("full", 7, "uniform(0,5)", seed=4), noise="uniform(0,5)", context=20)
     np.testing.assert_array_equal(other.coef_, named.fit(X[:60], y[:60]).coef_)
     assert (other.coef_ != best.coef_).any()
 

@@ -231,10 +231,10 @@ def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, mo
     )
     write = runs.save
 
-    def full(model, path, record):
+    def full(model, path, *, record):
         if record["spec"]["noise"] == "fixed(2)":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        write(model, path, record)
+        write(model, path, record=record)
 
     monkeypatch.setattr(runs, "save", full)
     with ThreadPoolExecutor(1) as executor:

@@ -154,7 +154,7 @@ def test_the_documentation_has_the_numbers_that_are_measured():
     assert row.split(" | ")[1:] == [*(f"{value:.3g}" for value in [*ratios.facts.values()][:-1]), "1.06 |"]
     assert f"{ratios.facts['sigma 20']:.3g}" == "1.06"
     assert f"It falls as sigma^{power.facts['order']:.2f} to its limit" in text
-    assert f"the ratio is {far.error:.1g}" in " ".join(text.split())
+    assert f"the dropped part over the kept one is {far.error:.1g}" in " ".join(text.split())
 
 
 # ---- verify ---------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class MomentForm(Stack):
         if not isinstance(contexts, Draw | Moments):
             refuse(
                 "a trace is of a draw, moments, sequences, or features x with labels y",
-                f"a {type(contexts).__name__}" + ("" if np.ndim(contexts) == 0 else " without labels"),
+                kind_of(contexts) + ("" if np.ndim(contexts) == 0 else " without labels"),
                 "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.",
             )
         draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)

@@ -128,7 +128,7 @@ class _Walk:
         if isinstance(self.protocol, GradientFlow):
             reached = f"the flow could not be followed beyond time {self.times[self.state.taken]:.3g}"
             return f"{reached}; a smaller scale of the start or an earlier end time may help"
-        return f"step {self.state.taken:,}: the loss was not finite; a smaller rate may help"
+        return f"the loss was not finite at step {self.state.taken:,}"
 
     def _run_to(self, stop: int) -> tuple[float, Array]:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before."""

@@ -298,7 +298,7 @@ def _check_common(protocol: Descent) -> None:
 
 
 def _check_positive(name: str, value: object, example: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
         refuse(f"{name} must be positive and finite", shown(value), f"Pass {example:g}, for example.")
 
 
