@@ -13,15 +13,16 @@ __all__ = ["GROUPS", "Measurement", "run"]
 GROUPS = {
     **speed.GROUPS,
     "dynamics": dynamics.measurements,
+    "sklearn": regressor.measurements,
     "training": training.measurements,
     "silence": training.silent_measurements,
     "general": general.measurements,
     "lengths": general.length_measurements,
     "pools": general.pool_measurements,
     "room": room.measurements,
-    "sklearn": regressor.measurements,
     "sweeps": sweeps.measurements,
 }
+LONG = ("training", "silence", "general", "lengths", "pools", "room", "sweeps")  # minutes to hours
 
 
 def run(
@@ -32,11 +33,11 @@ def run(
     threads: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[Measurement]:
-    """Measure the groups of measurements asked for, or all (all but the comparisons, if quick)."""
+    """Measure the groups asked for, or those that do not train for long; all but the comparisons, if quick."""
     unknown = [name for name in only if name not in GROUPS]
     if unknown:
         refuse(f"--only must name one of {', '.join(GROUPS)}", repr(unknown[0]), "Choose one of these.")
-    chosen = list(only) or [name for name in GROUPS if not (quick and name == "frameworks")]
+    chosen = list(only) or [name for name in GROUPS if (name != "frameworks" if quick else name not in LONG)]
     setup = Setup.make(quick=quick, threads=threads, seeds=seeds, progress=progress)
     measurements: list[Measurement] = []
     for name in chosen:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks import Measurement, run
+from benchmarks import LONG, Measurement, run
 from benchmarks.report import table
 from ridgeformer.cli.machine import facts
 from ridgeformer.cli.options import AS_JSON, FILE
@@ -26,7 +26,12 @@ from ridgeformer.files import write_whole
 )
 @AS_JSON
 @click.option("--quick", is_flag=True, help="Use fewer repetitions, and do not compare with PyTorch and JAX.")
-@click.option("--only", multiple=True, metavar="GROUP", help="Measure this group only. May be repeated.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="GROUP",
+    help=f"Measure this group only. May be repeated. Only by name, as they take long: {', '.join(LONG)}.",
+)
 @click.option("--out", type=FILE, help="Also write the measurements to this file, as JSON.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=1, show_default=True, help="Number of training seeds.")
 @click.option("--threads", type=click.IntRange(1, 1024), help="Number of threads [default: one per core].")

@@ -55,7 +55,7 @@ SINGLE = [  # with the first seed only
     Line("channels(1,4)", 7, "categorical(1,3)"),
     Line("channels(2,3)", 4, "categorical(1,3)"),
     Line("channels(1,3)", 10, "categorical(1,3)"),
-    Line("lowrank(11)", 4, "categorical(1,3)", 0.0300),
+    Line("lowrank(11)", 4, "categorical(1,3)", 0.0295),
 ]
 
 
@@ -80,8 +80,11 @@ def _line(setup: Setup, line: Line, seeds: int, runs: str | None) -> list[Measur
     floor = evaluate(problem, found.model, sequences=FRESH, seed=SEED).floor
     each = ", ".join(f"{loss:.4g}" for loss in losses)
     times = ", ".join(f"{second:.0f} s" for second in seconds)
-    detail = f"seeds: {each}; floor {floor:.4g}; {wild} of {seeds * MANY:,} exploded; {times}"
-    return [Measurement(f"{line.name}: worst loss", max(losses), "", line.loss, False, detail)]
+    detail = f"seeds: {each}; floor {floor:.4g}; {times}"
+    found = [Measurement(f"{line.name}: worst loss", max(losses), "", line.loss, False, detail)]
+    if not setup.quick:
+        found.append(Measurement(f"{line.name}: exploded", wild, f"of {seeds * MANY:,}", 0, False))
+    return found
 
 
 def _explosions(model: LinearTransformer, problem: Problem, threads: int | None) -> int:

@@ -154,9 +154,10 @@ def _acts(found: Behaviour) -> str:
     ordered = [int(i) for i in np.argsort(-found.through) if found.through[i] >= USES]
     parts = [f"{100 * found.through[i]:.0f} % in layer {i + 1}" for i in ordered]
     alone = f"causes this share of the change: {', '.join(parts)}" if parts else f"causes less than {USES:.0%} of it"
+    above = " (above 100 %, other layers cancel a part of it)" if (found.through > 1).any() else ""
     return (
         f"The noise level influences the prediction: {changes}. Exchanging them in the attention of one layer only "
-        f"{alone}."
+        f"{alone}{above}."
     )
 
 
