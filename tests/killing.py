@@ -90,6 +90,7 @@ def content(folder: Path) -> dict[str, Any]:
             arrays[f"course/{name}"] = value[:, :-1] if name == "table" else value  # the last column holds seconds
         for name in ("seconds", "total_seconds", "checksum", "course"):
             record.pop(name, None)
+        record["history"] = [point[:3] for point in record["history"]]  # without their seconds
         found[path.parent.name] = (record, {name: value.tobytes() for name, value in arrays.items()})
     return found
 

@@ -12,13 +12,24 @@ import json
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
 
-__all__ = ["make_folder", "open_regular", "parse_json", "read_json", "remove", "set_aside", "short", "write_whole"]
+__all__ = [
+    "check_writable",
+    "make_folder",
+    "open_regular",
+    "parse_json",
+    "read_json",
+    "remove",
+    "set_aside",
+    "short",
+    "write_whole",
+]
 
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 28  # bytes that a JSON file may have
@@ -46,6 +57,25 @@ def make_folder(folder: Path, what: str) -> None:
         raise StorageError(f"{what} need a writable folder; {short(folder)} is not. Choose another folder.")
 
 
+def check_writable(folder: Path, what: str) -> None:
+    """Refuse a folder into which no file can be written; some that allow it by their permissions take none.
+
+    Args:
+        folder: The folder.
+        what: What the message says that it is for.
+
+    Raises:
+        StorageError: The folder does not exist, or takes no files.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        found = "is not writable" if folder.is_dir() else "is no folder" if folder.exists() else "does not exist"
+        remedy = "Create it, or choose another folder." if found == "does not exist" else "Choose another folder."
+        raise StorageError(f"{what} needs a writable folder; {folder} {found}. {remedy}") from error
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that appears under its name only when it is complete and on disk.
 
@@ -65,6 +95,8 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except (OSError, ValueError) as error:
+        if not os.path.isdir(path.parent):
+            check_writable(path.parent, "a file")
         raise StorageError(
             f"a file must go to a writable place; {short(path)} cannot be written ({_reason(error)}). What was stored "
             "before is intact: free some space, correct the permissions or choose another place, then run this again."

@@ -102,7 +102,10 @@ def test_the_table_names_both_models_and_the_edits():
         (["--truncate", "4"], "layers must be at most 3; got 4"),
         (["--stack", "/nonexistent"], "there is no file '/nonexistent'"),
         (["--without", "1", "--out", ""], "'--out': a path must not be empty"),
-        (["--without", "1", "--out", "/nonexistent/x.safetensors"], "a file must go to a writable place"),
+        (
+            ["--without", "1", "--out", "/nonexistent/x.safetensors"],
+            "a file needs a writable folder; /nonexistent does not exist",
+        ),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )

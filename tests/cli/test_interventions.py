@@ -46,7 +46,10 @@ def test_algorithms(call, model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["patch", "--low", "2", "--high", "1"], "below the higher one; got 2 and 1. Pass --low 1 --high 4"),
+        (
+            ["patch", "--low", "2", "--high", "1"],
+            "below the higher one; got 2 and 1. Pass low=1 and high=4, for example; on the command line --low 1",
+        ),
         (["patch", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
         (["algorithms", "--iterations", "0"], "iterations must be at least 1; got 0"),
         (["algorithms", "--dim", "4"], "dimension"),

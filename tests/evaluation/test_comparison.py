@@ -278,7 +278,7 @@ def test_results_do_not_depend_on_what_else_is_compared():
         (lambda: evaluate(PROBLEM, AdaRR), "must be a predictor"),
         (
             lambda: evaluate(AdaRR(), PROBLEM),
-            "the problem must be a Problem; got an AdaRR. The problem comes first: evaluate(problem, model)",
+            "the problem must be a Problem; got an AdaRR. The problem comes first, as in evaluate(problem, model)",
         ),
         (lambda: evaluate(PROBLEM, AdaRR(), seed=[1]), "seed must be a whole number"),
         (lambda: floor("uniform(0,5)"), "the problem must be a Problem; got a str"),

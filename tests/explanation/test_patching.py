@@ -80,7 +80,7 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
     even = dataclasses.replace(found, once=np.full_like(found.once, 0.1))
     assert "No single layer uses it" in str(even)
     assert np.isnan(share["a"][:2]).all()  # moments that no context has
-    assert "The shrinkage factor of the model falls from 0." in str(found)
+    assert "The shrinkage factor of the model goes from 0." in str(found)
 
 
 def test_further_coordinates_are_a_part():

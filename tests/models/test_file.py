@@ -130,7 +130,7 @@ def test_a_pickle_is_not_run(path):
 def test_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(InputError, match=r"a model must be a file; there is no file '.*nothing'"):
         load(tmp_path / "nothing")
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match=r"load reads the file of a model; .* Use load_run\(folder\)"):
         load(tmp_path)
 
 
@@ -174,7 +174,7 @@ def test_a_header_that_claims_to_be_huge_is_not_read(path):
         (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record={"a": np.ones(2)}), "that JSON can hold"),
         (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record="text"), "that JSON can hold"),
         (lambda path: save(tame_model("diag", 2, 1, 1, 5), path.with_name("x" * 300)), "must go to a writable place"),
-        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path / "x"), "must go to a writable place"),
+        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path / "x"), "a file needs a writable folder"),
         (lambda path: load(3), "needs the name of a file; got 3"),
     ],
 )

@@ -156,7 +156,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
         curves_figure(search)
     with pytest.raises(InputError, match=r"at least two snapshots; got 0. Train with snapshots=20"):
         trajectories_figure(trained("diag", snapshots=0))
-    with pytest.raises(InputError, match=r"an animation must end in .gif or .html; got 'a.png'"):
+    with pytest.raises(InputError, match=r"a plot must end in .gif or .html; got 'a.png'"):
         draw_animation(tmp_path / "a.png", full)
     with pytest.raises(InputError, match=r"needs at least one run; got none. Pass a training, or several by name"):
         curves_figure({})

@@ -219,7 +219,7 @@ def test_a_newer_record(tmp_path):
     path.write_text(path.read_text().replace('"version": 2', '"version": 9'))
     with pytest.raises(InputError, match="newer ridgeformer"):
         load_run(done.folder)
-    with pytest.raises(InputError, match=r"is neither the folder of a run nor a folder that holds runs"):
+    with pytest.raises(InputError, match=r"is not the folder of a run\. If it holds runs"):
         load_run(tmp_path)
 
 

@@ -13,7 +13,7 @@ from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.measure import print_results
 from ridgeformer.cli.models import Subject, read_model, reads_a_model
-from ridgeformer.cli.options import FILE, PARTS, PLACE
+from ridgeformer.cli.options import FILE, PLACE
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ CHANGE = re.compile(r"([0-9]{1,9})\.([A-Za-z_]\w*)=(.+)", re.ASCII | re.DOTALL)
     "changes",
     multiple=True,
     metavar="LAYER.NAME=VALUE",
-    help="Replace a parameter of one layer. NAME is omega_xx, omega_xy, omega_yx, omega_yy or omega for diag and gdpp, "
-    "and P or Q for any model. VALUE is a number, or a list in JSON. May be repeated.",
+    help="Replace a parameter of one layer. NAME is omega_xx, omega_xy, omega_yx, omega_yy, omega, p or q for diag and "
+    "gdpp, and P or Q for any model. VALUE is a number, or a list in JSON. May be repeated.",
 )
 @click.option("--without", type=int, multiple=True, metavar="LAYER", help="Remove this layer. May be repeated.")
 @click.option("--truncate", type=int, metavar="LAYERS", help="Keep only the first layers, so many of them.")
@@ -52,14 +52,14 @@ def edit(
     """Change a model, and compare its loss with that of the original.
 
     Layers are counted from 1, as `explain` counts them, and have the numbers of the original model in all options. The
-    original stays as it is. With --out, the edited model is stored together with the problem of the original.
+    original stays as it is. With --out, the edited model is stored together with the problem.
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
     """
     from ridgeformer.evaluation import compare
     from ridgeformer.models.file import save
 
-    edits = [*changes, *(f"without {layer}" for layer in without)]
+    edits = [*changes, *(f"without layer {layer}" for layer in without)]
     edits += [] if truncate is None else [f"truncate {truncate}"]
     edits += [] if stack is None else [f"stack {stack}"]
     if not edits:
@@ -70,8 +70,7 @@ def edit(
     edited = _shortened(_changed(subject.model, changes), without, truncate)
     edited = edited if stack is None else edited.stack(read_model(stack)[0])
     if out is not None:
-        spec = {name: value for name, value in subject.record.get("spec", {}).items() if name in PARTS}
-        save(edited, out, record={"spec": spec, "edited": {"model": subject.name, "edits": edits}})
+        save(edited, out, record={"spec": subject.problem.as_dict(), "edited": {"model": subject.name, "edits": edits}})
     with progress_bar("evaluating") as step:
         found = compare(
             subject.problem, {subject.name: subject.model, "edited": edited}, **subject.sample, progress=step

@@ -38,16 +38,11 @@ def patch(subject: Subject, low: float | None, high: float | None, plot: Path | 
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
     """
-    from ridgeformer.errors import InputError
     from ridgeformer.explanation import patch_noise
-    from ridgeformer.explanation.patching import LEVELS
     from ridgeformer.plotting.interventions import patching_figure
 
     with progress_bar("patching") as step:
-        try:
-            found = patch_noise(subject.problem, subject.model, low=low, high=high, **subject.sample, progress=step)
-        except InputError as error:
-            raise InputError(str(error).replace(LEVELS, "Pass --low 1 --high 4.")) from error
+        found = patch_noise(subject.problem, subject.model, low=low, high=high, **subject.sample, progress=step)
     _show(subject, found, plot, patching_figure)
 
 

@@ -98,7 +98,9 @@ def evaluate_model(subject: Subject, estimator: Estimator) -> None:
     "  ridgeformer profile model.safetensors --noise 'uniform(0,5)' --plot profile.png\n"
     "  ridgeformer profile 'zoo:diag/7/uniform(0,5)' --sigma '0.5;1;2'"
 )
-@click.option("--sigma", help="Noise levels, such as '0.5;1;2' [default: about 40, from 0 to 1 above the largest].")
+@click.option(
+    "--sigma", help="Noise levels, such as '0.5;1;2' or '0.5,1,2' [default: about 40, from 0 to 1 above the largest]."
+)
 @plot_option("the profile")
 @reads_a_model(sequences=20_000)
 def profile(subject: Subject, sigma: str | None, plot: Path | None) -> None:
@@ -157,7 +159,7 @@ def _levels(text: str | None) -> list[float] | None:
 def print_results(problem: object, results: list[Any], as_json: bool) -> None:
     """Print results as a table with the floor above it, or as JSON."""
     from ridgeformer.evaluation.table import aligned, without_rounding
-    from ridgeformer.losses import ROUNDING
+    from ridgeformer.losses import CAP, ROUNDING
 
     if as_json:
         click.echo(json.dumps({"problem": str(problem), "results": [r.as_dict() for r in results]}, indent=2))
@@ -170,6 +172,11 @@ def print_results(problem: object, results: list[Any], as_json: bool) -> None:
         f"{aligned(rows)}\n\nerror: standard error of the loss. ratio: loss / floor.\n"
         "tail (99.99 % quantile) and largest: of the losses of single sequences."
     )
+    if any(r.exploded for r in results):
+        click.echo(
+            "Where sequences exploded, they dominate the mean loss, in which a single loss counts at most "
+            f"{CAP:g}. A ratio above a million is a dash."
+        )
     if any(r.name == GAUSSIAN_ORACLE for r in results):
         click.echo(
             f"{GAUSSIAN_ORACLE} is told sigma but not the pool: it is ridge regression, not the oracle that losses are "

@@ -111,15 +111,18 @@ def takes_a_picture(command: Command) -> Command:
     return click.option("--plot", type=FILE, help=f"{what} Needs matplotlib.")(kinds(levels(command)))
 
 
-def picture_of(plot: Path | None, picture: str | None, protocol: Protocol) -> str:
+def picture_of(plot: Path | None, picture: str | None, levels: tuple[float, ...], protocol: Protocol) -> str:
     """The picture to draw; refuses one that the protocol does not allow or no file can hold, before any training."""
-    from ridgeformer.plotting.style import check_plot
+    from ridgeformer.plotting.style import MOVING, STILL, check_plot
     from ridgeformer.training.protocols import Descent, describe
 
     if plot is None:
-        return picture or "curve"
-    still, moving = (".png", ".pdf", ".svg"), (".gif", ".html")
-    chosen = picture or ("animation" if plot.suffix in moving else "curve")
+        if picture or levels:
+            refuse(
+                "--picture and --level are about the file of --plot", "no --plot", "Add --plot curve.png, for example."
+            )
+        return "curve"
+    chosen = picture or ("animation" if plot.suffix in MOVING else "curve")
     descent = isinstance(protocol, Descent)
     if chosen != "curve" and not descent:
         given = f"--protocol {describe(protocol)['name']}"
@@ -129,8 +132,10 @@ def picture_of(plot: Path | None, picture: str | None, protocol: Protocol) -> st
         refuse(
             f"a picture of the kind {chosen} needs two snapshots", len(protocol.kept()), "Train with --snapshots 20."
         )
-    named = moving if chosen == "animation" else still
-    check_plot(plot, named if picture else (*still, *moving) if descent else still)
+    if levels and not (descent and chosen == "curve"):
+        refuse("--level is for the learning curve of a descent", f"--picture {chosen} of another run", "Leave it out.")
+    named = MOVING if chosen == "animation" else STILL
+    check_plot(plot, named if picture else (*STILL, *MOVING) if descent else STILL)
     return chosen
 
 
@@ -142,6 +147,6 @@ def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...]
     if picture == "curve" and "table" not in training.course:
         draw_training(plot, training)
     elif picture == "curve":
-        DRAWN[picture](plot, training, levels)
+        DRAWN[picture](plot, training, levels=levels)
     else:
         DRAWN[picture](plot, training)

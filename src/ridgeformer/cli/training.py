@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 )
 @click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume.")
 @takes_a_protocol
-@click.option("--init", type=PLACE, help="Start from this model: a file, or the folder of a run.")
+@click.option("--init", type=PLACE, help="Start from this model: a file, the folder of a run, or a model of the zoo.")
 @takes_a_picture
 @click.option("--quiet", "-q", is_flag=True, help="Do not show progress.")
 def train(
@@ -94,7 +94,7 @@ def train(
 
     tokens = _layout(problem, family, {name: options.pop(name) for name in ("attention", "coordinate", "scratch")})
     recipe = protocol_of(protocol, options)
-    drawn = picture_of(plot, picture, recipe)
+    drawn = picture_of(plot, picture, level, recipe)
     try:
         with training_display(problem, sequences, quiet) as callbacks:
             found = fit(
@@ -157,7 +157,7 @@ def show(run: Path, plot: Path | None, picture: str | None, level: tuple[float, 
         if damage is not None:
             raise InputError(f"{shown(run, 200)}: {damage}")
         found = load_run(run)
-        drawn = picture_of(plot, picture, found.spec.protocol)
+        drawn = picture_of(plot, picture, level, found.spec.protocol)
         _print_training(found, as_json)
         if plot is not None:
             draw(plot, found, drawn, level)
@@ -217,7 +217,8 @@ def _print_training(training: Any, as_json: bool) -> None:
         "status": f"{training.status}: {training.message}",
         "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences",
         "floor": f"{least}; ratio: {times}",
-        "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, exploded: {r.exploded} of {r.sequences:,}",
+        "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, "
+        f"exploded: {r.exploded:,} of {r.sequences:,}",
         "time": f"{training.seconds:.1f} s{grown if isinstance(training.spec.protocol, Search) else ''}",
         "made with": made,
         "stored in": training.folder or "nowhere; add --out runs/ to store it",

@@ -1,6 +1,6 @@
 """How good a predictor is: exact losses on fresh sequences, beside the best loss that any predictor can have.
 
-A predictor is any object with `weights(moments)`. All functions take what is evaluated, then the problem, then options
+A predictor is any object with `weights(moments)`. All functions take the problem, then what is evaluated, then options
 by keyword. All results use the same names for the same things (see `table`), print as a table, and convert with
 `as_dict()` and, if pandas is installed, `to_pandas()`.
 

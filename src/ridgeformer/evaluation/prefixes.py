@@ -52,8 +52,12 @@ class PrefixLosses(Series):
         return f"Adjusted loss after each number of examples on {self.sequences:,} sequences"
 
     def _printed(self) -> list[dict[str, Any]]:
-        losses = dict(zip(self.name, self.loss, strict=True))
-        return lines({"context": self.context, **losses, "floor": np.array(list(map(without_rounding, self.floor)))})
+        columns = {"context": self.context, **dict(zip(self.name, self.loss, strict=True))}
+        wild = [k for k in range(len(self.name)) if self.exploded[k].any()]
+        for k in wild:
+            of = f" of {self.name[k]}" if len(wild) > 1 else ""
+            columns |= {f"exploded{of}": self.exploded[k], f"unexploded{of}": self.unexploded[k]}
+        return lines({**columns, "floor": np.array(list(map(without_rounding, self.floor)))})
 
     def __repr__(self) -> str:
         return f"PrefixLosses({', '.join(self.name)}, n = {Lengths(self.context.tolist())})"

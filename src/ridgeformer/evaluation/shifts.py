@@ -85,7 +85,7 @@ def shifts(
         progress: Called with the number of problems done and the number of all.
         **shift: What differs, with its values: one of `context`, `noise`, `features`, `tasks` and `query`, as `Problem`
             takes them; or one argument of a problem of your own. `to` gives the problems themselves, as a list or by
-            name: `shifts(model, here, to={"train": few, "test": other})`.
+            name: `shifts(here, model, to={"train": few, "test": other})`.
 
     Returns:
         Losses, floors and numbers of explosions.

@@ -125,7 +125,7 @@ def without_rounding(loss: float) -> float:
     Returns:
         The loss.
     """
-    return 0.0 if loss <= ROUNDING else float(loss)
+    return 0.0 if abs(loss) <= ROUNDING else float(loss)
 
 
 def named(found: Mapping[str, Found], name: str) -> Found:

@@ -26,11 +26,11 @@ from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer, number
 
-__all__ = ["LEVELS", "NoisePatching", "patch_noise"]
+__all__ = ["NoisePatching", "patch_noise"]
 
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
-LEVELS = "Pass low=1, high=4."
+LEVELS = "Pass low=1 and high=4, for example; on the command line --low 1 --high 4."
 QUANTILES = (0.2, 0.8)  # of the noise: the two levels by default
 HARDLY, CARRIES, USES = 0.1, 0.5, 0.25  # of the oracle's change; of the model's change, from a layer on and by it alone
 MOST_EXPLODED = 0.01  # of the sequences: above it, a share is not given
@@ -97,9 +97,9 @@ class NoisePatching(Table):
 
     def _note(self) -> str:
         change, best = (float(values[0] - values[1]) for values in (self.shrinkage, self.oracle))
-        words = f"The shrinkage factor of the model falls from {self.shrinkage[0]:.3f} to {self.shrinkage[1]:.3f}"
+        words = f"The shrinkage factor of the model goes from {self.shrinkage[0]:.3f} to {self.shrinkage[1]:.3f}"
         if np.isfinite(best):
-            words += f";\nthat of the oracle falls from {self.oracle[0]:.3f} to {self.oracle[1]:.3f}"
+            words += f";\nthat of the oracle goes from {self.oracle[0]:.3f} to {self.oracle[1]:.3f}"
             words += f" ({100 * change / best:.0f} % of the oracle's change)" if best else ""
         if self.exploded.any():
             words += ".\nSequences on which a patched model explodes are left out; - where they are more than 1 %"
@@ -109,9 +109,9 @@ class NoisePatching(Table):
         """Which layer uses the noise level of the context most, by the rule of docs/interventions.md."""
         best = float(self.oracle[0] - self.oracle[1])
         change = float(self.shrinkage[0] - self.shrinkage[1])
-        if "gram" not in self.part:
+        if "gram" not in self.part or not np.isfinite(self.once[self.part.index("gram")]).any():
             return ""
-        if np.isfinite(best) and change < HARDLY * best:
+        if change <= 0 or (np.isfinite(best) and change < HARDLY * best):
             return "\nThe model hardly adapts to the noise level, so that no layer is named."
         gram = self.part.index("gram")
         carries, once = self.layer[self.restored[gram] >= CARRIES], np.nan_to_num(self.once[gram], nan=-np.inf)

@@ -85,7 +85,7 @@ def load(path: str | os.PathLike[str]) -> LinearTransformer:
         DamageError: The file is damaged or of another kind.
     """
     place = _path(path)
-    if str(place).startswith("zoo:") or os.path.exists(place / "record.json"):
+    if str(place).startswith("zoo:") or os.path.isdir(place):
         remedy = "Use load_run(folder).model for the folder of a run, and zoo.load for a model of the zoo."
         refuse("load reads the file of a model", shown(place, 200), remedy)
     return read_model(path)[0]

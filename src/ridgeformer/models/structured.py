@@ -86,7 +86,7 @@ class LowRankFamily(ArrayFamily):
 
 
 @sized("lowrank", "2")
-def LowRank(rank: int = 1) -> type[LowRankFamily]:
+def LowRank(rank: int) -> type[LowRankFamily]:
     """Return the family with separate keys and queries of a rank.
 
     Args:
@@ -253,7 +253,7 @@ class RegisterFamily(ArrayFamily):
 
 
 @sized("registers", "2")
-def Registers(count: int = 2) -> type[RegisterFamily]:
+def Registers(count: int) -> type[RegisterFamily]:
     """Return the family that is diagonal but for some coordinates of x, which may be used freely.
 
     Args:

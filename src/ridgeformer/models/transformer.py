@@ -181,7 +181,11 @@ class LinearTransformer(TokenForm, MomentForm):
         """
         layer = layer_number(layer, self.layers)
         if self.layers == 1:
-            refuse("a model needs at least one layer", "the only layer to remove", "Edit it: model.edit(0, P=0).")
+            refuse(
+                "a model needs at least one layer",
+                "a request to remove the last one",
+                "Keep one, or let it do nothing: P=0.",
+            )
         parts = [part for part in (slice(0, layer), slice(layer + 1, self.layers)) if part.start < part.stop]
         return self._with(joined([self._with(self.family.select(part)) for part in parts]))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import InputError, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.evaluation import profile
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
@@ -23,6 +23,7 @@ from ridgeformer.plotting.style import (
     DARK,
     GREY,
     LINES,
+    MOVING,
     VERMILION,
     blank,
     check_plot,
@@ -49,7 +50,6 @@ Array = NDArray[np.float64]
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}
 PER_INCH = 14  # characters of a title
 RISE = 100.0  # of the loss at the start: what is higher leaves the axis
-MOVING = (".gif", ".html")
 
 
 def draw_curves(
@@ -193,10 +193,7 @@ def draw_animation(path: Path | str, training: Training, *, milliseconds: int = 
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = Path(path)
-    if path.suffix not in MOVING:
-        raise InputError(f"the name of an animation must end in .gif or .html; got {path.name!r}. Choose another name.")
-    check_plot(path.with_suffix(".png"))
+    path = check_plot(path, MOVING)
     integer("milliseconds", milliseconds, 10, 60_000)
     frames = _frames(training, sequences)
     content = _gif(frames, milliseconds) if path.suffix == ".gif" else _page(frames, milliseconds, training)

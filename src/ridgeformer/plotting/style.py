@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import math
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeformer.errors import InputError, MissingPackageError, StorageError
-from ridgeformer.files import write_whole
+from ridgeformer.errors import InputError, MissingPackageError
+from ridgeformer.files import check_writable, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,10 +26,12 @@ __all__ = [
     "GREY",
     "LIGHT",
     "LINES",
+    "MOVING",
     "ORANGE",
     "PALE",
     "PINK",
     "SKY",
+    "STILL",
     "SUFFIXES",
     "TEAL",
     "VERMILION",
@@ -48,6 +49,7 @@ __all__ = [
     "write",
 ]
 
+STILL, MOVING = (".png", ".pdf", ".svg"), (".gif", ".html")  # endings of files that hold pictures and animations
 # The palette of Okabe and Ito.
 BLACK, GREY, ORANGE, SKY = "#000000", "#999999", "#E69F00", "#56B4E9"
 GREEN, YELLOW, BLUE, VERMILION, PINK = "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
@@ -193,7 +195,7 @@ def exploded_entry() -> Line2D:
     return Line2D([], [], color=DARK, linestyle="none", marker=EXPLODED, markersize=4, label=label)
 
 
-def check_plot(path: Path | str, endings: Sequence[str] = (".png", ".pdf", ".svg")) -> Path:
+def check_plot(path: Path | str, endings: Sequence[str] = STILL) -> Path:
     """Refuse a picture that could not be drawn or written, before anything is computed for it.
 
     Args:
@@ -212,15 +214,7 @@ def check_plot(path: Path | str, endings: Sequence[str] = (".png", ".pdf", ".svg
     if path.suffix not in endings:
         known = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise InputError(f"the name of a plot must end in {known}; got {path.name!r}. Choose another name.")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):  # some folders that may be written to take no files
-            pass
-    except OSError as error:
-        found = (
-            "is not writable" if path.parent.is_dir() else "is no folder" if path.parent.exists() else "does not exist"
-        )
-        remedy = "Create it, or choose another folder." if found == "does not exist" else "Choose another folder."
-        raise StorageError(f"a plot needs a writable folder; {path.parent} {found}. {remedy}") from error
+    check_writable(path.parent, "a plot")
     _matplotlib()
     return path
 

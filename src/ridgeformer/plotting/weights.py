@@ -103,7 +103,8 @@ def meaning(model: LinearTransformer) -> str:
         A line for a title.
     """
     if not has_omegas(model):
-        return "W of each layer: w_hat = W a if the layer were alone, a = sum y x"
+        mean = model.layout.attention
+        return f"W of each layer: w_hat = W a if the layer were alone, a = {mean} of y x"
     further = len(names(model)) > 4
     return "omegas of x and y; norms of all other products of P and Q" if further else "omegas"
 

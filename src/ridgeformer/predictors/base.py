@@ -78,7 +78,7 @@ def check_any_problem(problem: object) -> BaseProblem:
     """
     if not isinstance(problem, BaseProblem):
         swapped = isinstance(problem, Predictor | TokenPredictor | Mapping)
-        first = "The problem comes first: evaluate(problem, model), for example."
+        first = "The problem comes first, as in evaluate(problem, model)."
         remedy = first if swapped else 'Pass Problem(noise="uniform(0,5)"), for example.'
         refuse("the problem must be a Problem", kind_of(problem), remedy)
     return problem

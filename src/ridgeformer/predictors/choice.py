@@ -96,6 +96,6 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
 def _differences(problem: Problem) -> str:
     """In which respects a problem is not isotropic, in words."""
     words = {"features": "the features", "tasks": "the tasks", "query": "the queries"}
-    names = [words[name] for name in problem._unusual()]
+    names = [words[name] for name in problem.unusual()]
     found = [f"{' and '.join(names)} are not"] if names else []
     return " and ".join([*found, *([] if problem.lengths.fixed else [f"n is {problem.lengths}"])])

@@ -207,7 +207,7 @@ class Problem(BaseProblem):
             "dim": self.dim,
             "context": self.lengths.most if self.lengths.fixed else str(self.lengths),
             "noise": check_text(self.noise),
-            **{name: str(value) for name, value in self._unusual().items()},
+            **{name: str(value) for name, value in self.unusual().items()},
         }
 
     @classmethod
@@ -255,18 +255,18 @@ class Problem(BaseProblem):
             refuse("d must be a whole number", shown(found["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
         return cls(**found)
 
-    def _unusual(self) -> dict[str, Features | Tasks]:
+    def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
         found = {"features": self.features, "tasks": self.tasks, "query": self.query}
         usual = Isotropic(), Gaussian(), None
         return {name: part for (name, part), one in zip(found.items(), usual, strict=True) if part not in (None, one)}
 
     def __str__(self) -> str:
-        extra = "".join(f" {name}={value}" for name, value in self._unusual().items())
+        extra = "".join(f" {name}={value}" for name, value in self.unusual().items())
         return f"d={self.dim} n={self.lengths} {self.noise}{extra}"
 
     def __repr__(self) -> str:
-        extra = "".join(f", {name}={value!r}" for name, value in self._unusual().items())
+        extra = "".join(f", {name}={value!r}" for name, value in self.unusual().items())
         return f"Problem(dim={self.dim}, context={self.lengths}, noise={self.noise}{extra})"
 
     def _identity(self) -> tuple[Any, ...]:

@@ -15,10 +15,11 @@ import json
 import math
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ridgeformer.engine import PAPER_LAYOUT
 from ridgeformer.errors import InputError, RidgeformerError, shown
 from ridgeformer.evaluation.table import SAYS_NOTHING
 from ridgeformer.jsonable import jsonable
@@ -213,7 +214,10 @@ def _protocol(spec: dict[str, Any]) -> str:
     given = spec.get("protocol", {})
     name = shown(given.get("name", "?"), 20).strip("'")
     usual = describe(NAMES[name]()) if name in NAMES else {"name": name}
+    if usual.get("batch", "") is None:  # chosen by the problem
+        usual["batch"] = given.get("batch")
     words = [f"{key}={shown(value, 30)}" for key, value in given.items() if key not in usual or usual[key] != value]
-    words += [f"{key}={shown(value, 20)}" for key, value in spec.get("layout", {}).items() if value]
+    layout = asdict(PAPER_LAYOUT)
+    words += [f"{key}={shown(value, 20)}" for key, value in spec.get("layout", {}).items() if layout.get(key) != value]
     words += [f"init={spec['init'][:8]}"] if "init" in spec else []
     return " ".join([name, *words])

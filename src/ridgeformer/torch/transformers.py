@@ -155,7 +155,15 @@ class Transformer(nn.Module):
         return self.read_out(tokens[:, count:])[..., 0]
 
     def predict(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Predict for arrays, without a gradient. See `forward` for the shapes.
+        """Predict for arrays, without a gradient.
+
+        Args:
+            x: As for `forward`, [B, n, d].
+            y: As for `forward`, [B, n].
+            queries: As for `forward`, [B, m, d].
+
+        Returns:
+            The predictions, [B, m].
 
         Raises:
             InputError: Shapes do not fit, or there are values that are not finite.

@@ -56,7 +56,7 @@ class History(Value, Table):
 
     For descents (`GradientDescent`, `SGD`, `Adam`, `GradientFlow`) every number is that of the model before the step.
     Searches and the paper's protocol record pieces of work: their phase, the sequences and seconds used so far and the
-    training loss, which is also known as an adjusted one; other columns have no meaning there, NaN.
+    training loss, from which the adjusted loss follows; other columns have no meaning there, NaN.
 
     Attributes:
         phase: The part of the search, or the name of the protocol, for every row.

@@ -146,7 +146,7 @@ class Journal:
         try:
             facts, tensors = self._content(path)
             writer, before = dict(facts["writer"]), float(facts["seconds"])
-            history = [(str(p), int(w), float(x), float(s)) for p, w, x, s in facts["history"]]
+            history = [(str(p), int(w), float(x), float(*s or [np.nan])) for p, w, x, *s in facts["history"]]
             names, marks = map(str, facts["names"]), map(int, facts["marks"])
             pieces = list(zip(names, marks, facts["checksums"], strict=True))
         except UNREADABLE as error:

@@ -290,7 +290,7 @@ def _check_common(protocol: Descent) -> None:
         if batch != "population" and not sample_size(batch):
             refuse("the batch must be population, sample(N) or a number of fresh sequences", repr(batch), BATCHES)
     elif batch is not None:
-        integer("batch", batch, 1, 1 << 24)
+        object.__setattr__(protocol, "batch", integer("batch", batch, 1, 1 << 24))
     if protocol.scale is not None:
         _check_positive("the scale of a start", protocol.scale, 0.01)
     for name in ("record", "snapshots"):

@@ -163,15 +163,16 @@ def training_of_record(
     try:
         found = record["result"]
         kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int}
-        numbers = {f: float("nan") if found[f] is None else found[f] for f in Result.__dataclass_fields__}
-        result = Result(**{f: kinds.get(f, float)(value) for f, value in numbers.items()})
+        result = Result(**{f: kinds.get(f, float)(_known(found[f])) for f in Result.__dataclass_fields__})
         return Training(
             model=model,
             spec=spec,
             status=record["status"],
             message=str(record["message"]),
             result=result,
-            points=tuple(Point(str(p), int(w), float(x), *map(float, s)) for p, w, x, *s in record["history"]),
+            points=tuple(
+                Point(str(p), int(w), float(x), *map(float, map(_known, s))) for p, w, x, *s in record["history"]
+            ),
             seconds=float(record["seconds"]),
             total_seconds=float(record["total_seconds"]),
             made_with=dict(record["made_with"]),
@@ -180,6 +181,11 @@ def training_of_record(
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _incomplete(folder, error) from error
+
+
+def _known(value: Any) -> Any:
+    """A value of a record, with NaN for None, which stands for it in JSON."""
+    return math.nan if value is None else value
 
 
 def _incomplete(folder: Path | None, error: Exception) -> InputError:

@@ -334,7 +334,8 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
         if (path / SPEC).exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
         raise InputError(
-            f"{short(path)} is neither the folder of a run nor a folder that holds runs. Name one of the two."
+            f"{short(path)} is not the folder of a run. If it holds runs, name one of them: `ridgeformer show` lists "
+            "them."
         )
     try:
         found = read_json(record, "a record")

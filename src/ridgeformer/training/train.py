@@ -25,6 +25,7 @@ from ridgeformer.training.results import Training
 from ridgeformer.training.runs import Folder, Memory, Runs
 from ridgeformer.training.session import Session
 from ridgeformer.training.spec import make_spec
+from ridgeformer.validation import flag
 
 __all__ = ["train", "train_many"]
 
@@ -150,13 +151,14 @@ def train_many(
 @contextlib.contextmanager
 def _told(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[list[Callback]]:
     """All callbacks; the progress line is closed at the end, however training ends."""
-    if not isinstance(progress, bool):
-        refuse("progress must be True or False", f"{progress!r}"[:80], "Pass functions as callbacks=[...].")
-    line = Display()
+    if callable(progress):
+        refuse("progress must be True or False", "a function", "Pass functions as callbacks=[...].")
+    line = Display() if flag("progress", progress) else None
     try:
-        yield [*as_callbacks(callbacks), *([line] if progress else [])]
+        yield [*as_callbacks(callbacks), *([] if line is None else [line])]
     finally:
-        line.close()
+        if line is not None:
+            line.close()
 
 
 def _runs(out: str | os.PathLike[str] | Runs | None) -> Runs:
