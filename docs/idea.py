@@ -38,7 +38,7 @@ def contexts(axes: list[Axes]) -> None:
     panel(axes[0], "1. Problem: predict y for the query from\n20 noisy examples of y = <w, x>", y="y")
     panel(axes[1], "", x="x", y="y")
     axes[0].tick_params(labelbottom=False)
-    axes[0].legend(loc="lower right", fontsize=7, frameon=False, handletextpad=0.2, borderpad=0)
+    axes[0].legend(loc="lower left", fontsize=7, frameon=False, handletextpad=0.2, borderpad=0)
 
 
 def trajectories(axis: Axes) -> None:
@@ -55,6 +55,7 @@ def trajectories(axis: Axes) -> None:
         along, across = split(model.trace(drawn).weights, drawn.task)
         axis.plot(along, across, "o-", color=colour, markersize=3.5, linewidth=1)
         ideal = split(drawn.ridge, drawn.task)
+        axis.plot(along[-1], across[-1], "o", color=colour, markersize=8, markerfacecolor="none")
         axis.plot(*ideal, marker="*", color=colour, markersize=13, alpha=0.45, linestyle="none")
         axis.annotate(
             f"sigma = {sigma:g}",
@@ -65,7 +66,7 @@ def trajectories(axis: Axes) -> None:
             color=colour,
         )
     axis.annotate("start: w = 0", (0, 0), (4, -8), textcoords="offset points", fontsize=7)
-    axis.plot([], [], "o-", color=BLACK, markersize=3.5, linewidth=1, label="w after layers 0 to 7")
+    axis.plot([], [], "o-", color=BLACK, markersize=3.5, linewidth=1, label="w after layers 0 to 7 (circle: layer 7)")
     label = "best w if sigma were known"
     axis.plot([], [], marker="*", color=BLACK, markersize=9, alpha=0.45, linestyle="none", label=label)
     axis.set(xlim=(-0.05, 1.3), ylim=(-0.06, 0.75))
