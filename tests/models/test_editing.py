@@ -157,7 +157,10 @@ def test_any_model_takes_a_dense_matrix_and_becomes_full(family):
         ),
         (lambda: model_of("diag").edit(1, P=np.zeros((3, 3))), "P must have shape (1, 4, 4)"),
         (lambda: model_of("diag").without(4), "layer must be at most 3; got 4. Layers are counted from 0"),
-        (lambda: model_of("diag", layers=1).without(0), "a model needs at least one layer; got the only layer"),
+        (
+            lambda: model_of("diag", layers=1).without(0),
+            "a model needs at least one layer; got a request to remove the last one",
+        ),
         (lambda: model_of("diag").truncate(0), "layers must be at least 1; got 0"),
         (lambda: model_of("diag").truncate(5), "layers must be at most 4; got 5"),
         (lambda: model_of("diag").stack(model_of("diag").family), "a model is stacked on a model; got a Diag"),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ridgeformer.engine import Layout
-from ridgeformer.errors import refuse
+from ridgeformer.errors import refuse, shown
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
@@ -25,7 +25,6 @@ from ridgeformer.training.results import Training
 from ridgeformer.training.runs import Folder, Memory, Runs
 from ridgeformer.training.session import Session
 from ridgeformer.training.spec import make_spec
-from ridgeformer.validation import flag
 
 __all__ = ["train", "train_many"]
 
@@ -151,9 +150,9 @@ def train_many(
 @contextlib.contextmanager
 def _told(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[list[Callback]]:
     """All callbacks; the progress line is closed at the end, however training ends."""
-    if callable(progress):
-        refuse("progress must be True or False", "a function", "Pass functions as callbacks=[...].")
-    line = Display() if flag("progress", progress) else None
+    if not isinstance(progress, bool):
+        refuse("progress must be True or False", shown(progress), "Pass functions as callbacks=[...].")
+    line = Display() if progress else None
     try:
         yield [*as_callbacks(callbacks), *([] if line is None else [line])]
     finally:
