@@ -243,8 +243,8 @@ def raised(node):
 def test_docstrings_name_the_errors_that_are_raised():
     """All of them exist, and functions that write files or need packages do not promise another class."""
     for name, path in modules():
-        if name.split(".")[0] in ("cli", "__main__", "torch", "jax", "sklearn"):
-            continue
+        if name.split(".")[0] in ("cli", "__main__", "torch", "jax", "sklearn") or name == "engine.xla":
+            continue  # help texts, or packages that need not be installed
         module, tree = importlib.import_module(f"ridgeformer.{name}".rstrip(".")), ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
