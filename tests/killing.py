@@ -15,7 +15,8 @@ from typing import Any
 
 from ridgeformer import Problem, load, train
 from ridgeformer.training import GradientDescent, Paper, Search, Training
-from ridgeformer.training.runs import Folder, read_course
+from ridgeformer.training.runs import Folder
+from ridgeformer.training.stored import read_course
 from support import LONGEST, unmeasured
 
 

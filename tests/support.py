@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from ridgeformer import LinearTransformer, Problem, engine, load, save
-from ridgeformer.training import runs
+from ridgeformer.training.stored import checksum
 
 LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
 NATIVE = [name for name in engine.available() if name not in ("numpy", "jax")]
@@ -47,5 +47,5 @@ def write_record(folder, record):
     path = folder / "model.safetensors"
     told = {name: value for name, value in record.items() if name not in ("model", "checksum")}
     save(load(path), path, record=told)
-    record["checksum"] = runs._checksum(record)
+    record["checksum"] = checksum(record)
     (folder / "record.json").write_text(json.dumps(record))

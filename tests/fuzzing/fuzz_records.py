@@ -30,8 +30,9 @@ from ridgeformer.tensors import pack
 from ridgeformer.training import Paper, Search
 from ridgeformer.training.journal import DamagedRunWarning
 from ridgeformer.training.results import Training
-from ridgeformer.training.runs import Folder, _checksum, read_run
+from ridgeformer.training.runs import Folder
 from ridgeformer.training.spec import make_spec
+from ridgeformer.training.stored import checksum, read_run
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
 DAMAGES = ([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODEL])  # files that are damaged together
@@ -94,7 +95,7 @@ def sealed(truth: Truth, rng: random.Random) -> dict[str, Content]:
         metadata = split(truth.files[MODEL])[0]["__metadata__"]
         del metadata["checksum"]
         model = pack(load(truth.files[MODEL]), metadata | {"record": json.dumps(inside)})
-        changed = json.dumps({**record, "checksum": _checksum(record)}).encode()
+        changed = json.dumps({**record, "checksum": checksum(record)}).encode()
     except (ValueError, RecursionError):
         model = truth.files[MODEL]
     return {RECORD: changed, MODEL: model}

@@ -86,7 +86,7 @@ def read_model(path: Path) -> tuple[LinearTransformer, dict[str, Any]]:
     `zoo:full/7/categorical(1,3)` names a shipped model: family, layers and noise, and a seed if not the best is meant.
     """
     from ridgeformer.models.file import read_model as read_file
-    from ridgeformer.training.runs import is_run, read_run
+    from ridgeformer.training.stored import is_run, read_run
     from ridgeformer.zoo import PREFIX
 
     if str(path).startswith(PREFIX):

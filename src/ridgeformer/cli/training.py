@@ -149,7 +149,7 @@ def show(run: Path, plot: Path | None, picture: str | None, level: tuple[float, 
     """
     from ridgeformer.sweeps.listing import list_runs, read_entry
     from ridgeformer.training import load_run
-    from ridgeformer.training.runs import is_run
+    from ridgeformer.training.stored import is_run
 
     entries = list_runs(run) if run.is_dir() and not is_run(run) else []
     if not entries:

@@ -25,9 +25,10 @@ from ridgeformer.errors import RidgeformerError, refuse
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Spec
-from ridgeformer.training.runs import Folder, has_record, is_finished, read_record
+from ridgeformer.training.runs import Folder
 from ridgeformer.training.session import Session
 from ridgeformer.training.spec import parse_spec
+from ridgeformer.training.stored import has_record, is_finished, read_record
 from ridgeformer.validation import integer
 
 __all__ = ["Failure", "State", "Sweep", "sweep"]

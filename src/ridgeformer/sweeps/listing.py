@@ -25,7 +25,7 @@ from ridgeformer.evaluation.table import SAYS_NOTHING
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.training.protocols import NAMES, describe
-from ridgeformer.training.runs import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
+from ridgeformer.training.stored import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
 
 __all__ = ["Entry", "list_runs", "read_entry"]
 

@@ -21,8 +21,8 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training.history import History, Point, Snapshot
 from ridgeformer.training.protocols import Paper
-from ridgeformer.training.runs import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
 from ridgeformer.training.spec import Spec, parse_spec
+from ridgeformer.training.stored import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
 from ridgeformer.values import Value
 
 __all__ = ["Status", "Training", "load_run", "training_of_record"]

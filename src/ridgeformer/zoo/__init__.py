@@ -25,7 +25,7 @@ from ridgeformer.models.names import family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tensors
-from ridgeformer.training.runs import read_run
+from ridgeformer.training.stored import read_run
 from ridgeformer.values import Value
 
 __all__ = ["MODELS", "PREFIX", "Made", "Zoo", "gather", "load", "place", "read", "record", "shipped"]

@@ -13,7 +13,7 @@ from ridgeformer.errors import InputError, refuse
 from ridgeformer.noise import parse
 from ridgeformer.problems import Problem
 from ridgeformer.sweeps import Grid
-from ridgeformer.training.runs import has_record
+from ridgeformer.training.stored import has_record
 from ridgeformer.zoo import Zoo, gather, shipped
 
 __all__ = [
