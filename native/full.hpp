@@ -1,6 +1,7 @@
-// Loss and gradient of Full models with any number of heads, on whole Gram matrices.
+// Loss and gradient of Full models with any number of heads, on whole Gram matrices: G <- T G T', T = I + sum_h P_h G Q_h.
 //
-// T = I + sum_h P_h G Q_h. Backwards, beside the equations of whole.hpp:
+// Backwards, with rho the rows e_D' T_{L-1} ... T_{l+1}, delta the loss gradient carried up, and U = Gbar T:
+//     Tbar = rho' delta + 2 U G,   Y_h = Tbar Q_h',   Gbar <- T' U + sym(sum_h P_h' Y_h)
 //     Qbar_h += (P_h G)' Tbar,   Pbar_h += Y_h G
 //
 // Of the last layer only the last row of T matters, so of the Gram matrix before it only the products with the last
@@ -9,17 +10,21 @@
 #pragma once
 #include <initializer_list>
 
-#include "whole.hpp"
+#include "network.hpp"
 
 namespace ridgeformer {
 namespace {
 
-struct Full final : Whole {
-    V *PG_;              // per layer: P_h G of every head, side by side, [D][heads][D]
-    V *p, *t, *c, *g;    // per head of the last layer: its last row p of P, T'p, G T'p, T G T'p, with T, G one below
-    V *z, *s, *b;        // per head of the last layer: z = Q delta, T'z, G T'z
-    V *left, *right;     // Tbar = sum of left right' one below the last layer, [1 + 2 heads][D]
-    V *outer, *inner;    // Gbar = sum of outer inner' there, [2 heads (2 + 2 heads)][D]
+struct Full final : Network {
+    const Size D, L, heads, cells;
+    V *gram_, *T_;               // per layer: G and T
+    V *delta;                    // per layer and one, [D], like rho
+    V *Gbar, *U, *Tbar, *Y, *Z;  // [D][D]; Z = sum_h P_h' Y_h
+    V *PG_;                      // per layer: P_h G of every head, side by side, [D][heads][D]
+    V *p, *t, *c, *g;            // per head of the last layer: its last row p of P, T'p, G T'p, T G T'p, with T, G one below
+    V *z, *s, *b;                // per head of the last layer: z = Q delta, T'z, G T'z
+    V *left, *right;             // Tbar = sum of left right' one below the last layer, [1 + 2 heads][D]
+    V *outer, *inner;            // Gbar = sum of outer inner' there, [2 heads (2 + 2 heads)][D]
 
     Size terms() const { return 1 + 2 * heads; }
 
@@ -27,7 +32,12 @@ struct Full final : Whole {
     template <class Take>
     static void lay_out(Size D, Size L, Size heads, Take &&take) {
         const Size cells = D * D;
-        Whole::lay_out(D, L, take);
+        take(&Full::gram_, L * cells);
+        take(&Full::T_, L * cells);
+        take(&Full::rho, (L + 1) * D);
+        take(&Full::delta, (L + 1) * D);
+        for (auto square : {&Full::Gbar, &Full::U, &Full::Tbar, &Full::Y, &Full::Z}) take(square, cells);
+        take(&Full::work, 4 * D);
         take(&Full::PG_, L * heads * cells);
         for (auto rows : {&Full::p, &Full::t, &Full::c, &Full::g, &Full::z, &Full::s, &Full::b}) take(rows, heads * D);
         take(&Full::left, (1 + 2 * heads) * D);
@@ -38,20 +48,43 @@ struct Full final : Whole {
     }
     static std::size_t vectors(const Model<T> &model) { return count_vectors<Full>(model.dim + 1, model.layers, model.heads); }
 
-    Full(V *memory, const Model<T> &model_, Watch &watch_) : Whole(model_, watch_) { lay_out(D, L, heads, placing(*this, memory)); }
+    Full(V *memory, const Model<T> &model_, Watch &watch_)
+        : Network(model_, watch_), D(model_.dim + 1), L(model_.layers), heads(model_.heads), cells(D * D) {
+        lay_out(D, L, heads, placing(*this, memory));
+    }
 
+    Counter counter(Size depth) const { return {watch, depth}; }  // of elements that are sums of `depth` terms
+    V *gram(Size l) const { return gram_ + l * cells; }
+    V *map(Size l) const { return T_ + l * cells; }
+    V *row(Size l) const { return rho + l * D; }
     Size at(Size l, Size h) const { return (l * heads + h) * cells; }
     V *PG(Size l, Size h) const { return PG_ + at(l, 0) + h * D; }
     V *slope_P(Size l, Size h) const { return gradient + at(l, h); }
     V *slope_Q(Size l, Size h) const { return gradient + at(L + l, h); }
 
-    void forward(const V *packed_gram) override { forward_from(packed_gram, [](Size i) { return i; }); }
-    void deltas(const V *target, const V *metric, V factor) override {
-        deltas_from(target, metric, factor, [](Size i) { return i; });
+    // All layers but the last, of which only the last row matters.
+    void forward(const V *packed_gram) override {
+        for (Size i = 0; i < D; ++i)
+            for (Size j = 0; j <= i; ++j) gram_[i * D + j] = gram_[j * D + i] = packed_gram[packed(i, j)];
+        for (Size l = 0; l + 1 < L && !counter(D).stop(D); ++l) {
+            attention(l);
+            if (l + 2 < L) next_gram(l);
+        }
+    }
+
+    void next_gram(Size l) {
+        V *HT = U;  // (T G)'
+        multiply<false, true>(D, D, map(l), D, gram(l), HT, D, false, counter(D));
+        multiply_symmetric(D, D, map(l), HT, nullptr, gram(l + 1), counter(D));
+    }
+
+    // out = T x, row by row: T is not symmetric.
+    void apply(Size l, const V *x, V *out) const {
+        for (Size i = 0; i < D; ++i) out[i] = dot(map(l) + i * D, x, D);
     }
 
     // P_h G of every head, and T.
-    void attention(Size l) override {
+    void attention(Size l) {
         const Size width = heads * D;
         for (Size h = 0; h < heads; ++h)
             multiply(D, D, model.P + at(l, h), D, gram(l), PG(l, h), width, false, counter(D));
@@ -77,13 +110,24 @@ struct Full final : Whole {
             vector_times(g + h * D, model.Q + at(L - 1, h), D, work);
             for (Size i = 0; i < D; ++i) top[i] += work[i];
         }
-        lower_rows();
+        for (Size l = L - 1; l-- > 0 && !counter(D).stop(D);) vector_times(row(l + 1), map(l), D, row(l));
+    }
+
+    void deltas(const V *target, const V *metric, V factor) override {
+        loss_slope(target, metric, factor, work);
+        for (Size i = 0; i < D; ++i) delta[i] = i < model.counted ? work[i] : V{};
+        for (Size l = 0; l + 1 < L && !counter(D).stop(D); ++l) apply(l, delta + l * D, delta + (l + 1) * D);
     }
 
     void backward() override {
         last_layer();
         if (L > 1) layer_below();
-        backward_below();
+        for (Size l = L - 2; l-- > 0 && !counter(D).stop(D);) {
+            multiply(D, D, Gbar, D, map(l), U, D, false, counter(D));
+            multiply(D, D, U, D, gram(l), Tbar, D, false, counter(D));
+            backward_heads(l);
+            if (l > 0) multiply_symmetric<true>(D, D, map(l), U, Z, Gbar, counter(D));
+        }
     }
 
     void last_layer() {
@@ -152,7 +196,8 @@ struct Full final : Whole {
         if (l > 0) multiply<true>(D, pairs, outer, D, inner, Gbar, D, false, counter(pairs));
     }
 
-    void backward_heads(Size l) override {
+    // From U G in the place of Tbar to the gradient of the parameters of one layer, and for all layers but the first Z.
+    void backward_heads(Size l) {
         const V *above = row(l + 1), *below = delta + l * D;
         for (Size i = 0; i < D; ++i)
             for (Size j = 0; j < D; ++j) Tbar[i * D + j] = T(2) * Tbar[i * D + j] + rounded(above[i] * below[j]);

@@ -52,9 +52,9 @@ struct Tile {
     }
 
     // sum[r][c] += sum over k < depth of x(r, k) y(k, c), with x(r, k) = x[r * row + k * column] and
-    // y(k, c) = y[k * ldy + c].
+    // y(k, c) = y[k * ldy + c * gap].
     template <class X, class Y>
-    RF_INLINE void multiply_add(const X *x, Size row, Size column, const Y *y, Size ldy, Size depth) {
+    RF_INLINE void multiply_add(const X *x, Size row, Size column, const Y *y, Size ldy, Size depth, Size gap = 1) {
         for (Size k = 0; k < depth; ++k) {
             const Y *right_row = y + k * ldy;
             X left[R];
@@ -62,7 +62,7 @@ struct Tile {
             for (int r = 0; r < R; ++r) left[r] = x[r * row + k * column];
 #pragma GCC unroll 12
             for (int c = 0; c < C; ++c) {
-                const Y right = right_row[c];
+                const Y right = right_row[c * gap];
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) sum[r][c] += left[r] * right;
             }
@@ -205,10 +205,11 @@ RF_INLINE void with_size(Size n, const Act &act) {
     else act(n);
 }
 
-template <bool TransposedX, bool TransposedOut, class N, class X, class Y>
-RF_SHARED void multiply_sized(N n, Size depth, const X *x, Size ldx, const Y *y, V *out, Size ldo, bool add, Counter count) {
+template <bool TransposedX, bool TransposedOut, class Rows, class N, class X, class Y>
+RF_SHARED void multiply_sized(Rows rows, N n, Size depth, const X *x, Size ldx, const Y *y, V *out, Size ldo, bool add,
+                              Counter count) {
     const Size row = TransposedX ? 1 : ldx, column = TransposedX ? ldx : 1;
-    product(n, n, [&](auto &tile, Size i, Size j) RF_BODY {
+    product(rows, n, [&](auto &tile, Size i, Size j) RF_BODY {
                 tile.multiply_add(x + i * row, row, column, y + j, n, depth);
                 const auto at = [&](int r, int c) RF_BODY -> V & {
                     return TransposedOut ? cell(out, ldo, j, i, c, r) : cell(out, ldo, i, j, r, c);
@@ -223,7 +224,12 @@ RF_SHARED void multiply_sized(N n, Size depth, const X *x, Size ldx, const Y *y,
 // y have length n, those of x and of out ldx and ldo.
 template <bool TransposedX = false, bool TransposedOut = false, class X, class Y>
 RF_INLINE void multiply(Size n, Size depth, const X *x, Size ldx, const Y *y, V *out, Size ldo, bool add, Counter count) {
-    with_size(n, [&](auto size) { multiply_sized<TransposedX, TransposedOut>(size, depth, x, ldx, y, out, ldo, add, count); });
+    with_size(n, [&](auto size) { multiply_sized<TransposedX, TransposedOut>(size, size, depth, x, ldx, y, out, ldo, add, count); });
+}
+
+// out = x y, or out += x y, with `depth` terms in each of rows x n elements.
+RF_INLINE void multiply_rows(Size rows, Size n, Size depth, const V *x, const V *y, V *out, bool add, Counter count) {
+    with_size(n, [&](auto size) { multiply_sized<false, false>(rows, size, depth, x, depth, y, out, n, add, count); });
 }
 
 template <bool TransposedX, class N>

@@ -1,30 +1,57 @@
-// Loss and gradient of channel models with several vectors: N = v d coordinates of vectors, then s scalars, y the last.
+// Loss and gradient of channel models with several vectors of R^d, and scalars, y the last of them.
 //
-// T = I + sum_h P_h G Q_h has no structure once there are two vectors, so G and T are whole matrices. But P_h and Q_h only mix
-// blocks, which costs D^2, and so do their gradients. Beside the equations of whole.hpp:
-//     Pbar_h[i][j] += <block row i of Y_h, block row j of G>, Qbar_h[i][j] += <block column i of P_h G, j of Tbar>.
-// The last layer reads the scalars' rows of G alone. So its Gbar is (e M + M'e') / 2 with s rows M and e the scalars' unit
-// vectors, and with V = M T / 2 and t the scalars' rows of T, one below: Tbar = rho' delta + 2 e V G + M' t G and
-// T' Gbar T = t'V + V't.
+// Most channels are empty in the first tokens. So the Gram matrix of every layer is Z G Z', with the Gram matrix G [m][m] of
+// the channels that are not, and Z [D][m], which says what the channels of a layer hold of these: m is d + 1 where the first
+// tokens are (x, y), and D = v d + s. A layer mixes the blocks of Z by small matrices, and its products are smaller than those
+// of Gram matrices, m m D instead of D D D:
+//     Z <- Z + sum_h (P_h Z) H_h,   H_h = G K_h,   K_h = Z' Q_h Z
+// Backwards, with the adjoint B of the layer above, N_h = B H_h' and Kbar_h = G (P_h Z)' B:
+//     Pbar_h = N_h Z',   Qbar_h = (Z Kbar_h) Z',   B <- B + sum_h P_h' N_h + (Q_h Z) Kbar_h' + Q_h' (Z Kbar_h)
+// where the products with Z' are blocks times blocks. The first Z selects channels, and K_h of the first layer is a part of
+// Q_h: only blocks are mixed there. Minus the weights are the last row of the last Z, for which vectors suffice: models of up
+// to two layers need no product of matrices but one.
 #pragma once
 #include <initializer_list>
 
-#include "whole.hpp"
+#include "network.hpp"
 
 namespace ridgeformer {
 namespace {
 
-struct Vectors final : Whole {
-    const Size v, s, d, N;
-    V *top, *tG, *M, *halfG;  // [s][D]: the scalars' rows of the last G, t G, M, V G
-    V *outer, *inner;         // [2 s][D]: t, then V; and V, then t
+struct Vectors final : Network {
+    // The first so many vectors and the last so many scalars: the blocks of a matrix, in this order.
+    struct Channels {
+        Size vectors, scalars;
+    };
+    // How a matrix mixes channels: [v][v] and [s][s].
+    template <class Element>
+    struct Mixing {
+        Element *vectors, *scalars;
+    };
 
-    // See Diag::lay_out.
+    const Size v, s, d, D, L, heads;
+    const Channels all;
+    Channels first{};          // those that the first tokens use
+    Size m = 0;                // their coordinates
+    V *G;                      // [m][m]
+    V *Z_;                     // per layer but the first, [D][m]
+    V *H_, *PZ_, *QZ_;         // per layer but the last and head: [m][m], [D][m], [D][m]
+    V *B, *next, *N;           // [D][m]
+    V *K, *turned;             // [m][m]
+    V *delta;                  // [m]
+    V *t, *q, *y;              // per head of the last layer: [m], [D], [D]
+
+    // See Diag::lay_out. The first tokens may use all channels: m is at most D.
     template <class Take>
     static void lay_out(Size v, Size s, Size D, Size L, Size heads, Take &&take) {
-        Whole::lay_out(D, L, take);
-        for (auto rows : {&Vectors::top, &Vectors::tG, &Vectors::M, &Vectors::halfG}) take(rows, s * D);
-        for (auto rows : {&Vectors::outer, &Vectors::inner}) take(rows, 2 * s * D);
+        take(&Vectors::G, D * D);
+        take(&Vectors::Z_, (L > 1 ? L - 1 : 1) * D * D);
+        for (auto matrices : {&Vectors::H_, &Vectors::PZ_, &Vectors::QZ_}) take(matrices, (L - 1) * heads * D * D);
+        for (auto matrix : {&Vectors::B, &Vectors::next, &Vectors::N, &Vectors::K, &Vectors::turned}) take(matrix, D * D);
+        take(&Vectors::rho, D);
+        take(&Vectors::delta, D);
+        for (auto rows : {&Vectors::t, &Vectors::q, &Vectors::y}) take(rows, heads * D);
+        take(&Vectors::work, 4 * D);
         take(&Vectors::gradient, 2 * L * heads * (v * v + s * s));  // Pv, Qv [L][heads][v][v], then Ps, Qs [L][heads][s][s]
     }
     static std::size_t vectors(const Model<T> &model) {
@@ -32,178 +59,221 @@ struct Vectors final : Whole {
     }
 
     Vectors(V *memory, const Model<T> &model_, Watch &watch_)
-        : Whole(model_, watch_), v(model_.vectors), s(model_.scalars), d((D - s) / v), N(v * d) {
+        : Network(model_, watch_), v(model_.vectors), s(model_.scalars), d((model_.dim + 1 - s) / v), D(model_.dim + 1),
+          L(model_.layers), heads(model_.heads), all{v, s} {
         lay_out(v, s, D, L, heads, placing(*this, memory));
     }
 
-    // Where coordinate i of a token stands in G: tokens are x, the scalars beside y, the vectors beside x, y.
-    Size place(Size i) const { return i < d || i + 1 == D ? i : i < d + s - 1 ? N + i - d : i - (s - 1); }
-    const T *Pv(Size l, Size h) const { return model.Pv + (l * heads + h) * v * v; }
-    const T *Qv(Size l, Size h) const { return model.Qv + (l * heads + h) * v * v; }
-    const T *Ps(Size l, Size h) const { return model.Ps + (l * heads + h) * s * s; }
-    const T *Qs(Size l, Size h) const { return model.Qs + (l * heads + h) * s * s; }
-    V *slope_Pv(Size l, Size h) const { return gradient + (l * heads + h) * v * v; }
-    V *slope_Qv(Size l, Size h) const { return gradient + ((L + l) * heads + h) * v * v; }
-    V *slope_Ps(Size l, Size h) const { return gradient + 2 * L * heads * v * v + (l * heads + h) * s * s; }
-    V *slope_Qs(Size l, Size h) const { return slope_Ps(L + l, h); }
-    Size last(Size j) const { return s * (s - 1) + j; }  // of a matrix of scalars, the last row
-
-    // One row times diag(m (x) I, n), or its transpose: blocks mixed.
-    template <bool Transposed>
-    void mix(const V *x, const T *m, const T *n, V *out) const {
-        for (Size j = 0; j < v; ++j)
-            for (Size t = 0; t < d; ++t) {
-                V sum{};
-                for (Size i = 0; i < v; ++i) sum += m[Transposed ? j * v + i : i * v + j] * x[i * d + t];
-                out[j * d + t] = sum;
-            }
-        for (Size j = 0; j < s; ++j) {
-            V sum{};
-            for (Size i = 0; i < s; ++i) sum += n[Transposed ? j * s + i : i * s + j] * x[N + i];
-            out[N + j] = sum;
-        }
+    Counter counter(Size depth) const { return {watch, depth}; }  // of elements that are sums of `depth` terms
+    V *Z(Size l) const { return Z_ + (l > 0 ? l - 1 : 0) * D * m; }
+    V *H(Size l, Size h) const { return H_ + (l * heads + h) * m * m; }
+    V *PZ(Size l, Size h) const { return PZ_ + (l * heads + h) * D * m; }
+    V *QZ(Size l, Size h) const { return QZ_ + (l * heads + h) * D * m; }
+    Mixing<const T> P(Size l, Size h) const { return {model.Pv + (l * heads + h) * v * v, model.Ps + (l * heads + h) * s * s}; }
+    Mixing<const T> Q(Size l, Size h) const { return {model.Qv + (l * heads + h) * v * v, model.Qs + (l * heads + h) * s * s}; }
+    Mixing<V> slope_P(Size l, Size h) const {
+        return {gradient + (l * heads + h) * v * v, gradient + 2 * L * heads * v * v + (l * heads + h) * s * s};
     }
-    // Rows of diag(m (x) I, n) X, or of its transpose, set or added.
-    template <bool Transposed>
-    void mix_rows(const V *X, const T *m, const T *n, V *out, bool add) const {
-        for (Size r = 0; r < D && !counter(D).stop(v + s); ++r) {
-            const bool vector = r < N;
-            const Size size = vector ? v : s, step = vector ? d : 1, first = vector ? r % d : N, i = vector ? r / d : r - N;
-            const T *by = vector ? m : n;
-            V *here = out + r * D;
-            if (!add)
-                for (Size c = 0; c < D; ++c) here[c] = V{};
-            for (Size j = 0; j < size; ++j) {
-                const T factor = by[Transposed ? j * size + i : i * size + j];
-                const V *row = X + (first + j * step) * D;
-                for (Size c = 0; c < D; ++c) here[c] += factor * row[c];
-            }
-        }
+    Mixing<V> slope_Q(Size l, Size h) const { return slope_P(L + l, h); }
+    const T *last_row(Size h) const { return P(L - 1, h).scalars + s * (s - 1); }  // of P of the last layer: y alone is read
+    const V *scalar_row(Size j) const { return Z(L - 1) + (v * d + j) * m; }
+
+    // Where row i of the first channels stands in a token: x, the scalars beside y, the vectors beside x, y.
+    Size place(Size i) const {
+        if (i < first.vectors * d) return i < d ? i : s - 1 + i;
+        const Size scalar = i - first.vectors * d + s - first.scalars;
+        return scalar + 1 < s ? d + scalar : D - 1;
     }
 
-    void forward(const V *packed_gram) override {
-        forward_from(packed_gram, [this](Size i) { return place(i); });
+    // out = M X, or M' X, or added to out: the blocks `from` of X, with rows of `width`, become the blocks `to`.
+    template <bool Transposed>
+    void mix(Channels to, Channels from, Mixing<const T> M, const V *X, V *out, Size width, bool add = false) const {
+        const Size size = d * width;
+        mix_blocks<Transposed>(to.vectors, from.vectors, size, M.vectors, v, X, out, add);
+        const T *scalars = M.scalars + (s - to.scalars) * (Transposed ? 1 : s) + (s - from.scalars) * (Transposed ? s : 1);
+        mix_blocks<Transposed>(to.scalars, from.scalars, width, scalars, s, X + from.vectors * size, out + to.vectors * size, add);
+    }
+    template <bool Transposed>
+    RF_SHARED void mix_blocks(Size to, Size from, Size size, const T *M, Size n, const V *X, V *out, bool add) const {
+        const Size row = Transposed ? 1 : n, column = Transposed ? n : 1;
+        product(to, size, [&](auto &tile, Size i, Size j) RF_BODY {
+                    if (add) tile.each([&](int r, int c) RF_BODY { tile.sum[r][c] = cell(out, size, i, j, r, c); });
+                    tile.multiply_add(M + i * row, row, column, X + j, size, from);
+                },
+                [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(out, size, i, j, r, c) = value; }, counter(from));
+    }
+
+    // M += X Y': the blocks `left` of X times the blocks `right` of Y.
+    void contract(Channels left, Channels right, const V *X, const V *Y, Mixing<V> M, Size width) const {
+        const Size size = d * width;
+        contract_blocks(left.vectors, right.vectors, size, X, Y, M.vectors, v);
+        V *scalars = M.scalars + (s - left.scalars) * s + s - right.scalars;
+        contract_blocks(left.scalars, right.scalars, width, X + left.vectors * size, Y + right.vectors * size, scalars, s);
+    }
+    RF_SHARED void contract_blocks(Size left, Size right, Size size, const V *X, const V *Y, V *M, Size n) const {
+        product(left, right, [&](auto &tile, Size i, Size j) RF_BODY {
+                    tile.multiply_add(X + i * size, size, 1, Y + j * size, 1, size, size);
+                },
+                [&](Size i, Size j, int r, int c, V value) RF_BODY { cell(M, n, i, j, r, c) += value; }, counter(size));
+    }
+
+    void turn(const V *X, V *out) const {
+        for (Size i = 0; i < m; ++i)
+            for (Size j = 0; j < m; ++j) out[j * m + i] = X[i * m + j];
+    }
+    // out = Z x of the last layer.
+    void apply(const V *x, V *out) const {
+        for (Size i = 0; i < D; ++i) out[i] = dot(Z(L - 1) + i * m, x, m);
+    }
+
+    void forward(const V *gram) override {
+        choose_first(gram);
+        for (Size i = 0; i < m; ++i)
+            for (Size j = 0; j <= i; ++j) G[i * m + j] = G[j * m + i] = at(gram, place(i), place(j));
         if (L == 1) {
+            select(Z(0));
             V probe{};  // one layer does not read all of G: see Diag::mark_infinite
-            for (Size i = 0; i < packed(D, 0); ++i) probe += T(0) * packed_gram[i];
-            for (Size i = 0; i < s * D; ++i) top[i] = probe == T(0) ? gram_[N * D + i] : probe;
+            for (Size i = 0; i < m * m; ++i) probe += T(0) * G[i];
+            for (Size i = 0; i < m * m; ++i) G[i] = probe == T(0) ? G[i] : probe;
             return;
         }
-        for (Size j = 0; j < s && !counter(D).stop(2 * D); ++j) {
-            vector_times(map(L - 2) + (N + j) * D, gram(L - 2), D, tG + j * D);
-            apply(L - 2, tG + j * D, top + j * D);
-        }
+        first_layer();
+        for (Size l = 1; l + 1 < L && !counter(m).stop(D); ++l) forward_layer(l);
     }
 
-    void attention(Size l) override {
-        V *T_l = map(l);
-        for (Size i = 0; i < cells; ++i) T_l[i] = splat(T(i % (D + 1) == 0));
-        for (Size h = 0; h < heads; ++h) {
-            mix_rows<false>(gram(l), Pv(l, h), Ps(l, h), Y, false);
-            for (Size r = 0; r < D && !counter(D).stop(v + s); ++r) {
-                mix<false>(Y + r * D, Qv(l, h), Qs(l, h), work);
-                for (Size c = 0; c < D; ++c) T_l[r * D + c] += work[c];
+    static V at(const V *gram, Size i, Size j) { return gram[i >= j ? packed(i, j) : packed(j, i)]; }
+
+    // The channels that the first tokens use: those with a weight that counts, and those that are not zero.
+    void choose_first(const V *gram) {
+        first = all;
+        m = D;
+        const auto used = [&](Size from, Size count) {
+            Bits some{};
+            for (Size i = from; i < from + count; ++i) {
+                if (place(i) < model.counted) return true;
+                for (Size j = 0; j < D; ++j) some |= at(gram, place(i), j) != T(0);  // NaN too
             }
+            for (int k = 0; k < kLanes; ++k)
+                if (some[k]) return true;
+            return false;
+        };
+        Channels needed = all;
+        while (needed.vectors > 1 && !used((needed.vectors - 1) * d, d)) --needed.vectors;
+        while (needed.scalars > 1 && !used(D - needed.scalars, 1)) --needed.scalars;
+        first = needed;
+        m = first.vectors * d + first.scalars;
+    }
+
+    void select(V *out) const {
+        for (Size i = 0; i < D * m; ++i) out[i] = V{};
+        for (Size i = 0; i < m; ++i) out[(i < first.vectors * d ? i : D - m + i) * m + i] = splat(T(1));
+    }
+
+    void first_layer() {
+        select(Z(1));
+        for (Size h = 0; h < heads; ++h) {
+            mix<true>(first, first, Q(0, h), G, turned, m);
+            turn(turned, H(0, h));
+            mix<false>(all, first, P(0, h), H(0, h), Z(1), m, true);
         }
     }
 
-    // The last row of P_h G of the last layer.
-    void last_row(Size h, V *out) const {
-        for (Size c = 0; c < D; ++c) out[c] = V{};
-        for (Size j = 0; j < s; ++j)
-            for (Size c = 0; c < D; ++c) out[c] += Ps(L - 1, h)[last(j)] * top[j * D + c];
+    void forward_layer(Size l) {
+        const V *here = Z(l);
+        V *above = Z(l + 1);
+        for (Size i = 0; i < D * m; ++i) above[i] = here[i];
+        for (Size h = 0; h < heads; ++h) {
+            mix<false>(all, all, P(l, h), here, PZ(l, h), m);
+            mix<false>(all, all, Q(l, h), here, QZ(l, h), m);
+            multiply<true>(m, D, here, m, QZ(l, h), K, m, false, counter(D));
+            multiply(m, m, G, m, K, H(l, h), m, false, counter(m));
+            multiply_rows(D, m, m, PZ(l, h), H(l, h), above, true, counter(m));
+        }
     }
 
     void rows() override {
-        V *first = row(L - 1);
-        for (Size i = 0; i < D; ++i) first[i] = splat(T(i + 1 == D));
-        for (Size h = 0; h < heads && !counter(D).stop(s); ++h) {
-            last_row(h, work);
-            mix<false>(work, Qv(L - 1, h), Qs(L - 1, h), work + D);
-            for (Size c = 0; c < D; ++c) first[c] += work[D + c];
+        for (Size i = 0; i < m; ++i) rho[i] = scalar_row(s - 1)[i];
+        for (Size h = 0; h < heads && !counter(m).stop(4 * D); ++h) {
+            for (Size i = 0; i < m; ++i) work[i] = V{};
+            for (Size j = 0; j < s; ++j)
+                for (Size i = 0; i < m; ++i) work[i] += last_row(h)[j] * scalar_row(j)[i];
+            vector_times(work, G, m, t + h * D);
+            apply(t + h * D, q + h * D);
+            mix<true>(all, all, Q(L - 1, h), q + h * D, y + h * D, 1);
+            multiply_rows(1, m, D, y + h * D, Z(L - 1), rho, true, counter(D));
         }
-        lower_rows();
+    }
+
+    // Minus the weights of the coordinates that count.
+    const V *found() const override {
+        V *const out = work + 2 * D;
+        for (Size i = 0; i < m; ++i)
+            if (place(i) < model.counted) out[place(i)] = rho[i];
+        return out;
     }
 
     void deltas(const V *target, const V *metric, V factor) override {
-        deltas_from(target, metric, factor, [this](Size i) { return place(i); });
-    }
-
-    const V *found() const override {
-        for (Size i = 0; i < model.counted; ++i) work[2 * D + i] = rho[place(i)];
-        return work + 2 * D;
+        loss_slope(target, metric, factor, work);
+        for (Size i = 0; i < m; ++i) delta[i] = place(i) < model.counted ? work[place(i)] : V{};
     }
 
     void backward() override {
         last_layer();
-        if (L > 1) layer_below();
-        backward_below();
+        for (Size l = L - 2; l > 0 && !counter(m).stop(D); --l) backward_layer(l);
+        if (L > 1) backward_first();
     }
 
     void last_layer() {
-        const V *x = delta + (L - 1) * D;
-        for (Size i = 0; i < s * D; ++i) M[i] = V{};
-        for (Size h = 0; h < heads && !counter(D).stop(s); ++h) {
-            V *const z = work, *const y = work + D;
-            mix<true>(x, Qv(L - 1, h), Qs(L - 1, h), z);
-            last_row(h, y);
-            add_columns(L - 1, h, y, x);
+        V *const ybar = work, *const qbar = work + D, *const tbar = work + 2 * D, *const rbar = work + 3 * D;
+        for (Size i = 0; i < D * m; ++i) B[i] = i < (D - 1) * m ? V{} : delta[i - (D - 1) * m];
+        for (Size h = 0; h < heads && !counter(m).stop(6 * D); ++h) {
+            const V *t_ = t + h * D, *y_ = y + h * D;
+            apply(delta, ybar);
+            mix<false>(all, all, Q(L - 1, h), ybar, qbar, 1);
+            contract(all, all, q + h * D, ybar, slope_Q(L - 1, h), 1);
+            multiply_rows(1, m, D, qbar, Z(L - 1), tbar, false, counter(D));
+            vector_times(tbar, G, m, rbar);
+            for (Size i = 0; i < D; ++i)
+                for (Size j = 0; j < m; ++j) B[i * m + j] += y_[i] * delta[j] + qbar[i] * t_[j];
             for (Size j = 0; j < s; ++j) {
-                slope_Ps(L - 1, h)[last(j)] += dot(top + j * D, z, D);
-                for (Size c = 0; c < D; ++c) M[j * D + c] += Ps(L - 1, h)[last(j)] * z[c];
+                slope_P(L - 1, h).scalars[s * (s - 1) + j] += dot(scalar_row(j), rbar, m);
+                for (Size i = 0; i < m; ++i) B[(v * d + j) * m + i] += last_row(h)[j] * rbar[i];
             }
         }
     }
 
-    void layer_below() {
-        const Size l = L - 2;
-        const V *t = map(l) + N * D, *above = row(l + 1), *below = delta + l * D;
-        V *half = inner;
-        for (Size j = 0; j < s && !counter(D).stop(2 * D); ++j) {
-            vector_times(M + j * D, map(l), D, half + j * D);
-            for (Size c = 0; c < D; ++c) half[j * D + c] *= T(0.5);
-            vector_times(half + j * D, gram(l), D, halfG + j * D);
-        }
-        multiply<true>(D, s, M, D, tG, Tbar, D, false, counter(D));
-        for (Size i = 0; i < D; ++i)
-            for (Size j = 0; j < D; ++j) Tbar[i * D + j] += above[i] * below[j];
-        for (Size i = 0; i < s * D; ++i) Tbar[N * D + i] += T(2) * halfG[i];
-        parameters_of(l);
-        if (l == 0) return;
-        for (Size i = 0; i < s * D; ++i) {
-            outer[i] = inner[s * D + i] = t[i];
-            outer[s * D + i] = half[i];
-        }
-        multiply_symmetric<true>(D, 2 * s, outer, inner, Z, Gbar, counter(D));
-    }
-
-    // Adds to the gradient of Q_h the products of the blocks of one row of P_h G and one of Tbar.
-    void add_columns(Size l, Size h, const V *x, const V *y) const {
-        for (Size i = 0; i < v; ++i)
-            for (Size j = 0; j < v; ++j) slope_Qv(l, h)[i * v + j] += dot(x + i * d, y + j * d, d);
-        for (Size i = 0; i < s; ++i)
-            for (Size j = 0; j < s; ++j) slope_Qs(l, h)[i * s + j] += x[N + i] * y[N + j];
-    }
-
-    void backward_heads(Size l) override {
-        const V *above = row(l + 1), *below = delta + l * D;
-        for (Size i = 0; i < D; ++i)
-            for (Size j = 0; j < D; ++j) Tbar[i * D + j] = rounded(T(2) * Tbar[i * D + j]) + above[i] * below[j];
-        parameters_of(l);
-    }
-
-    // From Tbar to the gradient of the parameters, and for all layers but the first Z.
-    void parameters_of(Size l) {
-        const V *G = gram(l);
+    void backward_layer(Size l) {
+        const V *here = Z(l);
+        for (Size i = 0; i < D * m; ++i) next[i] = B[i];
         for (Size h = 0; h < heads; ++h) {
-            mix_rows<false>(G, Pv(l, h), Ps(l, h), Y, false);
-            for (Size r = 0; r < D && !counter(D).stop(v + s); ++r) add_columns(l, h, Y + r * D, Tbar + r * D);
-            for (Size r = 0; r < D; ++r) mix<true>(Tbar + r * D, Qv(l, h), Qs(l, h), Y + r * D);
-            for (Size i = 0; i < v && !counter(D).stop(N); ++i)
-                for (Size j = 0; j < v; ++j) slope_Pv(l, h)[i * v + j] += dot(Y + i * d * D, G + j * d * D, d * D);
-            for (Size i = 0; i < s && !counter(D).stop(s); ++i)
-                for (Size j = 0; j < s; ++j) slope_Ps(l, h)[i * s + j] += dot(Y + (N + i) * D, G + (N + j) * D, D);
-            if (l > 0) mix_rows<true>(Y, Pv(l, h), Ps(l, h), Z, h > 0);
+            turn(H(l, h), turned);
+            multiply_rows(D, m, m, B, turned, N, false, counter(m));
+            contract(all, all, N, here, slope_P(l, h), m);
+            mix<true>(all, all, P(l, h), N, next, m, true);
+            multiply<true>(m, D, PZ(l, h), m, B, turned, m, false, counter(D));
+            multiply(m, m, G, m, turned, K, m, false, counter(m));
+            multiply_rows(D, m, m, here, K, N, false, counter(m));
+            contract(all, all, N, here, slope_Q(l, h), m);
+            mix<true>(all, all, Q(l, h), N, next, m, true);
+            turn(K, turned);
+            multiply_rows(D, m, m, QZ(l, h), turned, next, true, counter(m));
+        }
+        V *const swapped = B;
+        B = next;
+        next = swapped;
+    }
+
+    void backward_first() {
+        for (Size h = 0; h < heads; ++h) {
+            contract(all, first, B, H(0, h), slope_P(0, h), m);
+            mix<true>(first, all, P(0, h), B, turned, m);
+            multiply(m, m, G, m, turned, K, m, false, counter(m));
+            const Mixing<V> slope = slope_Q(0, h);
+            for (Size i = 0; i < first.vectors; ++i)
+                for (Size j = 0; j < first.vectors; ++j)
+                    for (Size k = 0; k < d; ++k) slope.vectors[i * v + j] += K[(i * d + k) * m + j * d + k];
+            for (Size i = 1; i <= first.scalars; ++i)
+                for (Size j = 1; j <= first.scalars; ++j) slope.scalars[(s - i) * s + s - j] += K[(m - i) * m + m - j];
         }
     }
 };
