@@ -20,7 +20,7 @@ namespace {
 
 struct Vectors final : Network {
     // The first so many vectors and the last so many scalars: the blocks of a matrix, in this order.
-    struct Channels {
+    struct Part {
         Size vectors, scalars;
     };
     // How a matrix mixes channels: [v][v] and [s][s].
@@ -30,8 +30,8 @@ struct Vectors final : Network {
     };
 
     const Size v, s, d, D, L, heads;
-    const Channels all;
-    Channels first{};          // those that the first tokens use
+    const Part all;
+    Part first{};              // those that the first tokens use
     Size m = 0;                // their coordinates
     V *G;                      // [m][m]
     V *Z_;                     // per layer but the first, [D][m]
@@ -87,7 +87,7 @@ struct Vectors final : Network {
 
     // out = M X, or M' X, or added to out: the blocks `from` of X, with rows of `width`, become the blocks `to`.
     template <bool Transposed>
-    void mix(Channels to, Channels from, Mixing<const T> M, const V *X, V *out, Size width, bool add = false) const {
+    void mix(Part to, Part from, Mixing<const T> M, const V *X, V *out, Size width, bool add = false) const {
         const Size size = d * width;
         mix_blocks<Transposed>(to.vectors, from.vectors, size, M.vectors, v, X, out, add);
         const T *scalars = M.scalars + (s - to.scalars) * (Transposed ? 1 : s) + (s - from.scalars) * (Transposed ? s : 1);
@@ -104,7 +104,7 @@ struct Vectors final : Network {
     }
 
     // M += X Y': the blocks `left` of X times the blocks `right` of Y.
-    void contract(Channels left, Channels right, const V *X, const V *Y, Mixing<V> M, Size width) const {
+    void contract(Part left, Part right, const V *X, const V *Y, Mixing<V> M, Size width) const {
         const Size size = d * width;
         contract_blocks(left.vectors, right.vectors, size, X, Y, M.vectors, v);
         V *scalars = M.scalars + (s - left.scalars) * s + s - right.scalars;
@@ -157,7 +157,7 @@ struct Vectors final : Network {
                 if (some[k]) return true;
             return false;
         };
-        Channels needed = all;
+        Part needed = all;
         while (needed.vectors > 1 && !used((needed.vectors - 1) * d, d)) --needed.vectors;
         while (needed.scalars > 1 && !used(D - needed.scalars, 1)) --needed.scalars;
         first = needed;
