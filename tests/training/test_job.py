@@ -7,9 +7,11 @@ import pytest
 
 import own_problems
 from ridgeformer import Problem
+from ridgeformer.bfgs import Descent
 from ridgeformer.engine import Layout
 from ridgeformer.losses import exploded
 from ridgeformer.models import Diag, LinearTransformer
+from ridgeformer.training import many_starts
 from ridgeformer.training import search as search_module
 from ridgeformer.training.hard import Hard
 from ridgeformer.training.job import Found, Job, Step, follow
@@ -102,3 +104,15 @@ def test_the_last_check_sees_what_the_selection_sees_on_a_problem_of_ones_own():
     expected = int(exploded(search_module._losses(wild, work), problem.signal).sum())
     assert expected > 10
     assert abs(work.checked(wild, Hard.none(problem, Layout())).exploded - expected) <= 1 + expected // 100
+
+
+def test_descents_that_overflow_on_more_sequences_do_not_go_on_unless_all_do():
+    """BFGS cannot leave a point whose loss is not finite: there the gradient leaves out what overflows."""
+    work = many_starts._Work(job())
+    descents = [Descent(work.vector.pack(model), 0.1, np.eye(8), 1, True) for model in two_layers(1e200, 0.01, 0.02)]
+    assert work.finite(descents, 2) == descents[1:]
+    assert work.finite(descents[:1] * 3, 2) == descents[:1] * 2
+
+
+def two_layers(*rates):
+    return [LinearTransformer(Diag(p=np.full((2, 1, 2), -rate), q=np.ones((2, 1, 2))), 3) for rate in rates]

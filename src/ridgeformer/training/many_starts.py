@@ -7,6 +7,7 @@ the last one adds the contexts on which the winner fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ def descend_many_starts(job: Job) -> Steps:
     points = [work.vector.pack(start) for start in starts]
     race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
     best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
-    final = yield from work.stage("final", 0.6, 0.8, WIDE, _distinct(best, 2), 80)
+    sound = work.finite([*_distinct(best, 6), *_distinct(race, 6)], 2)
+    final = yield from work.stage("final", 0.6, 0.8, WIDE, sound, 80)
     first = winner = min(final, key=_value)
     hard = Hard.none(job.problem, job.layout)
     iterations = max(LEAST, len(winner.point))
@@ -104,6 +106,12 @@ class _Work:
                 best = self.vector.model(min(found, key=_value).point)
                 yield Step(best, name, begin + (end - begin) * (i + 1) / len(starts), value)
         return found
+
+    def finite(self, descents: Sequence[Descent], most: int) -> list[Descent]:
+        """The first ones that do not overflow on the sequences of the final two: BFGS cannot leave such a point."""
+        objective = self._objective(WIDE, None)
+        found = islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most)
+        return list(found) or list(descents[:most])
 
     def _objective(self, sequences: int, hard: Hard | None) -> Objective:
         key = Key(self.job.seed, RACE, sequences)
