@@ -24,6 +24,7 @@ from ridgeformer.training import (
     Search,
     TensorBoardLogger,
     WandbLogger,
+    gradients,
     loggers,
 )
 from ridgeformer.training.journal import DamagedRunWarning
@@ -138,6 +139,21 @@ def test_without_a_batch_the_population_is_followed_where_it_is_known(family, la
         assert found.history.loss[-1] < found.history.loss[0]
         named = train(problem, family, layers, protocol=dataclasses.replace(protocol, batch=batch), **FEW)
         assert named.spec.name == found.spec.name
+
+
+@pytest.mark.parametrize("record", [1, 7, 20])
+@pytest.mark.parametrize("batch", [64, "sample(64)"])
+def test_a_descent_computes_one_gradient_per_point(monkeypatch, batch, record):
+    asked, initialise = [], gradients.Course.__init__
+
+    def counting(course, *given):
+        initialise(course, *given)
+        gradient = course.gradient
+        course.gradient = lambda point, step: asked.append(step) or gradient(point, step)
+
+    monkeypatch.setattr(gradients.Course, "__init__", counting)
+    train(SMALL, "diag", 2, protocol=SGD(rate=1e-3, steps=20, batch=batch, record=record, scale=0.05), **FEW)
+    assert asked == list(range(21))
 
 
 def test_sgd_follows_the_population_gradient_on_average():
