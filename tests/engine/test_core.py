@@ -1,6 +1,7 @@
 """No input to the native core, however odd, may crash the interpreter. Run by `make sanitize` as well."""
 
 import contextlib
+import gc
 import re
 
 import numpy as np
@@ -20,6 +21,22 @@ def described(B=5, **changes):
     """A law as the core reads it, by default that of the seed paper, some of its entries replaced."""
     law = Law(changes.pop("dim", 3), changes.pop("context", 4))
     return native._described(law, Choices(np.ones(B)), Layout(), np.dtype(float)) | changes
+
+
+def test_a_law_is_described_once_for_each_layout_and_dtype():
+    law, choices = Law(2, 4, factor=np.eye(2)), [Choices(np.ones(n)) for n in (3, 5)]
+    layouts, dtypes = (Layout(), Layout("mean")), (np.dtype(np.float32), np.dtype(np.float64))
+    found = {(x, t): [native._described(law, c, x, t) for c in choices] for x in layouts for t in dtypes}
+    for (layout, dtype), (first, second) in found.items():
+        assert first["factor"] is second["factor"]
+        assert first["factor"].dtype == dtype
+        assert first["mean_attention"] == (layout.attention == "mean")
+    other = native._described(Law(2, 4, factor=2 * np.eye(2)), choices[0], *next(iter(found)))
+    assert other["factor"][0, 0] == 2
+    known = len(native._laws)
+    del law
+    gc.collect()
+    assert len(native._laws) < known  # nothing is kept for a law that is gone
 
 
 def with_law(arguments, changes):

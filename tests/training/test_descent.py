@@ -24,8 +24,10 @@ from ridgeformer.training import (
     Search,
     TensorBoardLogger,
     WandbLogger,
+    gradients,
     loggers,
 )
+from ridgeformer.training.job import RACE
 from ridgeformer.training.journal import DamagedRunWarning
 from ridgeformer.training.runs import Folder
 
@@ -138,6 +140,43 @@ def test_without_a_batch_the_population_is_followed_where_it_is_known(family, la
         assert found.history.loss[-1] < found.history.loss[0]
         named = train(problem, family, layers, protocol=dataclasses.replace(protocol, batch=batch), **FEW)
         assert named.spec.name == found.spec.name
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    "family",
+    ["full", "diag", "gdpp", "channels(1,3)", "lowrank(1)", "registers(1)", "preconditioned", "looped(diag,2)"],
+)
+def test_sgd_is_that_of_a_loop_that_makes_a_model_for_every_step(family, layers):
+    start = LinearTransformer.random(family, dim=3, layers=layers, heads=1, context=6, scale=0.1, seed=1)
+    found = train(SMALL, family, layers, protocol=SGD(rate=1e-4, steps=20, batch=100, momentum=0.5), init=start, **FEW)
+    arrays = {name: np.array(value, np.float64) for name, value in start.family.arrays.items()}
+    velocity, losses = dict.fromkeys(arrays, 0.0), []
+    for step in range(21):
+        model = LinearTransformer(type(start.family)(**arrays), start.dim, start.layout).astype(np.float32)
+        drawn = model.step(SMALL, 100, stream=RACE, step=step)
+        losses.append(drawn.loss)
+        if step < 20:
+            slopes = model.family.pullback(drawn.gradient)
+            velocity = {name: 0.5 * value + slopes[name] for name, value in velocity.items()}
+            arrays = {name: value - 1e-4 * velocity[name] for name, value in arrays.items()}
+    np.testing.assert_array_equal(found.history.adjusted_loss, losses)
+    assert all((found.model.family.arrays[name] == value).all() for name, value in arrays.items())
+
+
+@pytest.mark.parametrize("record", [1, 7, 20])
+@pytest.mark.parametrize("batch", [64, "sample(64)"])
+def test_a_descent_computes_one_gradient_per_point(monkeypatch, batch, record):
+    asked, initialise = [], gradients.Course.__init__
+
+    def counting(course, *given):
+        initialise(course, *given)
+        gradient = course.gradient
+        course.gradient = lambda point, step: asked.append(step) or gradient(point, step)
+
+    monkeypatch.setattr(gradients.Course, "__init__", counting)
+    train(SMALL, "diag", 2, protocol=SGD(rate=1e-3, steps=20, batch=batch, record=record, scale=0.05), **FEW)
+    assert asked == list(range(21))
 
 
 def test_sgd_follows_the_population_gradient_on_average():
@@ -298,6 +337,12 @@ def test_a_descent_that_diverges_says_so():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("family", ["full", "looped(full,1)"])
+def test_parameters_that_overflow_float32_end_a_descent(family):
+    found = train(SMALL, family, 1, protocol=SGD(rate=1e45, steps=5, batch=64, scale=0.5), **FEW)
+    assert "the loss was not finite at step 1" in found.message
+
+
 def test_a_flow_that_cannot_be_followed_ends_early():
     """Without a warning of LSODA; a flow has no rate that could be smaller."""
     protocol = GradientFlow(scale=1.0, batch="sample(64)", record=5)

@@ -209,7 +209,9 @@ def _choices(choices: object, law: Law) -> Choices:
         task = _whole("task", choices.task, len(sigma), -1, len(law.pool) - 1)
     elif choices.task is not None:
         refuse("task numbers are for laws with a pool", "task numbers without a pool", "Leave out task.")
-    return Choices(sigma, counts, task)
+    pairs = (choices.sigma, sigma), (choices.counts, counts), (choices.task, task)
+    same = all(old is None or new is None or old.dtype == new.dtype for old, new in pairs)
+    return choices if same else Choices(sigma, counts, task)  # a copy takes longer than all checks
 
 
 def _levels(sigma: object) -> NDArray[np.float64]:
@@ -236,7 +238,7 @@ def _whole(name: str, value: object, count: int, least: int, most: int) -> NDArr
     if given.min() < least or given.max() > most:
         wrong = given[(given < least) | (given > most)][0]
         refuse(f"{name} must lie between {least} and {most}", f"{wrong} in it", "Draw them from the law's own range.")
-    return given.astype(np.int64)
+    return given.astype(np.int64, copy=False)
 
 
 def check_batch(gram: object, target: object, metric: object, counted: object) -> tuple[Float, Float, Float | None]:

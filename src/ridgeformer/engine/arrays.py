@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
 
-__all__ = ["DOUBLE", "Float", "cast", "floats", "plain_array"]
+__all__ = ["DOUBLE", "Float", "cast", "floats", "pieces", "plain_array"]
 
 Float = NDArray[np.floating[Any]]
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -80,3 +82,20 @@ def cast(value: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return value
     with np.errstate(all="ignore"):
         return value.astype(dtype)
+
+
+def pieces(vector: NDArray[Any], shapes: Iterable[tuple[int, ...]]) -> Iterator[NDArray[Any]]:
+    """Cut a vector into arrays that follow one another in it.
+
+    Args:
+        vector: The numbers of all arrays.
+        shapes: The shape of each array.
+
+    Yields:
+        The arrays, which are views of the vector.
+    """
+    start = 0
+    for shape in shapes:
+        end = start + math.prod(shape)
+        yield vector[start:end].reshape(shape)
+        start = end

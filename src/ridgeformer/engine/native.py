@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import _core
 from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
-from ridgeformer.engine.arrays import Float
+from ridgeformer.engine.arrays import Float, pieces
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.law import COORDINATES, KINDS, Choices, Law, Layout
 from ridgeformer.engine.parameters import Parameters
@@ -19,6 +20,9 @@ from ridgeformer.errors import refuse, shown
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 __all__ = ["NativeEngine", "instruction_sets"]
+
+# Laws as the core reads them, by layout and dtype. A law never changes, and training draws from one thousands of times.
+_laws: WeakKeyDictionary[Law, dict[tuple[Layout, np.dtype[Any]], dict[str, Any]]] = WeakKeyDictionary()
 
 
 def instruction_sets() -> dict[str, int]:
@@ -92,6 +96,15 @@ def _drawn(
 
 def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
     """The law, the choices and the layout as the core reads them: numbers, and arrays in its dtype."""
+    known = _laws.setdefault(law, {})
+    if (layout, dtype) not in known:
+        known[layout, dtype] = _lasting(law, layout, dtype)
+    counts, choice = (None if value is None else _ready(value) for value in (choices.counts, choices.task))
+    return {**known[layout, dtype], "counts": counts, "choice": choice}
+
+
+def _lasting(law: Law, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """What is the same for all sequences of a law."""
 
     def ready(value: NDArray[np.float64] | None) -> NDArray[Any] | None:
         with np.errstate(all="ignore"):  # numbers too large for float32 become infinite
@@ -114,8 +127,6 @@ def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any])
         "pool_size": 0 if law.pool is None else len(law.pool),
         "metric": ready(law.metric),
         "own_metric": law.own_metric,
-        "counts": None if choices.counts is None else _ready(np.asarray(choices.counts)),
-        "choice": None if choices.task is None else _ready(np.asarray(choices.task)),
         "mean_attention": layout.attention == "mean",
         "coordinate": COORDINATES.index(layout.coordinate),
         "scratch": layout.scratch,
@@ -128,7 +139,8 @@ def _slope(parameters: Parameters) -> NDArray[np.float64]:
 
 def _ready(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """Contiguous and aligned, copied only if it is not."""
-    return np.require(array, requirements=["C", "A"])
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=["C", "A"])
 
 
 def _evaluation(
@@ -146,6 +158,5 @@ def _evaluation(
         return Evaluation(losses, weights, None, limited, unadjusted)
     with np.errstate(under="ignore"):
         slope /= len(losses)
-    pieces = np.split(slope, np.cumsum([p.size for p in given.parameters])[:-1])
-    gradient = tuple(piece.reshape(p.shape) for piece, p in zip(pieces, given.parameters, strict=True))
+    gradient = tuple(pieces(slope, [p.shape for p in given.parameters]))
     return Evaluation(losses, weights, gradient, limited, unadjusted)

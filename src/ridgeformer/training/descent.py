@@ -92,6 +92,7 @@ class _Walk:
             self.times = np.append(0.0, np.cumsum(self.rates))
         else:
             self.times = protocol.times()
+        self.here: tuple[float, Array] | None = None  # the loss and its gradient at the point, once they are known
         self.reported = len(self.state.rows)
         self.clock = self.kept = -math.inf
 
@@ -135,13 +136,13 @@ class _Walk:
         state, gradient, advance = self.state, self.course.gradient, self._advance
         with np.errstate(all="ignore"):
             while True:
-                loss, slope = gradient(state.point, state.taken)
+                loss, slope = self.here = self.here or gradient(state.point, state.taken)
                 if state.taken == stop or not math.isfinite(loss):
                     return loss, slope
                 new = advance(state, slope)
                 if not math.isfinite(float(new @ new)):
                     return math.inf, slope
-                state.point = new
+                state.point, self.here = new, None
                 state.taken += 1
 
     def _advance(self, state: _State, slope: Array) -> Array:

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine import Evaluation
+from ridgeformer.engine.arrays import pieces
 from ridgeformer.evaluation.oracle import expected_oracle_loss
-from ridgeformer.models.family import ArrayFamily, Family
+from ridgeformer.models.family import ArrayFamily
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic
 from ridgeformer.problems import Problem
@@ -77,10 +79,10 @@ class Course:
         return loss, loss - self.oracle
 
     def _of_quadratic(self, quadratic: Quadratic) -> Callable[[Array, int], Gradient]:
-        live = _Live(self.start.family, self.vector)
+        live = _Live(self.start, self.vector)
 
         def gradient(point: Array, step: int) -> Gradient:
-            loss, slopes = quadratic.of_family(live.at(point))
+            loss, slopes = quadratic.of_family(live.at(point).family)
             return loss, self.vector.slope(slopes)
 
         return gradient
@@ -98,24 +100,27 @@ class Course:
             metric = None if batch.metric is None else np.asarray(batch.metric, np.float64)
             return self._of_quadratic(Quadratic.of_sample(np.asarray(batch.gram), np.asarray(batch.target), metric))
 
-        def gradient(point: Array, step: int) -> Gradient:
-            model = self.vector.model(point)
-            if not _is_finite(model):
-                return np.inf, np.zeros_like(point)
-            found = batch.evaluate(model, np.inf, threads=job.threads)
-            return float(found.losses.mean()), self.vector.slope(model.family.pullback(found.gradient))
-
-        return gradient
+        return self._of_engine(lambda model, _: batch.evaluate(model, np.inf, threads=job.threads))
 
     def _of_fresh(self, size: int, dtype: type = np.float32, fixed: bool = False) -> Callable[[Array, int], Gradient]:
-        job = self.job
+        job, stream = self.job, FINISH if fixed else RACE
+
+        def evaluate(model: LinearTransformer, step: int) -> Evaluation:
+            number = 0 if fixed else step
+            return model.step(job.problem, size, seed=job.seed, stream=stream, step=number, threads=job.threads)
+
+        return self._of_engine(evaluate, dtype)
+
+    def _of_engine(
+        self, evaluate: Callable[[LinearTransformer, int], Evaluation], dtype: type = np.float64
+    ) -> Callable[[Array, int], Gradient]:
+        live = _Live(self.start, self.vector, dtype)
 
         def gradient(point: Array, step: int) -> Gradient:
-            model = self.vector.model(point, dtype)
-            if not _is_finite(model):
+            # Engines refuse parameters, and products of them, that are not finite in their precision.
+            if not (_is_finite(point.astype(dtype)) and _is_finite(*(model := live.at(point)).kernel)):
                 return np.inf, np.zeros_like(point)
-            key: dict[str, Any] = {"seed": job.seed, "stream": FINISH if fixed else RACE, "step": 0 if fixed else step}
-            found = model.step(job.problem, size, threads=job.threads, **key)
+            found = evaluate(model, step)
             return found.loss, self.vector.slope(model.family.pullback(found.gradient))
 
         return gradient
@@ -130,33 +135,32 @@ def _oracle(job: Job) -> tuple[float, float]:
     return float((unadjusted - adjusted).mean()), 0.0 if draw.offset is None else float(np.mean(draw.offset))
 
 
-def _is_finite(model: LinearTransformer) -> bool:
-    """Whether products of finite parameters are finite too, which engines require."""
-    return all(bool(np.isfinite(value).all()) for value in model.kernel)
+def _is_finite(*values: NDArray[Any]) -> bool:
+    return all(bool(np.isfinite(value).all()) for value in values)
 
 
 class _Live:
-    """Parameters that follow a vector without being checked and copied at every step.
+    """A model whose parameters follow a vector without being checked and copied at every step.
 
-    Making a family costs more than the gradient of one layer. Ridgeformer's own families keep a dict of arrays, and
+    Making a model costs more than the gradient of one layer. Ridgeformer's own families keep a dict of arrays, and
     nothing computed from them: an object of which these are views of one vector is always up to date. It never leaves
-    this module. Other families are made anew at every step.
+    this module. Models of other families are made anew at every step.
     """
 
-    def __init__(self, family: Family, vector: Vector) -> None:
-        self.vector, self.family = vector, None
-        if not (family.built_in and isinstance(family, ArrayFamily)):
+    def __init__(self, start: LinearTransformer, vector: Vector, dtype: type = np.float64) -> None:
+        self.vector, self.dtype = vector, dtype
+        self.model: LinearTransformer | None = None
+        if not (start.family.built_in and isinstance(start.family, ArrayFamily)):
             return
-        arrays = {name: value.astype(np.float64) for name, value in family.arrays.items()}
-        self.family = type(family)(**arrays)
-        self.point = np.concatenate([value.ravel() for value in arrays.values()])
-        pieces = np.split(self.point, np.cumsum([value.size for value in arrays.values()])[:-1])
-        views = {name: piece.reshape(arrays[name].shape) for name, piece in zip(arrays, pieces, strict=True)}
-        vars(self.family)["_arrays"] = views
+        point = vector.pack(start)
+        self.model = vector.model(point, dtype)
+        self.point: NDArray[Any] = point.astype(dtype)
+        shapes = {name: value.shape for name, value in start.family.arrays.items()}
+        vars(self.model.family)["_arrays"] = dict(zip(shapes, pieces(self.point, shapes.values()), strict=True))
 
-    def at(self, point: Array) -> Family:
-        """The parameters at a point; valid until the next call."""
-        if self.family is None:
-            return self.vector.model(point).family
+    def at(self, point: Array) -> LinearTransformer:
+        """The model at a point; valid until the next call."""
+        if self.model is None:
+            return self.vector.model(point, self.dtype)
         self.point[:] = point
-        return self.family
+        return self.model

@@ -154,10 +154,11 @@ class Session:
         seconds = time.monotonic() - self.began
         share = min(done / total, 1.0)
         remaining = seconds * (1 - share) / share if share else float("inf")
-        for recorded in step.rows or ({"loss": step.loss},):
-            row = dict(recorded)
-            if "adjusted_loss" in row:  # the floor is the one that the result will have
-                row["ratio"] = ratio(row["adjusted_loss"], floor_and_error(spec.problem, spec.sequences, 0)[0])
+        rows: list[dict[str, float]] = [{"loss": step.loss}]
+        if step.rows:
+            floor, _ = floor_and_error(spec.problem, spec.sequences, 0)  # the one that the result will have
+            rows = [{**row, "ratio": ratio(row["adjusted_loss"], floor)} for row in step.rows]
+        for row in rows:
             now = TrainingProgress(spec, step.phase, share, row["loss"], seconds, remaining, row)
             for callback in self.callbacks:
                 callback.on_step(now)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Layout
+from ridgeformer.engine.arrays import pieces
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
@@ -101,12 +101,8 @@ class Vector:
             The model.
         """
         arrays: dict[str, NDArray[Any]] = {}
-        start = 0
-        for name, shape in self._shapes.items():
-            end = start + math.prod(shape)
-            values = (vector[start:end] / self.scale).reshape(shape)
+        for name, values in zip(self._shapes, pieces(vector / self.scale, self._shapes.values()), strict=True):
             arrays[name] = (values * self._factors[name] if name in self._factors else values).astype(dtype)
-            start = end
         return LinearTransformer(type(self._like.family)(**arrays), self._like.dim, self._like.layout)
 
     def matrices(self) -> list[tuple[int, int, int]]:
