@@ -53,8 +53,8 @@ SINGLE = [  # with the first seed only
     Line("full", 7, "categorical(1,3)", 0.0065, scratch=4),
     Line("channels(1,2)", 7, "categorical(1,3)"),
     Line("channels(1,4)", 7, "categorical(1,3)"),
-    Line("channels(2,3)", 4, "categorical(1,3)"),
-    Line("channels(1,3)", 10, "categorical(1,3)"),
+    *(Line("channels(2,3)", layers, "categorical(1,3)") for layers in (4, 5, 7)),
+    *(Line("channels(1,3)", layers, "categorical(1,3)") for layers in (8, 9, 10)),
     Line("lowrank(11)", 4, "categorical(1,3)", 0.0295),
 ]
 
