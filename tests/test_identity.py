@@ -19,6 +19,7 @@ from ridgeformer import (
     save,
     train,
 )
+from ridgeformer.models import Looped
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform, as_noise, parse
 from ridgeformer.training import Search
 from ridgeformer.training.spec import make_spec
@@ -244,19 +245,33 @@ def test_a_sound_family_passes_and_its_arrays_are_read_only():
         ({"heads": property(lambda self: 3)}, "dense must give P and Q of shape (2, 3, 4, 4); got shapes (2, 2, 4, 4)"),
         (
             {"arrays": property(lambda self: {"rate": self.rate[:1]})},
-            "got {'rate': (1,)} and layers = 1 for 2 layers",
+            "axis 0 of every array must count the layers; got rate (1,) for 2 layers. Set layer_axis to the axis that",
         ),
         (
             {"select": lambda self, layers: type(self)(self.rate[::-1][layers])},
-            "select must give the layers that are asked for; got another first layer from slice(0, 1)",
+            "select(slice(0, 1)) must give a model with 1 layer, which predicts what layers [0] predict; got 1 layers",
         ),
         (
             {"inserted": lambda self, at, layer: self},
-            "must give one layer more and change nothing; got 2 layers instead of 3",
+            "inserted(1, identity_layer()) must give a model with 3 layers, which predicts what layers [0, 1] predict; "
+            "got 2 layers, and predictions that differ by 0. Correct these methods",
+        ),
+        (
+            {"inserted": lambda self, at, layer: type(self)(np.insert(self.rate, at, layer["rate"]))},
+            "inserted(1, select(slice(0, 1))) must give a model; got TypeError: 'Descent' object is not subscriptable",
+        ),
+        (
+            {"edit": lambda self, layer, rate: type(self)(0 * self.rate)},
+            "edit(1, **identity_layer()) must give a model with 2 layers, which predicts what layers [0] predict; got",
+        ),
+        ({"layers": property(lambda self: 3)}, "layers must say how many layers the arrays describe; got 3 for 2"),
+        (
+            {"layer_axis": 1},
+            "axis 1 of every array must count the layers; got rate (2,) for 2 layers. Set layer_axis",
         ),
         (
             {"identity_layer": lambda self: {"rate": np.ones(())}},
-            "must give one layer more and change nothing; got 3 layers instead of 3, and predictions that differ by",
+            "what layers [0, 1] predict; got 3 layers, and predictions that differ by",
         ),
     ],
 )
@@ -281,7 +296,7 @@ def test_a_class_that_lacks_methods_is_refused_by_their_names():
         train(Problem(3, 6, "fixed(1)"), Family, 1)
 
 
-def layers_last(name, **methods):
+def layers_last(name, **parts):
     """Gradient descent with a rate for each of two heads, [2, L]: layers are the second axis."""
 
     def omega(rate):
@@ -289,54 +304,70 @@ def layers_last(name, **methods):
         found[:, 1, 0] = -rate.sum(0)
         return found
 
-    def init(self, rate):
-        self.rate = np.asarray(rate)
-
-    parts = {
-        "name": name,
-        "__init__": init,
-        "arrays": property(lambda self: {"rate": self.rate}),
-        "heads": property(lambda self: 2),
-        "layers": property(lambda self: self.rate.shape[1]),
+    usual = {
         "dense": lambda self, dim: Diag(omega=omega(self.rate)).dense(dim),
         "kernel": lambda self, dim: (omega(self.rate),),
         "pullback": lambda self, gradient: {"rate": np.tile(-gradient[0][:, 1, 0], (2, 1))},
-        "random": classmethod(lambda cls, dim, layers, heads, scale, rng: cls(scale * rng.random((2, layers)))),
+        "random": classmethod(lambda cls, width, layers, heads, scale, rng: cls(scale * rng.random((2, layers)))),
         "identity_layer": lambda self: {"rate": np.zeros(2)},
     }
-    return type("Rates", (Family,), parts | methods)
+    return descent(name, **usual | parts)
 
 
-@pytest.mark.parametrize("layers", [2, 3])
-def test_where_layers_do_not_come_first_the_defaults_refuse(layers):
-    """Also where an axis has that length by chance."""
-    model = LinearTransformer(layers_last("rates")(0.01 * np.ones((2, layers))), 4)
+LENGTH = {"layers": property(lambda self: self.rate.shape[1])}
+OWN = {
+    "select": lambda self, layers: type(self)(self.rate[:, layers]),
+    "inserted": lambda self, at, layer: type(self)(
+        np.insert(self.rate, at, (layer if isinstance(layer, dict) else layer.arrays)["rate"].ravel(), axis=1)
+    ),
+    "edit": lambda self, layer, rate: type(self)(
+        np.where(np.arange(self.layers) == layer, np.reshape(rate, (-1, 1)), self.rate)
+    ),
+}
+
+
+@pytest.mark.parametrize("parts", [{}, LENGTH], ids=["two rows taken for two layers", "with layers of its own"])
+def test_an_axis_that_counts_layers_by_chance_is_noticed(parts):
+    with pytest.raises(InputError, match=r"predicts what layers \[0\] predict; got .*, or layer_axis = 0; see docs"):
+        LinearTransformer(layers_last("by-chance", **parts)(0.01 * np.ones((2, 2))), 4)
+
+
+def test_where_no_axis_counts_the_layers_the_defaults_refuse():
+    model = LinearTransformer(layers_last("rates", layer_axis=None, **LENGTH)(0.01 * np.ones((2, 3))), 4)
     for method, call in (
         ("select", lambda: model.truncate(1)),
         ("select", lambda: model.without(0)),
         ("inserted", lambda: model.with_identity(1)),
         ("edit", lambda: model.edit(1, rate=[0.0, 0.0])),
     ):
-        words = f"family rates needs a method {method} of its own.*got rate \\(2, {layers}\\) for {layers} layers"
+        words = f"no axis counts the layers needs {method} of its own; got the family rates without it. Write {method}"
         with pytest.raises(InputError, match=words):
             call()
-    with pytest.raises(InputError, match="needs a method inserted"):
+    with pytest.raises(InputError, match="needs inserted of its own"):
         train(Problem(3, 6, "fixed(1)"), type(model.family), 2, protocol=QUICK, sequences=500)
 
 
-def test_layers_may_be_any_axis_of_arrays():
-    """With methods of its own such a family is truncated, grown and trained."""
-    methods = {
-        "select": lambda self, layers: type(self)(self.rate[:, layers]),
-        "inserted": lambda self, at, layer: type(self)(
-            np.insert(self.rate, at, (layer if isinstance(layer, dict) else layer.arrays)["rate"].ravel(), axis=1)
-        ),
-    }
-    family = layers_last("rates-of-its-own", **methods)
+@pytest.mark.parametrize(
+    "parts", [{"layer_axis": 1}, {"layer_axis": -1}, {"layer_axis": None, **LENGTH, **OWN}], ids=["1", "-1", "None"]
+)
+def test_layers_may_be_any_axis_of_arrays(parts):
+    """Declared, or with methods of its own: such a family is cut, edited, grown, repeated and trained like others."""
+    family = layers_last("rates-of-its-own", **parts)
     model = LinearTransformer(family(0.01 * np.arange(6.0).reshape(2, 3)), 4)
-    np.testing.assert_array_equal(model.truncate(2).P, model.P[:2])
-    np.testing.assert_array_equal(model.without(1).P, model.P[[0, 2]])
-    assert train(Problem(3, 6, "fixed(1)"), family, 2, protocol=QUICK, sequences=500).model.layers == 2
+    P, Q = model.P, model.Q
+    for found, layers in (
+        (model.truncate(2), [0, 1]),
+        (model.without(1), [0, 2]),
+        (model.stack(model.truncate(2)), [0, 1, 2, 0, 1]),
+        (LinearTransformer(Looped(family, 2)(**model.family.arrays), 4), [0, 1, 2, 0, 1, 2]),
+        (LinearTransformer(Looped(family, 2)(**model.family.arrays), 4).without(1), [0, 2, 0, 1, 2]),
+    ):
+        np.testing.assert_array_equal(found.P, P[layers])
+        np.testing.assert_array_equal(found.Q, Q[layers])
+    assert model.edit(1, rate=[0.5, 0.25]).family.rate.tolist() == [[0, 0.5, 0.02], [0.03, 0.25, 0.05]]
+    assert model.with_identity(1).family.rate.tolist() == [[0, 0, 0.01, 0.02], [0.03, 0, 0.04, 0.05]]
+    for kind, layers in ((family, 2), (Looped(family, 2), 4)):
+        assert train(Problem(3, 6, "fixed(1)"), kind, 2, protocol=QUICK, sequences=500).model.layers == layers
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,14 @@ def test_examples_in_docstrings_run(name):
 def test_the_pages_run(name, tmp_path, monkeypatch):
     """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""
     monkeypatch.chdir(tmp_path)  # some write files
-    text = (ROOT / name).read_text()
+    _run((ROOT / name).read_text())
+
+
+def test_the_examples_of_families_run():
+    _run((ROOT / "docs/training.md").read_text().split("## Defining your own family")[1].split("\n## ")[0])
+
+
+def _run(text):
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks
     session = {"__name__": "__main__"}  # sweeps start processes

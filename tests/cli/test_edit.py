@@ -98,6 +98,11 @@ def test_the_table_names_both_models_and_the_edits():
         (["--without", "4"], "a layer must be a number from 1 to 3, the layers of the model; got 4"),
         (["--without", "x"], "Invalid value for '--without': 'x' is not a valid integer"),
         (["--truncate", "1", "--without", "1"], "a model needs at least one layer"),
+        (
+            ["--truncate", "2", "--set", "3.omega_yy=0"],
+            "--set must change a layer that stays; got layer 3 with --truncate 2. Leave out one of them.",
+        ),
+        (["--without", "3", "--set", "3.omega_yy=0"], "a layer that stays; got layer 3 with --without 3. Leave out"),
         (["--truncate", "0"], "layers must be at least 1; got 0"),
         (["--truncate", "4"], "layers must be at most 3; got 4"),
         (["--stack", "/nonexistent"], "there is no file '/nonexistent'"),

@@ -135,6 +135,9 @@ def test_train_takes_a_problem_and_a_layout(call, tmp_path):
     assert code == 0, err
     assert load_run(json.loads(out)["folder"]).spec.layout == Layout("sum", "constant", 1)
     assert load_run(json.loads(out)["folder"]).model.layout == Layout("sum", "constant", 1)
+    code, out, err = call("train", *LAW, "--family", "channels(1,3)", "--coordinate", "constant", *small)
+    assert code == 0, err
+    assert load_run(json.loads(out)["folder"]).spec.layout == Layout("sum", "constant", 1)  # channels have room for 2
     listed = call("show", tmp_path)[1]
     assert listed.count("features=powerlaw(1)") == 2
 

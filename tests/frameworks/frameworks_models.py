@@ -23,9 +23,10 @@ SIZED = (
 
 
 class Halves(Family):
-    """A family of a user: Diag with one head and p = q."""
+    """A family of a user: Diag with one head and p = q, [2, L]."""
 
     name = "halves-of-frameworks"
+    layer_axis = -1
     heads = 1
 
     def __init__(self, half):
@@ -36,7 +37,7 @@ class Halves(Family):
         return self._arrays
 
     def _diag(self):
-        return Diag(self.arrays["half"][:, None], self.arrays["half"][:, None])
+        return Diag(self.arrays["half"].T[:, None], self.arrays["half"].T[:, None])
 
     def dense(self, dim):
         return self._diag().dense(dim)
@@ -46,11 +47,11 @@ class Halves(Family):
 
     def pullback(self, gradient):
         found = self._diag().pullback(gradient)
-        return {"half": (found["p"] + found["q"])[:, 0]}
+        return {"half": (found["p"] + found["q"])[:, 0].T}
 
     @classmethod
-    def random(cls, dim, layers, heads, scale, rng):
-        return cls(scale * rng.standard_normal((layers, 2)))
+    def random(cls, width, layers, heads, scale, rng):
+        return cls(scale * rng.standard_normal((2, layers)))
 
     def identity_layer(self):
         return {"half": np.zeros(2)}

@@ -256,6 +256,7 @@ class Schedule(Family):
     """A family without layers in its arrays: the steps of gradient descent fall by a factor from layer to layer."""
 
     name = "test-schedule"
+    layer_axis = None
     LAYERS = 2
 
     def __init__(self, first, decay):
@@ -284,7 +285,7 @@ class Schedule(Family):
         raise NotImplementedError
 
 
-def test_arrays_need_not_have_layers_first():
+def test_arrays_need_not_have_an_axis_of_layers():
     """Such a family is checked against the token form like any other."""
     model = LinearTransformer(Schedule(0.1, 0.5), dim=DIM)
     assert model.layers == 2

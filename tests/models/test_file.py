@@ -101,7 +101,7 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
         (
             GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})},
             {},
-            "got 'mlp'. Name one of these, or import the module",
+            "got 'mlp'. Name one of these. A family of your own has a name once",
         ),
         (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
         (GOOD | {"spec": json.dumps(SPEC | {"dim": "4"})}, {}, "header is damaged"),

@@ -69,6 +69,9 @@ def test_the_trace_is_that_of_the_tokens(family, layout):
     close(np.einsum("lbij,bnj->lbni", found.M, z) + y[..., None] * found.u[:, :, None], tokens[..., :-1])
     close(found.a[..., None] * y - np.einsum("lbi,bni->lbn", found.w, z), tokens[..., -1])
     close(found.readout(s.queries), -tokens[:, :, n:, size - 1])
+    alone = model.trace(s.x[0], s.y[0]).readout(s.queries[0])
+    close(alone, -tokens[:, 0, n:, size - 1])
+    close(alone[-1], model.predict(s.x[0], s.y[0], s.queries[0]))
     assert found.T.shape == (4, 5, size, size)
     assert len(found) == 5
 
@@ -245,6 +248,24 @@ def test_patches_add_up():
     assert here.patched(-1, there).patches[0].layer == 3
 
 
+def test_patches_come_from_any_model_with_the_same_tokens():
+    """Scratch coordinates of Full are channels of another family: a patch of everything is the other context."""
+    moments = draw(3, 7, 6)
+    full, channels = (model_of(name, Layout(scratch=2)).trace(moments) for name in ("full", "channels(1,3)"))
+    close(full.patched(0, channels, ("gram", "query")).w, full.w)  # all models begin with the same state
+    patched = full.patched(2, channels, ("gram", "query"))
+    expected = LinearTransformer(channels.model.truncate(2).to_full().family, 3, full.model.layout)
+    close(patched.w[-1], expected.stack(full.model.without(0).without(0)).trace(moments).w[-1])
+
+
+def other_dimension():
+    return tame_model("diag", 4, 4, 1, 7).trace(draw(4, 7, 6))
+
+
+def with_sums(*layout):
+    return model_of("full", Layout(*layout)).trace(Problem(3, 7, "uniform(0,2)").moments(6, sums=True))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -254,11 +275,26 @@ def test_patches_add_up():
         (lambda here: here.patched(1, here.G), "a patch comes from another Trace; got a ReadOnlyArray"),
         (
             lambda here: here.patched(1, two_contexts(here.model, 4)[0]),
-            "a patch must have the shape of the trace: 6 contexts with tokens of 4 coordinates; got 4 contexts",
+            "a patch must have the contexts and tokens of the trace: 6 contexts, tokens of 4 coordinates, d = 3, "
+            "attention=sum, coordinate=none; got 4 contexts, tokens of 4 coordinates",
         ),
         (
             lambda here: here.patched(1, tame_model("diag", 5, 4, 1, 7).trace(draw(5, 7, 6))),
-            "got 6 contexts with tokens of 6 coordinates. Trace as many contexts of that size.",
+            "got 6 contexts, tokens of 6 coordinates, d = 5, attention=sum, coordinate=none. Trace as many contexts, "
+            "with a model of the same dimension and layout.",
+        ),
+        (
+            lambda here: model_of("full", Layout(scratch=1)).trace(here.draw).patched(1, other_dimension()),
+            "tokens of 5 coordinates, d = 3, attention=sum, coordinate=none; got 6 contexts, tokens of 5 coordinates, "
+            "d = 4",
+        ),
+        (
+            lambda here: here.patched(1, model_of("diag", Layout("mean")).trace(here.draw)),
+            "attention=sum, coordinate=none; got 6 contexts, tokens of 4 coordinates, d = 3, attention=mean",
+        ),
+        (
+            lambda here: with_sums("sum", "none", 1).patched(1, with_sums("sum", "length")),
+            "coordinate=none; got 6 contexts, tokens of 5 coordinates, d = 3, attention=sum, coordinate=length",
         ),
         (
             lambda here: here.patched(3, here.model.truncate(2).trace(here.draw)),
@@ -272,6 +308,7 @@ def test_patches_add_up():
         (lambda here: here.compute("G", "x"), "the parts of a trace are G, T, C, M, u, a, w; got 'x'"),
         (lambda here: here.model.trace(here.draw.moments).losses, "Trace a draw: model.trace(problem.moments(1000))."),
         (lambda here: here.readout(np.zeros((6, 2, 4))), "queries must have shape (6, m, 3)"),
+        (lambda here: here.readout(np.zeros((2, 3))), "queries must have shape (6, m, 3); got shape (2, 3)"),
         (lambda here: here.model.trace(draw(4, 7)), "dimension 3 takes moments of dimension 3; got dimension 4"),
         (lambda here: here.model.trace(np.zeros((5, 7, 3))), "features x with labels y; got an ndarray without"),
         (lambda here: model_of("full", Layout("sum", "constant")).trace(draw(3, 7)), "need the sums of the tokens"),

@@ -24,7 +24,7 @@ PROBLEM = Problem(3, 6, "uniform(0,3)")
 
 
 def trained(family, **options):
-    protocol = GradientDescent(rate=1e-3, steps=60, scale=0.1, **{"snapshots": 4, **options})
+    protocol = GradientDescent(**{"rate": 1e-3, "steps": 60, "scale": 0.1, "snapshots": 4, **options})
     return train(PROBLEM, family, 1, protocol=protocol, sequences=500, threads=1)
 
 
@@ -156,6 +156,11 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
         curves_figure(search)
     with pytest.raises(InputError, match=r"at least two snapshots; got 0. Train with snapshots=20"):
         trajectories_figure(trained("diag", snapshots=0))
+    words = (
+        r"two snapshots; got 1 of 4, because the descent ended early. The run says: .*not finite at step .* may help\."
+    )
+    with pytest.raises(InputError, match=words):
+        trajectories_figure(trained("full", rate=50.0, scale=1.0))
     with pytest.raises(InputError, match=r"a plot must end in .gif or .html; got 'a.png'"):
         draw_animation(tmp_path / "a.png", full)
     with pytest.raises(InputError, match=r"needs at least one run; got none. Pass a training, or several by name"):

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from ridgeformer.training import (
 from ridgeformer.training.job import RACE
 from ridgeformer.training.journal import DamagedRunWarning
 from ridgeformer.training.runs import Folder
+from ridgeformer.training.spec import make_spec
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
 FEW = {"sequences": 1000, "threads": 1}
@@ -336,6 +338,17 @@ def test_a_descent_that_diverges_says_so():
     assert len(found.history) < 41
 
 
+def test_a_descent_that_is_lost_has_diverged_whatever_its_last_model_does():
+    """A sequence of a step explodes, but no fresh one, on which the last model is no worse than predicting 0."""
+    problem = Problem(5, 10, "uniform(0,2)")
+    found = train(problem, "full", 7, protocol=Adam(steps=50), sequences=500)
+    assert found.loss < problem.signal / 2
+    assert found.result.exploded == 0
+    assert found.history.step[-1] < 50
+    assert found.status == "diverged"
+    assert re.fullmatch(r"the loss was not finite at step \d+; a rate of 0.0001 may help", found.message)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["full", "looped(full,1)"])
 def test_parameters_that_overflow_float32_end_a_descent(family):
@@ -347,6 +360,7 @@ def test_a_flow_that_cannot_be_followed_ends_early():
     """Without a warning of LSODA; a flow has no rate that could be smaller."""
     protocol = GradientFlow(scale=1.0, batch="sample(64)", record=5)
     found = train(Problem(3, 6, "uniform(0,2)"), "full", 3, protocol=protocol, **FEW)
+    assert found.status == "diverged"
     assert "could not be followed beyond time" in found.message
     assert "a smaller scale of the start or an earlier end time may help" in found.message
     assert len(found.history) < 6
@@ -365,6 +379,16 @@ def test_a_start_is_random_by_scale_and_seed():
     P = np.concatenate([value.ravel() for value in first.model.family.arrays.values()])
     assert 0.005 < P.std() < 0.02
     np.testing.assert_allclose(larger.model.family.arrays["P"], 2 * first.model.family.arrays["P"])
+
+
+@pytest.mark.parametrize("protocol", [descent, GradientFlow])
+def test_a_scale_does_not_tell_runs_from_a_given_start_apart(protocol):
+    start = LinearTransformer.random("diag", dim=3, layers=1)
+    specs = [
+        make_spec(SMALL, "diag", layers=1, sequences=9, protocol=protocol(scale=s), init=start) for s in (None, 0.1)
+    ]
+    assert specs[0] == specs[1]
+    assert specs[0].name == specs[1].name
 
 
 @pytest.mark.parametrize("protocol", [Search(effort=0.1), Paper(steps=20, batch=16), SGD(rate=1e-6, steps=5, batch=16)])

@@ -14,12 +14,13 @@ import pytest
 from safetensors.numpy import save_file
 
 import killing
-from ridgeformer import InputError, Problem, load, load_run, train
+from ridgeformer import InputError, Layout, Problem, load, load_run, train
 from ridgeformer.errors import DamageError, StorageError
 from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training import Paper, Search
 from ridgeformer.training.journal import DamagedRunWarning, Journal
 from ridgeformer.training.runs import Folder
+from ridgeformer.training.spec import make_spec
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
@@ -73,6 +74,28 @@ def test_a_finished_run_is_found(tmp_path):
     assert second.record() == first.record() == load_run(first.folder).record()
     assert sorted(p.name.split("-")[0] for p in tmp_path.iterdir()) == ["diag", "diag", "gdpp", "gdpp"]
     assert sorted(p.name for p in first.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
+
+
+@pytest.mark.parametrize(
+    ("family", "layout", "words"),
+    [
+        ("full", None, "full, 2 layers"),
+        ("full", Layout(scratch=2), "full, 2 layers, scratch=2"),
+        (
+            "looped(full,3)",
+            Layout("mean", "length", 1),
+            "2 layers repeated 3 times, attention=mean, coordinate=length, sc",
+        ),
+        ("channels(1,3)", None, "channels(1,3), 2 layers"),
+        ("channels(1,3)", Layout("sum", "constant"), "channels(1,3), 2 layers, coordinate=constant"),
+    ],
+)
+def test_a_heading_names_the_layout(family, layout, words):
+    """Unless it is that of the paper, or the room that the family always has."""
+    spec = make_spec(Problem(3, 6, "fixed(1)"), family, layers=2, sequences=9, layout=layout)
+    assert words in spec.describe_model()
+    assert spec.describe_model().endswith(words) or "looped" in family
+    assert spec.describe() == f"{spec.describe_model()}, d=3 n=6 fixed(1)"
 
 
 def test_specs_do_not_share_a_folder(tmp_path):
@@ -203,7 +226,9 @@ def test_a_family_that_is_not_there(tmp_path):
     done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     path = done.folder / "model.safetensors"
     path.write_bytes(path.read_bytes().replace(b'\\"family\\": \\"gdpp\\"', b'\\"family\\": \\"mine\\"'))
-    with pytest.raises(InputError, match=r"got 'mine'. Name one of these, or import the module"):
+    with pytest.raises(
+        InputError, match=r"got 'mine'. Name one of these. A family of your own has a name once its class is defined"
+    ):
         load_run(done.folder)
     with pytest.raises(InputError, match="runs need the name of a folder; got 3"):
         train(SMALL, "gdpp", 1, out=3)

@@ -67,7 +67,7 @@ def edit(
             "an edit needs at least one of --set, --without, --truncate and --stack; got none. "
             "Add --set 4.omega_yy=0, for example."
         )
-    edited = _shortened(_changed(subject.model, changes), without, truncate)
+    edited = _shortened(_changed(subject.model, changes, without, truncate), without, truncate)
     edited = edited if stack is None else edited.stack(read_model(stack)[0])
     if out is not None:
         save(edited, out, record={"spec": subject.problem.as_dict(), "edited": {"model": subject.name, "edits": edits}})
@@ -84,8 +84,10 @@ def edit(
     click.echo(f"Stored in {out}." if out is not None else "Add --out edited.safetensors to store the edited model.")
 
 
-def _changed(model: LinearTransformer, changes: tuple[str, ...]) -> LinearTransformer:
-    """The model with other parameters; those of one layer are replaced together."""
+def _changed(
+    model: LinearTransformer, changes: tuple[str, ...], without: tuple[int, ...], truncate: int | None
+) -> LinearTransformer:
+    """The model with other parameters; those of one layer are replaced together. These layers must stay."""
     by_layer: dict[int, dict[str, Any]] = {}
     for change in changes:
         parts = CHANGE.fullmatch(change)
@@ -99,7 +101,13 @@ def _changed(model: LinearTransformer, changes: tuple[str, ...]) -> LinearTransf
                 f"the value of a parameter must be a number or a list of numbers; got {shown(parts[3])}. "
                 "Write 4.omega_yy=0 or '2.omega=[[0,0],[-0.03,0]]', for example."
             ) from error
-        values = by_layer.setdefault(_counted(int(parts[1]), model), {})
+        layer = int(parts[1])
+        values = by_layer.setdefault(_counted(layer, model), {})
+        gone = f"--without {layer}" if layer in without else f"--truncate {truncate}"
+        if layer in without or layer > (truncate or layer):
+            raise InputError(
+                f"--set must change a layer that stays; got layer {layer} with {gone}. Leave out one of them."
+            )
         if parts[2] in values:
             raise InputError(
                 f"--set takes each parameter of a layer once; got {parts[1]}.{parts[2][:40]} twice. Leave one out."

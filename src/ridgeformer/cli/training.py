@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     "with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), "
     "preconditioned and looped(diag,4).",
 )
-@click.option("--layers", default=4, show_default=True, help="Number of layers.")
+@click.option(
+    "--layers", default=4, show_default=True, help="Number of layers; of a looped model, those of one repetition."
+)
 @click.option("--heads", default=1, show_default=True, help="Number of attention heads per layer.")
 @takes_a_problem(sequences=100_000)
 @click.option(
@@ -129,7 +131,7 @@ def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:
     from ridgeformer.training.spec import default_layout
 
     given = {name: value for name, value in options.items() if value is not None}
-    return dataclasses.replace(default_layout(problem, family), **given)
+    return dataclasses.replace(default_layout(problem, family), **{"scratch": 0} | given)  # families add their own room
 
 
 @cli.command(

@@ -81,7 +81,7 @@ class ChannelFamily(ArrayFamily):
         return {"Q_v": np.array(1 / feature**2), "P_s": D[:, None] / D, "Q_s": 1 / (D[:, None] * D)}
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
         return cls(*(scale * rng.standard_normal((layers, heads, size, size)) for size in cls._sizes()))
 

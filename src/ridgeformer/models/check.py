@@ -5,7 +5,7 @@ Without this, a wrong sign in `pullback` would send every descent uphill, and tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,7 +34,7 @@ def check_family(family: type[Family]) -> None:
 
     Raises:
         InputError: `arrays` cannot rebuild the family, `kernel` and `dense` describe different models, `pullback` is
-            not the derivative, or `select` or `inserted` changes layers that it should keep.
+            not the derivative, or `select`, `inserted` or `edit` fails or changes layers that it should keep.
     """
     family = getattr(family, "inner", family)  # of a looped family: the one that is repeated
     if family in _good or family.built_in:
@@ -51,11 +51,10 @@ def check_family(family: type[Family]) -> None:
 
 def _check(family: type[Family], made: Family, D: int) -> None:
     arrays = {name: np.array(value, np.float64) for name, value in made.arrays.items()}
-    if not arrays or made.layers != LAYERS:
-        shapes = {name: value.shape for name, value in arrays.items()}
-        rule = "arrays must hold all parameters, with layers first, or layers must say how many there are"
-        _refuse(family, rule, f"{shapes} and layers = {made.layers if arrays else None} for {LAYERS} layers")
+    _check_axis(family, arrays)
     made = family(**arrays)
+    if made.layers != LAYERS:
+        _refuse(family, "layers must say how many layers the arrays describe", f"{made.layers} for {LAYERS} layers")
     P, Q = made.dense(DIM)
     wanted = (LAYERS, made.heads, D, D)
     if np.shape(P) != wanted or np.shape(Q) != wanted:
@@ -72,26 +71,50 @@ def _check(family: type[Family], made: Family, D: int) -> None:
     if not error < 1e-8:
         _refuse(family, "kernel and dense must describe the same model", f"predictions that differ by {error:.1g}")
     _check_slope(family, arrays, made.pullback(found.gradient), gram, target)
-    _check_layers(family, made, tokens, expected)
+    _check_layers(family, made, tokens)
 
 
-def _check_layers(family: type[Family], made: Family, tokens: Array, whole: Array) -> None:
-    """Compare the first layer, and the model with a layer that changes nothing, with the whole model.
+def _check_axis(family: type[Family], arrays: dict[str, Array]) -> None:
+    """Refuse arrays in which the axis of the layers has another length."""
+    axis = family.layer_axis
+    if not arrays:
+        _refuse(family, "arrays must hold all parameters", "no array")
+    if axis is not None and any(
+        not -value.ndim <= axis < value.ndim or value.shape[axis] != LAYERS for value in arrays.values()
+    ):
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in arrays.items())
+        remedy = "Set layer_axis to the axis that does, or to None if none does"
+        _refuse(family, f"axis {axis} of every array must count the layers", f"{shapes} for {LAYERS} layers", remedy)
 
-    Where layers do not come first, the defaults of both methods refuse, and there is nothing to compare.
+
+def _check_layers(family: type[Family], made: Family, tokens: Array) -> None:
+    """Compare models of other layers with the same layers of the dense form.
+
+    Where no axis counts the layers, the defaults of these methods refuse, and there is nothing to compare.
     """
-    if family.select is not Family.select or made.has_layers_first:
-        parts = zip(made.select(slice(0, 1)).dense(DIM), made.dense(DIM), strict=True)
-        if not all(np.shape(one) == np.shape(all_[:1]) and np.allclose(one, all_[:1]) for one, all_ in parts):
-            _refuse(family, "select must give the layers that are asked for", "another first layer from slice(0, 1)")
-    if family.inserted is not Family.inserted or made.has_layers_first:
-        P, Q = made.inserted(1, made.identity_layer()).dense(DIM)
-        error = np.abs(_token_form(P, Q, tokens) - whole).max() if len(P) == LAYERS + 1 else np.inf
-        if not error < 1e-8 * max(np.abs(whole).max(), 1e-300):
-            rule = "inserted(1, identity_layer()) must give one layer more and change nothing"
-            _refuse(
-                family, rule, f"{len(P)} layers instead of {LAYERS + 1}, and predictions that differ by {error:.1g}"
-            )
+    P, Q = made.dense(DIM)
+    calls: dict[str, tuple[Callable[[], Family], list[int], int]] = {  # the layers that act, and how many there are
+        "select(slice(0, 1))": (lambda: made.select(slice(0, 1)), [0], 1),
+        "inserted(1, identity_layer())": (lambda: made.inserted(1, made.identity_layer()), [0, 1], LAYERS + 1),
+        "inserted(1, select(slice(0, 1)))": (lambda: made.inserted(1, made.select(slice(0, 1))), [0, 0, 1], LAYERS + 1),
+        "edit(1, **identity_layer())": (lambda: made.edit(1, **made.identity_layer()), [0], LAYERS),
+    }
+    for words, (call, layers, count) in calls.items():
+        names = [name for name in ("select", "inserted", "edit") if f"{name}(" in words]
+        if family.layer_axis is None and any(getattr(family, name) is getattr(Family, name) for name in names):
+            continue
+        try:
+            found = call().dense(DIM)
+            predicted = _token_form(*found, tokens)
+        except Exception as error:  # whatever a class of the user's own does
+            _refuse(family, f"{words} must give a model", f"{type(error).__name__}: {error}")
+        expected = _token_form(P[layers], Q[layers], tokens)
+        difference = np.abs(predicted - expected).max()
+        if len(found[0]) != count or not difference < 1e-8 * max(np.abs(expected).max(), 1e-300):
+            size = f"{count} layer{'s' * (count > 1)}"
+            rule = f"{words} must give a model with {size}, which predicts what layers {layers} predict"
+            received = f"{len(found[0])} layers, and predictions that differ by {difference:.1g}"
+            _refuse(family, rule, received, f"Correct these methods, or layer_axis = {family.layer_axis}")
 
 
 def _check_slope(
@@ -134,5 +157,5 @@ def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
     return np.asarray(-e[:, n:, -1])
 
 
-def _refuse(family: type[Family], rule: str, received: str) -> NoReturn:
-    refuse(f"in the family {family.__qualname__}, {rule}", received, "Correct that method; see docs/training.md.")
+def _refuse(family: type[Family], rule: str, received: str, remedy: str = "Correct that method") -> NoReturn:
+    refuse(f"in the family {family.__qualname__}, {rule}", received, f"{remedy}; see docs/training.md.")

@@ -67,9 +67,9 @@ class Full(ArrayFamily):
         return {"P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
-        shape = (layers, heads, dim + 1, dim + 1)
+        shape = (layers, heads, width + 1, width + 1)
         return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
 
     @classmethod
@@ -164,7 +164,7 @@ class Diag(_Diagonal):
         }
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
         shape = (layers, heads, 2)
         return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
@@ -233,7 +233,7 @@ class GDpp(_Diagonal):
         }
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
         return cls(scale * rng.standard_normal((layers, heads, 2)), scale * rng.standard_normal((layers, heads)))
 

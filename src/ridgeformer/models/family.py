@@ -32,8 +32,7 @@ class Family(Value, ABC):
     """Parameters of every layer and head.
 
     A family cannot change once it is made: arrays that it holds become read-only copies. `family(**arrays)` must make
-    the same parameters again. Where layers do not come first in every array, `layers`, `select`, `edit` and `inserted`
-    must be written too.
+    the same parameters again. Layers come first in every array, or `layer_axis` says where they are.
 
     Attributes:
         name: By which the family is trained, saved and loaded.
@@ -43,6 +42,8 @@ class Family(Value, ABC):
         further_vectors: How many vectors of the length of x tokens have beside x.
         has_sizes: Whether the class was made by a function with sizes, such as `Channels(1, 3)`.
         built_in: Whether the class is ridgeformer's own, and so needs no check; subclasses do not inherit it.
+        layer_axis: The axis that counts the layers, in every array. None where no axis does: the class then needs its
+            own `layers`, and `select`, `inserted` and `edit` for models that are shortened, grown and edited.
         loops: How often the layers that the arrays hold are repeated.
         isotropic: Whether every model of the family treats all directions of x alike.
     """
@@ -54,6 +55,7 @@ class Family(Value, ABC):
     further_vectors: ClassVar[int] = 0
     has_sizes: ClassVar[bool] = False
     built_in: ClassVar[bool] = False
+    layer_axis: ClassVar[int | None] = 0
     loops: ClassVar[int] = 1
     isotropic: ClassVar[bool] = False
     _remedy = EDIT
@@ -114,7 +116,7 @@ class Family(Value, ABC):
     @property
     @abstractmethod
     def arrays(self) -> dict[str, Float]:
-        """The parameters by name, layers first."""
+        """The parameters by name, as the constructor takes them; `layer_axis` counts the layers."""
 
     @abstractmethod
     def dense(self, dim: int) -> tuple[Float, Float]:
@@ -171,11 +173,11 @@ class Family(Value, ABC):
 
     @classmethod
     @abstractmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """Make random parameters: independent normal numbers.
 
         Args:
-            dim: How many coordinates tokens have beside y.
+            width: How many coordinates tokens have beside y: d, and more where tokens have further coordinates.
             layers: How many layers.
             heads: How many heads per layer.
             scale: The standard deviation of the numbers.
@@ -187,7 +189,11 @@ class Family(Value, ABC):
 
     @abstractmethod
     def identity_layer(self) -> dict[str, Float]:
-        """Return the arrays of one layer that changes nothing, but whose gradient need not vanish."""
+        """Return the arrays of one layer that changes nothing, but whose gradient need not vanish.
+
+        Returns:
+            The values by name, without the axis of the layers.
+        """
 
     @property
     def width(self) -> int | None:
@@ -197,7 +203,7 @@ class Family(Value, ABC):
     @property
     def layers(self) -> int:
         """How many layers the arrays describe."""
-        return len(next(iter(self.arrays.values())))
+        return int(next(iter(self.arrays.values())).shape[self._axis("layers")])
 
     @property
     @abstractmethod
@@ -230,8 +236,8 @@ class Family(Value, ABC):
 
         Args:
             layer: The layer, from 0 to L - 1; negative numbers count from the end.
-            **parameters: New values by name, each of the shape that one layer has in `arrays`, or a number for all of
-                its entries.
+            **parameters: New values by name, each of the shape that one layer has in `arrays`, without the axis of the
+                layers, or a number for all of its entries.
 
         Returns:
             The new parameters.
@@ -239,18 +245,19 @@ class Family(Value, ABC):
         Raises:
             InputError: There is no such layer or name, or the values have another shape or are not finite.
         """
-        self._check_layers_first("edit")
+        axis = self._axis("edit")
         layer = layer_number(layer, self.layers)
         arrays = {name: np.array(value, subok=False) for name, value in self.arrays.items()}
         if not parameters or not parameters.keys() <= arrays.keys():
             given = ", ".join(sorted(parameters.keys() - arrays.keys())) or "no name"
             refuse(f"the parameters of a {self.name} layer are {', '.join(arrays)}", given, "Choose among these.")
         for name, value in parameters.items():
-            new, old = real(name, value), arrays[name]
+            new, old = real(name, value), np.moveaxis(arrays[name], axis, 0)
             if new.ndim == 0:
                 new = np.full(old.shape[1:], new, old.dtype)
-            arrays[name] = old.astype(np.result_type(old, new))  # promoted, never cut
-            arrays[name][layer] = array(name, new, old.shape[1:])
+            changed = old.astype(np.result_type(old, new))  # promoted, never cut
+            changed[layer] = array(name, new, old.shape[1:])
+            arrays[name] = np.moveaxis(changed, 0, axis)
         return type(self)(**arrays)
 
     def scaled(self, by: float) -> Self:
@@ -295,10 +302,11 @@ class Family(Value, ABC):
             Their parameters.
 
         Raises:
-            InputError: Layers do not come first in every array, and the class has no `select` of its own.
+            InputError: No axis of the arrays counts the layers, and the class has no `select` of its own.
         """
-        self._check_layers_first("select")
-        return type(self)(**{name: value[layers] for name, value in self.arrays.items()})
+        axis = self._axis("select")
+        parts = {name: np.moveaxis(value, axis, 0)[layers] for name, value in self.arrays.items()}
+        return type(self)(**{name: np.moveaxis(value, 0, axis) for name, value in parts.items()})
 
     def inserted(self, at: int, layer: Self | dict[str, Float]) -> Self:
         """Insert a layer.
@@ -311,35 +319,23 @@ class Family(Value, ABC):
             The parameters of L + 1 layers.
 
         Raises:
-            InputError: There is no such position, or layers do not come first in every array and the class has no
+            InputError: There is no such position, or no axis of the arrays counts the layers and the class has no
                 `inserted` of its own.
         """
-        self._check_layers_first("inserted")
+        axis = self._axis("inserted")
         at = integer("the position of a new layer", at, 0, self.layers)
-        new = layer.arrays if isinstance(layer, Family) else layer
-        return type(self)(**{name: np.insert(value, at, new[name], axis=0) for name, value in self.arrays.items()})
+        new = {n: np.moveaxis(v, axis, 0) for n, v in layer.arrays.items()} if isinstance(layer, Family) else layer
+        return type(self)(**{name: np.insert(value, at, new[name], axis=axis) for name, value in self.arrays.items()})
 
-    @property
-    def has_layers_first(self) -> bool:
-        """Whether the first axis of every array is the layers, so that the first entries are a model of one layer."""
-        if not all(value.shape[:1] == (self.layers,) for value in self.arrays.values()):
-            return False
-        if type(self).layers is Family.layers:
-            return True
-        try:  # an axis may have that length by chance
-            return type(self)(**{name: value[:1] for name, value in self.arrays.items()}).layers == 1
-        except Exception:  # whatever a class of the user's own does
-            return False
-
-    def _check_layers_first(self, method: str) -> None:
-        """Refuse a default method where it would take another axis for the layers."""
-        if not self.has_layers_first:
-            shapes = ", ".join(f"{name} {value.shape}" for name, value in self.arrays.items())
+    def _axis(self, method: str) -> int:
+        """The axis of the layers; refuse the default method where there is none."""
+        if self.layer_axis is None:
             refuse(
-                f"the family {self.name} needs a method {method} of its own, or arrays whose first axis is the layers",
-                f"{shapes} for {self.layers} layers",
-                f"Write {method} in its class; see docs/training.md.",
+                f"a family in whose arrays no axis counts the layers needs {method} of its own",
+                f"the family {self.name} without it",
+                f"Write {method} in its class, or set layer_axis if an axis does; see docs/training.md.",
             )
+        return self.layer_axis
 
 
 class ArrayFamily(Family):

@@ -31,6 +31,7 @@ class LoopedFamily(Family):
     """
 
     built_in = True
+    layer_axis = None  # the arrays hold one repetition
     inner: ClassVar[type[Family]]
 
     def __init__(self, **arrays: ArrayLike) -> None:
@@ -107,13 +108,13 @@ class LoopedFamily(Family):
 
     def inserted(self, at: int, layer: Self | dict[str, Float]) -> Self:
         """See `Family.inserted`. The new layer is repeated with the others, and `at` counts within one repetition."""
-        new = layer.arrays if isinstance(layer, Family) else layer
+        new = layer.once if isinstance(layer, LoopedFamily) else layer
         return type(self)(**self.once.inserted(at, new).arrays)
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`; `layers` are those of one repetition."""
-        return cls(**cls.inner.random(dim, layers, heads, scale, rng).arrays)
+        return cls(**cls.inner.random(width, layers, heads, scale, rng).arrays)
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:

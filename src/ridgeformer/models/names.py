@@ -100,7 +100,8 @@ def family_named(name: object) -> type[Family]:
     refuse(
         f"the family must be one of {', '.join(known_families())}",
         shown(name),
-        "Name one of these, or import the module that defines the family first.",
+        "Name one of these. A family of your own has a name once its class is defined: pass the class, or import its "
+        "module in Python. The command line knows built-in families only.",
     )
 
 

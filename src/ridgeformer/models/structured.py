@@ -72,10 +72,10 @@ class LowRankFamily(ArrayFamily):
         return {"P": D[:, None] / D, "K": np.sqrt(scale) / D, "R": np.sqrt(scale) / D}
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
-        _check_rank(cls.rank, dim + 1)
-        shapes = ((dim + 1, dim + 1), (cls.rank, dim + 1), (cls.rank, dim + 1))
+        _check_rank(cls.rank, width + 1)
+        shapes = ((width + 1, width + 1), (cls.rank, width + 1), (cls.rank, width + 1))
         return cls(*(scale * rng.standard_normal((layers, heads, *shape)) for shape in shapes))
 
     def identity_layer(self) -> dict[str, Float]:
@@ -161,9 +161,9 @@ class Preconditioned(ArrayFamily):
         return {"A": np.array(1 / (scale * feature**2)), "B": np.array(scale)}
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
-        return cls(*(scale * rng.standard_normal((layers, heads, dim, dim)) for _ in range(2)))
+        return cls(*(scale * rng.standard_normal((layers, heads, width, width)) for _ in range(2)))
 
     def identity_layer(self) -> dict[str, Float]:
         """See `Family.identity_layer`."""
@@ -223,9 +223,9 @@ class RegisterFamily(ArrayFamily):
         return {"q": np.array(1 / feature**2), "P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
 
     @classmethod
-    def random(cls, dim: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
         """See `Family.random`."""
-        _check_registers(cls.count, dim)
+        _check_registers(cls.count, width)
         block = (layers, heads, cls.count + 1, cls.count + 1)
         return cls(*(scale * rng.standard_normal(shape) for shape in ((layers, heads), (layers, heads), block, block)))
 

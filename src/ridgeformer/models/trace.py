@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.engine.reference import through_layer
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.problems import Draw
-from ridgeformer.validation import array, integer, layer_number
+from ridgeformer.validation import array, integer, layer_number, real
 from ridgeformer.values import Value, read_only
 
 if TYPE_CHECKING:
@@ -140,17 +140,20 @@ class Trace(Value):
         """Predict the labels of queries after every layer.
 
         Args:
-            queries: Features of the queries, [B, m, d].
+            queries: Features of the queries, [B, m, d], or [m, d] for one context.
 
         Returns:
-            The predictions, [L+1, B, m]; those after the last layer are `model.predict`.
+            The predictions, [L+1, B, m], or [L+1, m]; those after the last layer are `model.predict`.
 
         Raises:
             InputError: The shape does not fit, or there are values that are not finite.
         """
-        x = array("queries", queries, (len(self), "m", self.model.dim))
+        x = real("queries", queries)
+        single = len(self) == 1 and x.ndim == 2
+        x = array("queries", x[None] if single else x, (len(self), "m", self.model.dim))
         with np.errstate(all="ignore"):
-            return np.asarray(np.einsum("lbd,bmd->lbm", self.weights, x) + self.intercepts[..., None])
+            found = np.einsum("lbd,bmd->lbm", self.weights, x) + self.intercepts[..., None]
+        return np.asarray(found[:, 0] if single else found)
 
     @property
     def losses(self) -> Array:
@@ -244,7 +247,8 @@ class Trace(Value):
         Args:
             layer: The layer that reads the patched state, from 0 to L - 1; negative numbers count from the end.
             other: The trace of as many contexts, from which the parts are taken. Its model may be another one with
-                tokens of the same size.
+                tokens of the same size that mean the same: of the same dimension d, attention and coordinate. Their
+                coordinates that start at zero may be scratch ones in one model and channels in the other.
             what: `gram`, the whole Gram matrix; `S`, `a` or `l`, its blocks of x with x, x with y and y with y;
                 `further`, all entries with a further coordinate of the layout; the number of a coordinate (0 to D - 1),
                 all entries with this coordinate; `query`, the matrix C; or several of these.
@@ -253,7 +257,7 @@ class Trace(Value):
             The trace that continues from there. It can be patched again.
 
         Raises:
-            InputError: There is no such layer or part, or the other trace has another shape.
+            InputError: There is no such layer or part, or the other trace has other tokens or contexts.
 
         >>> from ridgeformer import LinearTransformer, Problem
         >>> model = LinearTransformer.random("diag", dim=3, layers=2, context=20)
@@ -264,10 +268,12 @@ class Trace(Value):
         layer = layer_number(layer, self.model.layers)
         if not isinstance(other, Trace):
             refuse("a patch comes from another Trace", kind_of(other), "Pass model.trace(contexts).")
-        if other._gram.shape != self._gram.shape:
-            size = f"{len(self)} contexts with tokens of {self._gram.shape[-1]} coordinates"
-            given = f"{len(other)} contexts with tokens of {other._gram.shape[-1]} coordinates"
-            refuse(f"a patch must have the shape of the trace: {size}", given, "Trace as many contexts of that size.")
+        if other._tokens != self._tokens:
+            refuse(
+                f"a patch must have the contexts and tokens of the trace: {self._tokens}",
+                other._tokens,
+                "Trace as many contexts, with a model of the same dimension and layout.",
+            )
         if layer > other.model.layers:
             refuse(
                 f"a patch of layer {layer} must come from a model with that many layers",
@@ -282,6 +288,13 @@ class Trace(Value):
             entries |= self._entries(name)
         patch = Patch(layer, other, entries, "query" in names)
         return Trace(self.model, self._gram, self.draw, (*self.patches, patch))
+
+    @property
+    def _tokens(self) -> str:
+        """How many contexts there are, and what the coordinates of their Gram matrices mean."""
+        layout, size = self.model.layout, self._gram.shape[-1]
+        tokens = f"tokens of {size} coordinates, d = {self.model.dim}, attention={layout.attention}"
+        return f"{len(self)} contexts, {tokens}, coordinate={layout.coordinate}"
 
     def _entries(self, what: str | int) -> NDArray[np.bool_]:
         """Which entries of the Gram matrix a name means, [D, D]."""

@@ -324,6 +324,8 @@ def _snapshots(training: Training) -> Array:
     _check_descent(training)
     if len(training.snapshots) < 2:
         rule, given = "a picture of a course needs at least two snapshots", f"{len(training.snapshots)}"
+        if (asked := len(training.spec.protocol.kept())) > 1:  # type: ignore[union-attr]
+            refuse(rule, f"{given} of {asked}, because the descent ended early", f"The run says: {training.message}.")
         refuse(rule, given, "Train with snapshots=20, for example.")
     steps, protocol = np.array([shot.step for shot in training.snapshots]), training.spec.protocol
     return protocol.times()[steps] if isinstance(protocol, GradientFlow) else steps.astype(np.float64)

@@ -75,18 +75,19 @@ class TorchModel(nn.Module):
         self.source = model
         values = {name: torch.from_numpy(np.array(value)) for name, value in model.family.arrays.items()}
         self.names = tuple(values)
-        self.layered = _layers_first(model)
-        own, shared = (values, {}) if self.layered else ({}, values)
+        self.axis = model.family.layer_axis
+        own, shared = ({}, values) if self.axis is None else (values, {})
         self.layers = nn.ModuleList(
-            TorchLayer({name: value[layer].clone() for name, value in own.items()}) for layer in range(model.layers)
+            TorchLayer({name: value.select(self.axis, layer).clone() for name, value in own.items()})
+            for layer in range(model.layers)
         )
         self.shared = _Values(shared)
 
     def arrays(self) -> dict[str, Tensor]:
         """Return all parameters under the names and in the shapes of `family.arrays`, differentiably."""
-        if not self.layered:
+        if self.axis is None:
             return {name: self.shared.value(name) for name in self.names}
-        return {name: torch.stack([layer.value(name) for layer in self.layers]) for name in self.names}
+        return {name: torch.stack([layer.value(name) for layer in self.layers], self.axis) for name in self.names}
 
     def kernel(self) -> tuple[Tensor, ...]:
         """Return what an engine takes, layers first, differentiably; see `Family.kernel`."""
@@ -312,12 +313,3 @@ def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like:
     check_tensor("gram", moments, ("B", width, width), like)
     found: Tensor = moments
     return found
-
-
-def _layers_first(model: LinearTransformer) -> bool:
-    """Whether every array has one entry per layer, so that a layer can hold its own."""
-    family = model.family
-    if any(len(value) != model.layers for value in family.arrays.values()):
-        return False
-    first = family.select(slice(0, 1)).arrays
-    return all(np.array_equal(first[name], value[:1]) for name, value in family.arrays.items() if name in first)

@@ -107,7 +107,7 @@ class _Walk:
             if not math.isfinite(loss):
                 if len(state.rows) > self.reported:
                     yield self._step()
-                return Found(self.vector.model(state.point), False, self._lost(), self._recorded())
+                return Found(self.vector.model(state.point), False, self._lost(), self._recorded(), lost=True)
             if stop in recorded and not (state.rows and state.rows[-1][0] >= stop):
                 state.rows.append(self._row(loss, slope))
             if stop in shot and len(state.shots) < int((kept <= stop).sum()):

@@ -59,12 +59,14 @@ class Found:
         converged: Whether its descent had converged.
         message: How it was found, in words.
         course: What a descent recorded, to be stored: its table and the parameters of its snapshots.
+        lost: Whether a descent ended early, because it could not be followed further.
     """
 
     model: LinearTransformer
     converged: bool
     message: str
     course: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    lost: bool = False
 
 
 Steps = Generator[Step, None, Found]

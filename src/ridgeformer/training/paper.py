@@ -69,7 +69,7 @@ def _adam(job: Job, protocol: Paper) -> Steps:
             current = [values[name] for values in (point, mean, square) for name in names]
             state = {key: value.copy() for key, value in zip(_names(names), current, strict=True)}
             if lost:
-                return Found(model, False, f"the loss was not finite at step {taken:,}")
+                return Found(model, False, f"the loss was not finite at step {taken:,}", lost=True)
             state["taken"] = np.array([taken])
             job.journal.forget(f"step/{(taken - 1) // SAVED * SAVED}")
             for note in notes:

@@ -38,7 +38,8 @@ class Training(Value):
     Attributes:
         model: The trained model.
         spec: What was asked for.
-        status: `converged`, `budget reached` or `diverged`.
+        status: `converged`; `budget reached`; or `diverged`, where the model is worse than predicting 0 or a descent
+            ended early, because its loss was not finite or a flow could not be followed.
         message: Why it has this status, in words.
         result: The adjusted loss on fresh sequences that took no part in training or selection, how many of these
             explode, and the floor.

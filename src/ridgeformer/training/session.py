@@ -168,11 +168,12 @@ def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
     # A descent may end where it began, near 0, whose loss on a sample is not exactly that of predicting 0.
     nothing = spec.problem.signal / 2
     margin = 1.0 if isinstance(spec.protocol, Search | Paper) else 1.1
-    if not result.loss < margin * nothing or not np.isfinite(result.loss):
+    worse = not result.loss < margin * nothing or not np.isfinite(result.loss)
+    if found.lost or worse:
         rate = getattr(spec.protocol, "rate", None)
         advice = "" if rate is None else f"; a rate of {rate / 10:.3g} may help"
-        above = f"its loss of {result.loss:.3g} is above that of predicting 0 ({nothing:.4g})"
-        return "diverged", f"{above}; {found.message}{advice}"
+        above = f"its loss of {result.loss:.3g} is above that of predicting 0 ({nothing:.4g}); " if worse else ""
+        return "diverged", f"{above}{found.message}{advice}"
     more = "; more effort may gain more" if isinstance(spec.protocol, Search) and not found.converged else ""
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
     simple = _simple_loss(spec.problem)

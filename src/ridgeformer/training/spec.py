@@ -103,10 +103,12 @@ class Spec:
         return "-".join(parts) + "-" + hashlib.sha256(text.encode()).hexdigest()[:10]
 
     def describe_model(self) -> str:
-        """Return the family and the size of the model in words, such as `diag, 3 layers`."""
+        """Return the family, the size and the layout of the model in words, such as `full, 3 layers, scratch=2`."""
         heads = "" if self.heads == 1 else f", {self.heads} heads"
         repeated = "" if self.family.loops == 1 else f" repeated {self.family.loops} times"
-        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{repeated}{heads}"
+        room = self.layout if self.family.further_scalars is None else dataclasses.replace(self.layout, scratch=0)
+        tokens = (f", {name}={value}" for name, value in vars(room).items() if value != getattr(PAPER_LAYOUT, name))
+        return f"{self.family.name}, {self.layers} layer{'s' * (self.layers > 1)}{repeated}{heads}{''.join(tokens)}"
 
     def describe(self) -> str:
         """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
@@ -156,6 +158,8 @@ def make_spec(
     if layout is None and isinstance(init, LinearTransformer):
         layout = init.layout
     tokens = _layout(problem, family, layout)
+    if init is not None and isinstance(recipe, GradientDescent | GradientFlow):
+        recipe = dataclasses.replace(recipe, scale=None)  # of a random start: it changes no bits
     spec = Spec(problem, family, layers, heads, seed, recipe, sequences, tokens, init)
     if init is not None:
         _check_start(spec, init)

@@ -56,7 +56,8 @@ def train(
     Args:
         problem: What to train on.
         family: `gdpp`, `diag`, `full`, the name of a family of your own, or a `Family` class.
-        layers: Layers of the model, from 1 to 1000.
+        layers: Layers of the model, from 1 to 1000; of a looped family those of one repetition, where `model.layers`
+            counts all.
         heads: Heads per layer, from 1 to 64.
         seed: Seed of the starts and of the sequences. Runs with the same arguments have the same bits.
         protocol: How to train. `search`, the default, finds the best model; `paper` does what the paper did. To watch
