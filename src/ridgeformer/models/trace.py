@@ -36,6 +36,7 @@ Float = NDArray[Any]  # float32 or float64
 Array = NDArray[np.float64]
 KEPT = ("G", "T", "C", "M", "u", "a", "w")
 PATCHES = ("gram", "S", "a", "l", "further", "query")
+TOKENS = "{} contexts, tokens of {} coordinates, d = {}, attention={}, coordinate={}"
 
 
 class Patch(NamedTuple):
@@ -270,8 +271,8 @@ class Trace(Value):
             refuse("a patch comes from another Trace", kind_of(other), "Pass model.trace(contexts).")
         if other._tokens != self._tokens:
             refuse(
-                f"a patch must have the contexts and tokens of the trace: {self._tokens}",
-                other._tokens,
+                f"a patch must have the contexts and tokens of the trace: {TOKENS.format(*self._tokens)}",
+                TOKENS.format(*other._tokens),
                 "Trace as many contexts, with a model of the same dimension and layout.",
             )
         if layer > other.model.layers:
@@ -290,11 +291,10 @@ class Trace(Value):
         return Trace(self.model, self._gram, self.draw, (*self.patches, patch))
 
     @property
-    def _tokens(self) -> str:
+    def _tokens(self) -> tuple[int, int, int, str, str]:
         """How many contexts there are, and what the coordinates of their Gram matrices mean."""
-        layout, size = self.model.layout, self._gram.shape[-1]
-        tokens = f"tokens of {size} coordinates, d = {self.model.dim}, attention={layout.attention}"
-        return f"{len(self)} contexts, {tokens}, coordinate={layout.coordinate}"
+        layout = self.model.layout
+        return len(self), self._gram.shape[-1], self.model.dim, layout.attention, layout.coordinate
 
     def _entries(self, what: str | int) -> NDArray[np.bool_]:
         """Which entries of the Gram matrix a name means, [D, D]."""
