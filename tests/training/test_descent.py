@@ -523,6 +523,39 @@ def test_a_csv_file_holds_the_history(tmp_path):
     assert sum(row["run"] == search.spec.name for row in rows) == len(search.history)
 
 
+def test_a_csv_file_is_complete_at_any_moment(tmp_path):
+    """Also after an error, and of a run that resumes: the rows before the interruption come first."""
+    path, told = tmp_path / "history.csv", []
+
+    def stop(progress):
+        told.append(progress.record["step"])
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+        assert [int(row["step"]) for row in rows] == told
+        if len(told) == 30:
+            raise Stop
+
+    options = {"protocol": descent(record=1), "out": Folder(tmp_path, interval=0.0), **FEW}
+    with pytest.raises(Stop):
+        train(SMALL, "diag", 1, callbacks=[CSVLogger(path), stop], **options)
+    assert len(path.read_text().splitlines()) == 31
+    told.clear()
+    with pytest.raises(Stop):
+        train(SMALL, "diag", 1, callbacks=[CSVLogger(path), stop], **options)
+    assert told == list(range(30))
+
+
+def test_numbers_that_are_not_finite_are_not_sent(tmp_path, capfd, monkeypatch):
+    """With a known noise level the floor is 0, and the ratio to it infinite."""
+    problem = Problem(dim=3, context=6, noise="fixed(1)")
+    found = train(problem, "diag", 1, protocol=descent(record=20), callbacks=[TensorBoardLogger(tmp_path)], **FEW)
+    assert np.isinf(found.history.ratio).all()
+    (events,) = (tmp_path / found.spec.name).glob("events*")
+    assert b"ratio" not in events.read_bytes()
+    assert b"gradient_norm" in events.read_bytes()
+    out = capfd.readouterr()
+    assert "NaN or Inf" not in out.out + out.err
+
+
 def test_tensorboard_gets_every_number(tmp_path):
     found = train(SMALL, "diag", 1, protocol=descent(record=20), callbacks=[TensorBoardLogger(tmp_path)], **FEW)
     (events,) = (tmp_path / found.spec.name).glob("events*")

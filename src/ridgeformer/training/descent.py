@@ -92,7 +92,7 @@ class _Walk:
             self.times = np.append(0.0, np.cumsum(self.rates))
         else:
             self.times = protocol.times()
-        self.reported = len(self.state.rows)
+        self.reported = 0  # of a resumed run, callbacks are told the whole course
         self.clock = self.kept = -math.inf
 
     def steps(self) -> Steps:
