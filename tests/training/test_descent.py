@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from ridgeformer import Diag, Full, InputError, Layout, LinearTransformer, Problem, load_run, train
 from ridgeformer.errors import DamageError, MissingPackageError
@@ -297,6 +298,26 @@ def test_a_descent_that_diverges_says_so():
     assert len(found.history) < 41
 
 
+def test_a_flow_is_that_of_another_solver():
+    """At recorded times within legs, at their ends and beyond, against DOP853 with a tolerance of 1e-11."""
+    start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
+    protocol = GradientFlow(time=0.5, record=45, snapshots=[7, 20, 33, 45])
+    found = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW)
+    quadratic, shape = Quadratic.of_problem(SMALL), start.family.arrays["P"].shape
+
+    def downhill(_, point):
+        P, Q = (half.reshape(shape) for half in np.split(point, 2))
+        slopes = quadratic(LinearTransformer(Full(P, Q), 3))[1]
+        return -np.concatenate([slopes[name].ravel() for name in "PQ"])
+
+    first = np.concatenate([start.family.arrays[name].ravel() for name in "PQ"])
+    times = protocol.times()[[7, 20, 33, 45]]
+    other = solve_ivp(downhill, (0, 0.5), first, "DOP853", t_eval=times, rtol=1e-11, atol=1e-13).y.T
+    for shot, point in zip(found.snapshots, other, strict=True):
+        ours = np.concatenate([shot.model.family.arrays[name].ravel() for name in "PQ"])
+        np.testing.assert_allclose(ours, point, atol=1e-6 * np.abs(point).max())  # a hundred steps of 1e-8
+
+
 @pytest.mark.slow
 def test_a_flow_that_cannot_be_followed_ends_early():
     """Without a warning of LSODA; a flow has no rate that could be smaller."""
@@ -434,7 +455,7 @@ class Stop(Exception):
     [
         descent(record=10, momentum=0.5, snapshots=4),
         Adam(steps=30, batch=16, record=7, scale=0.1, schedule="linear"),
-        GradientFlow(time=10, record=6, scale=0.1, snapshots=[2, 5]),
+        GradientFlow(time=10, record=45, scale=0.1, snapshots=[2, 25]),  # three legs
     ],
 )
 def test_an_interrupted_descent_ends_with_the_same_bits(tmp_path, protocol):

@@ -27,6 +27,7 @@ PIECE = "descent"  # its name in the journal
 TINY = 1e-8  # Adam's usual constant
 RESTED = 1e-6  # of the largest gradient: where a descent has converged
 MANY, LEAST = 5000, 1e-4  # a flow that advances less than this share of its way with so many gradients is given up
+LEG = 20  # recorded times of a flow that one solver goes through
 PAUSE = 0.05  # seconds between two reports, at least
 
 
@@ -162,27 +163,38 @@ class _Walk:
 
     def _flow(self, protocol: GradientFlow, state: _State) -> Array:
         """From one recorded time to the next."""
-        from scipy.integrate import solve_ivp
+        goal = float(self.times[state.taken + 1])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of LSODA, which also says whether it failed
+                if state.taken % LEG == 0:
+                    self.solver = self._solver(protocol, state)
+                while self.solver.t < goal:
+                    self.solver.step()
+                    if self.solver.status == "failed":
+                        raise _LostError
+                return np.asarray(self.solver.dense_output()(goal))
+        except _LostError:
+            return np.full_like(state.point, np.nan)
 
-        size = float(np.abs(state.point).max()) or 1.0
-        span = (float(self.times[state.taken]), float(self.times[state.taken + 1]))
+    def _solver(self, protocol: GradientFlow, state: _State) -> Any:
+        """What integrates a leg; most gradients of a solver are spent on finding its first steps."""
+        from scipy.integrate import LSODA
+
         asked: list[float] = []  # the times at which gradients were asked for
 
         def downhill(now: float, point: Array) -> Array:
             asked.append(now)
-            stuck = len(asked) % MANY == 0 and now - asked[-MANY] < LEAST * (span[1] - span[0])
+            interval = self.times[state.taken + 1] - self.times[state.taken]
+            stuck = len(asked) % MANY == 0 and now - asked[-MANY] < LEAST * interval
             if stuck or not math.isfinite(float(point @ point)):
                 raise _LostError
             return -self.course.gradient(point, 0)[1]
 
-        how: dict[str, Any] = {"method": "LSODA", "rtol": protocol.tolerance, "atol": 1e-3 * protocol.tolerance * size}
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of LSODA, which also returns whether it failed
-                found = solve_ivp(downhill, span, state.point, t_eval=[span[1]], **how)
-        except _LostError:
-            return np.full_like(state.point, np.nan)
-        return np.asarray(found.y[:, -1] if found.success else np.full_like(state.point, np.nan))
+        first, last = state.taken, min(state.taken + LEG, protocol.steps)
+        size = float(np.abs(state.point).max()) or 1.0
+        how: dict[str, Any] = {"rtol": protocol.tolerance, "atol": 1e-3 * protocol.tolerance * size}
+        return LSODA(downhill, float(self.times[first]), state.point, float(self.times[last]), **how)
 
     def _row(self, loss: float, slope: Array) -> tuple[float, ...]:
         taken = self.state.taken
@@ -193,8 +205,10 @@ class _Walk:
         return float(taken), float(self.times[taken]), float(work), whole, adjusted, norm, self.job.journal.seconds
 
     def _keep(self) -> None:
-        """Now and then; the journal decides when it is written."""
+        """Now and then, and in a flow between legs: a solver cannot be kept. The journal decides when it is written."""
         now, journal = time.monotonic(), self.job.journal
+        if isinstance(self.protocol, GradientFlow) and self.state.taken % LEG:
+            return
         if journal.path is not None and now - self.kept >= journal.interval:
             journal.keep(PIECE, self.state.arrays())
             self.kept = now
