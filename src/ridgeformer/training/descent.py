@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.losses import CAP
 from ridgeformer.training.gradients import Course
 from ridgeformer.training.history import COLUMNS
 from ridgeformer.training.job import Found, Job, Report, Step, Steps, follow
@@ -93,6 +94,7 @@ class _Walk:
             self.times = np.append(0.0, np.cumsum(self.rates))
         else:
             self.times = protocol.times()
+        self.clip = protocol.clip if isinstance(protocol, GradientDescent) else None
         self.reported = 0  # of a resumed run, callbacks are told the whole course
         self.clock = self.kept = -math.inf
 
@@ -121,7 +123,7 @@ class _Walk:
         rested = bool(norms[-1] <= RESTED * norms[losses <= losses[0]].max())  # not beside those of an explosion
         end = "converged" if rested else f"ended with a gradient of {norms[-1]:.3g}"
         what = f"time {protocol.time:g}" if isinstance(protocol, GradientFlow) else f"{protocol.steps:,} steps"
-        message = f"{self.name} on {_words(protocol)}: {what}; {end}"
+        message = f"{self.name} on {_words(protocol)}: {what}; {end}{_risen(np.array(state.rows))}"
         return Found(self.vector.model(state.point), rested, message, self._recorded())
 
     def _lost(self) -> str:
@@ -132,11 +134,16 @@ class _Walk:
         return f"the loss was not finite at step {self.state.taken:,}"
 
     def _run_to(self, stop: int) -> tuple[float, Array]:
-        """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before."""
+        """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before.
+
+        Where gradients are clipped it does not, and counts as `CAP`: engines leave out of a gradient what overflows.
+        """
         state, gradient, advance = self.state, self.course.gradient, self._advance
         with np.errstate(all="ignore"):
             while True:
                 loss, slope = gradient(state.point, state.taken)
+                if self.clip is not None and not math.isfinite(loss):
+                    loss = CAP
                 if state.taken == stop or not math.isfinite(loss):
                     return loss, slope
                 new = advance(state, slope)
@@ -151,6 +158,8 @@ class _Walk:
         if isinstance(protocol, GradientFlow):
             return self._flow(protocol, state)
         rate = self.rates[taken]
+        if self.clip is not None:
+            slope = _clipped(slope, self.clip)
         if isinstance(protocol, Adam):
             first, second = protocol.momentum, protocol.second
             state.velocity += (1 - first) * (slope - state.velocity)
@@ -233,6 +242,26 @@ class _Walk:
             models = [self.vector.model(shot).family.arrays for shot in self.state.shots]
             found |= {f"snapshots/{name}": np.array([arrays[name] for arrays in models]) for name in models[0]}
         return found
+
+
+def _clipped(slope: Array, most: float) -> Array:
+    """The gradient, scaled down to a norm. The largest entry comes out first, as squares of an explosion overflow."""
+    largest = float(np.abs(slope).max()) or 1.0
+    norm = largest * float(np.linalg.norm(slope / largest))
+    return slope * (most / norm) if norm > most else slope
+
+
+def _risen(rows: Array) -> str:
+    """A remark on a loss that ended far above the lowest one: medians of ten rows, which one batch does not change."""
+    steps, losses = rows[:, COLUMNS.index("step")], rows[:, COLUMNS.index("adjusted_loss")]
+    width = min(10, len(losses))
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(losses, width), -1)
+    best, last = medians.min(), medians[-1]
+    if last <= 1.5 * best or last - best <= 0.01 * losses[0]:
+        return ""
+    when = steps[medians.argmin() + width // 2]
+    risen = f"the adjusted loss was {best:.3g} at step {when:,.0f} and is {last:.3g} at the end"
+    return f"; {risen}: a smaller rate or clip may help"
 
 
 def _words(protocol: Descent) -> str:
