@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ridgeformer.errors import DamageError, InputError, StorageError
-from ridgeformer.files import make_folder, open_regular, parse_json, read_json, short, write_whole
+from ridgeformer.files import append, make_folder, open_regular, parse_json, read_json, short, write_whole
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -15,6 +15,16 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
         write_whole(path, content)
         assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_logs_grow(tmp_path):
+    for content in (b"one\n", b"two\n"):
+        append(tmp_path / "log.csv", content)
+    assert (tmp_path / "log.csv").read_bytes() == b"one\ntwo\n"
+    with pytest.raises(StorageError, match=r"a file needs a writable folder; .* does not exist"):
+        append(tmp_path / "none" / "log.csv", b"")
+    with pytest.raises(StorageError, match=r"must go to a writable place; .* cannot be written \(Is a directory\)"):
+        append(tmp_path, b"")
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
 
 __all__ = [
+    "append",
     "check_writable",
     "make_folder",
     "open_regular",
@@ -95,15 +96,27 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except (OSError, ValueError) as error:
-        if not os.path.isdir(path.parent):
-            check_writable(path.parent, "a file")
-        raise StorageError(
-            f"a file must go to a writable place; {short(path)} cannot be written ({_reason(error)}). What was stored "
-            "before is intact: free some space, correct the permissions or choose another place, then run this again."
-        ) from error
+        raise _unwritten(path, error) from error
     finally:
         with contextlib.suppress(OSError, ValueError):
             remove(temporary)
+
+
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file, for logs that others read while they grow.
+
+    Args:
+        path: The file; it is made if it does not exist.
+        content: What to add.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    try:
+        with open(path, "ab") as file:
+            file.write(content)
+    except (OSError, ValueError) as error:
+        raise _unwritten(path, error) from error
 
 
 def remove(path: Path) -> None:
@@ -238,6 +251,16 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _unwritten(path: Path, error: OSError | ValueError) -> StorageError:
+    """What to raise where a file cannot be written."""
+    if not os.path.isdir(path.parent):
+        check_writable(path.parent, "a file")
+    return StorageError(
+        f"a file must go to a writable place; {short(path)} cannot be written ({_reason(error)}). What was stored "
+        "before is intact: free some space, correct the permissions or choose another place, then run this again."
+    )
 
 
 def _reason(error: OSError | ValueError) -> str:

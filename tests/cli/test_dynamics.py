@@ -25,7 +25,7 @@ DESCENT = ["--protocol", "descent", "--steps", "20", "--rate", "1e-3", "--scale"
             {"batch": "64", "schedule": "0:1,100:0.5", "momentum": 0.5},
             SGD(batch=64, schedule=((0, 1.0), (100, 0.5)), momentum=0.5),
         ),
-        ("adam", {"schedule": "cosine", "warmup": 10}, Adam(schedule="cosine", warmup=10)),
+        ("adam", {"schedule": "cosine", "warmup": 10, "clip": 2.0}, Adam(schedule="cosine", warmup=10, clip=2.0)),
         ("flow", {"time": 5.0, "record": "7"}, GradientFlow(time=5, record=7)),
         ("paper", {"batch": "64"}, Paper(batch=64)),
     ],
@@ -78,6 +78,13 @@ def test_a_run_starts_from_a_model(call, tmp_path):
             "closed form for one layer; got 2 layers",
         ),
         (["--protocol", "adam", "--snapshots", "1,x"], "snapshots must be a number or a list"),
+        (
+            ["--protocol", "adam", "--record", "x"],
+            "record must be a number or a list with at least one step; got 'x'. Give one number, such as 100, or "
+            "steps, such as 0,100,1000; in Python, steps are a list.",
+        ),
+        (["--protocol", "adam", "--clip", "-1"], "clip must be at least 0; got -1"),
+        (["--protocol", "flow", "--clip", "1"], "got --clip, an option of another protocol"),
         (
             ["--plot", "a.gif"],
             "shows a descent, whose course is recorded; got --protocol search. Train with --protocol",

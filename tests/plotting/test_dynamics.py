@@ -9,13 +9,15 @@ import pytest
 from ridgeformer import InputError, LinearTransformer, Problem, train
 from ridgeformer.models import Channels, LowRank
 from ridgeformer.plotting.dynamics import (
+    _name_weights,
     curves_figure,
     draw_animation,
     draw_curves,
     draw_trajectories,
     trajectories_figure,
 )
-from ridgeformer.plotting.weights import alone
+from ridgeformer.plotting.style import blank
+from ridgeformer.plotting.weights import alone, picture
 from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD, GradientDescent, GradientFlow, Search
 
@@ -52,7 +54,8 @@ def test_a_curve_shows_the_recorded_losses_and_the_levels(full, diag):
 def test_flows_are_drawn_against_time(full):
     flow = train(PROBLEM, "full", 1, protocol=GradientFlow(time=1, record=5), sequences=500, threads=1)
     axis = curves_figure({"flow": flow, "descent": full}).axes[0]
-    assert "time" in axis.get_xlabel()
+    assert axis.get_xlabel() == "time; for descents, the sum of the rates so far"
+    assert curves_figure(flow).axes[0].get_xlabel() == "time"
     assert axis.get_lines()[1].get_xdata().tolist() == full.history.time[1:].tolist()
 
 
@@ -107,6 +110,37 @@ def test_trajectories_of_a_flow_are_drawn_against_time():
     for line in figure.axes[0].get_lines():
         assert line.get_xdata().tolist() == flow.history.time[steps].tolist()
     assert "w_hat = W a" in figure.get_suptitle()
+
+
+@pytest.mark.parametrize("time", [1, 7, 1000])
+def test_ticks_of_a_flow_do_not_overlap(time):
+    """The time 0 has a decade of the axis for itself."""
+    flow = train(PROBLEM, "diag", 1, protocol=GradientFlow(time=time), sequences=100, threads=1)
+    axis = trajectories_figure(flow).axes[0]
+    ticks = axis.get_xticks()
+    assert ticks[0] == 0
+    assert ticks[1] >= flow.history.time[flow.snapshots[1].step]
+    assert len(ticks) >= 4
+    assert axis.get_xlabel() == "time"
+
+
+def test_looped_models_are_drawn_once():
+    run = train(PROBLEM, "looped(diag,20)", 1, protocol=SGD(steps=2, batch=8, snapshots=2), sequences=50, threads=1)
+    assert len(trajectories_figure(run).axes) == 1
+    assert picture(run.model).shape == (1, 4)
+    assert picture(run.model)[0].tolist() == run.model.family.once.omega[0].ravel().tolist()
+
+
+def test_matrices_of_layers_are_separated_and_numbered():
+    run = train(PROBLEM, "full", 3, protocol=SGD(steps=2, batch=8, snapshots=2), sequences=50, threads=1)
+    axis = blank(3, 3).subplots()
+    axis.imshow(picture(run.model))
+    _name_weights(axis, run.model)
+    (lines,) = axis.collections
+    assert [segment[0][0] for segment in lines.get_segments()] == [2.5, 5.5]  # between columns 2 and 3, 5 and 6
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["1", "2", "3"]
+    assert axis.get_xticks().tolist() == [1, 4, 7]
+    assert axis.get_xlabel() == "layer"
 
 
 def test_a_curve_that_diverges_leaves_the_axis():
@@ -168,6 +202,10 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
     for level in (-1, 0, float("inf"), float("nan")):
         with pytest.raises(InputError, match=r"a level must be"):
             curves_figure(full, levels=[level])
+    with pytest.raises(
+        InputError, match=r"of one training, or of several by name; got a list\. Pass {.rate 1e-3.: run}"
+    ):
+        curves_figure([full])
     with pytest.raises(InputError, match="the quantity must be one of loss, adjusted_loss, squared_error; got 'x'"):
         curves_figure(full, quantity="x")
 

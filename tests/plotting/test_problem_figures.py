@@ -125,6 +125,16 @@ def test_prefixes_are_drawn(tmp_path):
         draw_prefixes(tmp_path / "prefixes.gif", "title", found)
 
 
+def test_prefixes_without_noise_are_all_on_the_axis():
+    """From 1e-16 with as many examples as in training to 0.1 with others."""
+    found = by_prefix(
+        Problem(noise=0), {"model": zoo.load("gdpp", 7, "uniform(0,0)")}, context=[5, 10, 20], sequences=200
+    )
+    low, high = prefixes_figure("title", found).axes[0].get_ylim()
+    assert found.loss.max() > 1e6 * found.loss.min() > 0
+    assert low < found.loss.min() < found.loss.max() < high
+
+
 def test_only_problems_with_an_order_are_connected():
     problem = Problem(3, 6, "uniform(0,2)")
     for shift, connected in (

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from ridgeformer import Diag, Full, InputError, Layout, LinearTransformer, Problem, load_run, train
 from ridgeformer.errors import DamageError, MissingPackageError
@@ -28,10 +29,12 @@ from ridgeformer.training import (
     gradients,
     loggers,
 )
+from ridgeformer.training.descent import _clipped, _risen
+from ridgeformer.training.history import COLUMNS
 from ridgeformer.training.job import RACE
 from ridgeformer.training.journal import DamagedRunWarning
 from ridgeformer.training.runs import Folder
-from ridgeformer.training.spec import make_spec
+from ridgeformer.training.spec import make_spec, parse_spec
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
 FEW = {"sequences": 1000, "threads": 1}
@@ -105,6 +108,100 @@ def test_adam_is_that_of_pytorch():
             value.grad = torch.tensor(slopes[name])
         optimiser.step()
     np.testing.assert_allclose(found.history.loss, losses, rtol=1e-10)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_clip_shortens_gradients_of_a_plain_loop(momentum):
+    """Before momentum, by the norm over all arrays; the history has the norms before it."""
+    start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
+    protocol = descent(clip=2.0, momentum=momentum, record=1)
+    found = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW)
+    quadratic, velocity = Quadratic.of_problem(SMALL), 0.0
+    point, shape = np.concatenate([start.family.arrays[name].ravel() for name in "PQ"]), start.family.arrays["P"].shape
+    losses, norms = [], []
+    for _ in range(41):
+        P, Q = (half.reshape(shape) for half in np.split(point, 2))
+        loss, slopes = quadratic(LinearTransformer(Full(P, Q), 3))
+        slope = np.concatenate([slopes[name].ravel() for name in "PQ"])
+        losses.append(loss)
+        norms.append(np.linalg.norm(slope))
+        velocity = momentum * velocity + slope * min(1.0, 2.0 / norms[-1])
+        point = point - 1e-3 * velocity
+    assert max(norms) > 2.0 > min(norms)
+    np.testing.assert_allclose(found.history.loss, losses, rtol=1e-11)
+    np.testing.assert_allclose(found.history.gradient_norm, norms, rtol=1e-9)
+
+
+def test_a_clip_shortens_gradients_whose_squares_overflow():
+    slope = np.array([3e200, -4e200])
+    np.testing.assert_allclose(_clipped(slope, 10.0), [6.0, -8.0], rtol=1e-15)
+    assert _clipped(slope, 1e201) is slope
+    assert _clipped(np.zeros(2), 1.0).tolist() == [0.0, 0.0]
+
+
+def test_a_clipped_descent_survives_sequences_that_overflow():
+    problem = Problem(5, 10, "uniform(0,2)")
+    found, without = (
+        train(problem, "diag", 7, protocol=SGD(steps=300, record=1, batch=64, clip=clip), **FEW)
+        for clip in (None, np.inf)
+    )
+    assert without.status == "diverged"
+    assert "the loss was not finite" in without.message
+    assert len(found.history) == 301
+    assert found.history.loss.max() > 1e9  # it went through explosions, and
+    assert found.loss < 0.5 * problem.signal / 2  # came back
+
+
+@pytest.mark.parametrize(("kind", "error"), [(GradientDescent, 1e-12), (Adam, 1e-5)])
+def test_without_a_rate_sums_and_means_learn_alike(kind, error):
+    """Attention by mean has parameters sqrt(n) times as large: natural units hide it, but for Adam's constant 1e-8."""
+    protocol = kind(steps=200, batch="population", record=10)
+    runs = [train(SMALL, "full", 1, protocol=protocol, layout=Layout(kind), **FEW) for kind in ("sum", "mean")]
+    np.testing.assert_allclose(runs[0].history.loss, runs[1].history.loss, rtol=error)
+    assert runs[0].history.loss[-1] < 0.9 * runs[0].history.loss[0]
+    clips = [run.spec.protocol.clip for run in runs]
+    assert clips[0] / clips[1] == pytest.approx(np.sqrt(6))
+
+
+def test_a_rate_and_a_clip_are_chosen_only_where_none_is_given():
+    """Runs with a rate have the names that they had before there were clips and rates of the problem."""
+
+    def spec(protocol):
+        return make_spec(Problem(10, 20, "uniform(0,5)"), "diag", layers=3, sequences=10, protocol=protocol)
+
+    assert spec(GradientDescent(rate=0.01)).name == "diag-3x1-uniform-0-5-d10n20-s0-a95d99fa5a"
+    assert "clip" not in spec(SGD(rate=0.01)).as_dict()["protocol"]
+    assert spec(Adam(rate=1e-3, clip=np.inf)).protocol.clip is None
+    assert spec(Adam(clip=np.inf)).protocol.clip is None
+    assert spec(Adam(clip=2.5)).protocol.clip == 2.5
+    plain, heavy = spec("descent"), spec(GradientDescent(momentum=0.9))
+    assert plain.protocol.rate == pytest.approx(0.1 / (20 * 10))  # 0.1 / (n signal)
+    assert plain.protocol.clip == pytest.approx(0.1 * 10 * np.sqrt(20))
+    assert heavy.protocol.rate == pytest.approx(0.1 * plain.protocol.rate)
+    assert parse_spec(plain.as_dict()) == plain
+    assert spec("adam").name != spec(Adam(rate=spec("adam").protocol.rate)).name  # which has no clip
+
+
+@pytest.mark.parametrize("features", ["isotropic", "spectrum(9,9,9,4)", "spectrum(0.1,0.1,0.1,0.1)"])
+def test_without_a_rate_descents_learn(features):
+    problem = Problem(4, 12, "uniform(0,2)", features=features)
+    for protocol in (GradientDescent(steps=500), SGD(steps=500, batch=128), Adam(steps=500, batch=128)):
+        found = train(problem, "diag", 2, protocol=protocol, **FEW)
+        assert found.status != "diverged"
+        assert found.loss < 0.8 * found.history.adjusted_loss[0]
+
+
+def test_a_loss_that_rises_at_the_end_is_pointed_out():
+    table = np.zeros((100, len(COLUMNS)))
+    table[:, 0], table[:, 4] = np.arange(100), np.append(np.geomspace(5, 0.1, 90), np.full(10, 2.0))
+    assert _risen(table) == (
+        "; the adjusted loss was 0.122 at step 85 and is 2 at the end: a smaller rate or clip may help"
+    )
+    table[50, 4] = table[-1, 4] = 1e6  # single batches say nothing
+    table[90:99, 4] = 0.1
+    assert _risen(table) == ""
+    table[:, 4] = np.append(np.full(50, 1.0), np.geomspace(1e-18, 1e-16, 50))  # nor does rounding
+    assert _risen(table) == ""
 
 
 def test_a_fixed_sample_is_followed_with_one_layer_and_with_more():
@@ -341,12 +438,32 @@ def test_a_descent_that_diverges_says_so():
 def test_a_descent_that_is_lost_has_diverged_whatever_its_last_model_does():
     """A sequence of a step explodes, but no fresh one, on which the last model is no worse than predicting 0."""
     problem = Problem(5, 10, "uniform(0,2)")
-    found = train(problem, "full", 7, protocol=Adam(steps=50), sequences=500)
+    found = train(problem, "full", 7, protocol=Adam(rate=1e-3, steps=50), sequences=500)
     assert found.loss < problem.signal / 2
     assert found.result.exploded == 0
     assert found.history.step[-1] < 50
     assert found.status == "diverged"
     assert re.fullmatch(r"the loss was not finite at step \d+; a rate of 0.0001 may help", found.message)
+
+
+def test_a_flow_is_that_of_another_solver():
+    """At recorded times within legs, at their ends and beyond, against DOP853 with a tolerance of 1e-11."""
+    start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
+    protocol = GradientFlow(time=0.5, record=45, snapshots=[7, 20, 33, 45])
+    found = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW)
+    quadratic, shape = Quadratic.of_problem(SMALL), start.family.arrays["P"].shape
+
+    def downhill(_, point):
+        P, Q = (half.reshape(shape) for half in np.split(point, 2))
+        slopes = quadratic(LinearTransformer(Full(P, Q), 3))[1]
+        return -np.concatenate([slopes[name].ravel() for name in "PQ"])
+
+    first = np.concatenate([start.family.arrays[name].ravel() for name in "PQ"])
+    times = protocol.times()[[7, 20, 33, 45]]
+    other = solve_ivp(downhill, (0, 0.5), first, "DOP853", t_eval=times, rtol=1e-11, atol=1e-13).y.T
+    for shot, point in zip(found.snapshots, other, strict=True):
+        ours = np.concatenate([shot.model.family.arrays[name].ravel() for name in "PQ"])
+        np.testing.assert_allclose(ours, point, atol=1e-6 * np.abs(point).max())  # a hundred steps of 1e-8
 
 
 @pytest.mark.slow
@@ -456,6 +573,9 @@ def test_the_start_is_part_of_the_spec():
         (lambda: GradientDescent(rate=-1), "the learning rate must be positive and finite; got -1. Pass 0.01"),
         (lambda: GradientDescent(rate=0), "must be positive and finite; got 0"),
         (lambda: GradientDescent(steps=0), "steps must be at least 1"),
+        (lambda: Adam(clip=0), "clip must be positive; got 0. Pass 1, for example, or infinity for no clipping"),
+        (lambda: Adam(clip="1"), "clip must be a number; got '1'"),
+        (lambda: SGD().rates(), "rates of a descent need a rate; got None. Choose one, or ask the spec of a run"),
         (lambda: GradientDescent(momentum=1), r"momentum must lie in \[0, 1\); got 1"),
         (lambda: Adam(second=1.5), r"second must lie in \[0, 1\)"),
         (lambda: GradientDescent(schedule="x"), "schedule must be constant, linear, cosine or .*got 'x'"),
@@ -503,7 +623,8 @@ class Stop(Exception):
     [
         descent(record=10, momentum=0.5, snapshots=4),
         Adam(steps=30, batch=16, record=7, scale=0.1, schedule="linear"),
-        GradientFlow(time=10, record=6, scale=0.1, snapshots=[2, 5]),
+        Adam(steps=30, batch=16, record=7, clip=0.5),
+        GradientFlow(time=10, record=45, scale=0.1, snapshots=[2, 25]),  # three legs
     ],
 )
 def test_an_interrupted_descent_ends_with_the_same_bits(tmp_path, protocol):
@@ -590,6 +711,39 @@ def test_a_csv_file_holds_the_history(tmp_path):
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert len({row["run"] for row in rows}) == 2  # with the simpler family
     assert sum(row["run"] == search.spec.name for row in rows) == len(search.history)
+
+
+def test_a_csv_file_is_complete_at_any_moment(tmp_path):
+    """Also after an error, and of a run that resumes: the rows before the interruption come first."""
+    path, told = tmp_path / "history.csv", []
+
+    def stop(progress):
+        told.append(progress.record["step"])
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+        assert [int(row["step"]) for row in rows] == told
+        if len(told) == 30:
+            raise Stop
+
+    options = {"protocol": descent(record=1), "out": Folder(tmp_path, interval=0.0), **FEW}
+    with pytest.raises(Stop):
+        train(SMALL, "diag", 1, callbacks=[CSVLogger(path), stop], **options)
+    assert len(path.read_text().splitlines()) == 31
+    told.clear()
+    with pytest.raises(Stop):
+        train(SMALL, "diag", 1, callbacks=[CSVLogger(path), stop], **options)
+    assert told == list(range(30))
+
+
+def test_numbers_that_are_not_finite_are_not_sent(tmp_path, capfd, monkeypatch):
+    """With a known noise level the floor is 0, and the ratio to it infinite."""
+    problem = Problem(dim=3, context=6, noise="fixed(1)")
+    found = train(problem, "diag", 1, protocol=descent(record=20), callbacks=[TensorBoardLogger(tmp_path)], **FEW)
+    assert np.isinf(found.history.ratio).all()
+    (events,) = (tmp_path / found.spec.name).glob("events*")
+    assert b"ratio" not in events.read_bytes()
+    assert b"gradient_norm" in events.read_bytes()
+    out = capfd.readouterr()
+    assert "NaN or Inf" not in out.out + out.err
 
 
 def test_tensorboard_gets_every_number(tmp_path):

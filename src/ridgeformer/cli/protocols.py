@@ -33,7 +33,17 @@ OPTIONS: tuple[tuple[str, type, str], ...] = (
         "'sample(8192)' for fixed sequences [default: 2048 for paper; for descent and flow population where it is "
         "known, else sample(8192); 512 for sgd and adam].",
     ),
-    ("rate", float, f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, 1e-3 for adam, else 0.01]."),
+    (
+        "rate",
+        float,
+        f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, else one that suits the problem, with --clip].",
+    ),
+    (
+        "clip",
+        float,
+        f"{DESCENTS}: largest norm of a gradient; longer ones are scaled down [default: none if --rate is given, else "
+        "one that suits the problem; inf for none].",
+    ),
     ("momentum", float, f"{DESCENTS}: forgetting factor of the gradient [default: 0; 0.9 for adam]."),
     ("schedule", str, f"{DESCENTS}: constant, linear, cosine, or step:factor pairs such as 0:1,5000:0.1."),
     ("warmup", int, f"{DESCENTS}: steps in which the rate rises [default: 0]."),

@@ -124,8 +124,9 @@ class AlgorithmMap(Table):
 
     def _title(self) -> str:
         return (
-            "Iterations of classical algorithms that are closest to the readout of each layer:\n"
-            f"{self.name}, {self.sequences:,} sequences"
+            f"Layers and iterations of classical algorithms: {self.name}, {self.sequences:,} sequences\n"
+            "A cell k: e [m] says that iteration k is closest to the readout of the layer, with a relative error of\n"
+            "e, and that m iterations are as accurate as the layer. For ridge, k is the penalty."
         )
 
     def _printed(self) -> list[dict[str, Any]]:
@@ -149,9 +150,7 @@ class AlgorithmMap(Table):
             if found
         )
         return (
-            "A cell such as 7: 0.57 [9] says that iteration 7 is closest to the readout, with a relative error of\n"
-            "0.57, and that 9 iterations are as accurate as the layer; [>20]: 20 iterations are not enough. For\n"
-            "ridge, the first number is the penalty. +: the last iteration that was tried.\n"
+            "[>20]: 20 iterations are not enough. +: the last iteration that was tried.\n"
             f"accuracy: distance of the readout to the oracle, relative to the oracle.\nTuned on the problem: {tuned}."
         )
 

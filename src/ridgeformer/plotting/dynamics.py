@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.evaluation import profile
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
@@ -90,6 +90,12 @@ def curves_figure(
         InputError: There is no run, a run is not a descent, a level is not positive, or the quantity is none of these.
     """
     choice("the quantity", quantity, QUANTITIES)
+    if not isinstance(runs, Training | Mapping):
+        refuse(
+            "learning curves are those of one training, or of several by name",
+            kind_of(runs),
+            'Pass {"rate 1e-3": run}, for example; the names are those of the legend.',
+        )
     named = {runs.spec.describe_model(): runs} if isinstance(runs, Training) else dict(runs)
     if not named:
         refuse("a picture of learning curves needs at least one run", "none", "Pass a training, or several by name.")
@@ -114,7 +120,9 @@ def curves_figure(
             va="center", fontsize=8, color=DARK,
         )  # fmt: skip
     first = next(iter(named.values()))
-    panel(axis, str(first.spec.problem), _across(by_time), QUANTITIES[quantity])
+    mixed = by_time and not all(_is_flow(run) for run in named.values())
+    across = "time; for descents, the sum of the rates so far" if mixed else _across(first)
+    panel(axis, str(first.spec.problem), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
     _limit(axis, values.values(), highest)
     decimals(axis)
@@ -141,6 +149,7 @@ def draw_trajectories(path: Path | str, training: Training) -> None:
 def trajectories_figure(training: Training) -> Figure:
     """How the weights of every layer move: omegas where all directions are treated alike, else singular values.
 
+    Of a looped model, the layers of one repetition are drawn.
     Diag and GD++ have four omegas. Channels have those of x and y, and the norms of all other products of an entry of P
     and one of Q, by what is changed (vectors or scalars) and where the change comes from. Of other families, the
     singular values are those of W with w_hat = W a, if the layer were alone.
@@ -154,7 +163,7 @@ def trajectories_figure(training: Training) -> Figure:
     Raises:
         InputError: There are fewer than two snapshots.
     """
-    places, layers = _snapshots(training), training.model.layers
+    places, layers = _snapshots(training), weights.layers(training.model)
     tracks = np.array([[weights.numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
     names, columns = weights.names(training.model), min(layers, 4)
     width = 2.9 + 2.2 * columns
@@ -165,12 +174,14 @@ def trajectories_figure(training: Training) -> Figure:
             style = "o--" if "norm" in label else "o-"
             axis.plot(places, tracks[:, layer, k], style, markersize=2.5, color=colour, label=label)
         lowest = layer + columns >= layers  # nothing is drawn below it
-        panel(axis, f"layer {layer + 1}" if layers > 1 else "", _across(_is_flow(training)) if lowest else "")
+        panel(axis, f"layer {layer + 1}" if layers > 1 else "", _across(training) if lowest else "")
         axis.tick_params(labelbottom=lowest)
         if layer % columns == 0:
             axis.set_ylabel("omega" if weights.has_omegas(training.model) else "singular value of W")
         if _is_flow(training):
-            axis.set_xscale("symlog", linthresh=places[1])
+            least, most = places[places > 0][0], places[-1]
+            axis.set_xscale("symlog", linthresh=least)
+            axis.set_xticks([0, *10.0 ** np.arange(np.ceil(np.log10(least)), np.log10(most) + 1e-9)])
     for axis in axes[layers:]:
         axis.set_visible(False)
     canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=7)
@@ -235,7 +246,7 @@ def _curve_until(axis: Axes, training: Training, place: float) -> None:
     axis.plot(np.maximum(x, least), history.loss, color=GREY)
     axis.plot(max(x[at], least), min(history.loss[at], highest), "o", color=VERMILION, clip_on=False)
     title = f"time {place:.3g}" if flow else f"step {place:,.0f}"
-    panel(axis, title + _leaves(history.loss, highest).replace(" (", "\n("), _across(flow), "unadjusted loss")
+    panel(axis, title + _leaves(history.loss, highest).replace(" (", "\n("), _across(training), "unadjusted loss")
     axis.set(xscale="log", yscale="log")
     _limit(axis, [history.loss], highest)
     decimals(axis)
@@ -243,13 +254,17 @@ def _curve_until(axis: Axes, training: Training, place: float) -> None:
 
 def _name_weights(axis: Axes, model: LinearTransformer) -> None:
     axis.set_title(textwrap.fill(weights.meaning(model), 42), fontsize=8)
+    layers = np.arange(weights.layers(model))
+    shown = layers[:: -(-len(layers) // 10)]  # numbers of more would overlap
     if weights.has_omegas(model):
         names = weights.names(model)
-        axis.set(ylabel="layer", xticks=range(len(names)), yticks=range(model.layers))
-        axis.set_xticklabels([name.split()[1] for name in names])  # such as xx
-        axis.set_yticklabels([str(layer + 1) for layer in range(model.layers)])
+        axis.set_xticks(range(len(names)), [name.split()[1] for name in names])  # such as xx
+        axis.set_yticks(shown, [str(layer + 1) for layer in shown])
+        axis.set_ylabel("layer")
     else:
-        axis.set(xticks=[], yticks=[])
+        axis.vlines(model.dim * layers[1:] - 0.5, *axis.get_ylim(), color=DARK, linewidth=0.8)
+        axis.set_xticks(model.dim * (shown + 0.5) - 0.5, [str(layer + 1) for layer in shown])
+        axis.set(xlabel="layer", yticks=[])
 
 
 def _gif(frames: list[bytes], milliseconds: int) -> bytes:
@@ -294,8 +309,8 @@ def _is_flow(training: Training) -> bool:
     return isinstance(training.spec.protocol, GradientFlow)
 
 
-def _across(flow: bool) -> str:
-    return "time, the sum of all rates" if flow else "step"
+def _across(training: Training) -> str:
+    return "time" if _is_flow(training) else "step"
 
 
 def _leaves(values: Array, highest: float) -> str:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["draw_prefixes", "draw_shifts", "prefixes_figure", "shifts_figure"]
 
 Array = NDArray[np.float64]
-REACH = 1e4  # the largest loss that is shown, over the smallest
 MARKERS = ("o", "s", "^", "D")
 PER_INCH = 12  # characters of a title
 LONGEST = 24  # characters of a label of the axis
@@ -151,12 +150,13 @@ def _draw(axis: Axes, title: str, places: Array, found: Any, connected: bool) ->
     They are lines with bands, or markers with bars where there is nothing to connect.
     """
     others = np.where(found.exploded > 0, found.unexploded, np.nan)
-    every = np.concatenate([np.ravel(found.loss), np.ravel(others), found.floor])
+    calm = np.where(found.exploded > 0, found.unexploded, found.loss)  # means of explosions leave the axis
+    every = np.concatenate([np.ravel(calm), found.floor])
     every = every[np.isfinite(every) & (every > 1e-20)]
     least, most = (float(every.min()), float(every.max())) if len(every) else (0.1, 1.0)
-    bottom, top = least / 2, min(2 * most, REACH * least)  # what explodes leaves the axis
+    bottom = least / 2
     axis.set_title(title, fontsize=10)
-    axis.set(ylabel="adjusted loss", yscale="log", ylim=(bottom, max(top, 4 * bottom)))
+    axis.set(ylabel="adjusted loss", yscale="log", ylim=(bottom, 2 * most))
     shapes = itertools.cycle(("o" if len(places) <= 16 else "",) if connected else MARKERS)
     for i, (name, colour, marker) in enumerate(zip(found.name, itertools.cycle(LINES), shapes, strict=False)):
         loss = np.maximum(found.loss[i], bottom)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["alone", "has_omegas", "meaning", "names", "numbers", "picture"]
+__all__ = ["alone", "has_omegas", "layers", "meaning", "names", "numbers", "picture"]
 
 Array = NDArray[np.float64]
 OMEGAS = ("xx", "xy", "yx", "yy")
@@ -29,6 +29,18 @@ def alone(model: LinearTransformer, layer: int) -> Array:
     return np.asarray(-moved)
 
 
+def layers(model: LinearTransformer) -> int:
+    """Return how many layers are drawn: all, or one repetition of a looped model, whose repetitions are equal.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The number.
+    """
+    return model.layers // model.family.loops
+
+
 def picture(model: LinearTransformer) -> Array:
     """Return the weights of a model as a picture.
 
@@ -36,11 +48,11 @@ def picture(model: LinearTransformer) -> Array:
         model: The model.
 
     Returns:
-        The omegas and norms, one row per layer; of other families W of every layer, side by side.
+        The omegas and norms, one row per drawn layer; of other families W of every drawn layer, side by side.
     """
     if has_omegas(model):
-        return np.array([numbers(model, layer) for layer in range(model.layers)])
-    return np.concatenate([alone(model, layer) for layer in range(model.layers)], 1)
+        return np.array([numbers(model, layer) for layer in range(layers(model))])
+    return np.concatenate([alone(model, layer) for layer in range(layers(model))], 1)
 
 
 def numbers(model: LinearTransformer, layer: int) -> Array:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.losses import CAP
 from ridgeformer.training.gradients import Course
 from ridgeformer.training.history import COLUMNS
 from ridgeformer.training.job import Found, Job, Report, Step, Steps, follow
@@ -27,6 +28,7 @@ PIECE = "descent"  # its name in the journal
 TINY = 1e-8  # Adam's usual constant
 RESTED = 1e-6  # of the largest gradient: where a descent has converged
 MANY, LEAST = 5000, 1e-4  # a flow that advances less than this share of its way with so many gradients is given up
+LEG = 20  # recorded times of a flow that one solver goes through
 PAUSE = 0.05  # seconds between two reports, at least
 
 
@@ -93,7 +95,8 @@ class _Walk:
         else:
             self.times = protocol.times()
         self.here: tuple[float, Array] | None = None  # the loss and its gradient at the point, once they are known
-        self.reported = len(self.state.rows)
+        self.clip = protocol.clip if isinstance(protocol, GradientDescent) else None
+        self.reported = 0  # of a resumed run, callbacks are told the whole course
         self.clock = self.kept = -math.inf
 
     def steps(self) -> Steps:
@@ -121,7 +124,7 @@ class _Walk:
         rested = bool(norms[-1] <= RESTED * norms[losses <= losses[0]].max())  # not beside those of an explosion
         end = "converged" if rested else f"ended with a gradient of {norms[-1]:.3g}"
         what = f"time {protocol.time:g}" if isinstance(protocol, GradientFlow) else f"{protocol.steps:,} steps"
-        message = f"{self.name} on {_words(protocol)}: {what}; {end}"
+        message = f"{self.name} on {_words(protocol)}: {what}; {end}{_risen(np.array(state.rows))}"
         return Found(self.vector.model(state.point), rested, message, self._recorded())
 
     def _lost(self) -> str:
@@ -132,11 +135,16 @@ class _Walk:
         return f"the loss was not finite at step {self.state.taken:,}"
 
     def _run_to(self, stop: int) -> tuple[float, Array]:
-        """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before."""
+        """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before.
+
+        Where gradients are clipped it does not, and counts as `CAP`: engines leave out of a gradient what overflows.
+        """
         state, gradient, advance = self.state, self.course.gradient, self._advance
         with np.errstate(all="ignore"):
             while True:
                 loss, slope = self.here = self.here or gradient(state.point, state.taken)
+                if self.clip is not None and not math.isfinite(loss):
+                    loss = CAP
                 if state.taken == stop or not math.isfinite(loss):
                     return loss, slope
                 new = advance(state, slope)
@@ -151,6 +159,8 @@ class _Walk:
         if isinstance(protocol, GradientFlow):
             return self._flow(protocol, state)
         rate = self.rates[taken]
+        if self.clip is not None:
+            slope = _clipped(slope, self.clip)
         if isinstance(protocol, Adam):
             first, second = protocol.momentum, protocol.second
             state.velocity += (1 - first) * (slope - state.velocity)
@@ -163,27 +173,38 @@ class _Walk:
 
     def _flow(self, protocol: GradientFlow, state: _State) -> Array:
         """From one recorded time to the next."""
-        from scipy.integrate import solve_ivp
+        goal = float(self.times[state.taken + 1])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of LSODA, which also says whether it failed
+                if state.taken % LEG == 0:
+                    self.solver = self._solver(protocol, state)
+                while self.solver.t < goal:
+                    self.solver.step()
+                    if self.solver.status == "failed":
+                        raise _LostError
+                return np.asarray(self.solver.dense_output()(goal))
+        except _LostError:
+            return np.full_like(state.point, np.nan)
 
-        size = float(np.abs(state.point).max()) or 1.0
-        span = (float(self.times[state.taken]), float(self.times[state.taken + 1]))
+    def _solver(self, protocol: GradientFlow, state: _State) -> Any:
+        """What integrates a leg; most gradients of a solver are spent on finding its first steps."""
+        from scipy.integrate import LSODA
+
         asked: list[float] = []  # the times at which gradients were asked for
 
         def downhill(now: float, point: Array) -> Array:
             asked.append(now)
-            stuck = len(asked) % MANY == 0 and now - asked[-MANY] < LEAST * (span[1] - span[0])
+            interval = self.times[state.taken + 1] - self.times[state.taken]
+            stuck = len(asked) % MANY == 0 and now - asked[-MANY] < LEAST * interval
             if stuck or not math.isfinite(float(point @ point)):
                 raise _LostError
             return -self.course.gradient(point, 0)[1]
 
-        how: dict[str, Any] = {"method": "LSODA", "rtol": protocol.tolerance, "atol": 1e-3 * protocol.tolerance * size}
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of LSODA, which also returns whether it failed
-                found = solve_ivp(downhill, span, state.point, t_eval=[span[1]], **how)
-        except _LostError:
-            return np.full_like(state.point, np.nan)
-        return np.asarray(found.y[:, -1] if found.success else np.full_like(state.point, np.nan))
+        first, last = state.taken, min(state.taken + LEG, protocol.steps)
+        size = float(np.abs(state.point).max()) or 1.0
+        how: dict[str, Any] = {"rtol": protocol.tolerance, "atol": 1e-3 * protocol.tolerance * size}
+        return LSODA(downhill, float(self.times[first]), state.point, float(self.times[last]), **how)
 
     def _row(self, loss: float, slope: Array) -> tuple[float, ...]:
         taken = self.state.taken
@@ -194,8 +215,10 @@ class _Walk:
         return float(taken), float(self.times[taken]), float(work), whole, adjusted, norm, self.job.journal.seconds
 
     def _keep(self) -> None:
-        """Now and then; the journal decides when it is written."""
+        """Now and then, and in a flow between legs: a solver cannot be kept. The journal decides when it is written."""
         now, journal = time.monotonic(), self.job.journal
+        if isinstance(self.protocol, GradientFlow) and self.state.taken % LEG:
+            return
         if journal.path is not None and now - self.kept >= journal.interval:
             journal.keep(PIECE, self.state.arrays())
             self.kept = now
@@ -220,6 +243,26 @@ class _Walk:
             models = [self.vector.model(shot).family.arrays for shot in self.state.shots]
             found |= {f"snapshots/{name}": np.array([arrays[name] for arrays in models]) for name in models[0]}
         return found
+
+
+def _clipped(slope: Array, most: float) -> Array:
+    """The gradient, scaled down to a norm. The largest entry comes out first, as squares of an explosion overflow."""
+    largest = float(np.abs(slope).max()) or 1.0
+    norm = largest * float(np.linalg.norm(slope / largest))
+    return slope * (most / norm) if norm > most else slope
+
+
+def _risen(rows: Array) -> str:
+    """A remark on a loss that ended far above the lowest one: medians of ten rows, which one batch does not change."""
+    steps, losses = rows[:, COLUMNS.index("step")], rows[:, COLUMNS.index("adjusted_loss")]
+    width = min(10, len(losses))
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(losses, width), -1)
+    best, last = medians.min(), medians[-1]
+    if last <= 1.5 * best or last - best <= 0.01 * losses[0]:
+        return ""
+    when = steps[medians.argmin() + width // 2]
+    risen = f"the adjusted loss was {best:.3g} at step {when:,.0f} and is {last:.3g} at the end"
+    return f"; {risen}: a smaller rate or clip may help"
 
 
 def _words(protocol: Descent) -> str:

@@ -5,29 +5,28 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import math
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import MissingPackageError, refuse
-from ridgeformer.files import make_folder, write_whole
+from ridgeformer.files import append, make_folder, write_whole
 from ridgeformer.training.callbacks import Callback, TrainingProgress
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import Spec
 
 __all__ = ["CSVLogger", "TensorBoardLogger", "WandbLogger"]
 
-PAUSE = 1.0  # seconds between two writings of a CSV file, at least
-
 
 class CSVLogger(Callback):
     """Writes the history of every run to one CSV file, with the name of the run in the first column.
 
-    The file is replaced as a whole about once per second; at the end of a run its rows are those of `history`.
+    Every row is written as it comes. A run that resumes begins with the rows before the interruption; at the end of a
+    run its rows are those of `history`.
 
     Args:
-        path: The file.
+        path: The file. What was there before is replaced.
 
     Raises:
         InputError: This is no path.
@@ -40,7 +39,7 @@ class CSVLogger(Callback):
         self.path = Path(path)
         make_folder(self.path.parent, "logs")
         self._rows: dict[str, list[dict[str, Any]]] = {}
-        self._written = 0.0
+        self._names: list[str] = []  # the columns of the file
 
     def on_start(self, spec: Spec) -> None:
         """See `Callback.on_start`."""
@@ -48,8 +47,11 @@ class CSVLogger(Callback):
 
     def on_step(self, progress: TrainingProgress) -> None:
         """See `Callback.on_step`."""
-        self._rows.setdefault(progress.spec.name, []).append({"phase": progress.phase, **progress.record})
-        if time.monotonic() - self._written >= PAUSE:
+        name, row = progress.spec.name, {"phase": progress.phase, **progress.record}
+        self._rows.setdefault(name, []).append(row)
+        if row.keys() <= set(self._names):
+            append(self.path, self._text([{"run": name, **row}]))
+        else:
             self._write()
 
     def on_end(self, training: Training) -> None:
@@ -58,18 +60,19 @@ class CSVLogger(Callback):
         self._write()
 
     def _write(self) -> None:
+        """Write the whole file: its columns are known anew."""
         rows = [{"run": name, **row} for name, run in self._rows.items() for row in run]
-        names = list(dict.fromkeys(name for row in rows for name in row))
+        self._names = list(dict.fromkeys(name for row in rows for name in row))
+        write_whole(self.path, self._text([dict(zip(self._names, self._names, strict=True)), *rows]))
+
+    def _text(self, rows: list[dict[str, Any]]) -> bytes:
         text = io.StringIO()
-        writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_whole(self.path, text.getvalue().encode())
-        self._written = time.monotonic()
+        csv.DictWriter(text, self._names, restval="", lineterminator="\n").writerows(rows)
+        return text.getvalue().encode()
 
 
 class TensorBoardLogger(Callback):
-    """Writes every recorded number as a scalar for TensorBoard, one folder per run.
+    """Writes every recorded number that is finite as a scalar for TensorBoard, one folder per run.
 
     It needs tensorboardX (`pip install 'ridgeformer[tensorboard]'`), or PyTorch with tensorboard.
 
@@ -93,8 +96,8 @@ class TensorBoardLogger(Callback):
         """See `Callback.on_step`."""
         self._count += 1
         step = int(progress.record.get("step", self._count))
-        for name, value in progress.record.items():
-            if name not in ("step", "seconds"):
+        for name, value in _finite(progress).items():
+            if name != "seconds":
                 self._open[progress.spec.name].add_scalar(name, value, step)
 
     def on_end(self, training: Training) -> None:
@@ -103,7 +106,7 @@ class TensorBoardLogger(Callback):
 
 
 class WandbLogger(Callback):
-    """Sends every recorded number to Weights & Biases, one run of theirs per run of ours.
+    """Sends every recorded number that is finite to Weights & Biases, one run of theirs per run of ours.
 
     It needs `pip install wandb`.
 
@@ -129,12 +132,17 @@ class WandbLogger(Callback):
         """See `Callback.on_step`."""
         self._count += 1
         step = int(progress.record.get("step", self._count))
-        self._run.log({name: value for name, value in progress.record.items() if name != "step"}, step=step)
+        self._run.log(_finite(progress), step=step)
 
     def on_end(self, training: Training) -> None:
         """See `Callback.on_end`."""
         self._run.summary.update(training.result.as_dict())
         self._run.finish()
+
+
+def _finite(progress: TrainingProgress) -> dict[str, float]:
+    """What was recorded, without the step and without numbers that no axis has room for: the ratio to a floor of 0."""
+    return {name: value for name, value in progress.record.items() if name != "step" and math.isfinite(value)}
 
 
 def _writer() -> Any:

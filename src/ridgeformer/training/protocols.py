@@ -107,7 +107,8 @@ class GradientDescent:
     parameters - rate v.
 
     Attributes:
-        rate: The learning rate.
+        rate: The learning rate; None for one that suits the sizes of the problem, with a clip unless one is given; see
+            `training.rates`. The spec of a run says which.
         steps: How many steps.
         batch: What a gradient is taken of. `population`: the exact expectation over all sequences, known for one layer
             and features with one covariance; `sample(8192)`: the mean over so many sequences, the same in all steps; a
@@ -118,6 +119,9 @@ class GradientDescent:
             pairs (step, factor) of any shape, with straight lines between them. A function of the number of the step is
             called once for every step, and becomes such pairs; there may be 20,000 at most.
         warmup: In the first so many steps the rate rises in proportion to the number of the step.
+        clip: The largest norm of a gradient: a longer one is scaled down to it before the step, and a batch that
+            contains a sequence whose loss overflows does not end the descent. None for no clipping, unless the rate is
+            None too; infinity for none in any case. The history has the norms before clipping.
         scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
             Without meaning where training starts from a given model.
         record: Which steps enter the history: every so many, or a list of steps; None for about 1,000 in all. The first
@@ -129,18 +133,22 @@ class GradientDescent:
         InputError: A value is outside its range.
     """
 
-    rate: float = 0.01
+    rate: float | None = None
     steps: int = 10_000
     batch: Batch | None = None
     momentum: float = 0.0
     schedule: Schedule = "constant"
     warmup: int = 0
+    clip: float | None = None
     scale: float | None = None
     record: Stops = None
     snapshots: Stops = 20
 
     def __post_init__(self) -> None:
-        _check_positive("the learning rate", self.rate, 0.01)
+        if self.rate is not None:
+            _check_positive("the learning rate", self.rate, 0.01)
+        if self.clip is not None and not number("clip", self.clip) > 0:
+            refuse("clip must be positive", self.clip, "Pass 1, for example, or infinity for no clipping.")
         integer("steps", self.steps, 1, MOST_STEPS)
         integer("warmup", self.warmup, 0, self.steps)
         if not 0 <= number("momentum", self.momentum) < 1:
@@ -157,7 +165,14 @@ class GradientDescent:
 
         Returns:
             The rates, [steps].
+
+        Raises:
+            InputError: The rate is None: it is known when there is a problem.
         """
+        if self.rate is None:
+            refuse(
+                "the rates of a descent need a rate", None, "Choose one, or ask the spec of a run, run.spec.protocol."
+            )
         steps = np.arange(self.steps)
         if isinstance(self.schedule, tuple):
             factors = np.interp(steps, *np.array(self.schedule, np.float64).T)
@@ -194,13 +209,11 @@ class Adam(GradientDescent):
     """Adam from one start; `momentum` is the forgetting factor of the gradient.
 
     Attributes:
-        rate: The learning rate.
         batch: As for `GradientDescent`; by default 512 fresh sequences per step.
         momentum: The forgetting factor of the gradient, often called beta_1.
         second: The forgetting factor of the squared gradient, often called beta_2.
     """
 
-    rate: float = 1e-3
     batch: Batch | None = 512
     momentum: float = 0.9
     second: float = 0.999
@@ -215,7 +228,7 @@ class Adam(GradientDescent):
 class GradientFlow:
     """Gradient flow, d parameters / dt = -gradient: gradient descent with infinitely small steps.
 
-    It is integrated by LSODA of `scipy.integrate.solve_ivp`, which adapts its steps and changes to an implicit method
+    It is integrated by `scipy.integrate.LSODA`, which adapts its steps and changes to an implicit method
     where the equations are stiff. Time t is that of gradient descent after t / rate steps.
 
     Attributes:
@@ -315,7 +328,8 @@ def _stops(name: str, value: Any, steps: int) -> Stops:
         return integer(name, value, int(name == "record"), MOST_STEPS)
     if not isinstance(value, Iterable) or isinstance(value, str) or not (found := list(value)):
         given = "an empty list" if isinstance(value, Iterable) and not isinstance(value, str) else repr(value)
-        refuse(f"{name} must be a number or a list with at least one step", given, f"Pass {name}=[0, 100, 1000].")
+        remedy = "Give one number, such as 100, or steps, such as 0,100,1000; in Python, steps are a list."
+        refuse(f"{name} must be a number or a list with at least one step", given, remedy)
     return tuple(sorted({integer(f"a step of {name}", step, 0, steps) for step in found}))
 
 
@@ -378,10 +392,11 @@ def describe(protocol: Protocol) -> dict[str, Any]:
         protocol: The protocol.
 
     Returns:
-        Its name, and its parameters by name.
+        Its name, and its parameters by name, without a clip that is None: there was none in earlier versions.
     """
     name = next(name for name, kind in NAMES.items() if kind is type(protocol))
-    return {"name": name, **{key: _lists(value) for key, value in asdict(protocol).items()}}
+    values = {key: _lists(value) for key, value in asdict(protocol).items() if (key, value) != ("clip", None)}
+    return {"name": name, **values}
 
 
 def _lists(value: Any) -> Any:

@@ -31,6 +31,7 @@ from ridgeformer.training.protocols import (
     as_protocol,
     describe,
 )
+from ridgeformer.training.rates import suited
 from ridgeformer.validation import integer
 
 __all__ = ["Spec", "default_layout", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
@@ -163,21 +164,28 @@ def make_spec(
     spec = Spec(problem, family, layers, heads, seed, recipe, sequences, tokens, init)
     if init is not None:
         _check_start(spec, init)
-    return _with_batch(spec)
+    return _completed(spec)
 
 
-def _with_batch(spec: Spec) -> Spec:
-    """The spec with the batch of its descent: where none was chosen, the population if that is known, or a sample."""
+def _completed(spec: Spec) -> Spec:
+    """The spec with what its descent leaves open: the batch, the population where that is known, and the rate."""
     recipe, layers = spec.protocol, spec.layers * spec.family.loops
     if not isinstance(recipe, GradientDescent | GradientFlow):
         return spec
     if recipe.batch == "population":
         remedy = f"{FIXED}." if isinstance(recipe, GradientFlow) else REMEDY
         check_population(spec.problem, layers, spec.layout, remedy)
-    if recipe.batch is not None:
-        return spec
-    batch = "population" if has_population(spec.problem, layers, spec.layout) else SAMPLE
-    return dataclasses.replace(spec, protocol=dataclasses.replace(recipe, batch=batch))
+    if recipe.batch is None:
+        batch = "population" if has_population(spec.problem, layers, spec.layout) else SAMPLE
+        recipe = dataclasses.replace(recipe, batch=batch)
+    if isinstance(recipe, GradientDescent):
+        if recipe.rate is None:
+            width = spec.problem.dim + spec.layout.extra
+            like = spec.family.random(width, 1, spec.heads, 1.0, np.random.default_rng(0))
+            recipe = suited(recipe, spec.problem, spec.layout, like)
+        if recipe.clip == np.inf:
+            recipe = dataclasses.replace(recipe, clip=None)
+    return dataclasses.replace(spec, protocol=recipe)
 
 
 def _check_start(spec: Spec, init: object) -> None:
