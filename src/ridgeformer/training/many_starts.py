@@ -47,7 +47,7 @@ def descend_many_starts(job: Job) -> Steps:
     points = [work.vector.pack(start) for start in starts]
     race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
     best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
-    sound = work.finite([*_distinct(best, 6), *_distinct(race, 6)], 2)
+    sound = work.finite(_distinct(best, 6), 2) or work.finite(_distinct(race, 6), 2) or _distinct(best, 2)
     final = yield from work.stage("final", 0.6, 0.8, WIDE, sound, 80)
     first = winner = min(final, key=_value)
     hard = Hard.none(job.problem, job.layout)
@@ -110,8 +110,7 @@ class _Work:
     def finite(self, descents: Sequence[Descent], most: int) -> list[Descent]:
         """The first ones that do not overflow on the sequences of the final two: BFGS cannot leave such a point."""
         objective = self._objective(WIDE, None)
-        found = islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most)
-        return list(found) or list(descents[:most])
+        return list(islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most))
 
     def _objective(self, sequences: int, hard: Hard | None) -> Objective:
         key = Key(self.job.seed, RACE, sequences)
