@@ -219,7 +219,9 @@ def test_names_lead_to_one_class():
     assert family_named(" channels( 1, 3 ) ") is Channels(1, 3) is Channels(vectors=1, scalars=3)
     assert family_named("looped(channels(1,3),2)") is Looped(Channels(1, 3), 2)
     assert family_named(Diag) is Diag
-    assert all(family_named(name) is family for name, family in FAMILIES.items())
+    own = {name: family for name, family in FAMILIES.items() if family.built_in}  # other tests define incomplete ones
+    assert own
+    assert all(family_named(name) is family for name, family in own.items())
 
 
 @pytest.mark.parametrize(
