@@ -218,7 +218,8 @@ CHANNELS: dict[str, float | None] = {
     "channels(1,2)": None,
     "channels(1,3)": 2.0,
     "channels(1,4)": None,
-    "channels(2,3)": None,
+    "channels(2,3)": 5.0,
+    "channels(3,3)": None,
 }
 
 

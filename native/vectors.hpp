@@ -9,7 +9,8 @@
 //     Pbar_h = N_h Z',   Qbar_h = (Z Kbar_h) Z',   B <- B + sum_h P_h' N_h + (Q_h Z) Kbar_h' + Q_h' (Z Kbar_h)
 // where the products with Z' are blocks times blocks. The first Z selects channels, and K_h of the first layer is a part of
 // Q_h: only blocks are mixed there. Minus the weights are the last row of the last Z, for which vectors suffice: models of up
-// to two layers need no product of matrices but one.
+// to two layers need no product of matrices. All sums run over the channels in their order, so that bits do not depend on how
+// many of them the first tokens of other sequences use.
 #pragma once
 #include <initializer_list>
 
@@ -34,8 +35,9 @@ struct Vectors final : Network {
     Part first{};              // those that the first tokens use
     Size m = 0;                // their coordinates
     V *G;                      // [m][m]
-    V *Z_;                     // per layer but the first, [D][m]
-    V *H_, *PZ_, *QZ_;         // per layer but the last and head: [m][m], [D][m], [D][m]
+    V *Z_;                     // per layer but the first, [D][m]; of one layer, the first
+    V *H_;                     // per layer but the last and head, [m][m]
+    V *PZ_, *QZ_;              // per layer but the first and the last and head, [D][m]
     V *B, *next, *N;           // [D][m]
     V *K, *turned;             // [m][m]
     V *delta;                  // [m]
@@ -46,7 +48,8 @@ struct Vectors final : Network {
     static void lay_out(Size v, Size s, Size D, Size L, Size heads, Take &&take) {
         take(&Vectors::G, D * D);
         take(&Vectors::Z_, (L > 1 ? L - 1 : 1) * D * D);
-        for (auto matrices : {&Vectors::H_, &Vectors::PZ_, &Vectors::QZ_}) take(matrices, (L - 1) * heads * D * D);
+        take(&Vectors::H_, (L - 1) * heads * D * D);
+        for (auto matrices : {&Vectors::PZ_, &Vectors::QZ_}) take(matrices, (L > 2 ? L - 2 : 0) * heads * D * D);
         for (auto matrix : {&Vectors::B, &Vectors::next, &Vectors::N, &Vectors::K, &Vectors::turned}) take(matrix, D * D);
         take(&Vectors::rho, D);
         take(&Vectors::delta, D);
@@ -67,8 +70,8 @@ struct Vectors final : Network {
     Counter counter(Size depth) const { return {watch, depth}; }  // of elements that are sums of `depth` terms
     V *Z(Size l) const { return Z_ + (l > 0 ? l - 1 : 0) * D * m; }
     V *H(Size l, Size h) const { return H_ + (l * heads + h) * m * m; }
-    V *PZ(Size l, Size h) const { return PZ_ + (l * heads + h) * D * m; }
-    V *QZ(Size l, Size h) const { return QZ_ + (l * heads + h) * D * m; }
+    V *PZ(Size l, Size h) const { return PZ_ + ((l - 1) * heads + h) * D * m; }
+    V *QZ(Size l, Size h) const { return QZ_ + ((l - 1) * heads + h) * D * m; }
     Mixing<const T> P(Size l, Size h) const { return {model.Pv + (l * heads + h) * v * v, model.Ps + (l * heads + h) * s * s}; }
     Mixing<const T> Q(Size l, Size h) const { return {model.Qv + (l * heads + h) * v * v, model.Qs + (l * heads + h) * s * s}; }
     Mixing<V> slope_P(Size l, Size h) const {
@@ -122,8 +125,10 @@ struct Vectors final : Network {
             for (Size j = 0; j < m; ++j) out[j * m + i] = X[i * m + j];
     }
     // out = Z x of the last layer.
-    void apply(const V *x, V *out) const {
-        for (Size i = 0; i < D; ++i) out[i] = dot(Z(L - 1) + i * m, x, m);
+    RF_SHARED void apply(const V *x, V *out) const {
+        const V *here = Z(L - 1);
+        product(D, Known<1>(1), [&](auto &tile, Size i, Size) RF_BODY { tile.multiply_add(here + i * m, m, 1, x, 1, m); },
+                [&](Size i, Size, int r, int, V value) RF_BODY { (out + i)[r] = value; }, counter(m));
     }
 
     void forward(const V *gram) override {
@@ -226,19 +231,18 @@ struct Vectors final : Network {
     void last_layer() {
         V *const ybar = work, *const qbar = work + D, *const tbar = work + 2 * D, *const rbar = work + 3 * D;
         for (Size i = 0; i < D * m; ++i) B[i] = i < (D - 1) * m ? V{} : delta[i - (D - 1) * m];
+        apply(delta, ybar);
         for (Size h = 0; h < heads && !counter(m).stop(6 * D); ++h) {
             const V *t_ = t + h * D, *y_ = y + h * D;
-            apply(delta, ybar);
             mix<false>(all, all, Q(L - 1, h), ybar, qbar, 1);
             contract(all, all, q + h * D, ybar, slope_Q(L - 1, h), 1);
             multiply_rows(1, m, D, qbar, Z(L - 1), tbar, false, counter(D));
             vector_times(tbar, G, m, rbar);
             for (Size i = 0; i < D; ++i)
                 for (Size j = 0; j < m; ++j) B[i * m + j] += y_[i] * delta[j] + qbar[i] * t_[j];
-            for (Size j = 0; j < s; ++j) {
-                slope_P(L - 1, h).scalars[s * (s - 1) + j] += dot(scalar_row(j), rbar, m);
+            contract_blocks(1, s, m, rbar, scalar_row(0), slope_P(L - 1, h).scalars + s * (s - 1), s);
+            for (Size j = 0; j < s; ++j)
                 for (Size i = 0; i < m; ++i) B[(v * d + j) * m + i] += last_row(h)[j] * rbar[i];
-            }
         }
     }
 
@@ -266,14 +270,9 @@ struct Vectors final : Network {
     void backward_first() {
         for (Size h = 0; h < heads; ++h) {
             contract(all, first, B, H(0, h), slope_P(0, h), m);
-            mix<true>(first, all, P(0, h), B, turned, m);
-            multiply(m, m, G, m, turned, K, m, false, counter(m));
-            const Mixing<V> slope = slope_Q(0, h);
-            for (Size i = 0; i < first.vectors; ++i)
-                for (Size j = 0; j < first.vectors; ++j)
-                    for (Size k = 0; k < d; ++k) slope.vectors[i * v + j] += K[(i * d + k) * m + j * d + k];
-            for (Size i = 1; i <= first.scalars; ++i)
-                for (Size j = 1; j <= first.scalars; ++j) slope.scalars[(s - i) * s + s - j] += K[(m - i) * m + m - j];
+            mix<true>(first, all, P(0, h), B, K, m);
+            turn(K, turned);
+            contract(first, first, G, turned, slope_Q(0, h), m);
         }
     }
 };

@@ -103,7 +103,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to the end of a file, for logs that others read while they grow.
+    """Add to the end of a file without syncing it, for logs that others read while they grow.
 
     Args:
         path: The file; it is made if it does not exist.

@@ -83,7 +83,7 @@ def test_a_run_starts_from_a_model(call, tmp_path):
             "record must be a number or a list with at least one step; got 'x'. Give one number, such as 100, or "
             "steps, such as 0,100,1000; in Python, steps are a list.",
         ),
-        (["--protocol", "adam", "--clip", "-1"], "clip must be at least 0; got -1"),
+        (["--protocol", "adam", "--clip", "-1"], "clip must be positive; got -1"),
         (["--protocol", "flow", "--clip", "1"], "got --clip, an option of another protocol"),
         (
             ["--plot", "a.gif"],

@@ -227,6 +227,22 @@ def test_above_the_ceiling_the_gradient_is_that_of_a_logarithm(any_engine, v, s)
 
 
 @DTYPES
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_sequences_with_other_channels_do_not_change_bits_of_their_neighbours(native, layers, dtype):
+    """Not even where they share a vector of the processor, and the products are those of all channels."""
+    parameters = channels(2, 3, 10, layers, 1, dtype=dtype)
+    gram, target = contexts(2, 3, 10, 40, dtype)
+    half = np.random.default_rng(1).standard_normal((23, 30)).astype(dtype)
+    other = np.array(gram)
+    other[7] = half @ half.T
+    alone, beside = (native.evaluate(parameters, g, target, counted=10, weights=True) for g in (gram, other))
+    rest = np.delete(np.arange(40), 7)
+    np.testing.assert_array_equal(alone.losses[rest], beside.losses[rest])
+    np.testing.assert_array_equal(alone.weights[rest], beside.weights[rest])
+    assert alone.losses[7] != beside.losses[7]
+
+
+@DTYPES
 @pytest.mark.parametrize(("v", "s"), [(1, 3), (2, 3)])
 @pytest.mark.parametrize("scale", [1e2, 1e8, 1e18])
 def test_the_gradient_is_finite_whatever_explodes(any_engine, v, s, dtype, scale):

@@ -26,15 +26,18 @@ from ridgeformer import (
     train_many,
 )
 from ridgeformer.engine import Key, Layout
+from ridgeformer.evaluation import Result
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.training import Paper, Search
+from ridgeformer.training import SGD, Paper, Search, session
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
 from ridgeformer.training.hard import Among, Hard, mine
+from ridgeformer.training.job import Found
 from ridgeformer.training.journal import Journal
 from ridgeformer.training.objective import SampleAverage
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.soap import Soap
+from ridgeformer.training.spec import make_spec
 from ridgeformer.training.vector import Units, Vector
 from support import slopes
 
@@ -284,11 +287,26 @@ def test_time_can_be_limited():
     assert len(more.history) >= len(found.history)
 
 
+def test_a_run_that_diverges_by_few_sequences_says_how_many():
+    spec = make_spec(SMALL, "diag", layers=1, sequences=1000, protocol=SGD(rate=0.1))
+    result = Result("diag", 50.0, 50.0, 51.0, 50.0, 0.1, 0.01, 1e5, 1e5, 2, 1000, "exact")
+    status, message = session._status(
+        spec, Found(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended"), result
+    )
+    assert status == "diverged"
+    assert message == (
+        "its unadjusted loss of 51 is above that of predicting 0 (1.5); SGD ended; 2 of 1,000 fresh sequences explode; "
+        "the other sequences do not: a search, the default protocol, avoids explosions"
+    )
+
+
 def test_a_run_that_must_diverge_says_so():
     """A rate at which Adam jumps to parameters near one: the model overflows."""
     found = train(SMALL, "full", 4, protocol=Paper(steps=60, batch=64, rate=3.0), sequences=2000)
     assert found.status == "diverged"
-    assert re.match(r"its loss of \S+ is above that of predicting 0 \(\S+\); .*a rate of 0.3 may help$", found.message)
+    assert re.match(
+        r"its unadjusted loss of \S+ is above that of predicting 0 \(\S+\); .*a rate of 0.3 may help$", found.message
+    )
     assert found.result.exploded > 0
 
 

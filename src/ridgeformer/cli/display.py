@@ -43,7 +43,8 @@ def _lines() -> Callable[[Any], None]:
         nonlocal last
         if now.seconds - last >= 10:
             last = now.seconds
-            text = f"{now.spec.describe_model()}, {now.phase}: loss {now.loss:.4g}, about {now.remaining:.0f} s left"
+            loss = now.record.get("adjusted_loss", now.loss)
+            text = f"{now.spec.describe_model()}, {now.phase}: loss {loss:.4g}, about {now.remaining:.0f} s left"
             click.echo(f"{now.seconds:.0f} s, {100 * now.fraction:.0f} %: {text}", err=True)
 
     return show

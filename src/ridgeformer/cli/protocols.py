@@ -36,7 +36,8 @@ OPTIONS: tuple[tuple[str, type, str], ...] = (
     (
         "rate",
         float,
-        f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, else one that suits the problem, with --clip].",
+        f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, else one that suits the problem, as --clip then "
+        "does too].",
     ),
     (
         "clip",

@@ -209,19 +209,21 @@ def _print_training(training: Any, as_json: bool) -> None:
         click.echo(json.dumps(jsonable({**training.record(), **course, "folder": folder}), indent=2))
         return
     from ridgeformer.evaluation.table import without_rounding
+    from ridgeformer.sweeps.listing import protocol_of
     from ridgeformer.training import Search
 
-    r = training.result
+    r, searched = training.result, isinstance(training.spec.protocol, Search)
     least, times = f"{without_rounding(r.floor):.4g}", f"{r.ratio:.3g}" if math.isfinite(r.ratio) else "-"
     grown = f"; {training.total_seconds:.1f} s with the models that it was grown from"
     made = ", ".join(f"{name} {value}" for name, value in training.made_with.items())
     rows = {
         "status": f"{training.status}: {training.message}",
+        **({} if searched else {"protocol": protocol_of(training.spec.as_dict())}),
         "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences",
         "floor": f"{least}; ratio: {times}",
         "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, "
         f"exploded: {r.exploded:,} of {r.sequences:,}",
-        "time": f"{training.seconds:.1f} s{grown if isinstance(training.spec.protocol, Search) else ''}",
+        "time": f"{training.seconds:.1f} s{grown if searched else ''}",
         "made with": made,
         "stored in": training.folder or "nowhere; add --out runs/ to store it",
     }

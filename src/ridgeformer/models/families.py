@@ -110,10 +110,10 @@ class _Diagonal(ArrayFamily):
         return (self.omega,)
 
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`."""
+        """See `Family.factors`: omegas have the size of p and q together."""
         column = np.array([1 / feature**2, 1 / label**2])
         column = column if isinstance(self, Diag) else column[0]
-        return {name: column for name in ("q", "omega") if name in self._arrays}
+        return {name: value for name, value in (("q", column), ("omega", column / scale)) if name in self._arrays}
 
     def scaled(self, by: float) -> Self:
         """See `Family.scaled`."""

@@ -27,7 +27,7 @@ from ridgeformer.losses import warn_below_floor
 from ridgeformer.training.protocols import NAMES, describe
 from ridgeformer.training.stored import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
 
-__all__ = ["Entry", "list_runs", "read_entry"]
+__all__ = ["Entry", "list_runs", "protocol_of", "read_entry"]
 
 LARGEST = 1 << 28  # bytes of a file of JSON
 SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
@@ -68,7 +68,7 @@ class Entry:
     @property
     def protocol(self) -> str:
         """How the run was trained: the protocol, and what differs from its defaults, from a fresh start and layout."""
-        return "" if self.spec is None else _protocol(self.spec)
+        return "" if self.spec is None else protocol_of(self.spec)
 
     @property
     def exploded(self) -> int | None:
@@ -209,8 +209,15 @@ def _details(spec: dict[str, Any]) -> str:
     return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)
 
 
-def _protocol(spec: dict[str, Any]) -> str:
-    """The protocol of a run, and what differs from its defaults, from a fresh start and from the usual layout."""
+def protocol_of(spec: dict[str, Any]) -> str:
+    """Return the protocol of a run, and what differs from its defaults, from a fresh start and from the usual layout.
+
+    Args:
+        spec: The spec of the run, as it is stored.
+
+    Returns:
+        The name of the protocol, and options such as `rate=0.01`.
+    """
     given = spec.get("protocol", {})
     name = shown(given.get("name", "?"), 20).strip("'")
     usual = describe(NAMES[name]()) if name in NAMES else {"name": name}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +97,7 @@ class _Walk:
             self.times = protocol.times()
         self.here: tuple[float, Array] | None = None  # the loss and its gradient at the point, once they are known
         self.clip = protocol.clip if isinstance(protocol, GradientDescent) else None
+        self.leg: list[Array] = []  # points of a flow at the recorded times to come
         self.reported = 0  # of a resumed run, callbacks are told the whole course
         self.clock = self.kept = -math.inf
 
@@ -137,13 +139,14 @@ class _Walk:
     def _run_to(self, stop: int) -> tuple[float, Array]:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before.
 
-        Where gradients are clipped it does not, and counts as `CAP`: engines leave out of a gradient what overflows.
+        Where gradients are clipped, such a loss counts as `CAP`, and the descent goes on with what engines leave in the
+        gradient, if there is anything.
         """
         state, gradient, advance = self.state, self.course.gradient, self._advance
         with np.errstate(all="ignore"):
             while True:
                 loss, slope = self.here = self.here or gradient(state.point, state.taken)
-                if self.clip is not None and not math.isfinite(loss):
+                if self.clip is not None and not loss <= CAP and slope.any():
                     loss = CAP
                 if state.taken == stop or not math.isfinite(loss):
                     return loss, slope
@@ -172,22 +175,27 @@ class _Walk:
         return np.asarray(state.point - rate * slope)
 
     def _flow(self, protocol: GradientFlow, state: _State) -> Array:
-        """From one recorded time to the next."""
-        goal = float(self.times[state.taken + 1])
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of LSODA, which also says whether it failed
-                if state.taken % LEG == 0:
-                    self.solver = self._solver(protocol, state)
-                while self.solver.t < goal:
-                    self.solver.step()
-                    if self.solver.status == "failed":
-                        raise _LostError
-                return np.asarray(self.solver.dense_output()(goal))
-        except _LostError:
-            return np.full_like(state.point, np.nan)
+        """From one recorded time to the next: a leg of them is integrated at once."""
+        if not self.leg:
+            self.leg = self._integrated(protocol, state)
+        return self.leg.pop(0) if self.leg else np.full_like(state.point, np.nan)
 
-    def _solver(self, protocol: GradientFlow, state: _State) -> Any:
+    def _integrated(self, protocol: GradientFlow, state: _State) -> list[Array]:
+        """The points at the recorded times of a leg, as far as the flow can be followed."""
+        last = min((state.taken // LEG + 1) * LEG, protocol.steps)
+        found: list[Array] = []
+        with warnings.catch_warnings(), suppress(_LostError):
+            warnings.simplefilter("ignore")  # of LSODA, which also says whether it failed
+            solver = self._solver(protocol, state, last)
+            for goal in self.times[state.taken + 1 : last + 1]:
+                while solver.t < goal:
+                    solver.step()
+                    if solver.status == "failed":
+                        return found
+                found.append(np.asarray(solver.dense_output()(goal)))
+        return found
+
+    def _solver(self, protocol: GradientFlow, state: _State, last: int) -> Any:
         """What integrates a leg; most gradients of a solver are spent on finding its first steps."""
         from scipy.integrate import LSODA
 
@@ -201,18 +209,23 @@ class _Walk:
                 raise _LostError
             return -self.course.gradient(point, 0)[1]
 
-        first, last = state.taken, min(state.taken + LEG, protocol.steps)
         size = float(np.abs(state.point).max()) or 1.0
         how: dict[str, Any] = {"rtol": protocol.tolerance, "atol": 1e-3 * protocol.tolerance * size}
-        return LSODA(downhill, float(self.times[first]), state.point, float(self.times[last]), **how)
+        return LSODA(downhill, float(self.times[state.taken]), state.point, float(self.times[last]), **how)
 
     def _row(self, loss: float, slope: Array) -> tuple[float, ...]:
         taken = self.state.taken
-        with np.errstate(all="ignore"):
-            norm = float(np.sqrt(slope @ slope))
         whole, adjusted = self.course.both(loss)
         work = self.course.sequences * taken
-        return float(taken), float(self.times[taken]), float(work), whole, adjusted, norm, self.job.journal.seconds
+        return (
+            float(taken),
+            float(self.times[taken]),
+            float(work),
+            whole,
+            adjusted,
+            _norm(slope),
+            self.job.journal.seconds,
+        )
 
     def _keep(self) -> None:
         """Now and then, and in a flow between legs: a solver cannot be kept. The journal decides when it is written."""
@@ -246,10 +259,18 @@ class _Walk:
 
 
 def _clipped(slope: Array, most: float) -> Array:
-    """The gradient, scaled down to a norm. The largest entry comes out first, as squares of an explosion overflow."""
-    largest = float(np.abs(slope).max()) or 1.0
-    norm = largest * float(np.linalg.norm(slope / largest))
+    """The gradient, scaled down to a norm."""
+    norm = _norm(slope)
     return slope * (most / norm) if norm > most else slope
+
+
+def _norm(slope: Array) -> float:
+    with np.errstate(all="ignore"):
+        norm = float(np.sqrt(slope @ slope))
+    if math.isfinite(norm):
+        return norm
+    largest = float(np.abs(slope).max())  # it comes out first, as squares of an explosion overflow
+    return largest * float(np.linalg.norm(slope / largest))
 
 
 def _risen(rows: Array) -> str:

@@ -43,7 +43,7 @@ class CSVLogger(Callback):
 
     def on_start(self, spec: Spec) -> None:
         """See `Callback.on_start`."""
-        self._rows[spec.name] = []
+        self._rows[spec.name], self._names = [], []  # the next row writes the whole file
 
     def on_step(self, progress: TrainingProgress) -> None:
         """See `Callback.on_step`."""

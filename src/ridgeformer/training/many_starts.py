@@ -108,7 +108,7 @@ class _Work:
         return found
 
     def finite(self, descents: Sequence[Descent], most: int) -> list[Descent]:
-        """The first ones that do not overflow on the sequences of the final two: BFGS cannot leave such a point."""
+        """The first descents whose loss is finite on the sequences of the final two: BFGS cannot leave others."""
         objective = self._objective(WIDE, None)
         return list(islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most))
 

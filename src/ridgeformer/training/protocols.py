@@ -120,8 +120,8 @@ class GradientDescent:
             called once for every step, and becomes such pairs; there may be 20,000 at most.
         warmup: In the first so many steps the rate rises in proportion to the number of the step.
         clip: The largest norm of a gradient: a longer one is scaled down to it before the step, and a batch that
-            contains a sequence whose loss overflows does not end the descent. None for no clipping, unless the rate is
-            None too; infinity for none in any case. The history has the norms before clipping.
+            contains a sequence whose loss overflows does not end the descent. None: no clipping if there is a rate,
+            otherwise a clip that suits the problem. Infinity: no clipping. The history has the norms before clipping.
         scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
             Without meaning where training starts from a given model.
         record: Which steps enter the history: every so many, or a list of steps; None for about 1,000 in all. The first
@@ -147,8 +147,9 @@ class GradientDescent:
     def __post_init__(self) -> None:
         if self.rate is not None:
             _check_positive("the learning rate", self.rate, 0.01)
-        if self.clip is not None and not number("clip", self.clip) > 0:
-            refuse("clip must be positive", self.clip, "Pass 1, for example, or infinity for no clipping.")
+        if self.clip is not None:
+            _check_clip(self.clip)
+            object.__setattr__(self, "clip", float(self.clip))  # 2 and 2.0 are one run
         integer("steps", self.steps, 1, MOST_STEPS)
         integer("warmup", self.warmup, 0, self.steps)
         if not 0 <= number("momentum", self.momentum) < 1:
@@ -313,6 +314,11 @@ def _check_common(protocol: Descent) -> None:
 def _check_positive(name: str, value: object, example: float) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
         refuse(f"{name} must be positive and finite", shown(value), f"Pass {example:g}, for example.")
+
+
+def _check_clip(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0:
+        refuse("clip must be positive", shown(value), "Pass 1, for example, or infinity for no clipping.")
 
 
 def _kept(protocol: Descent) -> NDArray[np.int64]:

@@ -38,5 +38,10 @@ def suited(recipe: GradientDescent, problem: BaseProblem, layout: Layout, family
     size = min([1.0, *(float(abs(f).min()) for f in units.factors(family).values())]) / units.scale
     plain = RATE * (1 - recipe.momentum) * size**2 / problem.signal
     rate = ADAM_RATE * size if isinstance(recipe, Adam) else plain
-    clip = CLIP * problem.signal / size if recipe.clip is None else recipe.clip
-    return dataclasses.replace(recipe, rate=rate, clip=clip)
+    clip = _rounded(CLIP * problem.signal / size) if recipe.clip is None else recipe.clip
+    return dataclasses.replace(recipe, rate=_rounded(rate), clip=clip)
+
+
+def _rounded(value: float) -> float:
+    """Three digits: last bits of a sampled signal must not decide the name of a run."""
+    return float(f"{value:.3g}")

@@ -31,6 +31,8 @@ from ridgeformer.training.spec import Spec, estimate_seconds, parents, with_ance
 
 __all__ = ["Session"]
 
+RARE = 0.01  # a share of sequences that explode, below which the others are worth a remark
+
 
 class Session:
     """Trains specs with what they need first, and reports how far it has come.
@@ -165,21 +167,29 @@ class Session:
 
 
 def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
-    # A descent may end where it began, near 0, whose loss on a sample is not exactly that of predicting 0.
-    nothing = spec.problem.signal / 2
-    margin = 1.0 if isinstance(spec.protocol, Search | Paper) else 1.1
-    worse = not result.loss < margin * nothing or not np.isfinite(result.loss)
+    # A model may be close to 0, whose loss on a sample is not exactly that of predicting 0.
+    nothing, loss = spec.problem.signal / 2, result.unadjusted
+    worse = not loss < 1.1 * nothing or not np.isfinite(loss)
     if found.lost or worse:
-        rate = getattr(spec.protocol, "rate", None)
-        advice = "" if rate is None else f"; a rate of {rate / 10:.3g} may help"
-        above = f"its loss of {result.loss:.3g} is above that of predicting 0 ({nothing:.4g}); " if worse else ""
-        return "diverged", f"{above}{found.message}{advice}"
+        above = f"its unadjusted loss of {loss:.3g} is above that of predicting 0 ({nothing:.4g}); " if worse else ""
+        return "diverged", f"{above}{found.message}{_advice(spec, found, result)}"
     more = "; more effort may gain more" if isinstance(spec.protocol, Search) and not found.converged else ""
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
     simple = _simple_loss(spec.problem)
     if result.loss - 2 * result.error > 1.01 * simple:
         tail += f"; ConstRR is better, with a loss of {without_rounding(simple):.4g}"
     return "converged" if found.converged else "budget reached", found.message + tail
+
+
+def _advice(spec: Spec, found: Found, result: Result) -> str:
+    """What may help a run that diverged."""
+    rate, clip = (getattr(spec.protocol, name, None) for name in ("rate", "clip"))
+    if rate is None:
+        return ""
+    if not found.lost and 0 < result.exploded < RARE * result.sequences:
+        number = f"{result.exploded} of {result.sequences:,}"
+        return f"; only {number} fresh sequences explode, which a search, the default protocol, avoids"
+    return f"; a rate of {rate / 10:.3g}{'' if clip is None else f' with a clip of {clip:.3g}'} may help"
 
 
 @functools.lru_cache(maxsize=16)

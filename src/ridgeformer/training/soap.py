@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine.arrays import pieces
+
 __all__ = ["Soap"]
 
 Array = NDArray[np.float64]
@@ -87,9 +89,7 @@ class Soap:
         Returns:
             The optimiser.
         """
-        ends = np.cumsum([K * m * n for K, m, n in shapes])[:-1]
-        pieces = [piece.reshape(shape) for piece, shape in zip(np.split(point, ends), shapes, strict=True)]
-        return cls([_Stack.start(piece) for piece in pieces], np.zeros(1), np.zeros(1))
+        return cls([_Stack.start(piece) for piece in pieces(point, shapes)], np.zeros(1), np.zeros(1))
 
     @classmethod
     def restored(cls, arrays: Mapping[str, Array]) -> Soap:
@@ -127,13 +127,13 @@ class Soap:
                 as one vector.
             rates: Learning rates, [steps].
         """
-        ends = np.cumsum([stack.point.size for stack in self.stacks])[:-1]
+        shapes = [stack.point.shape for stack in self.stacks]
         for k, rate in enumerate(rates):
             taken = int(self.taken[0])
             bias = (1 - MOMENTUM ** (taken + 1)) / np.sqrt(1 - SECOND ** (taken + 1))
-            slopes = np.split(self._clipped(gradient(taken, self.point)), ends)
+            slopes = pieces(self._clipped(gradient(taken, self.point)), shapes)
             for stack, slope in zip(self.stacks, slopes, strict=True):
-                stack.move(slope.reshape(stack.point.shape), rate / bias, k % REFRESH == 0)
+                stack.move(slope, rate / bias, k % REFRESH == 0)
             self.taken += 1
 
     def _clipped(self, g: Array) -> Array:

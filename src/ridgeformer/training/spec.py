@@ -180,12 +180,17 @@ def _completed(spec: Spec) -> Spec:
         recipe = dataclasses.replace(recipe, batch=batch)
     if isinstance(recipe, GradientDescent):
         if recipe.rate is None:
-            width = spec.problem.dim + spec.layout.extra
-            like = spec.family.random(width, 1, spec.heads, 1.0, np.random.default_rng(0))
+            like = _example(spec) if spec.init is None else spec.init.family
             recipe = suited(recipe, spec.problem, spec.layout, like)
         if recipe.clip == np.inf:
             recipe = dataclasses.replace(recipe, clip=None)
     return dataclasses.replace(spec, protocol=recipe)
+
+
+def _example(spec: Spec) -> Family:
+    """Parameters of one layer, as the family makes them by itself."""
+    width = spec.problem.dim + spec.layout.extra
+    return spec.family.random(width, 1, spec.heads, 1.0, np.random.default_rng(0))
 
 
 def _check_start(spec: Spec, init: object) -> None:
@@ -202,7 +207,7 @@ def _check_start(spec: Spec, init: object) -> None:
             ", ".join(wrong),
             "Pass another start, or train a model of its shape.",
         )
-    like = spec.family.random(init.width, 1, spec.heads, 1.0, np.random.default_rng(0))
+    like = _example(spec)
     if isinstance(spec.protocol, Search) and like.arrays.keys() != init.family.arrays.keys():
         refuse(
             f"a search starts from models given by {' and '.join(like.arrays)}",
