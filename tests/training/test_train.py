@@ -290,13 +290,12 @@ def test_time_can_be_limited():
 def test_a_run_that_diverges_by_few_sequences_says_how_many():
     spec = make_spec(SMALL, "diag", layers=1, sequences=1000, protocol=SGD(rate=0.1))
     result = Result("diag", 50.0, 50.0, 51.0, 50.0, 0.1, 0.01, 1e5, 1e5, 2, 1000, "exact")
-    status, message = session._status(
-        spec, Found(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended"), result
-    )
+    found = Found(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended")
+    status, message = session._status(spec, found, result)
     assert status == "diverged"
     assert message == (
-        "its unadjusted loss of 51 is above that of predicting 0 (1.5); SGD ended; 2 of 1,000 fresh sequences explode; "
-        "the other sequences do not: a search, the default protocol, avoids explosions"
+        "its unadjusted loss of 51 is above that of predicting 0 (1.5); SGD ended; only 2 of 1,000 fresh "
+        "sequences explode, which a search, the default protocol, avoids"
     )
 
 
