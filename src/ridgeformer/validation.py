@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.errors import refuse, shown
 
 __all__ = ["array", "choice", "flag", "integer", "layer_number", "number", "precision", "real"]
 
@@ -167,9 +167,8 @@ def real(name: str, value: ArrayLike) -> Float:
         refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop them first.")
     try:
         given = np.asarray(value)
-    except ValueError as error:
-        reason = str(error).rstrip(".")
-        raise InputError(f"{name} must be a rectangular array; got {reason}. Pass rows of equal length.") from error
+    except ValueError:
+        refuse(f"{name} must be a rectangular array", shown(value), "Pass rows of equal length.")
     except Exception:  # whatever a class of the user's own does
         refuse(f"{name} must be an array of numbers", shown(value), f"Convert it, e.g. np.asarray({name}, float).")
     if given.dtype.kind not in "fiu":

@@ -44,7 +44,10 @@ def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
     assert load_run(folder).history.step[-1] == 20
     assert call("show", folder, "--picture", "trajectories", "--plot", tmp_path / "b.svg")[0] == 0
     assert call("show", folder, "--level", "1.5", "--plot", tmp_path / "c.pdf")[0] == 0
-    assert call("show", folder, "--plot", tmp_path / "d.html")[0] == 0
+    code, out, errors = call("show", folder, "--plot", tmp_path / "d.html", "--json")
+    assert code == 0
+    assert json.loads(out)
+    assert errors == f"Drawn to {tmp_path / 'd.html'}.\n"
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "a.png", "b.svg", "c.pdf", "d.html"}
     record = json.loads(call("show", folder, "--json")[1])
     assert record["course"]["loss"] == load_run(folder).history.loss.tolist()
@@ -96,6 +99,23 @@ def test_a_run_starts_from_a_model(call, tmp_path):
         ),
         (["--picture", "animation", "--plot", "a.png", *DESCENT], "must end in .gif or .html; got 'a.png'"),
         (["--plot", "a.bmp", *DESCENT], "must end in .png, .pdf, .svg, .gif or .html; got 'a.bmp'"),
+        *(
+            (
+                ["--plot", "a.png", "--level", level, *DESCENT],
+                f"--level must be positive and finite, because the axis is logarithmic; got {level}. Write --level 0.5",
+            )
+            for level in ("-1", "0", "inf", "nan")
+        ),
+        (
+            ["--plot", "a.gif", "--level", "0.5", *DESCENT],
+            "--level is for the learning curve of a descent; got a picture of the kind animation. Leave out --level, "
+            "or draw the curve to a .png, .pdf or .svg file.",
+        ),
+        (
+            ["--plot", "a.png", "--level", "0.5"],
+            "--level is for the learning curve of a descent; got --protocol search. Leave out --level.",
+        ),
+        (["--protocol", "sgd", "--schedule", "0:1,50:-1"], "a factor of the schedule must be at least 0; got -1"),
         (["--picture", "curve", "--plot", "a.gif"], "must end in .png, .pdf or .svg; got 'a.gif'"),
     ],
 )

@@ -91,6 +91,10 @@ def test_the_table_names_both_models_and_the_edits():
         (["--set", "1.omega_yy=" + "[" * 100_000], "must be a number or a list of numbers; got '[[["),
         (["--set", "1.omega_yy=NaN"], "omega_yy must be finite"),
         (["--set", "1.omega_yy=null"], "omega_yy must hold real numbers"),
+        (
+            ["--set", "2.omega=[[0,0],[1]]"],
+            "omega must be a rectangular array; got [[0, 0], [1]]. Pass rows of equal length.",
+        ),
         (["--set", "1.omega=[1,2]"], "omega must have shape (2, 2); got shape (2,)"),
         (["--set", "1.nonsense=1"], "the parameters of a diag layer are p, q, omega, omega_xx"),
         (["--set", "1.omega_yy=0", "--set", "1.omega_yy=1"], "each parameter of a layer once; got 1.omega_yy twice"),

@@ -45,8 +45,8 @@ def test_every_option_has_a_help_text():
         (["--nonsense"], {}, "No such option"),
         (["train", "--noise", "fixed(1)", "--threads", "0"], {}, "Invalid value for '--threads'"),
         (["bench"], {}, "No such command 'bench'"),  # `python -m benchmarks` measures speed
-        (["baselines"], {}, "Missing option '--noise'"),
-        (["train"], {}, "Missing option '--noise'"),
+        (["baselines"], {}, "Missing option '--noise'. Write --noise 'uniform(0,5)', for example."),
+        (["train"], {}, "Missing option '--noise'. Write --noise 'uniform(0,5)', for example."),
         (["train", "--noise", "fixed(1)", "--family", "mlp"], {}, "Invalid value for '--family'"),
         (["train", "--noise", "fixed(1)", "--layers", "0"], {}, "layers must be at least 1; got 0"),
         (

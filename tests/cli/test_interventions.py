@@ -22,7 +22,9 @@ def model(tmp_path):
 def test_patch(call, model, tmp_path):
     found = patch_noise(PROBLEM, tame_model("diag", 3, 2, 1, 8), low=0.5, high=1.5, sequences=30, seed=1)
     levels = ["--low", "0.5", "--high", "1.5"]
-    code, out, _ = call("patch", model, *OPTIONS, *levels, "--plot", tmp_path / "patch.png")
+    code, out, errors = call("patch", model, *OPTIONS, *levels, "--plot", tmp_path / "patch.png")
+    assert errors.endswith(f"Drawn to {tmp_path / 'patch.png'}.\n")
+    assert "Drawn" not in out
     assert code == 0
     assert str(found) in out
     assert "model.safetensors on d=3 n=8 uniform(0,2)" in out

@@ -77,6 +77,9 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
     assert "Layer 5 uses it most" in str(found)
     tame = dataclasses.replace(found, shrinkage=np.array([0.9, 0.89]))
     assert "hardly adapts to the noise level, so that no layer is named" in str(tame)
+    assert "Shares of a change below 10% of the oracle's say nothing; they are shown as -" in str(tame)
+    assert {tuple(line.split()[1:]) for line in str(tame).split("\n\n")[1].splitlines()[1:]} == {("-",) * 6}
+    assert repr(tame.rows()) == repr(found.rows())  # NaN is not equal to itself
     even = dataclasses.replace(found, once=np.full_like(found.once, 0.1))
     assert "No single layer uses it" in str(even)
     assert np.isnan(share["a"][:2]).all()  # moments that no context has

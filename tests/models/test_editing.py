@@ -155,7 +155,7 @@ def test_any_model_takes_a_dense_matrix_and_becomes_full(family):
             lambda: model_of("diag").edit(1, omega=0, P=0),
             "an edit is of the omegas, of P and Q, or of other parameters",
         ),
-        (lambda: model_of("diag").edit(1, P=np.zeros((3, 3))), "P must have shape (1, 4, 4)"),
+        (lambda: model_of("diag").edit(1, P=np.zeros((3, 3))), "P must have shape (4, 4); got shape (3, 3)"),
         (lambda: model_of("diag").without(4), "layer must be at most 3; got 4. Layers are counted from 0"),
         (
             lambda: model_of("diag", layers=1).without(0),

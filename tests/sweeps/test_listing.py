@@ -248,4 +248,7 @@ def test_what_is_no_folder_of_runs(tmp_path):
     with pytest.raises(InputError, match=r"runs are stored in a folder; .* cannot be read as one \(No such file"):
         list_runs(tmp_path / "nothing")
     assert list_runs(tmp_path) == []
-    assert "is not the folder of a run. If it holds runs" in show(tmp_path).stderr
+    assert (
+        "is not the folder of a run, and there are no runs in it. Name the folder that was given to --out"
+        in show(tmp_path).stderr
+    )

@@ -384,6 +384,14 @@ def test_merged_keys_and_queries_drop_once():
 # ---- what is recorded ---------------------------------------------------------------------------------------
 
 
+def test_a_printed_history_says_how_many_rows_it_shows():
+    history = train(SMALL, "diag", 1, protocol=descent(record=1), **FEW).history
+    title, rows = str(history).split("\n\n")
+    assert title == "20 of 41 recorded steps"
+    assert len(rows.splitlines()) == 1 + 20
+    assert len(history) == 41
+
+
 def test_the_history_is_a_table():
     found = train(SMALL, "full", 1, protocol=descent(record=[0, 3, 10]), **FEW)
     history = found.history
@@ -399,7 +407,7 @@ def test_the_history_is_a_table():
     assert (np.diff(history.seconds) >= 0).all()
     assert history[-1]["step"] == 40
     assert len(list(history)) == len(history) == 4
-    assert "4 recorded steps" in str(history)
+    assert str(history).startswith("4 recorded steps")
     assert "gradient_norm" in str(history)
     with pytest.raises(InputError, match="must not change"):
         history.loss[0] = 1
@@ -615,6 +623,11 @@ def test_the_start_is_part_of_the_spec():
         (lambda: GradientDescent(schedule=[(5, 1), (2, 1)]), "steps of a schedule must ascend"),
         (lambda: GradientDescent(schedule=lambda step: -1), "a factor of the schedule must be at least 0; got -1"),
         (lambda: GradientDescent(schedule=abs, steps=50_000), "tabulated, for at most 20,000 steps; got 50,000 steps"),
+        (
+            lambda: GradientDescent(schedule=[(0, 1), (50, -1)]),
+            "a factor of the schedule must be at least 0; got -1.0. Pass a number of at least 0",
+        ),
+        (lambda: GradientDescent(schedule=[(-1, 1)]), "a step of the schedule must be at least 0; got -1"),
         (lambda: GradientDescent(schedule=3), "a schedule must be a name or pairs"),
         (lambda: GradientDescent(snapshots=[]), "snapshots must be a number or a list .*got an empty list"),
         (lambda: GradientDescent(record=[]), "record must be a number or a list"),

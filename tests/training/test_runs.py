@@ -244,8 +244,11 @@ def test_a_newer_record(tmp_path):
     path.write_text(path.read_text().replace('"version": 2', '"version": 9'))
     with pytest.raises(InputError, match="newer ridgeformer"):
         load_run(done.folder)
-    with pytest.raises(InputError, match=r"is not the folder of a run\. If it holds runs"):
+    with pytest.raises(InputError, match=r"is not the folder of a run, but holds runs\. Name one of them"):
         load_run(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"and there are no runs in it\. Name the folder that was given to --out"):
+        load_run(tmp_path / "empty")
 
 
 @pytest.mark.parametrize(

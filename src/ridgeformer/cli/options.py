@@ -27,6 +27,7 @@ __all__ = [
     "arguments_of",
     "model_problem_options",
     "plot_option",
+    "say_drawn",
     "takes_a_problem",
 ]
 
@@ -127,6 +128,14 @@ class _Place(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Noise(click.types.StringParamType):
+    """The text of a noise distribution. It has no default, so that the error about a missing one has an example."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """What to write."""
+        return "Write --noise 'uniform(0,5)', for example."
+
+
 class _AtMost(click.types.IntParamType):
     """A whole number with an upper bound that the help text does not show. The commands check the lower bound."""
 
@@ -150,7 +159,22 @@ FILE = _Place(dir_okay=False, path_type=Path)
 def plot_option(what: str) -> Callable[[Command], Command]:
     """A file to draw to, which is refused before any work is done if it cannot be one."""
     words = f"Draw {what} to this file: .png, .pdf or .svg. Needs matplotlib."
-    return click.option("--plot", type=FILE, callback=_checked_plot, help=words)
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def drawing(*, plot: Path | None, **given: Any) -> None:
+            command(plot=plot, **given)
+            if plot is not None:
+                say_drawn(plot)
+
+        return click.option("--plot", type=FILE, callback=_checked_plot, help=words)(drawing)
+
+    return decorate
+
+
+def say_drawn(plot: Path) -> None:
+    """Say where a picture is; on stderr, because stdout has the result, perhaps as JSON."""
+    click.echo(f"Drawn to {plot}.", err=True)
 
 
 def _checked_plot(context: click.Context, option: click.Parameter, plot: Path | None) -> Path | None:
@@ -200,7 +224,7 @@ def _parts(defaults: Mapping[str, Any]) -> Callable[[Command], Command]:
     options = (
         click.option(f"--{name}", type=int if name == "dim" else str, help=f"{HELP[name]} {defaults[name]}".strip())
         if name != "noise" or defaults is OF_MODEL
-        else click.option("--noise", required=True, help=HELP[name])
+        else click.option("--noise", type=_Noise(), required=True, help=HELP[name])
         for name in PARTS
     )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import FILE, Command
+from ridgeformer.cli.options import FILE, Command, say_drawn
 from ridgeformer.errors import InputError, refuse, shown
 
 if TYPE_CHECKING:
@@ -111,7 +113,13 @@ def _value(option: str, value: Any) -> Any:
 
 def takes_a_picture(command: Command) -> Command:
     """Add the options that choose a picture of a descent."""
-    levels = click.option("--level", multiple=True, type=float, help="Also draw a dashed line here. May be repeated.")
+    levels = click.option(
+        "--level",
+        multiple=True,
+        type=float,
+        help="Also draw a dashed line in the learning curve of a descent, at this loss on its axis, which shows "
+        "unadjusted losses. May be repeated.",
+    )
     kinds = click.option(
         "--picture",
         type=click.Choice(PICTURES),
@@ -143,15 +151,40 @@ def picture_of(plot: Path | None, picture: str | None, levels: tuple[float, ...]
         refuse(
             f"a picture of the kind {chosen} needs two snapshots", len(protocol.kept()), "Train with --snapshots 20."
         )
-    if levels and not (descent and chosen == "curve"):
-        refuse("--level is for the learning curve of a descent", f"--picture {chosen} of another run", "Leave it out.")
+    if levels:
+        _check_levels(levels, chosen, protocol)
     named = MOVING if chosen == "animation" else STILL
     check_plot(plot, named if picture else (*STILL, *MOVING) if descent else STILL)
     return chosen
 
 
-def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...]) -> None:
-    """Draw a picture of a run to a file."""
+def _check_levels(levels: tuple[float, ...], picture: str, protocol: Protocol) -> None:
+    """Refuse levels that no axis has, and levels of a picture that is not the learning curve of a descent."""
+    from ridgeformer.training.protocols import Descent, describe
+
+    rule = "--level is for the learning curve of a descent"
+    if picture != "curve":
+        remedy = "Leave out --level, or draw the curve to a .png, .pdf or .svg file."
+        refuse(rule, f"a picture of the kind {picture}", remedy)
+    if not isinstance(protocol, Descent):
+        refuse(rule, f"--protocol {describe(protocol)['name']}", "Leave out --level.")
+    for level in levels:
+        if not 0 < level < math.inf:
+            rule = "--level must be positive and finite, because the axis is logarithmic"
+            refuse(rule, f"{level:g}", "Write --level 0.5, for example.")
+
+
+def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...], quiet: bool = False) -> None:
+    """Draw a picture of a run to a file, and say so on stderr. An animation takes seconds, so a terminal shows that."""
+    from rich.console import Console
+
+    waiting = picture == "animation" and not quiet
+    with Console(stderr=True).status(f"drawing {plot.name}") if waiting else contextlib.nullcontext():
+        _draw(plot, training, picture, levels)
+    say_drawn(plot)
+
+
+def _draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...]) -> None:
     from ridgeformer.plotting.dynamics import DRAWN
     from ridgeformer.plotting.training import draw_training
 

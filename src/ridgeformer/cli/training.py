@@ -123,7 +123,7 @@ def train(
         sys.exit(130)
     _print_training(found, as_json)
     if plot is not None:
-        draw(plot, found, drawn, level)
+        draw(plot, found, drawn, level, quiet)
 
 
 def _layout(problem: Problem, family: str, options: dict[str, Any]) -> Layout:

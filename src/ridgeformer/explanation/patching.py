@@ -87,13 +87,21 @@ class NoisePatching(Table):
 
     def _printed(self) -> list[dict[str, Any]]:
         """One row per layer."""
-        table = {"layer": self.layer, **dict(zip(self.part, self.restored, strict=True))}
+        shares = dict(zip(self.part, self.restored, strict=True))
         if "gram" in self.part:
-            table["gram, once"] = self.once[self.part.index("gram")]
+            shares["gram, once"] = self.once[self.part.index("gram")]
+        if self._hardly_changes():
+            shares = {name: np.full(share.shape, np.nan) for name, share in shares.items()}
+        table = {"layer": self.layer, **shares}
         return [
             {name.rjust(8) if name != "layer" else name: _three_digits(value) for name, value in row.items()}
             for row in lines(table)
         ]
+
+    def _hardly_changes(self) -> bool:
+        """Whether the shrinkage changes, up or down, by less than a tenth of the oracle's: shares of it say nothing."""
+        change, best = (float(values[0] - values[1]) for values in (self.shrinkage, self.oracle))
+        return bool(np.isfinite(best)) and abs(change) < HARDLY * best
 
     def _note(self) -> str:
         change, best = (float(values[0] - values[1]) for values in (self.shrinkage, self.oracle))
@@ -101,7 +109,9 @@ class NoisePatching(Table):
         if np.isfinite(best):
             words += f";\nthat of the oracle goes from {self.oracle[0]:.3f} to {self.oracle[1]:.3f}"
             words += f" ({100 * change / best:.0f} % of the oracle's change)" if best else ""
-        if self.exploded.any():
+        if self._hardly_changes():
+            words += f".\nShares of a change below {HARDLY:.0%} of the oracle's say nothing; they are shown as -"
+        elif self.exploded.any():
             words += ".\nSequences on which a patched model explodes are left out; - where they are more than 1 %"
         return f"{words}.{self._carrier()}"
 

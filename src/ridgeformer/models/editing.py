@@ -65,6 +65,8 @@ def _with_heads(family: Family, parameters: Mapping[str, ArrayLike]) -> dict[str
     if not isinstance(family, ArrayFamily) or family.heads > 1:
         return {**found}
     missing = {name for name, value in found.items() if 0 < value.ndim == family.arrays[name].ndim - 2}
+    for name in missing:  # before the axis is added, so that an error names the shape that was given
+        array(name, found[name], np.moveaxis(family.arrays[name], family.layer_axis or 0, 0).shape[2:])
     return {name: value[None] if name in missing else value for name, value in found.items()}
 
 

@@ -164,7 +164,7 @@ class History(Value, Table):
         return f"History({len(self)} rows{last})"
 
     def _title(self) -> str:
-        return f"{len(self)} recorded steps"
+        return f"{SHOWN} of {len(self):,} recorded steps" if len(self) > SHOWN else f"{len(self)} recorded steps"
 
     def _printed(self) -> list[Mapping[str, Any]]:
         rows = self.rows()

@@ -351,9 +351,11 @@ def _tabulated(schedule: Callable[[int], float], steps: int) -> list[tuple[int, 
 
 def _pairs(schedule: object) -> tuple[tuple[int, float], ...]:
     try:
-        found = tuple((integer("a step", step, 0), number("a factor", factor)) for step, factor in schedule)  # type: ignore[attr-defined]
+        pairs = [(step, factor) for step, factor in schedule]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         refuse("a schedule must be a name or pairs (step, factor)", repr(schedule)[:80], PAIRS)
+    step_of, factor_of = "a step of the schedule", "a factor of the schedule"
+    found = tuple((integer(step_of, step, 0), number(factor_of, factor)) for step, factor in pairs)
     if not found or any(b <= a for (a, _), (b, _) in pairwise(found)):
         refuse("the steps of a schedule must ascend, and there must be one", repr(found)[:80], PAIRS)
     return found

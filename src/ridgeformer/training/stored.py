@@ -160,9 +160,14 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
     if not has_record(path):
         if (path / SPEC).exists():
             raise InputError(f"a finished run has a record.json; {path} has none yet. Train it to its end first.")
+        if os.access(path, os.R_OK | os.X_OK) and any(is_run(inside) for inside in path.iterdir()):
+            raise InputError(
+                f"{short(path)} is not the folder of a run, but holds runs. Name one of them: `ridgeformer show` with "
+                "this folder lists them."
+            )
         raise InputError(
-            f"{short(path)} is not the folder of a run. If it holds runs, name one of them: `ridgeformer show` lists "
-            "them."
+            f"{short(path)} is not the folder of a run, and there are no runs in it. Name the folder that was given to "
+            "--out, or a run in it."
         )
     try:
         found = read_json(record, "a record")
