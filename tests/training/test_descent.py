@@ -397,7 +397,7 @@ def test_the_start_is_part_of_the_spec():
         (lambda: train(SMALL, "diag", 1, init=LinearTransformer.random("diag", dim=4, layers=1)), "dimension 4, not 3"),
         (lambda: train(SMALL, "full", 1, 2, init=LinearTransformer.random("full", dim=3, layers=1)), "heads 1, not 2"),
         (lambda: train(SMALL, "diag", 1, init=Diag(omega=[[[0, 0], [0, 0]]])), "LinearTransformer; got a Diag"),
-        (lambda: GradientDescent(rate=-1), "the learning rate must be positive and finite; got -1. Pass 0.01"),
+        (lambda: GradientDescent(rate=-1), "the learning rate must be positive and finite; got -1. Pass 0.0005"),
         (lambda: GradientDescent(rate=0), "must be positive and finite; got 0"),
         (lambda: GradientDescent(steps=0), "steps must be at least 1"),
         (lambda: Adam(clip=0), "clip must be positive; got 0. Pass 1, for example, or infinity for no clipping"),

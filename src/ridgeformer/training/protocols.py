@@ -146,7 +146,7 @@ class GradientDescent:
 
     def __post_init__(self) -> None:
         if self.rate is not None:
-            _check_positive("the learning rate", self.rate, 0.01)
+            _check_positive("the learning rate", self.rate, 0.0005)
         if self.clip is not None:
             _check_clip(self.clip)
             object.__setattr__(self, "clip", float(self.clip))  # 2 and 2.0 are one run
