@@ -13,10 +13,10 @@ from rich.console import Console
 
 from benchmarks import LONG, Measurement, run
 from benchmarks.report import table
-from ridgeformer.cli.machine import facts
-from ridgeformer.cli.options import AS_JSON, FILE
+from ridgeformer.cli.options import FILE
 from ridgeformer.errors import RidgeformerError, StorageError
 from ridgeformer.files import write_whole
+from ridgeformer.papers.machine import facts
 
 
 @click.command(
@@ -24,7 +24,7 @@ from ridgeformer.files import write_whole
     epilog="Examples:\n\n\b\n  python -m benchmarks --quick\n  python -m benchmarks --only import --only scaling\n"
     "  python -m benchmarks --json --out speed.json",
 )
-@AS_JSON
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--quick", is_flag=True, help="Use fewer repetitions, and do not compare with PyTorch and JAX.")
 @click.option(
     "--only",

@@ -17,7 +17,7 @@ def measurements(setup: Setup) -> list[Measurement]:
     if setup.quick:
         return []
     grid = Grid(
-        noise=["uniform(0,5)"], family=["diag"], layers=[5], seed=list(range(8)), protocol=Search(), sequences=1000
+        noise=["uniform(0,5)"], families=["diag"], layers=[5], seeds=list(range(8)), protocol=Search(), sequences=1000
     )
     times = []
     for workers in (1, 2):

@@ -3,19 +3,20 @@
 Run it: python examples/edit_a_layer.py
 """
 
-from ridgeformer import Problem, by_layer, compare, zoo
+from ridgeformer import Problem, compare, load
 
 # Trained on ten features, twenty examples and noise levels between 0 and 5: one of the models of the paper's Table 1.
 problem = Problem(dim=10, context=20, noise="uniform(0,5)")
-model = zoo.load("diag", layers=3, noise="uniform(0,5)")
+model = load("zoo:diag/3/uniform(0,5)")
 
 # After every layer one can already read a prediction. The loss falls from layer to layer; 0 is the input, before the
 # first layer.
-print(by_layer(problem, model, sequences=20_000))
+print(compare(problem, model, over="layer", sequences=20_000))
 
 # A layer of a Diag model is four numbers, omega = [[xx, xy], [yx, yy]]. The first letter says what the layer changes:
 # the inputs x or the labels y of every token. The second says how tokens are compared: by their inputs or their labels.
-# So yx is a step of gradient descent: labels change according to similar inputs. The mathematics is in docs/theory.md.
+# So yx is a step of gradient descent: labels change according to similar inputs.
+# See docs/papers/vladymyrov2024/theory.md for the mathematics.
 parts = ("xx", "xy", "yx", "yy")
 
 # Models never change. `edit` makes a new one, in which one layer has other parameters. Its argument counts from 0;

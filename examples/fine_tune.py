@@ -7,11 +7,11 @@ import time
 
 import torch
 
-from ridgeformer import Problem, evaluate, zoo
+from ridgeformer import Problem, evaluate, load
 from ridgeformer.torch import ProblemDataset, from_torch, moment_loss, to_torch
 
 # The shipped model was trained on contexts of 20 examples. In the new problem, contexts have 30.
-model = zoo.load("full", layers=5, noise="uniform(0,5)")
+model = load("zoo:full/5/uniform(0,5)")
 problem = Problem(dim=10, context=30, noise="uniform(0,5)")
 
 module = to_torch(model, dtype=torch.float32)

@@ -42,4 +42,4 @@ print(separate.history)
 falls = all(b <= a + 1e-12 for a, b in pairwise(separate.history.loss))
 print("the exact loss never rises" if falls else "the exact loss rises somewhere: the rate is too large")
 
-draw_curves(Path("plateaus.png"), {"separate": separate, "merged": merged}, levels=plateaus, quantity="squared_error")
+draw_curves({"separate": separate, "merged": merged}, Path("plateaus.png"), levels=plateaus, quantity="squared_error")

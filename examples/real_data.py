@@ -2,7 +2,7 @@
 
 Run it: python examples/real_data.py [REPETITIONS] (200 by default; two minutes)
 
-Needs pip install 'ridgeformer[sklearn,plot]' statsmodels. It prints three tables and draws real_data.png. The model was
+Needs pip install scikit-learn matplotlib statsmodels. It prints three tables and draws real_data.png. The model was
 trained on simulated data alone, and sees the rows of a table for the first time.
 """
 

@@ -17,7 +17,7 @@ grid = Grid(
     noise=["uniform(0,1)", "uniform(0,3)"],
     dim=[4],
     context=[8],
-    family=["diag"],
+    families=["diag"],
     layers=[1, 2, 3],
     protocol=Search(effort=0.3),
     sequences=20_000,

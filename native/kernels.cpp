@@ -42,17 +42,6 @@ void differentiate(void *scratch, const Model<T> &model, Target kind, std::int64
     });
 }
 
-void uniforms(const Key &key, std::int64_t first, std::int64_t count, int word, T *out) {
-    Words lane;
-    for (int i = 0; i < kLanes; ++i) lane[i] = std::uint32_t(i);
-    for (std::int64_t s = 0; s < count; s += kLanes) {
-        Words r[4];
-        random_words(key, lane + std::uint32_t(first + s), Words{}, Use::noise, 0, r);
-        const V u = uniform(r[word]);
-        for (int i = 0; i < kLanes && s + i < count; ++i) out[s + i] = u[i];
-    }
-}
-
 double peak(std::int64_t rounds, double *flops) {
     constexpr int chains = 12;
     V acc[chains];

@@ -68,9 +68,11 @@ RF_INLINE void store(T *p, V v) {
 }
 
 // A product that the compiler may not fuse with an addition. Of x * y + rounded(z * w) the last bit is certain; of the
-// sum of two plain products it would depend on which of them the compiler chooses.
+// sum of two plain products it would depend on which of them the compiler chooses. WebAssembly fuses nothing.
 RF_INLINE V rounded(V product) {
+#if !defined(__wasm__)
     __asm__("" : "+x"(product));
+#endif
     return product;
 }
 

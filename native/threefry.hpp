@@ -52,6 +52,18 @@ RF_INLINE V uniform(Words word) {
     return (__builtin_convertvector(x, V) + T(0.5)) * T(4.656612873077393e-10);
 }
 
+// One number in (0, 1) for each of the sequences from `first` on, from which noise levels are made.
+void uniforms(const Key &key, std::int64_t first, std::int64_t count, int word, T *out) {
+    Words lane;
+    for (int i = 0; i < kLanes; ++i) lane[i] = std::uint32_t(i);
+    for (std::int64_t s = 0; s < count; s += kLanes) {
+        Words r[4];
+        random_words(key, lane + std::uint32_t(first + s), Words{}, Use::noise, 0, r);
+        const V u = uniform(r[word]);
+        for (int i = 0; i < kLanes && s + i < count; ++i) out[s + i] = u[i];
+    }
+}
+
 // Box and Muller: two words give two independent normals.
 RF_INLINE void normals(Words u, Words v, V &first, V &second) {
     V s, c;

@@ -15,8 +15,8 @@ from typing import Any
 
 from ridgeformer import Problem, load, train
 from ridgeformer.training import GradientDescent, Paper, Search, Training
-from ridgeformer.training.runs import Folder
-from ridgeformer.training.stored import read_course
+from ridgeformer.training.store import Folder
+from ridgeformer.training.store.files import read_course
 from support import LONGEST, unmeasured
 
 
@@ -57,7 +57,7 @@ print("started", flush=True)
 # The process kills itself as soon as the journal of the run that was asked for has been written so many times.
 DEATH = """
 import os, signal
-from ridgeformer.training.journal import Journal
+from ridgeformer.training.store.journal import Journal
 write, left = Journal.write, [{pieces}]
 def write_and_die(journal):
     write(journal)

@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from ridgeformer import LinearTransformer, Problem, engine, load, save
-from ridgeformer.training.stored import checksum
+from ridgeformer.training.store.files import checksum
 
 LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
 NATIVE = [name for name in engine.available() if name not in ("numpy", "jax")]

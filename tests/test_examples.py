@@ -16,14 +16,16 @@ WORDS = {
     "train_and_compare.py": ("Training(", "loss / floor", "below that of ConstRR"),
     "edit_a_layer.py": ("x unchanged", "layer 2 without yx"),
     "pytorch_tokens.py": ("median loss 5.01 -> 4.", "ms per step"),
+    "softmax_attention.py": ("softmax attention", "linear attention", "ConstRR"),
     "pytorch_moments.py": ("median loss 5.01 -> 4.", "ms per step"),
     "fine_tune.py": ("shipped    adjusted loss 0.05", "fine-tuned adjusted loss 0.0", "steps took"),
     "plateaus.py": ("separate: steps there", "the exact loss never rises"),
     "sweep_a_grid.py": ("loss / floor", "uniform(0,3)"),
+    "your_paper.py": ("supported: The loss of least squares is (d - n) / 2.", "report.html"),
     "real_data.py": ("BayesianRidge, real", "(0 times for Bayes)", "diabetes"),
 }
-ARGUMENTS = {"real_data.py": ["2"]}  # repetitions
-LONG = {"real_data.py": 160}  # lines, where there are more than 50: three tables and a picture
+ARGUMENTS = {"real_data.py": ["2"], "softmax_attention.py": ["20"]}  # repetitions, steps
+LONG = {"your_paper.py": 70, "real_data.py": 160, "softmax_attention.py": 70}  # lines, where there are more than 50
 
 
 def test_every_example_is_tested():

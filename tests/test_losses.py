@@ -1,13 +1,14 @@
 """What a single loss means: explosions, the cap, and losses below the floor."""
 
+import math
 import warnings
 
 import numpy as np
 import pytest
 
-from ridgeformer import BayesRR, Problem, evaluate, zoo
+from ridgeformer import BayesRR, Problem, evaluate, load
 from ridgeformer.explanation.symmetry import symmetry
-from ridgeformer.losses import BelowFloorWarning, capped, exploded, threshold, warn_below_floor
+from ridgeformer.losses import BelowFloorWarning, capped, exploded, ratio, threshold, warn_below_floor, without_rounding
 
 
 def test_a_loss_above_the_threshold_explodes():
@@ -38,7 +39,7 @@ def test_capped_losses_are_finite():
 def test_no_warning(loss, error, floor, floor_error):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_below_floor("it", loss, error, floor, floor_error)
+        warn_below_floor("it", loss, error, floor, floor_error, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -47,13 +48,13 @@ def test_no_warning(loss, error, floor, floor_error):
 )
 def test_a_warning(loss, error, floor, floor_error):
     with pytest.warns(BelowFloorWarning, match=r"expected loss below the Bayes floor; it has .* check that"):
-        warn_below_floor("it", loss, error, floor, floor_error)
+        warn_below_floor("it", loss, error, floor, floor_error, 10.0)
 
 
 def test_the_rule_is_conservative():
     """The standard error of the difference, on the same sequences, is below that of independent estimates."""
     problem = Problem(noise="uniform(0,5)")
-    model = zoo.load("full", 7, "uniform(0,5)")
+    model = load("zoo:full/7/uniform(0,5)")
     draw = problem.moments(20_000, seed=5)
     pair = [
         0.5 * np.square(weights - draw.ridge).sum(1)
@@ -63,10 +64,28 @@ def test_the_rule_is_conservative():
 
 
 def test_everything_counts_the_same_sequences():
-    """`Result`, a profile and the symmetry of a model, by the same rule."""
-    model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(noise="fixed(1.7)")
+    """`Loss` and the symmetry of a model, by the same rule."""
+    model, problem = load("zoo:full/7/uniform(0,1)"), Problem(noise="fixed(1.7)")
     found = evaluate(problem, model, sequences=5000)
     draw = problem.moments(5000, stream=1 << 30)
     losses = model.evaluate(draw.moments, draw.ridge).losses
     assert found.exploded == exploded(losses, 10).sum() > 0
     assert symmetry(problem, model, sequences=2000).loss <= threshold(10)
+
+
+def test_ratios():
+    assert ratio(3.0, 2.0, 10.0) == 1.5
+    assert ratio(1e-30, 0.0, 10.0) == 1
+    assert math.isnan(ratio(0.1, math.nan, 10.0))
+    assert ratio(1e12, 0.006, 10.0) == math.inf  # a model that diverged
+    assert ratio(0.1, 1e-25, 10.0) == math.inf  # a floor that is 0 to rounding
+
+
+@pytest.mark.parametrize("unit", [1e-24, 1e-10, 1.0, 1e20])
+def test_rounding_is_relative_to_the_signal(unit):
+    assert ratio(3.0 * unit, 2.0 * unit, 10.0 * unit) == pytest.approx(1.5)
+    assert ratio(0.1 * unit, 1e-25 * unit, 10.0 * unit) == math.inf
+    assert without_rounding(1e-22 * unit, 10.0 * unit) == 0
+    assert without_rounding(1e-18 * unit, 10.0 * unit) == 1e-18 * unit
+    with pytest.warns(BelowFloorWarning):
+        warn_below_floor("it", 0.0, 0.0, 1e-3 * unit, 1e-5 * unit, 10.0 * unit)

@@ -56,7 +56,7 @@ def test_linear_weights_have_the_risk_of_the_closed_form(problem):
 def test_every_family_has_the_loss_of_its_dense_form(family):
     """Families with omegas or channels use shortcuts; their gradients are compared with differences."""
     problem = CASES[0][0]
-    layout = family.fitted(Layout(), 3)
+    layout = family.layout_for(Layout(), 3)
     quadratic = Quadratic.of_problem(problem, layout)
     made = family.random(3 + layout.extra, 1, 1, 0.3, np.random.default_rng(2))
     loss, slopes = quadratic.of_family(made)
@@ -88,9 +88,14 @@ def test_a_sample_gives_the_mean_over_its_contexts():
             Problem(3, 7, 1, features="rotated(powerlaw(1))"),
             1,
             Layout(),
-            "one covariance for all sequences; got rotated",
+            "one covariance for all sequences; got .*features=rotated",
         ),
-        (Problem(3, 7, 1, features="factors(1)"), 1, Layout(), "one covariance for all sequences; got factors"),
+        (
+            Problem(3, 7, 1, features="factors(1)"),
+            1,
+            Layout(),
+            "one covariance .*; got .*features=factors",
+        ),
         (CASES[0][0], 1, Layout("mean", "constant"), "for tokens .x, y.; got tokens with the coordinate constant"),
         (Problem(65, 7, 1), 1, Layout(), "at most 64 dimensions; got 65"),
     ],
@@ -104,3 +109,27 @@ def test_more_layers_are_refused_when_called():
     model = LinearTransformer.random("full", dim=3, layers=2)
     with pytest.raises(InputError, match="for one layer; got 2 layers"):
         Quadratic.of_problem(CASES[0][0])(model)
+
+
+@pytest.mark.parametrize("tasks", [None, "gaussian(mean=[1,0,-1])"])
+def test_the_minimum_is_that_of_least_squares_over_contexts(tasks):
+    """The entries of G regressed on the tasks, by another route: one least-squares problem with a row per context."""
+    problem = Problem(3, 8, 0.5, features=[1.5, 1.0, 0.5], tasks=tasks)
+    draw = problem.moments(300, seed=1)
+    best = Quadratic.of_sample(np.asarray(draw.moments.gram), draw.task, problem.query_covariance).minimum()
+    entries = draw.moments.gram[:, *np.triu_indices(4)]
+    plain = np.linalg.lstsq(entries, draw.task, rcond=None)[0]
+    assert np.allclose(best.model().weights(draw.moments), entries @ plain)
+    assert best.certificate > 1e-6
+    assert np.isclose(best.loss, draw.losses(entries @ plain, draw.task).mean())
+
+
+def test_symmetric_tasks_need_one_head_and_others_more():
+    problem = Problem(3, 8, 0.5, features=[1.5, 1.0, 0.5])
+    assert Quadratic.of_problem(problem).minimum().heads == 1
+    assert Quadratic.of_problem(problem.replace(tasks="gaussian(mean=[1,0,-1])")).minimum().heads > 1
+
+
+def test_too_few_contexts_have_no_certificate():
+    draw = Problem(3, 8, 0.5).moments(9, seed=1)  # G has ten different entries
+    assert Quadratic.of_sample(np.asarray(draw.moments.gram), draw.task).minimum().certificate < 1e-12

@@ -27,7 +27,7 @@ def test_the_build_reads_the_version_of_the_package(monkeypatch):
     settings = dict(PYPROJECT["tool"]["scikit-build"]["metadata"]["version"])
     assert settings.pop("provider") == provider.__name__
     assert "version" not in PYPROJECT["project"]
-    assert PYPROJECT["project"]["dynamic"] == ["version"]
+    assert "version" in PYPROJECT["project"]["dynamic"]
     monkeypatch.chdir(ROOT)
     assert provider.dynamic_metadata("version", settings) == ridgeformer.__version__
 
@@ -39,6 +39,40 @@ def test_the_installed_version_is_that_of_the_package():
     if source.get("dir_info", {}).get("editable") and not os.path.samefile(unquote(urlparse(source["url"]).path), ROOT):
         pytest.skip("another checkout is installed in this environment (run `make install` here)")
     assert installed.version == ridgeformer.__version__
+
+
+def test_the_readme_of_the_package_index_has_no_relative_links(monkeypatch):
+    """The build replaces them by addresses in the repository, whose files exist here."""
+    provider = pytest.importorskip("scikit_build_core.metadata.fancy_pypi_readme")
+    assert PYPROJECT["tool"]["scikit-build"]["metadata"]["readme"] == {"provider": provider.__name__}
+    monkeypatch.chdir(ROOT)
+    text = provider.dynamic_metadata("readme", {}, PYPROJECT["project"] | {"version": ridgeformer.__version__})["text"]
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert any(target.endswith(".png") for target in targets)
+    name = PYPROJECT["project"]["urls"]["Repository"].removeprefix("https://github.com/")
+    for target in targets:
+        host, _, path = target.removeprefix("https://").partition("/")
+        assert target.startswith("https://"), target
+        if host in ("github.com", "raw.githubusercontent.com"):
+            inside = re.fullmatch(rf"{name}/(blob/)?HEAD/(.+)", path)
+            assert inside, target
+            assert (ROOT / inside[2]).exists(), target
+            assert (host == "raw.githubusercontent.com") == target.endswith(".png")
+
+
+def test_the_address_of_the_repository_is_written_in_one_file():
+    name = PYPROJECT["project"]["urls"]["Repository"].removeprefix("https://")
+    listed = subprocess.run(["git", "grep", "-l", name], cwd=ROOT, capture_output=True, text=True)
+    assert listed.returncode == 0 or not (ROOT / ".git").exists()
+    assert set(listed.stdout.split()) <= {"pyproject.toml"}
+
+
+def test_workflows_that_release_require_the_core():
+    """Without this switch, a core that does not compile is left out of the wheel; see pyproject.toml."""
+    override = next(one for one in PYPROJECT["tool"]["scikit-build"]["overrides"] if "failed" in one["if"])
+    assert override["if"] == {"failed": True, "env": {"RIDGEFORMER_REQUIRE_CORE": False}}
+    assert PYPROJECT["tool"]["cibuildwheel"]["environment"] == {"RIDGEFORMER_REQUIRE_CORE": "1"}
+    assert 'RIDGEFORMER_REQUIRE_CORE: "1"' in (ROOT / ".github" / "workflows" / "wheels.yml").read_text()
 
 
 SKIPPING = """

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import ridgeformer
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, evaluate, train, zoo
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, evaluate, load, train, zoo
 from ridgeformer.noise import Categorical, Uniform, parse
 from ridgeformer.predictors.ridge import ConstRR
-from ridgeformer.training.runs import Memory
-from ridgeformer.values import ReadOnlyArray, ReadOnlyDict, Value, frozen, read_only
+from ridgeformer.training.store import Memory
+from ridgeformer.values import ReadOnlyDict, Value, frozen, read_only
 
 PROBLEM = Problem(dim=3, context=6, noise="uniform(0,3)")
 RNG = np.random.default_rng(0)
@@ -34,6 +34,14 @@ def gdpp():
 
 DRAW = PROBLEM.moments(20)
 SEQUENCES = Problem(3, "4..6", "uniform(0,3)", features="rotated(powerlaw(1))").sequences(2)
+SHAPED = Problem(
+    3,
+    6,
+    1,
+    features="factors(2)",
+    tasks="gaussian(mean=[1,0,0],covariance=[[2,0,0],[0,1,0],[0,0,0]])",
+    query="powerlaw(1)",
+)
 HELD = {
     "Full P": lambda: full().P,
     "Full Q": lambda: full().Q,
@@ -46,7 +54,7 @@ HELD = {
     "Diag kernel": lambda: diag().kernel[0],
     "GD++ omega": lambda: gdpp().family.omega,
     "GD++ arrays": lambda: gdpp().family.arrays["omega"],
-    "shipped": lambda: zoo.load("full", layers=4, noise="uniform(0,5)").P,
+    "shipped": lambda: load("zoo:full/4/uniform(0,5)").P,
     "weights": lambda: Categorical([1, 3]).weights,
     "levels": lambda: Categorical([1, 3]).levels,
     "draw of noise": lambda: Uniform(0, 1).draw(5),
@@ -62,6 +70,12 @@ HELD = {
     "sigma": lambda: DRAW.sigma,
     "spectrum": lambda: DRAW.moments.spectrum.values,
     "residual": lambda: DRAW.moments.spectrum.residual,
+    "query covariance": lambda: SHAPED.query_covariance,
+    "signal's covariance": lambda: Problem(3, 6, 1, features="powerlaw(1)").query_covariance,
+    "mean of the prior": lambda: SHAPED.prior.mean,
+    "factor of the prior": lambda: SHAPED.prior.factor,
+    "metric of the law": lambda: SHAPED.law.metric,
+    "pool": lambda: Problem(3, 6, 1, tasks="pool(4)").law.pool,
     **{
         f"sequences {name}": (lambda name=name: getattr(SEQUENCES, name))
         for name in vars(SEQUENCES)
@@ -84,7 +98,7 @@ def test_arrays_are_read_only(name):
         lambda: array.__imul__(2),
         lambda: array.T.__iadd__(1),
     ):
-        with pytest.raises(InputError, match=r"this array must not change; got an assignment\. [MC]"):
+        with pytest.raises(ValueError, match="read-only"):
             change()
     with pytest.raises(ValueError, match="read-only"):
         array.fill(0)
@@ -92,17 +106,6 @@ def test_arrays_are_read_only(name):
         array.flags.writeable = True
     assert np.array_equal(array, before)
     before[0] = 0.5  # a copy may be changed
-
-
-def test_the_error_says_what_to_do_instead():
-    with pytest.raises(InputError, match=r"Make a new model with other parameters: model\.edit\(layer, name=values\)"):
-        full().P[2] = 0
-    with pytest.raises(InputError, match=r"model\.edit"):
-        diag().family.omega[2, 1, 1] = 0
-    with pytest.raises(InputError, match="Make a new distribution, such as Categorical"):
-        Categorical([1, 3]).weights[:] = [0.99, 0.01]
-    with pytest.raises(InputError, match=r"make new ones: Moments\(gram, context\)"):
-        Moments(np.eye(3)[None], 5).gram[0] = 0
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_the_error_says_what_to_do_instead():
         (DRAW, "ridge"),
         (DRAW.moments, "context"),
         (SEQUENCES, "x"),
-        (zoo.record("gdpp", layers=1, noise="uniform(0,5)"), "loss"),
+        (zoo.record("zoo:gdpp/1/uniform(0,5)"), "loss"),
         (zoo.shipped(), "models"),
     ],
 )
@@ -155,19 +158,19 @@ def test_nothing_aliases_the_caller_s_array():
 
 
 def test_a_shipped_model_stays_what_it_is():
-    """Today's attack: one edit of a Full model changed what every later `zoo.load` gave."""
+    """Today's attack: one edit of a Full model changed what every later `load` gave."""
     problem = Problem(noise="uniform(0,5)")
-    model = zoo.load("full", layers=7, noise="uniform(0,5)")
+    model = load("zoo:full/7/uniform(0,5)")
     before = evaluate(problem, model, sequences=2000).loss
-    with pytest.raises(InputError):
+    with pytest.raises(ValueError, match="read-only"):
         model.P[2] = 0
     with pytest.raises(InputError, match="this dict must not change"):
         model.family.arrays["P"] = np.zeros(3)
-    assert evaluate(problem, zoo.load("full", layers=7, noise="uniform(0,5)"), sequences=2000).loss == before
+    assert evaluate(problem, load("zoo:full/7/uniform(0,5)"), sequences=2000).loss == before
 
 
 def test_mappings_of_the_zoo_are_read_only():
-    made = zoo.record("full", layers=7, noise="uniform(0,5)")
+    made = zoo.record("zoo:full/7/uniform(0,5)")
     for change in (
         lambda: made.spec.__setitem__("seed", 5),
         lambda: made.spec["protocol"].update(effort=2),
@@ -191,7 +194,7 @@ def test_mappings_of_the_zoo_are_read_only():
 def test_runs_in_memory_keep_their_weights_and_their_loss():
     runs = Memory()
     first = train(PROBLEM, "gdpp", 1, sequences=1000, out=runs)
-    with pytest.raises(InputError, match="must not change"):
+    with pytest.raises(ValueError, match="read-only"):
         first.model.family.arrays["p"][0] = 0
     with pytest.raises(InputError, match="a Training must not change"):
         first.status = "converged"
@@ -216,10 +219,10 @@ def test_pickled_arrays_are_equal_and_read_only():
     assert np.array_equal(again.P, model.P)
     for model, name in ((full(), "P"), (diag(), "p")):
         again = pickle.loads(pickle.dumps(model)).family.arrays
-        with pytest.raises(InputError, match=r"model\.edit"):
+        with pytest.raises(ValueError, match="read-only"):
             again[name][0] = 0
     alone = pickle.loads(pickle.dumps(diag().family.arrays))
-    with pytest.raises(InputError):
+    with pytest.raises(ValueError, match="read-only"):
         alone["p"][0] = 0
     assert pickle.loads(pickle.dumps(PROBLEM)) == PROBLEM
 
@@ -230,14 +233,26 @@ def test_results_of_arithmetic_are_ordinary_arrays():
         assert type(result) is np.ndarray
         result[0] = 1.0
     assert isinstance(P.sum(), np.float64)
-    assert isinstance(P[0], ReadOnlyArray)
+    assert type(P) is type(P[0]) is np.ndarray
 
 
 def test_frozen_leaves_what_is_read_only_as_it_is():
     array = read_only(np.zeros(2))
     assert frozen(array) is array
+    assert np.shares_memory(frozen(array[1:]), array)
     assert frozen("text") == "text"
     assert isinstance(frozen({"a": {"b": [1]}})["a"], ReadOnlyDict)
+
+
+def test_frozen_copies_what_somebody_else_may_change():
+    """A read-only view of a writable array, and a read-only array whose owner may make it writable again."""
+    owner = np.zeros(3)
+    view, switched, wide = owner[:], np.zeros(3), np.broadcast_to(owner, (2, 3))
+    view.flags.writeable = switched.flags.writeable = False
+    held = [frozen(array) for array in (view, switched, wide, np.ma.masked_array([0.0, 0.0], [True, False]))]
+    switched.flags.writeable = True
+    owner[:] = switched[:] = 1
+    assert all(type(array) is np.ndarray and not array.any() for array in held)
 
 
 def test_a_class_of_the_user_s_own_is_sealed_after_its_init():

@@ -14,17 +14,17 @@ Everything else is in named submodules: `ridgeformer.noise`, `problems`, `engine
 """
 
 from ridgeformer import export, zoo
+from ridgeformer._version import __version__ as __version__
 from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError
-from ridgeformer.evaluation import by_layer, compare, evaluate, floor, profile, shifts
-from ridgeformer.explanation import ablate, compare_algorithms, explain
-from ridgeformer.models import Channels, Diag, Family, Full, GDpp, LinearTransformer, load, save
+from ridgeformer.evaluation import Loss, Losses, compare, evaluate, explosion_probability, floor
+from ridgeformer.explanation import explain
+from ridgeformer.loading import load
+from ridgeformer.models import Channels, Diag, Family, Full, GDpp, LinearTransformer, save
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import AdaRR, BayesRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import CustomProblem, Problem
-from ridgeformer.training import load_run, train, train_many
-
-__version__ = "0.2.0.dev0"
+from ridgeformer.training import load_run, load_runs, train, train_many
 
 __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     # The problem
@@ -50,9 +50,9 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     "evaluate",
     "compare",
     "floor",
-    "profile",
-    "by_layer",
-    "shifts",
+    "Losses",
+    "Loss",
+    "explosion_probability",
     # Training
     "train",
     "train_many",
@@ -60,12 +60,11 @@ __all__ = [  # noqa: RUF022 (in the order in which a reader meets them)
     "save",
     "load",
     "load_run",
+    "load_runs",
     "export",
     "zoo",
     # Explanation
     "explain",
-    "ablate",
-    "compare_algorithms",
     # Errors
     "InputError",
 ]

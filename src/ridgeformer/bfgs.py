@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Descent", "descend"]
+__all__ = ["Minimum", "descend"]
 
 Array = NDArray[np.float64]
 BAD = 700.0  # the logarithm of a loss that is not finite
 
 
 @dataclass(frozen=True, eq=False)
-class Descent:
+class Minimum:
     """Where a descent has come to.
 
     Attributes:
@@ -34,20 +34,50 @@ class Descent:
     evaluations: int
     rested: bool
 
+    @classmethod
+    def at(cls, point: Array) -> Minimum:
+        """Return a start.
+
+        Args:
+            point: The parameters, [k].
+
+        Returns:
+            The place of a descent that has not begun.
+        """
+        return cls(point, np.inf, np.eye(len(point)), 0, False)
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Array]) -> Minimum:
+        """Return what `arrays` stored.
+
+        Args:
+            arrays: The arrays by name.
+
+        Returns:
+            The place.
+        """
+        value, evaluations, rested = arrays["facts"].tolist()
+        return cls(arrays["point"], value, arrays["inverse"], int(evaluations), bool(rested))
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays by name, to be stored."""
+        facts = np.array([self.value, self.evaluations, self.rested])
+        return {"point": self.point, "inverse": self.inverse, "facts": facts}
+
 
 def descend(
     objective: Callable[[Array], tuple[float, Array]],
-    start: Descent | Array,
+    start: Minimum,
     iterations: int,
     tolerance: float = 1e-6,
-) -> Descent:
+) -> Minimum:
     """Minimise the logarithm of an objective until ten iterations gain less than a tolerance.
 
     The logarithm makes losses of 1 and of 1e-12 alike.
 
     Args:
         objective: Maps parameters [k] to the value and the gradient [k].
-        start: Parameters [k]; or an earlier descent, which is then continued.
+        start: Where to begin: `Minimum.at(parameters)`, or the end of an earlier descent, which is then continued.
         iterations: Iterations of BFGS, at most.
         tolerance: The descent ends when ten iterations gain less than this in the logarithm of the objective.
 
@@ -72,18 +102,18 @@ def descend(
             raise StopIteration
 
     options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-9}
-    point, used = (start.point, start.evaluations) if isinstance(start, Descent) else (start, 0)
-    if isinstance(start, Descent):
+    point = start.point
+    if start.evaluations:
         options["hess_inv0"] = (start.inverse + start.inverse.T) / 2
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # SciPy warns where a line search ends; what counts is the value found
+        warnings.simplefilter("ignore")  # SciPy warns where a line search ends; what counts is the value
         try:
-            found = minimize(logarithm, point, jac=True, method="BFGS", callback=enough, options=options)
+            result = minimize(logarithm, point, jac=True, method="BFGS", callback=enough, options=options)
         except (ValueError, np.linalg.LinAlgError):  # the inverse Hessian lost its positivity to rounding
             options.pop("hess_inv0", None)
-            found = minimize(logarithm, point, jac=True, method="BFGS", callback=enough, options=options)
-    inverse = np.asarray(found.hess_inv, np.float64)
+            result = minimize(logarithm, point, jac=True, method="BFGS", callback=enough, options=options)
+    inverse = np.asarray(result.hess_inv, np.float64)
     if not np.isfinite(inverse).all():
         inverse = np.eye(len(point))
-    value, rested = float(np.exp(min(found.fun, BAD))), found.status != 1 and found.fun < BAD
-    return Descent(np.asarray(found.x, np.float64), value, inverse, used + int(found.nfev), rested)
+    value, rested = float(np.exp(min(result.fun, BAD))), result.status != 1 and result.fun < BAD
+    return Minimum(np.asarray(result.x, np.float64), value, inverse, start.evaluations + int(result.nfev), rested)

@@ -21,18 +21,20 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.bfgs import Descent, descend
+from ridgeformer.bfgs import Minimum, descend
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["ExcessLoss", "const_loss", "exact_loss", "least_excess_loss", "least_loss"]
+__all__ = ["ExcessLoss", "const_loss", "exact_loss", "expected_oracle_loss", "least_excess_loss", "least_loss"]
 
 Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
 FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
+CONTEXTS, CELLS = 1 << 17, 1 << 23  # contexts that stand for all, at most, and their entries of S
+NOTHING = 1e-12  # of the largest eigenvalue: a direction of which a context says nothing
 
 
 class ExcessLoss:
@@ -193,7 +195,7 @@ def least_excess_loss(
         starts = [same] if excess(same)[0] < 1e-5 * constant else [same, *grown, *starts]
     if start is not None:
         starts = [*starts, problem.context * start.kernel[0][:, :, 0].astype(np.float64).ravel()]
-    race = sorted((descend(objective, point, 30) for point in starts), key=_value)
+    race = sorted((descend(objective, Minimum.at(point), 30) for point in starts), key=_value)
     best = min((descend(objective, point, 300) for point in race[:6]), key=_value) if len(race) > 1 else race[0]
     omega = best.point.reshape(layers, 2) / problem.context
     size = np.sqrt(np.abs(omega).max(1) + np.finfo(np.float64).tiny)
@@ -214,9 +216,49 @@ def _start(problem: Problem, layers: int, rng: np.random.Generator) -> Array:
 
 def _check(problem: Problem) -> None:
     """Refuse a problem whose eigenvalues are not those of an isotropic one."""
-    if not isinstance(problem, Problem) or not problem.is_isotropic:
+    if not problem.is_isotropic:
         refuse("exact losses of GD++ are known for isotropic problems", problem, "Use evaluate for others.")
 
 
-def _value(descent: Descent) -> float:
+def _value(descent: Minimum) -> float:
     return descent.value
+
+
+@functools.lru_cache(maxsize=64)
+def expected_oracle_loss(problem: Problem) -> float:
+    """Compute the unadjusted loss of the oracle with as little sampling as possible, for Gaussian tasks.
+
+    Given a context and sigma it is half the trace of the posterior covariance, a sum over the eigenvalues e of S, in
+    coordinates in which tasks are N(0, I), of sigma^2 / (sigma^2 + e). For isotropic problems their law is known
+    exactly; elsewhere it is that of random contexts. Noise and tasks are never sampled.
+
+    Args:
+        problem: A problem without a pool of tasks.
+
+    Returns:
+        The loss.
+
+    >>> round(expected_oracle_loss(Problem(dim=3, context=6, noise="uniform(0,2)")), 4)
+    0.3551
+    """
+    if problem.is_isotropic:
+        values, weights = eigenvalues(problem.dim, problem.context)
+        return 0.5 * float(weights @ _unknown(problem, values)) + 0.5 * max(problem.dim - problem.context, 0)
+    draw = problem.moments(min(CONTEXTS, CELLS // problem.dim**2 + 1))
+    values, basis = np.linalg.eigh(problem.prior.whiten(draw.moments).S.astype(np.float64))
+    if problem.prior.factor is not None:
+        basis = problem.prior.factor @ basis
+    metric = np.eye(problem.dim) if draw.metric is None else np.asarray(draw.metric, np.float64)
+    weights = np.einsum("bik,bik->bk", basis, metric @ basis)
+    return 0.5 * float((weights * _unknown(problem, values)).sum(1).mean())
+
+
+def _unknown(problem: Problem, values: Array) -> Array:
+    """E sigma^2 / (sigma^2 + e) for eigenvalues e, over the noise; interpolated where there are many eigenvalues."""
+    largest = float(values.max())
+    grid = np.geomspace(NOTHING * largest, largest, 4096)
+    sigma, chance = problem.noise.quadrature()
+    variance = sigma**2
+    shares = sum(c * (v / (v + grid)) for v, c in zip(variance.tolist(), chance.tolist(), strict=True))
+    share = np.interp(np.log(np.maximum(values, grid[0])), np.log(grid), np.asarray(shares))
+    return np.where(values <= grid[0], 1.0, share)

@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 LARGEST = 1 << 30  # bytes that a file may have
-LARGEST_TEXT = 1 << 28  # bytes that a JSON file may have
+LARGEST_TEXT = 1 << 24  # bytes that a JSON file may have
+MOST_PARTS = 1_000_000  # values and containers that a JSON text may have: each takes up to 100 bytes of memory
 DEEPEST = 100  # levels of JSON
 WRONG_PATH = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EINVAL)  # mistakes in a name, not of the system
 
@@ -72,9 +73,9 @@ def check_writable(folder: Path, what: str) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        found = "is not writable" if folder.is_dir() else "is no folder" if folder.exists() else "does not exist"
-        remedy = "Create it, or choose another folder." if found == "does not exist" else "Choose another folder."
-        raise StorageError(f"{what} needs a writable folder; {folder} {found}. {remedy}") from error
+        state = "is not writable" if folder.is_dir() else "is no folder" if folder.exists() else "does not exist"
+        remedy = "Create it, or choose another folder." if state == "does not exist" else "Choose another folder."
+        raise StorageError(f"{what} needs a writable folder; {folder} {state}. {remedy}") from error
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -158,17 +159,17 @@ def open_regular(path: Path, what: str, most: int = LARGEST) -> Iterator[BinaryI
         StorageError: The system fails to read it.
     """
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
             raise InputError(
                 f"{what} must be a file; {short(path)} is a folder. Name a file in it, such as model.safetensors."
             )
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise InputError(
                 f"{what} must be an ordinary file; {short(path)} is a pipe or a device. Name an ordinary file."
             )
-        if found.st_size > most:
-            size = f"{found.st_size / 1e9:.3g} GB"
+        if status.st_size > most:
+            size = f"{status.st_size / 1e9:.3g} GB"
             raise InputError(f"{what} may have {most / 1e9:.3g} GB; {short(path)} has {size}. Name another file.")
         with path.open("rb") as file:
             yield file
@@ -205,12 +206,12 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     with open_regular(path, what, LARGEST_TEXT) as file:
         content = file.read()
     try:
-        found = parse_json(content.decode())
+        document = parse_json(content.decode())
     except ValueError as error:
         raise DamageError(f"{what} must hold JSON; {short(path)} does not ({short(error, 100)}).") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise DamageError(f"{what} must hold a JSON object; {short(path)} holds something else.")
-    return found
+    return document
 
 
 def parse_json(text: str) -> Any:
@@ -223,13 +224,15 @@ def parse_json(text: str) -> Any:
         What the text stands for.
 
     Raises:
-        ValueError: It is not JSON, or nested more than 100 deep.
+        ValueError: It is not JSON, has more than a million parts, or is nested more than 100 deep.
     """
+    if sum(map(text.count, ",[{")) > MOST_PARTS:
+        raise ValueError(f"it has more than {MOST_PARTS:,} parts")
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    level = [found]
+    level = [parsed]
     for _ in range(DEEPEST):
         level = [
             inner
@@ -239,7 +242,7 @@ def parse_json(text: str) -> Any:
         ]
     if level:
         raise ValueError("it is nested too deeply")
-    return found
+    return parsed
 
 
 def _sync_folder(folder: Path) -> None:

@@ -18,11 +18,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CAP", "EXPLODES", "ROUNDING", "BelowFloorWarning", "capped", "exploded", "threshold", "warn_below_floor"]
+__all__ = [
+    "CAP",
+    "EXPLODES",
+    "SAYS_NOTHING",
+    "BelowFloorWarning",
+    "capped",
+    "exploded",
+    "ratio",
+    "rounding",
+    "threshold",
+    "warn_below_floor",
+    "without_rounding",
+]
 
 EXPLODES = 100  # times the signal: a loss above which a sequence counts as exploded
 CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
-ROUNDING = 1e-20  # a floor below this is 0: that of a known noise level
+ROUNDING = 1e-21  # times the signal: a smaller loss is 0, such as the floor of a known noise level
+SAYS_NOTHING = 1e6  # a ratio of a model that diverged
 ERRORS = 4  # standard errors below its floor from which on a loss is too good to be true
 
 
@@ -70,7 +83,53 @@ def capped(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(losses) <= CAP, losses, CAP)
 
 
-def warn_below_floor(name: str, loss: float, error: float, floor: float, floor_error: float) -> None:
+def rounding(signal: float) -> float:
+    """The mean loss up to which a loss is 0 but for rounding errors.
+
+    Args:
+        signal: The mean square of what is to be predicted, `problem.signal`.
+
+    Returns:
+        `ROUNDING` times the signal: it scales with the units of the labels.
+    """
+    return ROUNDING * signal
+
+
+def without_rounding(loss: float, signal: float) -> float:
+    """Return a mean loss, or 0 where it is 0 but for rounding: that of the oracle, or the floor of a known noise level.
+
+    Args:
+        loss: The loss.
+        signal: The mean square of what is to be predicted, `problem.signal`.
+
+    Returns:
+        The loss.
+    """
+    return 0.0 if abs(loss) <= rounding(signal) else float(loss)
+
+
+def ratio(loss: float, floor: float, signal: float) -> float:
+    """Divide a loss by its floor: 1 is the best possible value.
+
+    Args:
+        loss: The loss.
+        floor: The floor.
+        signal: The mean square of what is to be predicted, `problem.signal`.
+
+    Returns:
+        The ratio; infinite where it says nothing (above a million, or where the floor is 0 to rounding and the loss is
+        not), and NaN where the floor is not known.
+
+    >>> ratio(0.06, 0.04, signal=10), ratio(0.06, 1e-30, signal=10)
+    (1.5, inf)
+    """
+    if floor > rounding(signal) or math.isnan(floor):
+        quotient = without_rounding(loss, signal) / floor
+        return math.inf if quotient >= SAYS_NOTHING else quotient
+    return 1.0 if loss <= rounding(signal) else math.inf
+
+
+def warn_below_floor(name: str, loss: float, error: float, floor: float, floor_error: float, signal: float) -> None:
     """Warn if a mean loss is more than 4 standard errors below its floor.
 
     The standard error of the difference is taken to be that of independent estimates, hypot(error, floor_error). Both
@@ -85,8 +144,9 @@ def warn_below_floor(name: str, loss: float, error: float, floor: float, floor_e
         error: Its standard error.
         floor: The mean adjusted loss of the Bayes predictor.
         floor_error: Its standard error.
+        signal: The mean square of what is to be predicted, `problem.signal`.
     """
-    if not floor > ROUNDING:
+    if not floor > rounding(signal):
         return
     spread = math.hypot(error, floor_error)
     if floor - loss > ERRORS * spread:

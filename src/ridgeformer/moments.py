@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.validation import array, integer, real
 from ridgeformer.values import Value, read_only
@@ -21,10 +22,11 @@ from ridgeformer.values import Value, read_only
 if TYPE_CHECKING:
     from ridgeformer.spectrum import ContextSpectrum
 
-__all__ = ["Moments"]
+__all__ = ["Index", "Moments"]
 
 Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
+Index = NDArray[np.integer[Any]] | slice
 
 
 @dataclass(eq=False, repr=False)
@@ -49,7 +51,7 @@ class Moments(Value):
         gram = array("gram", self.gram, ("B", "D", "D"))
         if gram.shape[1] != gram.shape[2] or gram.shape[1] < 2:
             refuse("gram must have shape (B, d+1, d+1)", f"shape {gram.shape}", "Build it with Moments.from_tokens.")
-        if not _symmetric(gram):
+        if not is_symmetric(gram):
             refuse("gram must be symmetric", "one that is not", "Build it with Moments.from_tokens.")
         self.gram, self.context = gram, _check_context(self.context, len(gram))
         if self.sums is not None:
@@ -134,18 +136,19 @@ class Moments(Value):
         """The number of tokens n of every context, [B]."""
         return np.broadcast_to(np.asarray(self.context, np.int64), len(self))
 
-    def chosen(self, index: NDArray[np.integer[Any]]) -> Moments:
+    def chosen(self, index: Index) -> Moments:
         """Return some of the contexts.
 
         Args:
-            index: Which ones, [b].
+            index: Their numbers, [b], or a slice of them.
 
         Returns:
             Their moments.
         """
-        sigma, sums = (None if x is None else np.asarray(x[index]) for x in (self.sigma, self.sums))
-        context = self.context if isinstance(self.context, int) else np.asarray(self.counts[index])
-        return Moments._trusted(np.asarray(self.gram[index]), context, sigma, sums)
+        sigma = None if self.sigma is None else self.sigma[index]
+        sums = None if self.sums is None else self.sums[index]
+        context = self.context if isinstance(self.context, int) else self.context[index]
+        return Moments._trusted(self.gram[index], context, sigma, sums)
 
     def by_length(self) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Split the contexts by their number of tokens: indices [b], and moments whose `context` is a number."""
@@ -160,6 +163,28 @@ class Moments(Value):
         from ridgeformer.spectrum import spectrum
 
         return spectrum(self)
+
+    def gram_of(self, layout: Layout) -> Float:
+        """Return the Gram matrices of tokens that hold more than (x, y), or whose attention is a mean.
+
+        Args:
+            layout: The layout of the tokens.
+
+        Returns:
+            Gram matrices, [B, D, D], where D counts the coordinates of these tokens.
+
+        Raises:
+            InputError: The tokens have a further coordinate, and the moments no sums.
+        """
+        if layout == PAPER_LAYOUT:
+            return self.gram
+        if layout.coordinate != "none" and self.sums is None:
+            refuse(
+                "tokens with a further coordinate need the sums of the tokens",
+                "moments without them",
+                "Use Moments.from_tokens, or problem.moments(..., sums=True).",
+            )
+        return layout.gram(self.gram, self.context, self.sums)
 
     @property
     def S(self) -> Float:
@@ -194,16 +219,12 @@ class Moments(Value):
         if not isinstance(index, slice):
             refuse("moments are indexed by slices", index, "Write moments[i:i+1] for one context.")
         try:
-            chosen = self.gram[index]
+            chosen = self.chosen(index)
         except TypeError:
             refuse("slices need whole numbers", index, "Write moments[i:j].")
         if len(chosen) == 0:
             refuse("a selection must keep at least one context", f"{index} of {len(self)}", "Widen the slice.")
-        sigma = None if self.sigma is None else self.sigma[index]
-        sums = None if self.sums is None else self.sums[index]
-        return Moments._trusted(
-            chosen, self.context if isinstance(self.context, int) else self.counts[index], sigma, sums
-        )
+        return chosen
 
     def __repr__(self) -> str:
         n = self.context if isinstance(self.context, int) else f"{self.counts.min()}..{self.counts.max()}"
@@ -231,7 +252,15 @@ def _check_counts(tokens: Float, context: ArrayLike) -> Counts:
     return np.asarray(counts)
 
 
-def _symmetric(gram: Float) -> bool:
+def is_symmetric(gram: Float) -> bool:
+    """Whether matrices are symmetric up to rounding.
+
+    Args:
+        gram: The matrices, [n, d, d].
+
+    Returns:
+        Whether all of them are.
+    """
     scale = np.abs(gram).max() or 1.0
     slack = 1e-5 if gram.dtype == np.float32 else 1e-12
     return bool(np.abs(gram - np.swapaxes(gram, 1, 2)).max() <= slack * scale)

@@ -27,18 +27,19 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import PAPER_LAYOUT, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Kernel, Layout, Matrices, Mixings, Omegas
 from ridgeformer.errors import refuse
+from ridgeformer.models.families import Full
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 
-__all__ = ["FIXED", "REMEDY", "Quadratic", "check_population", "has_population"]
+__all__ = ["FIXED", "REMEDY", "Minimum", "Quadratic", "check_population", "has_population", "task_moments"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -80,20 +81,51 @@ def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_L
     obstacle = _obstacle(problem, layers, layout)
     if obstacle is not None:
         refuse(f"the population gradient is known in closed form for {obstacle[0]}", obstacle[1], remedy)
-    assert isinstance(problem, Problem)
-    return problem
+    return cast("Problem", problem)
 
 
 def _obstacle(problem: BaseProblem, layers: int, layout: Layout) -> tuple[str, object] | None:
     """What a closed form needs, and what there is instead; None where there is a closed form."""
     if layers != 1:
         return "one layer", f"{layers} layers"
-    if not isinstance(problem, Problem) or not problem.features.fixed or problem.features.standardised:
-        what = problem.features if isinstance(problem, Problem) else problem
-        return "Gaussian features with one covariance for all sequences", what
+    if not problem.one_covariance:
+        return "Gaussian features with one covariance for all sequences", problem.label
+    if problem.noise is not None and not np.isfinite(problem.noise.fourth_moment):
+        return "noise with a finite E[sigma^4]", problem.noise
     if layout.coordinate != "none":
         return "tokens (x, y)", f"tokens with the coordinate {layout.coordinate}"
     return (f"at most {LARGEST} dimensions", problem.dim) if problem.dim > LARGEST else None
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """The best one-layer model with any number of heads.
+
+    Attributes:
+        loss: Its loss.
+        theta: The minimiser Theta, [D, D, d].
+        certificate: The smallest eigenvalue of the second moments of the entries of G, each scaled to mean square 1,
+            over the largest. Where it is positive, all minimisers make the same predictions.
+    """
+
+    loss: float
+    theta: Array
+    certificate: float
+
+    @property
+    def heads(self) -> int:
+        """How many heads this minimiser needs: the rank of Theta as a matrix [D, D d]."""
+        values = np.linalg.svd(self.theta.reshape(len(self.theta), -1), compute_uv=False)
+        return max(int((values > 1e-7 * values[0]).sum()), 1)
+
+    def model(self) -> LinearTransformer:
+        """Return the Full model with so many heads."""
+        D, d, H = len(self.theta), self.theta.shape[2], self.heads
+        left, values, right = np.linalg.svd(self.theta.reshape(D, -1), full_matrices=False)
+        P, Q = np.zeros((2, 1, H, D, D))
+        P[0, :, -1] = (left * np.sqrt(values)).T[:H]
+        Q[0, :, :, :d] = (np.sqrt(values)[:, None] * right)[:H].reshape(H, D, d)
+        return LinearTransformer(Full(P, Q))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +188,29 @@ class Quadratic:
         constant = 0.5 * float((weight * (target.T @ target)).sum()) / count
         return cls(flat.T @ flat / count, flat.T @ target / count, weight, constant)
 
+    def minimum(self) -> Minimum:
+        """Find the least loss of one layer with any number of heads: a least-squares problem in Theta.
+
+        G is symmetric, so only the sum of Theta_abi and Theta_bai counts. The products x_a y are given to the row of y.
+
+        Returns:
+            The minimiser, its loss, the number of heads it needs, and a certificate that it is the only one.
+        """
+        d, D = len(self.metric), len(self.metric) + 1
+        upper = [(a, b) for a in range(D) for b in range(a, D)]
+        fold = np.zeros((D * D, len(upper)))  # from products to the entries of G
+        for column, (a, b) in enumerate(upper):
+            fold[a * D + b, column] = fold[b * D + a, column] = 1.0 if a == b else 0.5
+        second, first = fold.T @ self.second @ fold, fold.T @ self.first
+        size = np.sqrt(np.diag(second))
+        values = np.linalg.eigvalsh(second / size[:, None] / size)
+        solution = -np.linalg.lstsq(second / size[:, None], first / size[:, None], rcond=None)[0]
+        theta = (fold @ solution).reshape(D, D, d)
+        theta[d, :d] += theta[:d, d]
+        theta[:d, d] = 0.0
+        loss = self._form(theta.reshape(D * D, d))[0]
+        return Minimum(loss, theta, float(values[0] / values[-1]))
+
     def __call__(self, model: LinearTransformer) -> tuple[float, dict[str, Array]]:
         """Return the loss, and its gradient with respect to the arrays of the model's family."""
         return self.of_family(model.family)
@@ -175,10 +230,10 @@ class Quadratic:
         kernel = family.kernel(len(self.metric))
         if len(kernel[0]) != 1:
             refuse("the loss is a quadratic form for one layer", f"{len(kernel[0])} layers", REMEDY)
-        loss, gradient = self._dense(*kernel) if len(kernel) == 2 else self._by_channels(kernel)
+        loss, gradient = self._dense(*kernel) if isinstance(kernel, Matrices) else self._by_channels(kernel)
         return loss, family.pullback(gradient)
 
-    def _dense(self, P: Float, Q: Float) -> tuple[float, tuple[Array, ...]]:
+    def _dense(self, P: Float, Q: Float) -> tuple[float, Kernel]:
         """Value and gradient for P and Q, [1, H, D', D']; coordinates between x and y are zero."""
         d, D, H = len(self.metric), len(self.metric) + 1, P.shape[1]
         only_xy = P.shape[-1] == D
@@ -195,9 +250,9 @@ class Quadratic:
         else:
             gP[0, :, -1, :d], gP[0, :, -1, -1] = dp[:, :-1], dp[:, -1]
             gQ[0, :, :d, :d], gQ[0, :, -1, :d] = dq[:, :-1], dq[:, -1]
-        return loss, (gP, gQ)
+        return loss, Matrices(gP, gQ)
 
-    def _by_channels(self, kernel: tuple[Float, ...]) -> tuple[float, tuple[Array, ...]]:
+    def _by_channels(self, kernel: Omegas | Mixings) -> tuple[float, Kernel]:
         """The same for omegas (xx, xy; yx, yy), and for channels (P and Q of vectors, P and Q of scalars).
 
         Then w_hat = -r a with one number r: omega_yx, or the sum over heads of P's entry of y times Q's entry of x.
@@ -205,18 +260,18 @@ class Quadratic:
         d, D = len(self.metric), len(self.metric) + 1
         unit = np.zeros((D, D, d))
         unit[d, np.arange(d), np.arange(d)] = 1.0
-        if len(kernel) == 1:
-            r = float(kernel[0][0, 1, 0])
+        if isinstance(kernel, Omegas):
+            r = float(kernel.omega[0, 1, 0])
         else:
-            up, across = kernel[2][0, :, -1, -1], kernel[1][0, :, 0, 0]
+            up, across = kernel.Ps[0, :, -1, -1], kernel.Qv[0, :, 0, 0]
             r = float(up @ across)
         loss, slope = self._form(r * unit.reshape(D * D, d))
         dr = float((slope * unit.reshape(D * D, d)).sum())
-        gradient = tuple(np.zeros(value.shape) for value in kernel)
-        if len(kernel) == 1:
-            gradient[0][0, 1, 0] = dr
+        gradient = type(kernel)(*(np.zeros(value.shape) for value in kernel))
+        if isinstance(gradient, Omegas):
+            gradient.omega[0, 1, 0] = dr
         else:
-            gradient[2][0, :, -1, -1], gradient[1][0, :, 0, 0] = dr * across, dr * up
+            gradient.Ps[0, :, -1, -1], gradient.Qv[0, :, 0, 0] = dr * across, dr * up
         return loss, gradient
 
     def _form(self, theta: Array) -> tuple[float, Array]:
@@ -236,9 +291,8 @@ class Quadratic:
 def _token_moments(problem: Problem) -> tuple[Array, Array]:
     """E[C_ab C_cd], [D, D, D, D], and E[C_ab w_j], [D, D, d], for C the covariance of a token given w and sigma."""
     d, L = problem.dim, problem.features.mean_covariance(problem.dim)
-    levels, chance = problem.noise.quadrature()
-    s, s2 = problem.noise.second_moment, float(chance @ levels**4)
-    m1, m2, m3, power, power2 = _task_moments(problem, L)
+    s, s2 = problem.noise.second_moment, problem.noise.fourth_moment
+    m1, m2, m3, power, power2 = task_moments(problem, L)
     Lw, yy = L @ m1, power + s  # E of the blocks xy and yy of C
     x, y = slice(0, d), d
     E = np.zeros((d + 1,) * 4)
@@ -258,8 +312,16 @@ def _token_moments(problem: Problem) -> tuple[Array, Array]:
     return E, first
 
 
-def _task_moments(problem: Problem, L: Array) -> tuple[Array, Array, Array, float, float]:
-    """E w, E w w', E w q, E q and E q^2 with q = w' Lambda w, over the Gaussian part and the pool of the tasks."""
+def task_moments(problem: Problem, L: Array) -> tuple[Array, Array, Array, float, float]:
+    """Compute moments of the tasks, over their Gaussian part and their pool.
+
+    Args:
+        problem: The problem.
+        L: The covariance Lambda of the features, [d, d].
+
+    Returns:
+        E w [d], E w w' [d, d], E w q [d], E q and E q^2 with q = w' Lambda w.
+    """
     prior, pool, new = problem.prior, problem.tasks.pool(problem.dim), problem.tasks.new
     parts = []
     if new:
@@ -270,6 +332,6 @@ def _task_moments(problem: Problem, L: Array) -> tuple[Array, Array, Array, floa
         parts.append((new, mean, gamma + np.outer(mean, mean), q * mean + 2 * gamma @ L @ mean, q, q2))
     if pool is not None:
         each = np.einsum("ki,ij,kj->k", pool, L, pool)
-        found = pool.mean(0), pool.T @ pool / len(pool), each @ pool / len(pool), float(each.mean())
-        parts.append((1 - new, *found, float(np.square(each).mean())))
+        moments = pool.mean(0), pool.T @ pool / len(pool), each @ pool / len(pool), float(each.mean())
+        parts.append((1 - new, *moments, float(np.square(each).mean())))
     return tuple(sum(part[0] * part[k] for part in parts) for k in range(1, 6))  # type: ignore[return-value]

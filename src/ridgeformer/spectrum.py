@@ -1,7 +1,8 @@
 """Contexts in the eigenbasis of S, where every ridge solution is a division.
 
-With S = V diag(lambda) V' and c = V'a, (S + v I)^-1 a = V (c / (lambda + v)). When n < d, S has rank n: only that many
-eigenpairs are kept, and solutions lie in their span, as the least-squares solution of least norm does.
+With S = V diag(lambda) V' and c = V'a, (S + v I)^-1 a = V (c / (lambda + v)). When n < d, S has at most rank n: only
+that many eigenpairs are kept. Where eigenvalues are nothing but rounding, c is set to 0. So solutions lie in the span
+of the features, as the least-squares solution of least norm does.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ __all__ = ["ContextSpectrum", "share_basis", "spectrum"]
 
 Array = NDArray[np.float64]
 CHUNK = 4096
+NULL = {np.dtype(t): (8 if t is np.float64 else 1) * float(np.finfo(t).eps) for t in (np.float32, np.float64)}
+ZERO = 1e-300  # an eigenvalue of NULL times d times the largest one is rounding, and counts as this
 
 
 @dataclass(eq=False)
@@ -27,8 +30,8 @@ class ContextSpectrum(Value):
     """The eigendecomposition of S of a batch of contexts, and what ridge regression needs of it.
 
     Attributes:
-        values: The m = min(n, d) largest eigenvalues of S, ascending, [B, m].
-        c: V'a, [B, m].
+        values: The m = min(n, d) largest eigenvalues of S, ascending, [B, m]; 1e-300 where they are 0 up to rounding.
+        c: V'a, [B, m]; 0 where eigenvalues are.
         vectors: The eigenvectors V, [B, d, m].
         residual: The residual sums of squares of least squares, [B].
         total: The sums y'y, [B].
@@ -70,8 +73,13 @@ class ContextSpectrum(Value):
         return self.back(self.c / (self.values + shift[:, None]))
 
     def unbiased_variance(self) -> Array:
-        """The residual sum of squares of least squares over n - d, [B]; needs n > d."""
-        return self.residual / (self.context - self.dim)
+        """The residual sum of squares of least squares over n minus the rank of S, [B]; needs n > d."""
+        return self.residual / (self.context - self.rank)
+
+    @property
+    def rank(self) -> NDArray[np.int64]:
+        """The rank of S, [B]."""
+        return np.asarray((self.values > ZERO).sum(1))
 
 
 def spectrum(moments: Moments, threads: int | None = None) -> ContextSpectrum:
@@ -92,14 +100,29 @@ def spectrum(moments: Moments, threads: int | None = None) -> ContextSpectrum:
     def work(start: int) -> None:
         part = slice(start, start + CHUNK)
         eigenvalues, basis = np.linalg.eigh(moments.S[part].astype(np.float64))
-        kept = eigenvalues[:, d - m :]
-        # Rounding may leave a tiny eigenvalue at or below zero; nothing is known along it either way.
-        values[part] = np.maximum(kept, 1e-15 * eigenvalues[:, -1:])
+        kept, least = eigenvalues[:, d - m :], NULL[moments.dtype] * d * eigenvalues[:, -1:]
+        values[part] = np.where(kept > least, kept, ZERO)
         vectors[part] = basis[:, :, d - m :]
 
     with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as pool:
         list(pool.map(work, range(0, B, CHUNK)))
     return _in_basis(moments, values, vectors)
+
+
+def solve(matrix: Array, right: Array) -> Array:
+    """Solve symmetric systems without negative eigenvalues, of least norm where they are singular.
+
+    Args:
+        matrix: The matrices, [B, k, k].
+        right: The right-hand sides, [B, k].
+
+    Returns:
+        The solutions, [B, k].
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    null = values <= NULL[np.dtype(np.float64)] * matrix.shape[1] * values[:, -1:]
+    c = np.where(null, 0.0, np.einsum("bij,bi->bj", vectors, right)) / np.where(null, 1.0, values)
+    return np.asarray(np.einsum("bij,bj->bi", vectors, c))
 
 
 def share_basis(moments: Moments, known: Moments) -> None:
@@ -112,18 +135,19 @@ def share_basis(moments: Moments, known: Moments) -> None:
         moments: Contexts whose spectrum has not been asked for yet.
         known: Contexts that may have a spectrum.
     """
-    found = vars(known).get("spectrum")
-    if found is not None and np.array_equal(moments.counts, known.counts) and np.array_equal(moments.S, known.S):
-        vars(moments)["spectrum"] = _in_basis(moments, found.values, found.vectors)
+    spectrum = vars(known).get("spectrum")
+    if spectrum is not None and np.array_equal(moments.counts, known.counts) and np.array_equal(moments.S, known.S):
+        vars(moments)["spectrum"] = _in_basis(moments, spectrum.values, spectrum.vectors)
 
 
 def _in_basis(moments: Moments, values: Array, vectors: Array) -> ContextSpectrum:
     """What ridge regression needs, given the eigenvalues [B, m] and eigenvectors [B, d, m] of S."""
     c = np.einsum("bim,bi->bm", vectors, moments.a.astype(np.float64))
+    c = np.where(values > ZERO, c, 0.0)
     total = moments.l.astype(np.float64)
     n = int(moments.counts[0])
-    enough = n > moments.dim
-    residual = np.maximum(total - (c**2 / values).sum(1), 0.0) if enough else np.zeros(len(moments))
+    enough = n > (values > ZERO).sum(1)  # otherwise some weights fit all examples
+    residual = np.where(enough, np.maximum(total - (c**2 / values).sum(1), 0.0), 0.0)
     rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
     fixed = [read_only(array) for array in (values, c, vectors, residual, total)]
     return ContextSpectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], n, moments.dim, rounding)

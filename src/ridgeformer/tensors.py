@@ -40,12 +40,12 @@ def digest(arrays: Mapping[str, NDArray[Any]], *texts: str) -> str:
     >>> digest({"a": np.zeros(2)}) == digest({"b": np.zeros(2)})
     False
     """
-    found = hashlib.sha256(json.dumps(texts).encode())
+    checksum = hashlib.sha256(json.dumps(texts).encode())
     for name in sorted(arrays):
         value = np.asarray(arrays[name])
-        found.update(json.dumps([name, value.dtype.str, value.shape]).encode())
-        found.update(value.tobytes())
-    return found.hexdigest()
+        checksum.update(json.dumps([name, value.dtype.str, value.shape]).encode())
+        checksum.update(np.ascontiguousarray(value).data)
+    return checksum.hexdigest()
 
 
 def checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:

@@ -2,19 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 
-__all__ = ["array", "choice", "flag", "integer", "layer_number", "number", "precision", "real"]
+__all__ = ["array", "choice", "flag", "integer", "keywords", "layer_number", "number", "positive", "precision", "real"]
 
 Float = NDArray[np.floating[Any]]
 Text = TypeVar("Text", bound=str)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+SYNONYMS = {  # what other packages call the arguments of this one
+    "d": ("dim",),
+    "dimension": ("dim",),
+    "n_features": ("dim",),
+    "n": ("context",),
+    "length": ("context",),
+    "n_examples": ("context",),
+    "sigma": ("noise",),
+    "covariance": ("features",),
+    "prior": ("tasks",),
+    "lr": ("rate",),
+    "learning_rate": ("rate",),
+    "step_size": ("rate",),
+    "epochs": ("steps",),
+    "depth": ("layers",),
+    "n_layers": ("layers",),
+    "num_layers": ("layers",),
+    "n_heads": ("heads",),
+    "num_heads": ("heads",),
+    "batch_size": ("batch",),
+    "random_state": ("seed",),
+    "n_samples": ("sequences",),
+    "samples": ("sequences",),
+    "folder": ("out",),
+    "model": ("family",),
+}
+
+
+def keywords(**elsewhere: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Decorate a function so that a wrong keyword is refused by a message that names the right one.
+
+    Args:
+        **elsewhere: Where to pass a keyword of another function instead, by its name, such as
+            `rate="protocol=GradientDescent(rate=0.01)"`.
+
+    Returns:
+        The decorator.
+
+    >>> @keywords()
+    ... def fit(layers, seed=0): ...
+    >>> fit(n_layers=3)
+    Traceback (most recent call last):
+        ...
+    ridgeformer.errors.InputError: fit has the arguments layers, seed; got n_layers. Write layers.
+    """
+
+    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
+        known = list(inspect.signature(function).parameters)
+        name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+        @functools.wraps(function)
+        def checked(*args: Given.args, **given: Given.kwargs) -> Result:
+            for wrong in given.keys() - known:
+                meant = [word for word in (wrong, *SYNONYMS.get(wrong, ())) if word in known or word in elsewhere]
+                meant = meant or difflib.get_close_matches(wrong, known, 1)
+                written = [elsewhere.get(word, word) for word in meant] or ["only these"]
+                listed = ", ".join(word for word in known if word != "self")
+                refuse(f"{name} has the arguments {listed}", wrong, f"Write {written[0]}.")
+            return function(*args, **given)
+
+        return checked
+
+    return decorate
 
 
 def number(name: str, value: object, least: float = 0.0) -> float:
@@ -42,6 +110,25 @@ def number(name: str, value: object, least: float = 0.0) -> float:
     if not result >= least:
         refuse(f"{name} must be at least {least:g}", result, f"Pass a number of at least {least:g}.")
     return result
+
+
+def positive(name: str, value: object, example: float) -> float:
+    """Return a number that is positive and finite.
+
+    Args:
+        name: What the number is, for the error message.
+        value: The value.
+        example: A number that would do, for the error message.
+
+    Returns:
+        The number.
+
+    Raises:
+        InputError: It is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+        refuse(f"{name} must be positive and finite", shown(value), f"Pass {example:g}, for example.")
+    return float(value)
 
 
 def flag(name: str, value: object) -> bool:

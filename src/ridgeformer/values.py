@@ -1,14 +1,14 @@
 """Values that cannot change: read-only arrays and dicts, and objects that refuse assignment.
 
 A model, a problem or a Gram matrix that changed after something had been computed from it would leave wrong numbers in
-every cache. So they do not change: assigning raises an error that says how to make a new one.
+every cache. So they do not change: assigning raises an error.
 
 >>> import numpy as np
->>> fixed = read_only(np.zeros(3), "Make a new one.")
+>>> fixed = read_only(np.zeros(3))
 >>> fixed[0] = 1.0
 Traceback (most recent call last):
     ...
-ridgeformer.errors.InputError: this array must not change; got an assignment. Make a new one.
+ValueError: assignment destination is read-only
 >>> mine = fixed.copy()  # a copy may be changed
 >>> mine[0] = 1.0
 """
@@ -18,85 +18,16 @@ from __future__ import annotations
 import inspect
 from abc import ABCMeta
 from collections.abc import Mapping
-from typing import Any, NoReturn, Self, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 
-__all__ = ["ReadOnlyArray", "ReadOnlyDict", "Value", "frozen", "read_only"]
+__all__ = ["ReadOnlyDict", "Value", "frozen", "read_only"]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-COPY = "Copy it and change the copy: array.copy()."
-
-
-class ReadOnlyArray(np.ndarray[Any, Any]):
-    """A read-only array. Its views are read-only too; copies and results of arithmetic are ordinary arrays."""
-
-    _remedy: str = COPY
-
-    def __array_finalize__(self, source: Any) -> None:
-        self._remedy = getattr(source, "_remedy", COPY)
-
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Give results of arithmetic as ordinary arrays."""
-        return array[()] if return_scalar else np.asarray(array)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if not self.flags.writeable:
-            self._refuse()
-        super().__setitem__(key, value)
-
-    def _refuse(self, *_: Any) -> NoReturn:
-        refuse("this array must not change", "an assignment", self._remedy)
-
-    def copy(self, order: Any = "C") -> Any:
-        """Return an ordinary array with the same numbers, which may be changed.
-
-        Args:
-            order: The memory layout, as for `numpy.ndarray.copy`.
-
-        Returns:
-            The copy.
-        """
-        return np.array(self, order=order, copy=True, subok=False)
-
-    def astype(self, dtype: Any, *args: Any, **keywords: Any) -> Any:
-        """Return an ordinary array of another dtype.
-
-        Args:
-            dtype: The dtype.
-            *args: As for `numpy.ndarray.astype`.
-            **keywords: As for `numpy.ndarray.astype`.
-
-        Returns:
-            The array.
-        """
-        return np.asarray(self).astype(dtype, *args, **keywords)
-
-    def __copy__(self) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.copy()
-
-    def __reduce__(self) -> Any:
-        return np.asarray(self).__reduce__()
-
-
-def _in_place(name: str) -> Any:
-    def method(self: ReadOnlyArray, other: Any) -> Any:
-        if not self.flags.writeable:
-            self._refuse()
-        return getattr(np.ndarray, name)(self, other)
-
-    method.__name__ = name
-    return method
-
-
-for _operator in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
-    setattr(ReadOnlyArray, f"__i{_operator}__", _in_place(f"__i{_operator}__"))
 
 
 class ReadOnlyDict(dict[str, Any]):
@@ -119,41 +50,43 @@ class ReadOnlyDict(dict[str, Any]):
         return frozen, (dict(self),)  # pickled arrays are ordinary ones
 
 
-def read_only(array: NDArray[Scalar], remedy: str = COPY) -> NDArray[Scalar]:
+def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """Show an array that nobody else will change as a read-only one, without copying it.
 
     Args:
         array: The array. It becomes read-only itself, with the arrays it is a view of.
-        remedy: What to do instead of assigning; it ends the error message.
 
     Returns:
-        A read-only view.
+        A read-only view. It cannot be made writable again, because the array below it is not; copies of it can be.
     """
     base: Any = array
     while isinstance(base, np.ndarray):
         base.flags.writeable = False
         base = base.base
-    shown = array.view(ReadOnlyArray)
-    shown._remedy = remedy
-    return cast("NDArray[Scalar]", shown)
+    return array.view()
 
 
-def frozen(value: Any, remedy: str = COPY) -> Any:
+def _is_read_only(array: NDArray[Any]) -> bool:
+    """Whether an array is a read-only view of a read-only array: nobody can change its numbers by accident."""
+    base: Any = array
+    while type(base) is np.ndarray and not base.flags.writeable:
+        base = base.base
+    return type(array.base) is np.ndarray and not isinstance(base, np.ndarray)
+
+
+def frozen(value: Any) -> Any:
     """Return arrays and dicts as read-only copies, unless they are read-only already; other values as they are.
 
     Args:
         value: Anything.
-        remedy: What to do instead of assigning; it ends the error message.
 
     Returns:
         The value, or its read-only copy.
     """
     if isinstance(value, np.ndarray):
-        if isinstance(value, ReadOnlyArray) and not value.flags.writeable:
-            return value
-        return read_only(np.array(value, copy=True, subok=False), remedy)
+        return value if _is_read_only(value) else read_only(np.array(value, copy=True, subok=False))
     if isinstance(value, Mapping) and not isinstance(value, ReadOnlyDict):
-        return ReadOnlyDict({name: frozen(inner, remedy) for name, inner in value.items()})
+        return ReadOnlyDict({name: frozen(inner) for name, inner in value.items()})
     return value
 
 
@@ -172,8 +105,8 @@ class _Sealing(ABCMeta):
         made: Any = cls.__init__  # type: ignore[misc]
         if made is object.__init__:
             return inspect.Signature()
-        found = inspect.signature(made)
-        return found.replace(parameters=list(found.parameters.values())[1:])
+        signature = inspect.signature(made)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 class Value(metaclass=_Sealing):
@@ -185,7 +118,7 @@ class Value(metaclass=_Sealing):
     def _seal(self) -> Self:
         if not self._sealed:
             for name, value in vars(self).items():
-                vars(self)[name] = frozen(value, self._remedy)
+                vars(self)[name] = frozen(value)
             vars(self)["_sealed"] = True
         return self
 

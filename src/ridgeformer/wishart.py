@@ -55,10 +55,10 @@ def eigenvalues(dim: int, context: int, panels: int = 64) -> tuple[Array, Array]
         centred = np.vstack([centred, -np.ones_like(t)])
     density = np.einsum("jk,jt,kt->t", np.linalg.inv(A), f, centred)
     density *= count / (weights @ density)
-    found = t**2, weights * density
-    for result in found:
+    rule = t**2, weights * density
+    for result in rule:
         result.setflags(write=False)
-    return found
+    return rule
 
 
 def _panels(count: int, freedom: int, panels: int) -> tuple[Array, Array]:

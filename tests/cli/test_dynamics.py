@@ -1,4 +1,4 @@
-"""Protocols of descents on the command line, and the pictures that `train` and `show` draw of them."""
+"""Protocols of descents on the command line, and the pictures that `descend` and `runs` draw of them."""
 
 import json
 
@@ -9,7 +9,7 @@ from ridgeformer.cli.protocols import protocol_of
 from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, Paper
 
 SMALL = ["--noise", "uniform(0,2)", "--dim", "3", "--context", "6", "--layers", "1", "--sequences", "300"]
-DESCENT = ["--protocol", "descent", "--steps", "20", "--rate", "1e-3", "--scale", "0.1"]
+DESCENT = ["--steps", "20", "--rate", "1e-3", "--scale", "0.1"]
 
 
 @pytest.mark.parametrize(
@@ -37,30 +37,30 @@ def test_options_become_a_protocol(name, options, protocol):
 @pytest.mark.slow
 def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
     runs = tmp_path / "runs"
-    code, out, _ = call("train", *SMALL, "--family", "full", *DESCENT, "--out", runs, "--plot", tmp_path / "a.png")
+    code, out, _ = call("descend", *SMALL, "--family", "full", *DESCENT, "--out", runs, "--plot", tmp_path / "a.png")
     assert code == 0
     assert "20 steps" in out
     (folder,) = runs.iterdir()
     assert load_run(folder).history.step[-1] == 20
-    assert call("show", folder, "--picture", "trajectories", "--plot", tmp_path / "b.svg")[0] == 0
-    assert call("show", folder, "--level", "1.5", "--plot", tmp_path / "c.pdf")[0] == 0
-    code, out, errors = call("show", folder, "--plot", tmp_path / "d.html", "--json")
+    assert call("runs", folder, "--picture", "trajectories", "--plot", tmp_path / "b.svg")[0] == 0
+    assert call("runs", folder, "--level", "1.5", "--plot", tmp_path / "c.pdf")[0] == 0
+    code, out, errors = call("runs", folder, "--plot", tmp_path / "d.html", "--json")
     assert code == 0
     assert json.loads(out)
     assert errors == f"Drawn to {tmp_path / 'd.html'}.\n"
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "a.png", "b.svg", "c.pdf", "d.html"}
-    record = json.loads(call("show", folder, "--json")[1])
+    record = json.loads(call("runs", folder, "--json")[1])
     assert record["course"]["loss"] == load_run(folder).history.loss.tolist()
 
 
 def test_a_run_starts_from_a_model(call, tmp_path):
     save(LinearTransformer.random("diag", dim=3, layers=1, seed=5), tmp_path / "start.safetensors")
     code, out, _ = call(
-        "train", *SMALL, *DESCENT, "--init", tmp_path / "start.safetensors", "--out", tmp_path, "--json"
+        "descend", *SMALL, *DESCENT, "--init", tmp_path / "start.safetensors", "--out", tmp_path, "--json"
     )
     assert code == 0
     assert "init" in json.loads(out)["spec"]
-    code, _, errors = call("train", *SMALL, "--heads", "2", "--init", tmp_path / "start.safetensors")
+    code, _, errors = call("descend", *SMALL, "--heads", "2", "--init", tmp_path / "start.safetensors")
     assert code != 0
     assert "heads 1, not 2" in errors
 
@@ -68,31 +68,26 @@ def test_a_run_starts_from_a_model(call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--protocol", "descent", "--effort", "2"], "--protocol descent takes --rate, --steps, --batch"),
-        (["--protocol", "flow", "--rate", "2"], "--protocol flow takes --time, --batch, --scale"),
-        (["--protocol", "descent", "--rate", "-1"], "the learning rate must be positive and finite; got -1"),
+        (["--method", "descent", "--time", "2"], "descent takes --batch, --scale"),
+        (["--method", "flow", "--rate", "2"], "flow takes --batch, --scale"),
+        (["--method", "descent", "--rate", "-1"], "the learning rate must be positive and finite; got -1"),
         (
-            ["--protocol", "adam", "--schedule", "fast"],
+            ["--method", "adam", "--schedule", "fast"],
             "or pairs step:factor; got 'fast'. Write cosine, or 0:1,",
         ),
-        (["--protocol", "descent", "--batch", "all"], "the batch must be population, sample(N)"),
+        (["--method", "descent", "--batch", "all"], "the batch must be population, sample(N)"),
         (
-            ["--protocol", "descent", "--layers", "2", "--batch", "population"],
+            ["--method", "descent", "--layers", "2", "--batch", "population"],
             "closed form for one layer; got 2 layers",
         ),
-        (["--protocol", "adam", "--snapshots", "1,x"], "snapshots must be a number or a list"),
+        (["--method", "adam", "--snapshots", "1,x"], "snapshots must be a number or a list"),
         (
-            ["--protocol", "adam", "--record", "x"],
+            ["--method", "adam", "--record", "x"],
             "record must be a number or a list with at least one step; got 'x'. Give one number, such as 100, or "
             "steps, such as 0,100,1000; in Python, steps are a list.",
         ),
-        (["--protocol", "adam", "--clip", "-1"], "clip must be positive; got -1"),
-        (["--protocol", "flow", "--clip", "1"], "got --clip, an option of another protocol"),
-        (
-            ["--plot", "a.gif"],
-            "shows a descent, whose course is recorded; got --protocol search. Train with --protocol",
-        ),
-        (["--picture", "trajectories", "--plot", "a.png", "--protocol", "paper"], "got --protocol paper"),
+        (["--method", "adam", "--clip", "-1"], "clip must be positive; got -1"),
+        (["--method", "flow", "--clip", "1"], "got --clip, which is for others"),
         (
             ["--plot", "a.gif", *DESCENT, "--snapshots", "1"],
             "a picture of the kind animation needs two snapshots; got 1",
@@ -111,15 +106,11 @@ def test_a_run_starts_from_a_model(call, tmp_path):
             "--level is for the learning curve of a descent; got a picture of the kind animation. Leave out --level, "
             "or draw the curve to a .png, .pdf or .svg file.",
         ),
-        (
-            ["--plot", "a.png", "--level", "0.5"],
-            "--level is for the learning curve of a descent; got --protocol search. Leave out --level.",
-        ),
-        (["--protocol", "sgd", "--schedule", "0:1,50:-1"], "a factor of the schedule must be at least 0; got -1"),
+        (["--method", "sgd", "--schedule", "0:1,50:-1"], "a factor of the schedule must be at least 0; got -1"),
         (["--picture", "curve", "--plot", "a.gif"], "must end in .png, .pdf or .svg; got 'a.gif'"),
     ],
 )
 def test_bad_options_are_refused(call, arguments, message):
-    code, _, errors = call("train", *SMALL, *arguments)
+    code, _, errors = call("descend", *SMALL, *arguments)
     assert code != 0
     assert message in errors

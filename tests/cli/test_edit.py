@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from commands import call
-from ridgeformer import Problem, evaluate, load, zoo
-from ridgeformer.models.file import read_model
+from ridgeformer import Problem, evaluate, load
+from ridgeformer.loading import load_with_record
 
 NAME, OTHER = "zoo:diag/3/uniform(0,2)", "zoo:gdpp/2/uniform(0,2)"
 FEW = ["--sequences", "300", "--seed", "4"]
 PROBLEM = Problem(noise="uniform(0,2)")
-MODEL = zoo.load("diag", layers=3, noise="uniform(0,2)")
-STACKED = zoo.load("gdpp", layers=2, noise="uniform(0,2)")
+MODEL = load("zoo:diag/3/uniform(0,2)")
+STACKED = load("zoo:gdpp/2/uniform(0,2)")
 OMEGA = "2.omega=[[0,0],[-0.03,0]]"
 
 
@@ -44,7 +44,7 @@ def test_edits_are_those_of_python(tmp_path, options, expected):
     path = tmp_path / "edited.safetensors"
     done = call("edit", NAME, *FEW, *options, "--out", str(path), "--json")
     assert done.returncode == 0, done.stderr
-    stored, record = read_model(path)
+    stored, record = load_with_record(path)
     assert stored.family.name == expected.family.name
     for name, value in expected.family.arrays.items():
         assert np.array_equal(stored.family.arrays[name], value)
@@ -69,10 +69,7 @@ def test_an_edited_model_can_be_edited_again(tmp_path):
 
 def test_the_table_names_both_models_and_the_edits():
     text = call("edit", NAME, *FEW, "--set", "3.omega_yy=0", "--truncate", "3").stdout
-    names = ["name", "loss", "error", "ratio", "unadjusted", "tail", "largest", "exploded"]
-    lines = text.splitlines()
-    assert lines[2].split() == names
-    assert [line.split()[0] for line in lines[3:5]] == [NAME, "edited"]
+    assert [line.split()[0] for line in text.splitlines() if line.startswith((NAME, "edited "))] == [NAME, "edited"]
     assert "layers=3, heads=2); 3.omega_yy=0; truncate 3." in text
     assert "Add --out edited.safetensors to store" in text
 

@@ -9,6 +9,7 @@ import pytest
 
 from commands import SMALL, call
 from ridgeformer import InputError, cli
+from ridgeformer.cli.group import ORDER
 
 
 def commands(group=cli.cli, path=""):
@@ -17,6 +18,20 @@ def commands(group=cli.cli, path=""):
     for name, command in getattr(group, "commands", {}).items():
         found |= commands(command, f"{path} {name}")
     return found
+
+
+def test_there_are_thirteen_commands_at_most():
+    """The order in which help lists them is that of the group; `play` may come from another module."""
+    assert list(cli.cli.list_commands(None)) == [name for name in ORDER if name in cli.cli.commands]
+    assert len(ORDER) <= 13
+
+
+def test_commands_that_print_a_table_write_csv_and_json():
+    for path, command in commands().items():
+        if path not in ("", "play") and not hasattr(command, "commands"):
+            options = {parameter.name for parameter in command.params}
+            assert "as_json" in options, path
+            assert "csv_file" in options or path in ("export", "papers report"), path
 
 
 def test_help_has_examples():
@@ -45,40 +60,34 @@ def test_every_option_has_a_help_text():
         (["--nonsense"], {}, "No such option"),
         (["train", "--noise", "fixed(1)", "--threads", "0"], {}, "Invalid value for '--threads'"),
         (["bench"], {}, "No such command 'bench'"),  # `python -m benchmarks` measures speed
-        (["baselines"], {}, "Missing option '--noise'. Write --noise 'uniform(0,5)', for example."),
+        (["problem"], {}, "Missing option '--noise'. Write --noise 'uniform(0,5)', for example."),
         (["train"], {}, "Missing option '--noise'. Write --noise 'uniform(0,5)', for example."),
         (["train", "--noise", "fixed(1)", "--family", "mlp"], {}, "Invalid value for '--family'"),
         (["train", "--noise", "fixed(1)", "--layers", "0"], {}, "layers must be at least 1; got 0"),
         (
             ["train", "--noise", "fixed(1)", "--steps", "5"],
             {},
-            "--protocol search takes --effort, --caution, --precision, --seconds; got --steps",
+            "search takes --effort, --caution, --precision, --seconds; got --steps",
         ),
         (
             ["train", "--noise", "fixed(1)", "--protocol", "paper", "--effort", "2"],
             {},
-            "--protocol paper takes --steps, --batch, --rate; got --effort",
+            "paper takes --steps, --batch, --rate; got --effort",
         ),
         (["train", "--noise", "fixed(1)", "--effort", "0"], {}, "effort must lie in (0, 1000]"),
         (["train", "--noise", "fixed(1)", "--out", __file__], {}, "is a file. Choose another place"),
         (["train", "--noise", "fixed(1)", "--plot", "curve.doc"], {}, "must end in .png, .pdf or .svg"),
-        (["show", "/nonexistent"], {}, "a run is a folder; /nonexistent is not there"),
-        (["show", __file__], {}, "a run is a folder; "),
-        (["baselines", "--noise", "loud(3)"], {}, "known distribution; got 'loud'"),
-        (["baselines", "--noise", "uniform(0,-5)"], {}, "must not be negative"),
-        (["baselines", "--noise", "fixed(1)", "--sequences", "0"], {}, "sequences must be at least 2"),
-        (["baselines", "--noise", "fixed(1)", "--dim", "0"], {}, "dim must be at least 1"),
+        (["runs", "/nonexistent"], {}, "a run is a folder; /nonexistent is not there"),
+        (["runs", __file__], {}, "a run is a folder; "),
+        (["problem", "--noise", "uniform(0,-5)"], {}, "must not be negative"),
+        (["problem", "--noise", "fixed(1)", "--sequences", "0"], {}, "sequences must be at least 2"),
+        (["problem", "--noise", "fixed(1)", "--dim", "0"], {}, "dim must be at least 1"),
         (
             ["eval", "/nonexistent", "--noise", "fixed(1)"],
             {},
             "there is no file '/nonexistent'. Give a .safetensors file",
         ),
         (["eval", __file__, "--noise", "fixed(1)"], {}, "must be one that ridgeformer saved"),
-        (
-            ["profile", "/nonexistent", "--noise", "fixed(1)"],
-            {},
-            "there is no file '/nonexistent'. Give a .safetensors file",
-        ),
         (["info"], {"RIDGEFORMER_ENGINE": "mmx"}, "(RIDGEFORMER_ENGINE) must be one of"),
         (["info"], {"RIDGEFORMER_THREADS": "many"}, "RIDGEFORMER_THREADS must be a whole number"),
     ],
@@ -146,31 +155,32 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
             ["eval", "diag/7/uniform(0,5)"],
             "there is no file 'diag/7/uniform(0,5)'. Give a .safetensors file",
         ),
-        (["profile", "zoo:diag/2/uniform(0,1)", "--sigma", "1;x"], "--sigma must be a list of numbers; got '1;x'"),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--over", "sigma=1;x"], "the values of sigma must be numbers; got '1;x'"),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--over", "sigma=1,,2"], "--over takes AXIS=VALUE,VALUE,...; got"),
         (
-            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "uniform(0,3),uniform(0,7)"],
-            "values are separated by semicolons; got --to-noise 'uniform(0,3),uniform(0,7)'",
+            ["eval", "zoo:diag/2/uniform(0,1)", "--over", "color=1"],
+            "the axes of this problem are layer, sigma, context",
         ),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--csv", "/nonexistent/x.csv"], "a table needs a writable folder"),
         (["train", *SMALL, "--family", "channels(1)"], "channels must be given as in channels(1,3); got 'channels(1)'"),
-        (["eval", ""], "'MODEL': a path must not be empty"),
-        (["eval", LONG], "'MODEL': a path must not be too long"),
-        (["eval", "/"], "MODEL must be a model file or the folder of a run; / is another folder"),
+        (["eval", ""], "'MODEL...': a path must not be empty"),
+        (["eval", LONG], "'MODEL...': a path must not be too long"),
+        (["eval", "/"], "a model needs the name of a file; got PosixPath('/')"),
         (["eval", "zoo:diag/2/uniform(0,1)", "--sequences", DIGITS[:300]], "it must be at most 4294967296; got 9999"),
         (["eval", "zoo:diag/2/uniform(0,1)", "--dim", "3"], "of the same dimension"),
-        (["baselines", "--noise", "fixed(1)", "--sequences", DIGITS[:15]], "it must be at most 4294967296; got 9999"),
-        (["profile", "zoo:diag/2/uniform(0,1)", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--over", "sigma", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
         (["export", "zoo:diag/2/uniform(0,1)", "--out", ""], "'--out': a path must not be empty"),
         (["export", "zoo:diag/2/uniform(0,1)", "--out", LONG], "'--out': a path must not be too long"),
-        (["show", ""], "'RUN': a path must not be empty"),
-        (["show", LONG], "'RUN': a path must not be too long"),
-        (["show", "\x1b[2J"], "[2J is not there"),
+        (["runs", ""], "'RUN': a path must not be empty"),
+        (["runs", LONG], "'RUN': a path must not be too long"),
+        (["runs", "\x1b[2J"], "[2J is not there"),
         (["sweep", "/dev/null", "--out", "runs"], "a grid must be a readable text file; /dev/null is not"),
         (["sweep", __file__, "--out", "runs"], "a grid must be TOML"),
-        (["table1", "--seed", DIGITS[:300]], "it must be at most 9223372036854775807; got 9999"),
-        (["table1", "--sequences", DIGITS[:300]], "it must be at most 4294967296; got 9999"),
-        (["table1", "--dask", ""], "--workers and --dask are for --retrain, which is missing"),
-        (["figures", "--only", DIGITS], "Invalid value for '--only': '9999"),
-        (["figures", "--out", LONG], "'--out': a path must not be too long"),
+        (["papers", "table1", "--seed", DIGITS[:300]], "it must be at most 9223372036854775807; got 9999"),
+        (["papers", "table1", "--sequences", DIGITS[:300]], "it must be at most 4294967296; got 9999"),
+        (["papers", "table1", "--dask", ""], "--workers and --dask are for --retrain, which is missing"),
+        (["papers", "figures", "vladymyrov2024", "--only", DIGITS], "a figure must be one of 1, 2, 3, 4, 5, 6, 7, 8"),
+        (["papers", "figures", "zhang2024", "--out", LONG], "'--out': a path must not be too long"),
         (["nonsense" * 1000], "No such command 'nonsense"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
@@ -243,7 +253,7 @@ def test_completion_scripts_are_those_of_docs_completion(shell):
     done = call(_RIDGEFORMER_COMPLETE=f"{shell}_source")
     assert done.returncode == 0
     assert f"_RIDGEFORMER_COMPLETE={shell}_complete" in done.stdout
-    documented = (Path(__file__).parents[2] / "docs" / "completion.md").read_text()
+    documented = (Path(__file__).parents[2] / "docs" / "howto" / "completion.md").read_text()
     assert f"_RIDGEFORMER_COMPLETE={shell}_source ridgeformer" in documented
 
 

@@ -9,7 +9,7 @@ import threadpoolctl
 from commands import call
 from ridgeformer import cli, engine
 
-COMPUTING = ["baselines", "eval", "profile", "edit", "explain", "shifts", "prefixes", "train", "verify", "table1"]
+COMPUTING = ["problem", "train", "descend", "eval", "explain", "edit", "papers run", "papers table1", "papers verify"]
 
 
 def blas_threads():
@@ -58,7 +58,9 @@ def test_threads_are_limited_where_a_command_fails(monkeypatch):
 
 @pytest.mark.parametrize("command", COMPUTING)
 def test_commands_that_compute_take_threads(command):
-    assert "threads" in {option.name for option in cli.cli.commands[command].params}
+    *groups, name = command.split()
+    group = cli.cli.commands[groups[0]] if groups else cli.cli
+    assert "threads" in {option.name for option in group.commands[name].params}
 
 
 def test_threads_change_no_numbers():

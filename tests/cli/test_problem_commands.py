@@ -1,4 +1,4 @@
-"""General problems on the command line: options, and the commands problem, shifts and prefixes."""
+"""General problems on the command line: options, and the commands problem and eval."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 from own_problems import HeavyTails
 from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, evaluate, load_run, save, train
 from ridgeformer.export import export
-from ridgeformer.predictors import baselines, best_predictor
+from ridgeformer.predictors import baselines
 from ridgeformer.training import Search
 
 LAW = ["--noise", "uniform(0,2)", "--dim", "3"]
@@ -47,24 +47,24 @@ def by_mean(tmp_path):
     ],
 )
 def test_baselines_are_those_of_the_problem(call, options, problem):
-    code, out, err = call("baselines", *LAW, *options, *FEW, "--json")
+    code, out, err = call("problem", *LAW, *options, *FEW, "--json")
     assert code == 0, err
     found = json.loads(out)
     assert found["problem"] == str(problem)
     names = [result["name"] for result in found["results"]]
     assert names == list(baselines(problem)[0])
     assert names[-1] == ("DMMSE" if problem.has_pool else "Bayes floor")
-    best = evaluate(problem, best_predictor(problem), sequences=300)
+    best = evaluate(problem, problem.best_predictor(), sequences=300)
     assert found["results"][-1]["loss"] == pytest.approx(best.loss, rel=1e-9)
 
 
 def test_baselines_say_what_they_leave_out(call):
-    text = call("baselines", *LAW, "--context", "3..6", *FEW)[1]
+    text = call("problem", *LAW, "--context", "3..6", *FEW)[1]
     assert "needs n > 3 examples, and n is 3..6." in text
     assert "IterativeRR is left out: it assumes that features" in text
     assert "and n is fixed; here n is 3..6." in text
     assert "TunedRR  " not in text
-    assert "left out: they" not in call("baselines", *LAW, "--context", "3..6", "--tasks", "lowrank(2)", *FEW)[1]
+    assert "left out: they" not in call("problem", *LAW, "--context", "3..6", "--tasks", "lowrank(2)", *FEW)[1]
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,8 @@ def test_baselines_say_what_they_leave_out(call):
             "the family diag has room for no further coordinates",
         ),
         (["train", "--noise", "fixed(1)", "--family", "full", "--scratch", "-1"], "scratch must be at least 0; got -1"),
-        (["shifts", "zoo:diag/2/uniform(0,1)"], "choose exactly one of --to-noise, --to-context"),
-        (
-            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--to-context", "5"],
-            "got --to-noise and --to-context. Keep one of them, and remove the others.",
-        ),
-        (
-            ["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", ";"],
-            "a shift needs at least one value; --to-noise names",
-        ),
-        (["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "loud(1)"], "known distribution; got 'loud'"),
-        (["shifts", "zoo:diag/2/uniform(0,1)", "--to-noise", "1", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
-        (
-            ["prefixes", "zoo:diag/2/uniform(0,1)", "--features", "standardised()"],
-            "not standardised within the context",
-        ),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--over", "noise"], "the axis noise has no default values"),
+        (["eval", "zoo:diag/2/uniform(0,1)", "--over", "noise=loud(1)"], "known distribution; got 'loud'"),
         (["problem", "--noise", "fixed(1)", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
         (["problem", "--noise", "fixed(1)", "--context", "9999999999", "--plot", "x.png"], "with a smaller context"),
         (["export", "zoo:diag/2/uniform(0,1)", "--context", "5"], "--context is for models with attention by mean"),
@@ -138,8 +125,8 @@ def test_train_takes_a_problem_and_a_layout(call, tmp_path):
     code, out, err = call("train", *LAW, "--family", "channels(1,3)", "--coordinate", "constant", *small)
     assert code == 0, err
     assert load_run(json.loads(out)["folder"]).spec.layout == Layout("sum", "constant", 1)  # channels have room for 2
-    listed = call("show", tmp_path)[1]
-    assert listed.count("features=powerlaw(1)") == 2
+    listed = [line for line in call("runs", tmp_path)[1].splitlines() if " full-1x1-" in line]  # not where they began
+    assert [line.count("features=powerlaw(1)") for line in listed] == [1, 1]
 
 
 def test_commands_on_a_model_use_the_problem_of_its_record(call, run_folder):
@@ -151,12 +138,6 @@ def test_commands_on_a_model_use_the_problem_of_its_record(call, run_folder):
     assert found["results"][0]["floor"] == pytest.approx(expected.floor, rel=1e-9)
     other = json.loads(call("eval", run_folder, *FEW, "--query", "none", "--noise", "fixed(1)", "--json")[1])
     assert other["problem"] == str(problem.replace(query=None, noise=1))
-    profile = json.loads(call("profile", run_folder, "--sequences", "20", "--json")[1])
-    assert profile["problem"] == str(problem)
-    assert profile["best"] == "Bayes predictor"
-    text = call("profile", run_folder, "--sequences", "20", "--tasks", "pool(4)")[1]
-    assert "DMMSE  exploded" in text
-    assert "DMMSE has the smallest loss on average" in text
     assert "features=powerlaw(1) tasks=lowrank(2) query=powerlaw(2)" in call("export", run_folder)[1]
     pool = call("explain", run_folder, "--tasks", "pool(4)", "--context", "5..8", *FEW, "--numbers")[1]
     assert "OLS to oracle" in pool
@@ -183,7 +164,7 @@ def test_a_model_of_a_problem_of_ones_own_needs_a_built_in_one(call, tmp_path):
     assert code == 2
     assert "was trained on 'odd-problem', a problem of your own. Name a built-in one with --noise" in err
     assert json.loads(call("eval", folder, "--noise", "fixed(1)", *FEW, "--json")[1])["problem"] == "d=2 n=5 fixed(1)"
-    assert "dim=2 context=5" in call("show", tmp_path)[1]
+    assert "dim=2 context=5" in call("runs", tmp_path)[1]
 
 
 def test_export_converts_attention_by_mean(call, by_mean):
@@ -201,12 +182,11 @@ def test_export_converts_attention_by_mean(call, by_mean):
     assert module["predict"](drawn.x[0], drawn.y[0], drawn.queries[0]) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("command", ["baselines", "problem"])
-def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call, command):
-    text = call(command, *LAW, "--tasks", "pool(4)", *FEW)[1]
+def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call):
+    text = call("problem", *LAW, "--tasks", "pool(4)", *FEW)[1]
     assert "\nOracleRR (Gaussian prior)  " in text
     assert "is told sigma but not the pool" in text
-    assert "Gaussian prior" not in call(command, *LAW, *FEW)[1]
+    assert "Gaussian prior" not in call("problem", *LAW, *FEW)[1]
 
 
 # ---- problem, shifts, prefixes ------------------------------------------------------------------------------
@@ -231,41 +211,28 @@ def test_problem_says_what_it_is(call, tmp_path):
     text = call("problem", *LAW, "--features", "factors(1)", *FEW)[1]
     assert "There is no closed form" in text
     assert "from 1 common factor, with" in text
-    assert "d=3 n=20 fixed(1)" in call("problem", "--noise", "1", "--dim", "3", *FEW)[1]
+    assert "d=3 n=20 fixed(1)" in call("problem", "--noise", "1", "--dim", "3", *FEW, "--json")[1]
 
 
-def test_shifts_are_evaluated_as_other_problems(call, run_folder, tmp_path):
-    plot = tmp_path / "shifts.svg"
-    arguments = ["shifts", run_folder, *FEW, "--to-noise", "0.5;uniform(0,1)", "--to-noise", "uniform(0,4)"]
-    code, text, err = call(*arguments, "--plot", plot)
+def test_shifts_are_evaluated_as_other_problems(call, run_folder):
+    arguments = ["eval", run_folder, *FEW, "--over", "noise=0.5,uniform(0,1),uniform(0,4)"]
+    code, text, err = call(*arguments)
     assert code == 0, err
-    assert plot.stat().st_size > 5_000
-    assert run_folder.name not in plot.read_text()
-    assert "Trained for d=3 n=8 uniform(0,2) features=powerlaw(1)" in text
-    found = json.loads(call(*arguments, "--json")[1])
-    assert found["values"] == ["fixed(0.5)", "uniform(0,1)", "uniform(0,4)"]
-    assert found["name"] == [run_folder.name, "best for the original problem"]
+    assert "d=3 n=8 uniform(0,2) features=powerlaw(1)" in text
+    rows = json.loads(call(*arguments, "--json")[1])["results"]
+    assert [row["noise"] for row in rows] == [0.5, "uniform(0,1)", "uniform(0,4)"]
     problem = load_run(run_folder).spec.problem
     expected = evaluate(problem.replace(noise="uniform(0,4)"), load_run(run_folder).model, sequences=300)
-    assert found["loss"][0][2] == pytest.approx(expected.loss, rel=1e-9)
-    assert found["floor"][2] == pytest.approx(expected.floor, rel=1e-9)
-    for kind, values in (("context", "4;6..9"), ("tasks", "pool(3);gaussian()"), ("query", "none;powerlaw(1)")):
-        code, out, err = call("shifts", run_folder, *FEW, f"--to-{kind}", values, "--json")
+    assert rows[2]["loss"] == pytest.approx(expected.loss, rel=1e-9)
+    assert rows[2]["floor"] == pytest.approx(expected.floor, rel=1e-9)
+    for axis, count in (("context=4;6..9", 2), ("tasks=pool(3);gaussian()", 2), ("query=none;powerlaw(1)", 2)):
+        code, out, err = call("eval", run_folder, *FEW, "--over", axis, "--json")
         assert code == 0, err
-        assert len(json.loads(out)["values"]) == 2
-
-
-def test_prefixes_are_those_that_are_named(call, run_folder, tmp_path):
-    plot = tmp_path / "prefixes.png"
-    code, text, err = call("prefixes", run_folder, "--context", "2,4,9", *FEW, "--plot", plot)
-    assert code == 0, err
-    assert plot.stat().st_size > 5_000
-    assert "The floor is the loss of the best predictor with as many examples." in text
-    found = json.loads(call("prefixes", run_folder, "--context", "2,4,9", *FEW, "--json")[1])
-    assert found["context"] == [2, 4, 9]
-    assert found["name"] == [run_folder.name, "ConstRR"]
-    everything = json.loads(call("prefixes", run_folder, *FEW, "--json")[1])
-    assert everything["context"] == [1, 2, 3, 4, 5, 6, 7, 8]
+        assert len(json.loads(out)["results"]) == count
+    prefixes = json.loads(call("eval", run_folder, "--over", "context=2,4,9", *FEW, "--json")[1])
+    assert prefixes["axes"]["context"] == [2, 4, 9]
+    everything = json.loads(call("eval", run_folder, "--over", "context", *FEW, "--json")[1])
+    assert everything["axes"]["context"] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_path):
@@ -273,27 +240,14 @@ def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_
     code, out, err = call("eval", found.folder, "--noise", "uniform(0,1)", *FEW, "--json")
     assert code == 0, err
     assert json.loads(out)["problem"] == "d=3 n=6 uniform(0,1)"
-    text = call("prefixes", found.folder, "--noise", "uniform(0,1)", "--context", "2..4", *FEW)[1]
-    assert text.startswith(
-        "Trained for heavy-tails(dim=3,context=6,freedom=3.0).\nEvaluated on d=3 n=2..4 uniform(0,1)."
+    assert "was trained for heavy-tails(dim=3,context=6,freedom=3" in " ".join(
+        call("eval", found.folder, "--noise", "uniform(0,1)", *FEW)[1].split()
     )
     # Also where the class is not known, as in a new process.
     spec = {"problem": "unknown-here", "arguments": {"dim": 3, "context": [5, 7]}}
     save(found.model, tmp_path / "model.safetensors", record={"spec": spec})
     out = call("eval", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW, "--json")[1]
     assert json.loads(out)["problem"] == "d=3 n=5,7 uniform(0,1)"
-    text = call("prefixes", tmp_path / "model.safetensors", "--noise", "uniform(0,1)", *FEW)[1]
-    assert text.startswith("Trained for unknown-here(dim=3,context=[5, 7]).\n")
-
-
-def test_prefixes_say_what_the_model_was_trained_for_only_if_recorded(call, run_folder, by_mean):
-    text = call("prefixes", run_folder, "--noise", "uniform(0,1)", "--context", "3..5", *FEW)[1]
-    assert text.startswith(f"Trained for {load_run(run_folder).spec.problem}.\nEvaluated on d=3 n=3..5 uniform(0,1)")
-    text = call("prefixes", by_mean, *LAW, "--context", "5", *FEW)[1]
-    assert text.startswith("Evaluated on d=3 n=1..5 uniform(0,2).")
-    text = call("shifts", run_folder, "--noise", "uniform(0,1)", "--to-noise", "2", *FEW)[1]
-    assert "Trained for d=3 n=8 uniform(0,2)" in text
-    assert "The original problem is d=3 n=8 uniform(0,1)" in text
 
 
 @pytest.mark.parametrize("family", ["diag", "full"])

@@ -1,4 +1,4 @@
-"""`ridgeformer train` and `show`."""
+"""`ridgeformer train` and `runs`."""
 
 import json
 import os
@@ -33,17 +33,17 @@ def test_a_stored_run_below_its_floor_is_a_warning(tmp_path):
     stored = json.loads(path.read_text())
     stored["result"]["loss"] = stored["result"]["error"] = 0.0
     write_record(path.parent, stored)
-    shown = call("show", record["folder"])
+    shown = call("runs", record["folder"])
     assert shown.returncode == 0
     assert shown.stderr.startswith("ridgeformer: warning: no predictor can have an expected loss below the Bayes floor")
     assert shown.stderr.count("\n") == 1
 
 
-def test_show_lists_the_best_of_a_problem_first(tmp_path):
+def test_runs_lists_the_best_of_a_problem_first(tmp_path):
     for noise, layers in (("uniform(0,1)", "1"), ("uniform(0,1)", "2"), ("fixed(2)", "2")):
         small = ["--dim", "2", "--context", "4", "--family", "gdpp", "--sequences", "500"]
         call("train", *small, "--noise", noise, "--layers", layers, "--out", str(tmp_path))
-    listed = [line.split()[-1] for line in call("show", str(tmp_path)).stdout.splitlines()[1:]]
+    listed = [line.split()[-1] for line in call("runs", str(tmp_path)).stdout.splitlines()[1:]]
     kinds = [re.match(r"gdpp-(\d)x1-(fixed|uniform)", name).groups() for name in listed]
     assert kinds == [("2", "fixed"), ("1", "fixed"), ("2", "uniform"), ("1", "uniform")]
 
@@ -79,21 +79,21 @@ def test_training_and_showing(tmp_path):
     again = json.loads(call(*TRAIN, "--out", str(tmp_path / "runs"), "--json").stdout)
     assert again["spec"]["layers"] == 2
     assert f"{again['result']['loss']:.5g}" in done.stdout
-    shown = call("show", again["folder"])
+    shown = call("runs", again["folder"])
     assert shown.stdout == done.stdout
-    assert json.loads(call("show", again["folder"], "--json").stdout) == again
-    listed = call("show", str(tmp_path / "runs")).stdout.splitlines()
+    assert json.loads(call("runs", again["folder"], "--json").stdout) == again
+    listed = call("runs", str(tmp_path / "runs")).stdout.splitlines()
     assert len(listed) == 5
-    assert listed[0].split() == ["loss", "ratio", "exploded", "status", "protocol", "run"]
+    assert listed[0].split() == ["loss", "ratio", "exploded", "status", "actual", "protocol", "run", "details"]
     assert all("  search effort=0.2  " in line for line in listed[1:])
     assert any(again["folder"].split("/")[-1] in line for line in listed)
-    assert len(json.loads(call("show", str(tmp_path / "runs"), "--json").stdout)) == 4
+    assert len(json.loads(call("runs", str(tmp_path / "runs"), "--json").stdout)) == 4
     model = str(tmp_path / again["folder"] / "model.safetensors")
     problem = ["--noise", "uniform(0,3)", "--dim", "3", "--context", "6", "--sequences", "5000"]
     found = json.loads(call("eval", model, *problem, "--json").stdout)
     assert found["results"][0]["loss"] == again["result"]["loss"]
     (tmp_path / again["folder"] / "record.json").write_text("")
-    damaged = call("show", str(tmp_path / "runs"))
+    damaged = call("runs", str(tmp_path / "runs"))
     assert damaged.returncode == 1
     assert len(damaged.stdout.splitlines()) == 4
     assert "damaged: diag-2x1" in damaged.stderr
@@ -109,7 +109,8 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert process.returncode == 130
     assert "interrupted; the work so far is stored in" in message
     assert "Give the same command again to resume" in message
-    unfinished = call("show", str(tmp_path))
+    unfinished = call("runs", str(tmp_path))
     (folder,) = tmp_path.iterdir()
-    assert f"unfinished      paper     {folder.name}" in unfinished.stdout
+    (row,) = (line.split() for line in unfinished.stdout.splitlines() if folder.name in line)
+    assert row[row.index("unfinished") :][-2:] == ["paper", folder.name]
     assert "To resume an unfinished run, give the command that started it again" in unfinished.stdout

@@ -1,4 +1,4 @@
-"""`ridgeformer zoo list` and `zoo show`."""
+"""`ridgeformer models`."""
 
 import json
 
@@ -8,33 +8,38 @@ from commands import call
 from ridgeformer import zoo
 
 
-def test_zoo_list():
-    text = call("zoo", "list").stdout
+def test_models_are_listed():
+    text = call("models").stdout
     assert text.count("zoo:") == 211  # every cell, and the example at the end
     (line,) = [line for line in text.splitlines() if line.startswith("zoo:full/7/categorical(1,3)")]
-    made = zoo.record("full", layers=7, noise="categorical(1,3)")
+    made = zoo.record("zoo:full/7/categorical(1,3)")
     assert line.split()[1:] == [
-        f"{made.loss:.4g}",
-        f"{made.floor:.4g}",
-        f"{made.loss / made.floor:.3f}",
+        f"{made.loss:#.4g}",
+        f"{made.floor:#.4g}",
+        f"{made.loss / made.floor:#.4g}",
+        str(made.exploded),
         str(made.spec["seed"]),
     ]
-    some = json.loads(call("zoo", "list", "--family", "diag", "--noise", "uniform(0, 0)", "--json").stdout)
+    some = json.loads(call("models", "--family", "diag", "--noise", "uniform(0, 0)", "--json").stdout)
     assert [entry["layers"] for entry in some] == [1, 2, 3, 4, 5, 6, 7]
     assert {entry["ratio"] for entry in some} == {None}  # the floor is 0
-    failed = call("zoo", "list", "--layers", "9")
+    failed = call("models", "--layers", "9")
     assert failed.returncode == 2
     assert "1 to 7 layers" in failed.stderr
 
 
 @pytest.mark.parametrize("name", ["diag/7/uniform(0,5)", "zoo:diag/7/uniform(0,5)/2"])
-def test_zoo_show(name):
-    seed = 2 if name.endswith("/2") else None
-    made = zoo.record("diag", layers=7, noise="uniform(0,5)", seed=seed)
-    text = call("zoo", "show", name).stdout
-    for words in ("d = 10, n = 20, noise uniform(0,5)", "diag, 28 parameters", f"{made.loss:.5g} +- ", made.message):
+def test_a_model_is_described(name):
+    made = zoo.record(name)
+    text = call("models", name).stdout
+    for words in (
+        "dim 10, context 20, noise uniform(0,5)",
+        "parameters         28",
+        f"{made.loss:.5g} +- ",
+        made.message,
+    ):
         assert words in text
-    found = json.loads(call("zoo", "show", name, "--json").stdout)
+    found = json.loads(call("models", name, "--json").stdout)
     assert found["name"] == "zoo:" + name.removeprefix("zoo:")
     assert found["loss"] == made.loss
     assert found["ratio"] == made.loss / made.floor
@@ -43,8 +48,8 @@ def test_zoo_show(name):
     assert found["seeds_with_weights"] == [0, 1, 2, 3, 4]
 
 
-def test_zoo_show_of_a_seed_whose_weights_are_not_in_the_package():
+def test_models_of_a_seed_whose_weights_are_not_in_the_package():
     seed = next(number for number in range(5) if number != zoo.shipped().best("full", 3, "categorical(1,3)"))
-    found = call("zoo", "show", f"full/3/categorical(1,3)/{seed}").stdout
-    assert "weights    not shipped for this seed; only for seed " in found
-    assert "the seed must be one of" in call("zoo", "show", "full/3/categorical(1,3)/9").stderr
+    found = call("models", f"full/3/categorical(1,3)/{seed}").stdout
+    assert "weights            False" in found
+    assert "the seed must be one of" in call("models", "full/3/categorical(1,3)/9").stderr

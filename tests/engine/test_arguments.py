@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from ridgeformer import InputError, engine
-from ridgeformer.engine import Choices, Engine, Key, Law, Layout
+from ridgeformer.engine import Choices, Engine, Key, Law, Layout, Matrices, Mixings, Omegas
 from support import tame_model
 
 DIM, COUNT = 3, 5
 OMEGA, FULL = (tame_model(kind, DIM, 2, 1, 4).kernel for kind in ("diag", "full"))
-CHANNELS = tuple(np.random.default_rng(0).normal(0, 0.05, (4, 2, 3, 1, 1)))  # one vector, one scalar, three heads
+CHANNELS = Mixings(*np.random.default_rng(0).normal(0, 0.05, (4, 2, 3, 1, 1)))  # one vector, one scalar, three heads
 GRAM, TARGET = np.repeat(np.eye(DIM + 1)[None], COUNT, 0), np.zeros((COUNT, DIM))
 SOUND = {
     "uniforms": {"key": Key(), "count": COUNT, "first": 0},
     "sample": {"law": Law(DIM, 4), "choices": Choices(np.ones(COUNT)), "key": Key(), "first": 0, "dtype": float},
-    "evaluate": {"parameters": FULL, "gram": GRAM, "target": TARGET},
-    "step": {"parameters": FULL, "law": Law(DIM, 4), "choices": Choices(np.ones(COUNT)), "key": Key()},
+    "evaluate": {"kernel": FULL, "gram": GRAM, "target": TARGET},
+    "step": {"kernel": FULL, "law": Law(DIM, 4), "choices": Choices(np.ones(COUNT)), "key": Key()},
 }
 
 
@@ -96,20 +96,20 @@ ODD = [
     (("step",), "unadjusted", None, "unadjusted must be True or False; got None"),
     (("step",), "target", "tasks", "target must be ridge or task; got 'tasks'"),
     (("step",), "target", TARGET, "target must be ridge or task; got array("),
-    (MODELS, "parameters", None, "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got None"),
-    (MODELS, "parameters", list(FULL), "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got ["),
-    (MODELS, "parameters", (), "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got ()"),
-    (MODELS, "parameters", (1.0,), "omega must be a NumPy array; got 1.0"),
-    (MODELS, "parameters", (np.zeros((2, 4)),), "omega must have shape (L, 2, 2); got shape (2, 4)"),
-    (MODELS, "parameters", (np.zeros((0, 2, 2)),), "the number of layers must be at least 1; got 0"),
-    (MODELS, "parameters", (OMEGA[0].astype(int),), "omega must hold float32 or float64 numbers; got dtype"),
-    (MODELS, "parameters", (np.longdouble(1) * OMEGA[0],), "omega must hold float32 or float64 numbers"),
-    (MODELS, "parameters", (OMEGA[0] * np.inf,), "omega must be finite in float64; got NaN or infinity"),
-    (MODELS, "parameters", (FULL[0], FULL[1] * np.nan), "Q must be finite in float64; got NaN or infinity"),
-    (MODELS, "parameters", (FULL[0], FULL[1][:1]), "P and Q must have the same shape; got P (2, 1, 4, 4), Q"),
-    (MODELS, "parameters", (FULL[0], np.float32(FULL[1])), "P and Q must have the same dtype; got P float64"),
-    (MODELS, "parameters", tuple(p[:, :0] for p in FULL), "the number of heads must be at least 1; got 0"),
-    (MODELS, "parameters", tuple(p[..., 1:, 1:] for p in FULL), "P must have shape (L, H, 4, 4) for"),
+    (MODELS, "kernel", None, "a kernel must be Omegas(omega), Matrices(P, Q) or Mixings(Pv, Qv, Ps, Qs); got None"),
+    (MODELS, "kernel", list(FULL), "a kernel must be Omegas(omega), Matrices(P, Q) or Mixings(Pv, Qv, Ps, Qs); got ["),
+    (MODELS, "kernel", (), "a kernel must be Omegas(omega), Matrices(P, Q) or Mixings(Pv, Qv, Ps, Qs); got ()"),
+    (MODELS, "kernel", Omegas(1.0), "omega must be a NumPy array; got 1.0"),
+    (MODELS, "kernel", Omegas(np.zeros((2, 4))), "omega must have shape (L, 2, 2); got shape (2, 4)"),
+    (MODELS, "kernel", Omegas(np.zeros((0, 2, 2))), "the number of layers must be at least 1; got 0"),
+    (MODELS, "kernel", Omegas(OMEGA[0].astype(int)), "omega must hold float32 or float64 numbers; got dtype"),
+    (MODELS, "kernel", Omegas(np.longdouble(1) * OMEGA[0]), "omega must hold float32 or float64 numbers"),
+    (MODELS, "kernel", Omegas(OMEGA[0] * np.inf), "omega must be finite in float64; got NaN or infinity"),
+    (MODELS, "kernel", Matrices(FULL[0], FULL[1] * np.nan), "Q must be finite in float64; got NaN or infinity"),
+    (MODELS, "kernel", Matrices(FULL[0], FULL[1][:1]), "P and Q must have the same shape; got P (2, 1, 4, 4), Q"),
+    (MODELS, "kernel", Matrices(FULL[0], np.float32(FULL[1])), "P and Q must have the same dtype; got P float64"),
+    (MODELS, "kernel", type(FULL)(*(p[:, :0] for p in FULL)), "the number of heads must be at least 1; got 0"),
+    (MODELS, "kernel", type(FULL)(*(p[..., 1:, 1:] for p in FULL)), "P must have shape (L, H, 4, 4) for"),
     (("evaluate",), "gram", None, "gram must be a NumPy array; got None"),
     (("evaluate",), "gram", GRAM[0], "gram must have shape (B, d+1, d+1); got shape (4, 4)"),
     (("evaluate",), "gram", GRAM[:, 1:], "gram must have shape (B, d+1, d+1); got shape (5, 3, 4)"),
@@ -180,14 +180,14 @@ def read_only(array):
 def test_arrays_of_any_form_give_the_same_bits(any_engine, kernel, form):
     rng = np.random.default_rng(0)
     half = rng.standard_normal((COUNT, DIM + 1, 6))
-    sound = {"parameters": kernel, "gram": half @ half.swapaxes(1, 2), "target": rng.standard_normal((COUNT, DIM))}
-    other = {"parameters": tuple(map(form, kernel)), "gram": form(sound["gram"]), "target": form(sound["target"])}
+    sound = {"kernel": kernel, "gram": half @ half.swapaxes(1, 2), "target": rng.standard_normal((COUNT, DIM))}
+    other = {"kernel": type(kernel)(*map(form, kernel)), "gram": form(sound["gram"]), "target": form(sound["target"])}
     sigma = rng.random(COUNT)
     for mine, twin in (
         (call(any_engine, "evaluate", **sound), call(any_engine, "evaluate", **other)),
         (
-            call(any_engine, "step", parameters=kernel, sigma=sigma),
-            call(any_engine, "step", parameters=other["parameters"], sigma=form(sigma)),
+            call(any_engine, "step", kernel=kernel, sigma=sigma),
+            call(any_engine, "step", kernel=other["kernel"], sigma=form(sigma)),
         ),
     ):
         assert type(twin.losses) is np.ndarray
@@ -209,12 +209,12 @@ def test_numbers_of_any_type_are_normalised(any_engine):
 def test_parameters_and_targets_take_the_dtype_of_the_gram_matrices(any_engine):
     gram = GRAM.astype(np.float32)
     mixed = any_engine.evaluate(FULL, gram, TARGET + 0.1)
-    rounded = tuple(p.astype(np.float32) for p in FULL)
+    rounded = type(FULL)(*(p.astype(np.float32) for p in FULL))
     same = any_engine.evaluate(rounded, gram, (TARGET + 0.1).astype(np.float32))
     assert mixed.losses.dtype == np.float32
     assert mixed.losses.tobytes() == same.losses.tobytes()
     with pytest.raises(InputError, match="omega must be finite in float32; got NaN or infinity in it"):
-        any_engine.evaluate((OMEGA[0] * 1e100,), gram, TARGET)
+        any_engine.evaluate(Omegas(OMEGA[0] * 1e100), gram, TARGET)
 
 
 def test_the_last_sequences_of_a_stream_can_be_drawn(any_engine):

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeformer import InputError, engine
-from ridgeformer.engine import Choices, Key, Law, Layout
-from ridgeformer.engine.channels import dense_channels, gather_channels
+from ridgeformer.engine import Choices, Key, Law, Layout, Mixings, Omegas
 from support import NATIVE
 
 TWIN = engine.named("numpy")
@@ -27,7 +26,7 @@ def channels(v, s, dim, layers, heads, context=8, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
     D = v * dim + s
     size = np.sqrt(0.5 / np.sqrt(heads * v * s) / (4 * (context + D) * D))
-    return tuple((size * rng.standard_normal((layers, heads, k, k))).astype(dtype) for k in (v, v, s, s))
+    return Mixings(*((size * rng.standard_normal((layers, heads, k, k))).astype(dtype) for k in (v, v, s, s)))
 
 
 def layouts(v, s, dim):
@@ -64,15 +63,15 @@ def test_the_dense_matrices_act_alike_on_all_vectors(v, s):
     def token(vectors, scalars):
         return np.concatenate([vectors[0], scalars[:-1], vectors[1:].ravel(), scalars[-1:]])
 
-    for dense, m, n in zip(dense_channels(Pv, Qv, Ps, Qs, d), (Pv, Qv), (Ps, Qs), strict=True):
+    for dense, m, n in zip(Mixings(Pv, Qv, Ps, Qs).dense(d), (Pv, Qv), (Ps, Qs), strict=True):
         np.testing.assert_allclose(dense @ token(vectors, scalars), token(m @ vectors, n @ scalars), atol=1e-15)
 
 
 def test_gathering_is_the_adjoint_of_making_dense():
     parameters = channels(2, 3, 4, 2, 2)
-    dense = dense_channels(*parameters, dim=4)
+    dense = parameters.dense(4)
     other = np.random.default_rng(0).standard_normal((2, *dense[0].shape))
-    gathered = gather_channels(*other, 2, 3, 4)
+    gathered = parameters.gather(other, 4)
     forward = sum((a * b).sum() for a, b in zip(dense, other, strict=True))
     assert forward == pytest.approx(sum((a * b).sum() for a, b in zip(parameters, gathered, strict=True)))
 
@@ -104,9 +103,9 @@ def test_native_is_dense_and_numpy(name, v, s, dim, layers, heads, count, seed, 
     options = {"metric": metric, "counted": c, "weights": True}
     mine = native.evaluate(parameters, gram, target, **options)
     same(mine, TWIN.evaluate(parameters, gram, target, **options))
-    dense = native.evaluate(dense_channels(*parameters, dim=dim), gram, target, **options)
+    dense = native.evaluate(parameters.dense(dim), gram, target, **options)
     close(mine.losses, dense.losses)
-    for a, b in zip(mine.gradient, gather_channels(*dense.gradient, v, s, dim), strict=True):
+    for a, b in zip(mine.gradient, parameters.gather(dense.gradient, dim), strict=True):
         close(a, b)
     value = native.evaluate(parameters, gram, target, metric=metric, counted=c, gradient=False)
     np.testing.assert_array_equal(value.losses, mine.losses)
@@ -135,7 +134,7 @@ def test_the_gradient_is_the_slope_of_the_loss(native, v, s, layers):
     rng, h = np.random.default_rng(0), 1e-5
     for _ in range(3):
         way = [rng.standard_normal(p.shape) * np.abs(p).max() for p in parameters]
-        moved = (tuple(p + sign * h * w for p, w in zip(parameters, way, strict=True)) for sign in (1, -1))
+        moved = (Mixings(*(p + sign * h * w for p, w in zip(parameters, way, strict=True))) for sign in (1, -1))
         up, down = (native.evaluate(m, gram, target, counted=3, gradient=False).loss for m in moved)
         slope = sum((g * w).sum() for g, w in zip(result.gradient, way, strict=True))
         size = sum(np.abs(g * w).sum() for g, w in zip(result.gradient, way, strict=True))
@@ -152,7 +151,7 @@ def test_one_vector_and_one_scalar_are_diag(any_engine, dim, dtype):
     omega = np.einsum("lhi,lhj->lij", P, Q).astype(dtype)
     gram, target = contexts(1, 1, dim, 100, dtype)
     mine = any_engine.evaluate(parameters, gram, target, weights=True)
-    diag = any_engine.evaluate((omega,), gram, target, weights=True)
+    diag = any_engine.evaluate(Omegas(omega), gram, target, weights=True)
     close(mine.losses, diag.losses, dtype)
     close(mine.weights, diag.weights, dtype)
     P_bar, Q_bar = (np.einsum(by, diag.gradient[0], m) for by, m in (("lij,lhj->lhi", Q), ("lij,lhi->lhj", P)))
@@ -246,14 +245,14 @@ def test_sequences_with_other_channels_do_not_change_bits_of_their_neighbours(na
 @pytest.mark.parametrize(("v", "s"), [(1, 3), (2, 3)])
 @pytest.mark.parametrize("scale", [1e2, 1e8, 1e18])
 def test_the_gradient_is_finite_whatever_explodes(any_engine, v, s, dtype, scale):
-    parameters = tuple(p * dtype(scale) for p in channels(v, s, 5, 4, 2, dtype=dtype))
+    parameters = Mixings(*(p * dtype(scale) for p in channels(v, s, 5, 4, 2, dtype=dtype)))
     gram, target = contexts(v, s, 5, 150, dtype)
     result = any_engine.evaluate(parameters, gram, target, counted=5)
     assert all(np.isfinite(piece).all() for piece in result.gradient)
     assert np.isinf(result.losses).sum() <= result.limited <= 150
 
 
-VALID = (np.zeros((2, 1, 1, 1)),) * 2 + (np.zeros((2, 1, 3, 3)),) * 2
+VALID = Mixings(*(np.zeros((2, 1, 1, 1)),) * 2, *(np.zeros((2, 1, 3, 3)),) * 2)
 WRONG = [
     ((*VALID[:3], np.zeros((2, 1, 2, 2))), "Ps and Qs must have the same shape; got Ps (2, 1, 3, 3), Qs (2, 1, 2, 2)."),
     ((VALID[0], np.zeros((2, 1, 2, 2)), *VALID[2:]), "Pv and Qv must have the same shape; got Pv (2, 1, 1, 1), Qv"),
@@ -271,7 +270,7 @@ WRONG = [
     ((*VALID[:3], VALID[3] * np.nan), "Qs must be finite in float64; got NaN or infinity"),
     ((*(np.zeros((0, 1, 1, 1)),) * 2, *(np.zeros((0, 1, 3, 3)),) * 2), "the number of layers must be"),
     ((*(np.zeros((2, 0, 1, 1)),) * 2, *(np.zeros((2, 0, 3, 3)),) * 2), "the number of heads must be"),
-    (VALID[:3], "parameters must be a tuple (omega,), (P, Q) or (Pv, Qv, Ps, Qs); got"),
+    (VALID[:3], "a kernel must be Omegas(omega), Matrices(P, Q) or Mixings(Pv, Qv, Ps, Qs); got"),
     (
         (*(np.zeros((2, 1, 2, 2)),) * 2, *VALID[2:]),
         "tokens with v = 2 vectors of length d and s = 3 scalars must have v d + s coordinates; got 6 of them.",
@@ -285,7 +284,7 @@ def test_wrong_channels_are_refused_in_words(any_engine, parameters, words):
     gram, target = np.zeros((4, 6, 6)), np.zeros((4, 3))
     any_engine.evaluate(VALID, gram, target, counted=3)
     with pytest.raises(InputError) as caught:
-        any_engine.evaluate(parameters, gram, target, counted=3)
+        any_engine.evaluate(Mixings(*parameters) if len(parameters) == 4 else parameters, gram, target, counted=3)
     assert words in str(caught.value)
 
 

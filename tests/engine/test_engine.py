@@ -100,7 +100,8 @@ def test_gradient_is_the_slope_of_the_loss(name, kind, dim, context, layers, hea
     for _ in range(3):
         direction = [rng.standard_normal(p.shape) * np.abs(p).max() for p in kernel]
         h = 1e-5
-        up, down = (loss(tuple(p + s * h * v for p, v in zip(kernel, direction, strict=True))) for s in (1, -1))
+        moved = ([p + s * h * v for p, v in zip(kernel, direction, strict=True)] for s in (1, -1))
+        up, down = (loss(type(kernel)(*arrays)) for arrays in moved)
         slope = sum((g * v).sum() for g, v in zip(result.gradient, direction, strict=True))
         size = sum(np.abs(g * v).sum() for g, v in zip(result.gradient, direction, strict=True))
         assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-6 * size + 1e-9 * result.loss)

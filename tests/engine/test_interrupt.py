@@ -20,17 +20,17 @@ SOON = 60  # seconds, on a machine where others compute too
 CODE = """
 import sys, numpy as np
 from ridgeformer import engine
-from ridgeformer.engine import Choices, Key, Law, Layout
+from ridgeformer.engine import Choices, Key, Law, Layout, Matrices, Mixings, Omegas
 method, kind, dim, count, threads, layers = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 vectors, scalars = {"channels": (1, 3), "vectors": (2, 3), "many": (1, 40)}.get(kind, (1, 1))
 core, D = engine.current(), vectors * dim + scalars
 layout = Layout(scratch=D - dim - 1)
 if kind in ("channels", "vectors", "many"):
-    kernel = tuple(np.full((layers, 1, k, k), 1e-6, np.float32) for k in (vectors, vectors, scalars, scalars))
+    kernel = Mixings(*(np.full((layers, 1, k, k), 1e-6, np.float32) for k in (vectors, vectors, scalars, scalars)))
 elif kind == "full":
-    kernel = (np.full((layers, 1, D, D), 1e-6, np.float32),) * 2
+    kernel = Matrices(*(np.full((layers, 1, D, D), 1e-6, np.float32),) * 2)
 else:
-    kernel = (np.full((layers, 2, 2), 1e-6, np.float32),)
+    kernel = Omegas(np.full((layers, 2, 2), 1e-6, np.float32))
 gram = np.ones((D, D, count if method == "evaluate" else 1), np.float32).transpose(2, 0, 1)
 target, sigma = np.zeros((len(gram), dim), np.float32), np.ones(1 if method == "uniforms" else count)
 print("ready", flush=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import LinearTransformer, Problem, engine
-from ridgeformer.engine import reference
+from ridgeformer.engine import Omegas, reference
 from support import NATIVE, draw, tame_model
 
 # Float32 has 6e-8 to lose per operation and some hundred dependent ones: 1e-4 of the largest entry.
@@ -106,7 +106,7 @@ def one_layer(losses, slope, dtype=np.float64):
     gram[:, 0, 1] = gram[:, 1, 0] = np.sqrt(2) * np.sqrt(losses) / slope
     gram[:, 0, 0] = gram[:, 1, 1] = 1
     omega = np.array([[[0, 0], [slope, 0]]], dtype)
-    return (omega,), gram.astype(dtype), np.zeros((len(losses), 1), dtype)
+    return Omegas(omega), gram.astype(dtype), np.zeros((len(losses), 1), dtype)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 from ridgeformer import Problem, train
 from ridgeformer.engine import one_blas_thread
 from ridgeformer.engine import threads as threads_module
-from ridgeformer.training import Search, objective
+from ridgeformer.training import Search
+from ridgeformer.training.search import objective
 
 
 def blas_threads_by_library():

@@ -7,7 +7,7 @@ from ridgeformer import (
     Problem,
     evaluate,
 )
-from ridgeformer.evaluation.statistics import Running, Tally
+from ridgeformer.evaluation.statistics import Means, Tally
 from ridgeformer.losses import CAP
 
 PROBLEM = Problem(noise="uniform(0,5)")
@@ -29,17 +29,18 @@ def test_blocks_add_up_to_the_whole():
 
 def test_running_statistics_are_those_of_all_losses_at_once():
     """Mean, standard error and covariance of the means against NumPy's, with blocks of different lengths."""
-    losses = np.random.default_rng(0).lognormal(size=(1000, 3))
-    losses[7, 1], losses[900, 2] = np.inf, np.nan
-    running, tally = Running(3, signal=10), Tally(3, signal=10, sequences=1000)
-    for block in np.split(losses, [1, 300, 301, 999]):
-        running.add(block)
+    losses = np.random.default_rng(0).lognormal(size=(3, 1000))
+    losses[1, 7], losses[2, 900] = np.inf, np.nan
+    means, tally = Means(3), Tally(3, signal=10, sequences=1000)
+    for block in np.split(losses, [1, 300, 301, 999], axis=1):
+        means.add(block)
         tally.add(block)
     finite = np.where(np.isfinite(losses), losses, CAP)
-    for one in (running, tally):
-        np.testing.assert_allclose(one.mean, finite.mean(0), rtol=1e-12)
-        np.testing.assert_allclose(one.errors, finite.std(0, ddof=1) / np.sqrt(1000), rtol=1e-12)
-        assert one.exploded.tolist() == [0, 1, 1]
+    for one in (means, tally):
+        np.testing.assert_allclose(one.mean, finite.mean(1), rtol=1e-12)
+        np.testing.assert_allclose(one.error, finite.std(1, ddof=1) / np.sqrt(1000), rtol=1e-12)
         assert one.count == 1000
-    np.testing.assert_allclose(tally.covariance, np.cov(finite.T) / 1000, rtol=1e-9)
-    assert tally.top[-1].tolist() == finite.max(0).tolist()
+    assert tally.exploded.tolist() == [0, 1, 1]
+    np.testing.assert_allclose(tally.covariance, np.cov(finite) / 1000, rtol=1e-9)
+    np.testing.assert_allclose(tally.unexploded, [np.mean(row[row < CAP]) for row in finite], rtol=1e-12)
+    assert tally.largest.tolist() == finite.max(1).tolist()

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from ridgeformer.evaluation.table import aligned, lines, ratio
+from ridgeformer.evaluation.table import Table, aligned, lines
 
 
 def test_columns_are_aligned():
@@ -42,15 +42,16 @@ def test_lines_are_python_numbers():
     assert [type(value) for value in found[0].values()] == [float, int, bool]
 
 
-def test_ratio_of_a_floor_that_is_zero_or_not_known():
-    assert ratio(3.0, 2.0) == 1.5
-    assert ratio(1e-30, 0.0) == 1
-    assert ratio(0.1, 1e-25) == math.inf
-    assert math.isnan(ratio(0.1, math.nan))
+class Names(Table):
+    def rows(self):
+        return [{"name": "<b>", "loss": 0.5}, {"name": "x & y", "loss": float("nan")}]
+
+    def _title(self):
+        return "a < b"
 
 
-def test_a_ratio_that_says_nothing_is_infinite():
-    assert ratio(0.5, 0.25) == 2
-    assert ratio(1e12, 0.006) == math.inf  # a model that diverged
-    assert ratio(0.1, 1e-31) == math.inf  # a floor that is 0 to rounding
-    assert math.isnan(ratio(0.1, math.nan))
+def test_a_notebook_shows_an_escaped_table():
+    assert Names()._repr_html_() == (
+        "<table><caption>a &lt; b</caption><thead><tr><th>name</th><th>loss</th></tr></thead><tbody>"
+        "<tr><td>&lt;b&gt;</td><td>0.5000</td></tr><tr><td>x &amp; y</td><td>-</td></tr></tbody></table>"
+    )

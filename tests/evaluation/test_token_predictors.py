@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import ConstRR, InputError, Problem, compare, evaluate, floor, profile
-from ridgeformer.evaluation import by_prefix, shifts
+from ridgeformer import ConstRR, InputError, Problem, compare, evaluate, floor
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.problems import CustomProblem, Dataset, Sequences
 
 PROBLEM = Problem(3, 8, "uniform(0,2)")
@@ -40,13 +38,11 @@ def test_the_loss_is_that_of_the_weights_within_errors(problem):
     assert abs(difference) < 4 * error
     assert error < found["weights"].loss
     exact = evaluate(problem, chosen, sequences=8000)
-    spread = np.hypot(exact.error, found["weights"].error)
-    assert abs(exact.loss - found["weights"].loss) < 4 * spread
-    assert found["tokens"].floor == exact.floor
+    assert (found["weights"].loss, found["tokens"].floor) == (exact.loss, exact.floor)
 
 
 def test_the_best_predictor_has_the_floor_through_queries_too():
-    best = InTokens(best_predictor(PROBLEM))
+    best = InTokens(PROBLEM.best_predictor())
     found, least = evaluate(PROBLEM, best, sequences=20_000), floor(PROBLEM, sequences=20_000)
     assert abs(found.loss - least.loss) < 4 * np.hypot(found.error, least.error)
     paper = evaluate(PROBLEM, best, sequences=20_000, estimator="query")
@@ -54,15 +50,11 @@ def test_the_best_predictor_has_the_floor_through_queries_too():
     assert paper.error > 2 * found.error
 
 
-def test_profiles_shifts_and_prefixes_take_them():
-    chosen = ConstRR(1.5)
-    lines = [profile(PROBLEM, one, sigma=[0, 1, 2], sequences=3000) for one in (InTokens(chosen), chosen)]
-    np.testing.assert_allclose(lines[0].loss, lines[1].loss, atol=5 * np.hypot(lines[0].error, lines[1].error).max())
-    both = {"tokens": InTokens(chosen), "weights": chosen}
-    moved = shifts(PROBLEM, both, sequences=3000, context=[5, 8])
-    np.testing.assert_allclose(moved.loss[0], moved.loss[1], atol=5 * moved.error.max())
-    prefixes = by_prefix(PROBLEM, both, context=[4, 8], sequences=3000)
-    np.testing.assert_allclose(prefixes.loss[0], prefixes.loss[1], atol=5 * prefixes.error.max())
+@pytest.mark.parametrize("over", [{"sigma": [0, 1, 2]}, {"context": [4, 8]}, {"context": ["3..5", 8]}], ids=str)
+def test_axes_take_them(over):
+    both = {"tokens": InTokens(ConstRR(1.5)), "weights": ConstRR(1.5)}
+    gap, error = compare(PROBLEM, both, over, sequences=3000).difference("tokens", "weights")
+    assert (abs(gap) < 5 * error).all()
 
 
 class Cubic(CustomProblem):

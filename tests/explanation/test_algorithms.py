@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from ridgeformer import Diag, InputError, LinearTransformer, Problem, compare_algorithms
+from ridgeformer import Diag, InputError, LinearTransformer, Problem
 from ridgeformer.evaluation import EVALUATION
+from ridgeformer.explanation import compare_algorithms
 from ridgeformer.explanation.algorithms import ALGORITHMS
 from ridgeformer.predictors.ridge import TUNING
 from support import tame_model
@@ -116,7 +117,7 @@ def test_contexts_may_vary_and_be_short():
         ({"iterations": 0}, "iterations must be at least 1"),
         ({"sequences": 1}, "sequences must be at least 2"),
         ({"problem": Problem(4, 8, 1)}, "dimension"),
-        ({"model": 3}, "only a linear transformer has layers to compare; got an int"),
+        ({"model": 3}, "only a linear transformer can be explained; got an int"),
         ({"model": LinearTransformer(Diag(omega=np.full((9, 2, 2), 9.0)), 3)}, "on which the model does not explode"),
     ],
 )

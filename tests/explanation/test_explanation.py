@@ -17,18 +17,19 @@ from ridgeformer import (
     LinearTransformer,
     Moments,
     Problem,
-    ablate,
     evaluate,
     explain,
+    load,
     save,
     train,
 )
-from ridgeformer.evaluation import profile_by_layer
+from ridgeformer.evaluation import compare
+from ridgeformer.explanation import ablate
 from ridgeformer.explanation.ablation import without_flow, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
 from ridgeformer.explanation.readings import read
-from ridgeformer.explanation.story import Role, summary
+from ridgeformer.explanation.story import Role, findings, summary
 from ridgeformer.explanation.symmetry import symmetry, turned
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
@@ -255,8 +256,8 @@ def test_what_labels_know_is_a_rank_correlation():
 def test_distances_by_noise_level_are_profiles():
     model = tame_model("full", 3, 2, 1, 8, seed=3)
     found = explain(PROBLEM, model, sigma=[0.5, 2.0], sequences=5000).noise
-    expected = profile_by_layer(PROBLEM, model, sigma=[0.5, 2.0], sequences=1000)
-    np.testing.assert_allclose(0.5 * found.to_goal, expected.loss, rtol=1e-9)
+    expected = compare(PROBLEM, model, {"layer": None, "sigma": [0.5, 2.0]}, sequences=1000)
+    np.testing.assert_allclose(0.5 * found.to_goal, expected.loss[0], rtol=1e-9)
 
 
 def test_the_filter_of_ridge_regression_is_its_own_ideal():
@@ -300,11 +301,29 @@ def test_a_noise_level_that_hardly_acts_and_an_estimate_that_comes_too_late():
     weak = dataclasses.replace(found.behaviour, moved=np.array([0, 0, 1e-4]), moved_bayes=2e-3)
     strong = dataclasses.replace(weak, moved=np.array([0, 0, 3e-4]))
     last, first = [Role(2, "estimates", "")], [Role(1, "estimates", "")]
-    assert "hardly influences the prediction" in summary(weak, last)[-1]
-    assert "in layer" not in summary(weak, last)[-1]
-    assert "noise level influences the prediction" in summary(strong, last)[-1]
-    assert "layer 2. It is the last layer, so that no later layer can use the estimate" in summary(weak, last)[0]
-    assert summary(weak, first)[0] == "The noise level is estimated by layer 1."
+    assert "hardly influences the prediction" in findings(weak, last)[-1]
+    assert "in layer" not in findings(weak, last)[-1]
+    assert "noise level influences the prediction" in findings(strong, last)[-1]
+    assert "layer 2. It is the last layer, so that no later layer can use the estimate" in findings(weak, last)[0]
+    assert findings(weak, first)[0] == "The noise level is estimated by layer 1."
+    assert summary(weak, last, found.removed)[2] == "The noise level hardly changes the prediction."
+
+
+def test_a_layer_that_later_ones_need_prepares_although_it_shrinks_too():
+    """Layer 3 of this model raises the loss of the readout, and the model without it is many times as bad."""
+    problem, model = Problem(noise="uniform(0,5)"), load("zoo:diag/4/uniform(0,5)")
+    explanation = explain(problem, model, sequences=5000)
+    loss = explanation.behaviour.loss
+    without = evaluate(problem, without_layer(model, 2), sequences=5000).loss
+    assert loss[3] > loss[2]
+    assert explanation.removed[2] == pytest.approx(without / loss[4], rel=1e-6)
+    assert {kind for layer, kind in kinds(explanation) if layer == 3} >= {"prepares"}
+    assert (3, "shrinks") not in kinds(explanation)
+    first, second, third = explanation.summary
+    assert "layer 3 prepares later layers" in first
+    assert second.startswith(f"Removing layer {explanation.removed.argmax() + 1} does most harm")
+    assert f"through layer {explanation.behaviour.through.argmax() + 1} more" in third
+    assert str(explanation).startswith(first)
 
 
 def test_a_model_that_always_explodes_is_refused():
@@ -401,7 +420,7 @@ def test_every_sentence_carries_its_numbers():
 
 def test_ablations_of_a_diagonal_model_by_hand():
     model = tame_model("diag", 3, 2, 1, 8, seed=7)
-    found = {entry.what: entry for entry in ablate(PROBLEM, model, sequences=2000, seed=1)}
+    found = ablate(PROBLEM, model, sequences=2000, seed=1)
     assert len(found) == 1 + 2 + 8
     whole = evaluate(PROBLEM, model, sequences=2000, seed=1).loss
     assert found["nothing"].loss == pytest.approx(whole)
@@ -412,7 +431,6 @@ def test_ablations_of_a_diagonal_model_by_hand():
             less[layer][where] = 0
             loss = evaluate(PROBLEM, LinearTransformer(Diag(omega=less), 3), sequences=2000, seed=1).loss
             assert found[f"layer {layer + 1}, {name}"].loss == pytest.approx(loss)
-            assert found[f"layer {layer + 1}, {name}"].over_whole == pytest.approx(loss / whole)
         kept = Diag(omega=omega[[1 - layer]])
         loss = evaluate(PROBLEM, LinearTransformer(kept, 3), sequences=2000, seed=1).loss
         assert found[f"layer {layer + 1}"].loss == pytest.approx(loss)
@@ -437,7 +455,7 @@ class Masked:
 
 def test_ablations_of_a_full_model_by_hand():
     model = tame_model("full", 3, 2, 2, 8, seed=8)
-    found = {entry.what: entry for entry in ablate(PROBLEM, model, sequences=1000)}
+    found = ablate(PROBLEM, model, sequences=1000)
     assert len(found) == 1 + 2 * 6 + 1
     x, y = slice(0, 3), slice(3, 4)
     for layer in range(2):
@@ -460,7 +478,15 @@ def test_a_single_layer_can_be_removed():
     model = LinearTransformer(GDpp(omega=[[0, -0.03]]), 3)
     nothing = without_layer(model, 0)
     assert (nothing.weights(PROBLEM.moments(3).moments) == 0).all()
-    assert [entry.what for entry in ablate(PROBLEM, model, sequences=100)] == ["nothing", "layer 1", "layer 1, yx"]
+    assert list(ablate(PROBLEM, model, sequences=100)) == ["nothing", "layer 1", "layer 1, yx"]
+
+
+def test_ablations_count_explosions():
+    """Without the second layer, which undoes what the first one does, the weights are those of the first."""
+    wild = LinearTransformer(Diag(omega=[[[0, 0], [-1.0, 0]], [[0, 0], [0, 0]]]), 3)
+    losses = ablate(PROBLEM, wild, sequences=500)
+    assert losses["nothing"].exploded == evaluate(PROBLEM, wild, sequences=500).exploded > 0
+    assert losses["layer 1"].exploded == 0
 
 
 # ---- symmetry ------------------------------------------------------------------------------------------------
@@ -537,7 +563,7 @@ def test_a_model_without_an_update_is_plain_json():
 
 
 def test_the_command_prints_what_explain_finds(call, file):
-    arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000", "--ablate"]
+    arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000"]
     code, record, _ = call(*arguments, "--json")
     record = json.loads(record)
     assert code == 0
@@ -545,7 +571,6 @@ def test_the_command_prints_what_explain_finds(call, file):
     np.testing.assert_allclose(record["behaviour"]["loss"], found.behaviour.loss)
     assert record["behaviour"]["kept"][0] is None  # no u before the first layer
     assert record["coefficients"][1]["omega"][0][0] == pytest.approx(found.coefficients[1].omega[0][0])
-    assert [entry["what"] for entry in record["ablations"]][:2] == ["nothing", "layer 1"]
     code, text, _ = call(*arguments)
     assert code == 0
     words = " ".join(text.split())
@@ -553,7 +578,6 @@ def test_the_command_prints_what_explain_finds(call, file):
         assert sentence in words
     assert f"{found.behaviour.loss[-1]:.5f}" in text
     assert "without" not in record
-    assert "layer 1, all but its diagonal part" in text  # of --ablate
     assert "omega_xx" not in text
     assert "Add --numbers" in text
 
@@ -601,7 +625,7 @@ def test_a_picture(call, file, tmp_path):
         (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
         (["/nonexistent"], "there is no file '/nonexistent'"),
         ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
-        (["FOLDER"], "MODEL must be a model file or the folder of a run"),
+        (["FOLDER"], "a model is a file or the folder of a run"),
         (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--context", "0"], "context must be at least 1; got 0"),
         (["MODEL", "--noise", "fixed(1)", "--plot", "x.doc"], "must end in .png, .pdf or .svg"),

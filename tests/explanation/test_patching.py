@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, zoo
+from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, load
 from ridgeformer.evaluation import EVALUATION
 from ridgeformer.explanation import patch_noise
 from support import tame_model
@@ -65,8 +65,8 @@ def test_gdpp_has_no_noise_estimate():
 
 
 def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_layer():
-    """The example of docs/interventions.md, on fewer sequences."""
-    found = patch_noise(Problem(noise="uniform(0,5)"), zoo.load("diag", 7, "uniform(0,5)"), sequences=300)
+    """The example of docs/explanations/interventions.md, on fewer sequences."""
+    found = patch_noise(Problem(noise="uniform(0,5)"), load("zoo:diag/7/uniform(0,5)"), sequences=300)
     assert (found.low, found.high) == (1.0, 4.0)
     share = dict(zip(found.part, found.restored, strict=True))
     assert share["l"][:3].min() > 0.9
@@ -74,14 +74,19 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
     assert abs(share["gram"][5:]).max() < 0.1
     assert share["query"][5:].min() > 0.8
     assert "The context carries the noise level up to layer 5" in str(found)
-    assert "Layer 5 uses it most" in str(found)
+    assert "one layer alone restores (gram, once): layer 5 " in str(found)
     tame = dataclasses.replace(found, shrinkage=np.array([0.9, 0.89]))
     assert "hardly adapts to the noise level, so that no layer is named" in str(tame)
     assert "Shares of a change below 10% of the oracle's say nothing; they are shown as -" in str(tame)
     assert {tuple(line.split()[1:]) for line in str(tame).split("\n\n")[1].splitlines()[1:]} == {("-",) * 6}
     assert repr(tame.rows()) == repr(found.rows())  # NaN is not equal to itself
     even = dataclasses.replace(found, once=np.full_like(found.once, 0.1))
-    assert "No single layer uses it" in str(even)
+    assert "No layer alone restores 25% or more of the change" in str(even)
+    opposite = dataclasses.replace(
+        found, once=np.where(np.arange(1, 8) == 4, -1.17, np.where(found.layer == 5, 1.17, 0))
+    )
+    opposite = dataclasses.replace(found, once=np.broadcast_to(opposite.once, found.once.shape))
+    assert "(gram, once): layer 4 -117%, layer 5 117%." in str(opposite)  # both are named
     assert np.isnan(share["a"][:2]).all()  # moments that no context has
     assert "The shrinkage factor of the model goes from 0." in str(found)
 
@@ -119,7 +124,7 @@ def test_the_result_is_a_table():
             "patching needs two noise levels; got a problem with one, 1. Pass",
         ),
         ({"problem": Problem(4, 8, "uniform(0,2)")}, "dimension"),
-        ({"model": "diag"}, "only a linear transformer can be patched; got a str"),
+        ({"model": "diag"}, "only a linear transformer can be explained; got a str"),
     ],
 )
 def test_bad_input(options, words):

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Problem, load, save, train
+from ridgeformer.engine import Omegas
 from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
 from ridgeformer.models.family import FAMILIES, Family
@@ -355,6 +356,16 @@ def test_latex_has_the_numbers_of_every_update(kind, digits):
         assert found == pytest.approx(wanted, rel=0.5 * 10.0 ** (1 - digits) + 1e-15)
 
 
+def test_latex_says_how_many_heads_there_are_and_how_numbers_are_rounded():
+    """Omegas stand for two heads, as the model says; entries of matrices are rounded together."""
+    model = LinearTransformer(Diag(omega=[[[0.01, 0.02], [0.03, 0.04]]]), dim=3)
+    assert model.heads == 2
+    first = export(model, "latex").splitlines()[0]
+    assert first == "% Diag, 1 layer, 2 heads, for d = 3; numbers rounded to 3 significant digits. Needs amsmath."
+    first = export(LinearTransformer.random("full", dim=2, layers=1, heads=2), "latex", digits=1).splitlines()[0]
+    assert "1 layer, 2 heads, for d = 2; numbers rounded to 1 significant digit of the largest entry of their" in first
+
+
 def test_latex_rows_are_mathematics():
     """Matplotlib's parser of TeX reads every row."""
     mathtext = pytest.importorskip("matplotlib.mathtext")
@@ -436,7 +447,7 @@ def test_latex_of_a_matrix_of_zeros():
 
 def test_the_documentation_shows_what_is_exported():
     """The numbers of its example, put into a model, give its text again."""
-    text = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "export.md").read_text()
     source = next(block for block in text.split("```python\n") if block.startswith('"""')).split("```")[0]
     model = LinearTransformer(Diag(omega=np.reshape(run(source)["LAYERS"], (2, 2, 2))), dim=10)
     about = source.split("\n")[2]
@@ -459,7 +470,7 @@ class Scaled(Family):
     def kernel(self, dim):
         omega = np.zeros((len(self._step), 2, 2))
         omega[:, 1, 0] = -self._step
-        return (omega,)
+        return Omegas(omega)
 
     def dense(self, dim):
         return Diag(omega=self.kernel(dim)[0]).dense(dim)
@@ -548,9 +559,7 @@ def test_onnx_that_is_missing_is_named(monkeypatch):
         return real(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without_onnx)
-    with pytest.raises(
-        MissingPackageError, match=r"needs onnx, which is not installed. Run pip install 'ridgeformer\[onnx\]'"
-    ):
+    with pytest.raises(MissingPackageError, match=r"needs onnx, which is not installed. Run pip install onnx"):
         export(tame_model("diag", 2, 1, 1, 3), "onnx")
 
 
@@ -571,7 +580,7 @@ def test_command_prints_or_writes_every_format(command, runs, tmp_path):
                 assert command(model, "--to", to) == (0, out.read_text(), "")
                 assert "Trained on d=3 n=6 uniform(0,3), seed 0: adjusted loss " in out.read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.py", "model.tex"]
-    assert "numbers rounded to 2 digits" in command(runs[0], "--to", "latex", "--digits", 2)[1]
+    assert "numbers rounded to 2 significant digits" in command(runs[0], "--to", "latex", "--digits", 2)[1]
     facts = json.loads(command(runs[0], "--json")[1])
     assert facts["text"] == export(load(runs[0] / "model.safetensors"), about=facts["text"].split("\n")[2])
     facts = json.loads(command(runs[0], "--to", "onnx", "--out", tmp_path / "model.onnx", "--json")[1])
@@ -595,8 +604,8 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
         (model, "--out", "/proc/model.py"): "a file must go to a writable place; /proc/model.py cannot",
         (__file__,): "must be one that ridgeformer saved",
         ("/nonexistent",): "there is no file '/nonexistent'. Give a .safetensors file, the folder of a run",
-        (tmp_path,): "MODEL must be a model file or the folder of a run",
-        (runs[0].parent,): "MODEL must be a model file or the folder of a run",
+        (tmp_path,): "a model is a file or the folder of a run",
+        (runs[0].parent,): "a model is a file or the folder of a run",
         (tmp_path / "unfinished",): "Train it to its end first",
         (): "Missing argument 'MODEL'",
     }.items():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import LinearTransformer, Problem, engine
+from ridgeformer.engine import Omegas
 from support import tame_model
 
 pytest.importorskip("jax")
@@ -60,7 +61,7 @@ def test_a_sequence_is_counted_once():
     """Its loss is above the ceiling, and its gradient is too large to be summed."""
     gram, omega = np.array([[[1.0, 1e300], [1e300, 1.0]]]), np.array([[[0.0, 0.0], [-1e-299, 0.0]]])
     found, expected = (
-        one.evaluate((omega,), gram, np.zeros((1, 1)), ceiling=1.0) for one in (engine.named("jax"), TWIN)
+        one.evaluate(Omegas(omega), gram, np.zeros((1, 1)), ceiling=1.0) for one in (engine.named("jax"), TWIN)
     )
     assert found.losses.tolist() == pytest.approx([50.0])
     assert found.limited == expected.limited == 1

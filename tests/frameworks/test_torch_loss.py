@@ -76,7 +76,7 @@ def test_the_operator_passes_the_checks_of_pytorch():
     model, s, task = case()
     kernel = [value.detach().requires_grad_() for value in to_torch(model).kernel()]
     gram = torch.tensor(np.array(s.moments.gram))
-    torch.library.opcheck(torch.ops.ridgeformer.moment_loss.default, (kernel, gram, task, None, True))
+    torch.library.opcheck(torch.ops.ridgeformer.moment_loss.default, ("Matrices", kernel, gram, task, None, True))
 
 
 def test_a_second_derivative_is_refused():

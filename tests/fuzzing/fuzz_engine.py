@@ -20,6 +20,7 @@ import numpy as np
 
 from ridgeformer import InputError, engine
 from ridgeformer.engine import Choices, Evaluation, Key, Law, Layout
+from ridgeformer.engine.kernels import KERNELS, Kernel, Matrices, Mixings, Omegas
 
 MESSAGE = re.compile(r".+; got .+\. .+\.", re.DOTALL)  # the rule, what was received, the remedy
 ENGINES = tuple(name for name in engine.available() if name != "jax")  # which would compile for every shape
@@ -75,7 +76,17 @@ BY_NAME: dict[str, list[Any]] = {
     "dtype": ["float32", "f4", ">f8", "a", "nonsense", "f4,f4", np.float16, np.int64, complex, [("a", "f4")], "O", ","],
     "target": ["task", "Ridge", "tasks"],
     "ceiling": [0, 0.0, 1e-300, 1e300, np.float64(3), 7],
-    "parameters": [(None,), (1, 2), ([[1.0]],), (np.zeros(3), np.zeros(3)), (Hostile(),), [np.zeros((1, 2, 2))]],
+    "kernel": [
+        Omegas(None),
+        Matrices(1, 2),
+        Omegas([[1.0]]),
+        Matrices(np.zeros(3), np.zeros(3)),
+        Omegas(Hostile()),
+        Mixings(*np.zeros((4, 1, 1, 1, 1))),
+        (np.zeros((1, 2, 2)),),
+        [np.zeros((1, 2, 2))],
+        Omegas,
+    ],
     "engine": ["numpy", "mmx", "NumPy", [], {}, np.zeros(3)],
 }
 TRICKS: list[Callable[[np.ndarray], Any]] = [
@@ -184,9 +195,9 @@ def _sound(method: str, rng: random.Random) -> dict[str, Any]:
             return draw | {"dtype": dtype}
         width = dim + Layout(**layout).extra
         goal = "task" if "pool" in law else rng.choice(["ridge", "task"])
-        model = {"parameters": _parameters(rng, width, dtype, dim, full=width > dim)}
+        model = {"kernel": _kernel(rng, width, dtype, dim, full=width > dim)}
         return model | draw | limits | {"target": goal, "unadjusted": rng.random() < 0.5}
-    model = {"parameters": _parameters(rng, dim, dtype, rng.randint(1, dim))}
+    model = {"kernel": _kernel(rng, dim, dtype, rng.randint(1, dim))}
     half = _numbers(rng, (count, dim + 1, dim + 3)) * 10 ** rng.choice([0, 0, 0, rng.uniform(0, 77)])
     with np.errstate(over="ignore"):
         gram = (half @ half.transpose(0, 2, 1)).astype(dtype)
@@ -243,16 +254,17 @@ def _layout(rng: random.Random) -> dict[str, Any]:
     return {"attention": rng.choice(["sum", "mean"]), "coordinate": coordinate, "scratch": rng.choice([0, 0, 2])}
 
 
-def _parameters(rng: random.Random, dim: int, dtype: type, length: int, full: bool = False) -> tuple[np.ndarray, ...]:
+def _kernel(rng: random.Random, dim: int, dtype: type, length: int, full: bool = False) -> Kernel:
     """Omegas, P and Q, or channels of one or more vectors of this length, for `dim` coordinates beside y."""
     layers, heads, scale = rng.randint(1, 3), rng.randint(1, 2), 10 ** rng.uniform(-2, 0)
     kind = rng.choice(["full", "channels"] if full else ["diag", "full", "channels"])
     if kind == "diag":
-        return ((scale * _numbers(rng, (layers, 2, 2))).astype(dtype),)
+        return Omegas((scale * _numbers(rng, (layers, 2, 2))).astype(dtype))
     v = rng.randint(1, dim // length)
     s = dim + 1 - v * length
     sizes = (dim + 1, dim + 1) if kind == "full" else (v, v, s, s)
-    return tuple((scale * _numbers(rng, (layers, heads, size, size))).astype(dtype) for size in sizes)
+    arrays = [(scale * _numbers(rng, (layers, heads, size, size))).astype(dtype) for size in sizes]
+    return Matrices(*arrays) if kind == "full" else Mixings(*arrays)
 
 
 def _key(rng: random.Random) -> Key:
@@ -266,11 +278,24 @@ def _numbers(rng: random.Random, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _odd(name: str, sound: Any, rng: random.Random) -> Any:
-    if name == "parameters" and rng.random() < 0.7:
+    if name == "kernel" and rng.random() < 0.7:
         values = list(sound)
         at = rng.randrange(len(values))
         values[at] = _odd("", values[at], rng)
-        return rng.choice([tuple, tuple, tuple, list, lambda v: tuple(v[::-1]), lambda v: (*v, v[0])])(values)
+        make = type(sound)._make
+        others = [kind for kind in KERNELS.values() if len(kind._fields) != len(values)]
+        mistyped = rng.choice(others)
+        return rng.choice(
+            [
+                make,
+                make,
+                make,
+                tuple,
+                list,
+                lambda v: make(v[::-1]),
+                lambda v: mistyped(*(v * 4)[: len(mistyped._fields)]),
+            ]
+        )(values)
     if isinstance(sound, np.ndarray) and rng.random() < 0.8:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -19,9 +19,9 @@ from ridgeformer.sweeps import read_grid
 
 GOOD = (
     """noise = ["uniform(0,5)", "categorical(1,3)"]
-family = ["gdpp", "diag", "full"]
+families = ["gdpp", "diag", "full"]
 layers = [1, 2, 3]
-seed = [0, 1]
+seeds = [0, 1]
 """,
     """noise = ["fixed(1)"]
 dim = [3]
@@ -61,7 +61,7 @@ VALUES = (
     ),
     *('"lognorm(s=1e9)"', '"zipf(1.0001)"', '"norm()"', '"rv_histogram(1)"', "'fixed(1e999)'", "'uniform(*x)'"),
 )
-NAMES = ("noise", "dim", "context", "family", "layers", "heads", "seed", "protocol", "sequences", "a.b", '""')
+NAMES = ("noise", "dim", "context", "families", "layers", "heads", "seeds", "protocol", "sequences", "a.b", '""')
 
 
 def flip_bytes(text: str, rng: random.Random) -> bytes:
@@ -119,7 +119,7 @@ def insert_numbers(text: str, rng: random.Random) -> bytes:
 
 def lengthen(text: str, rng: random.Random) -> bytes:
     """Axes of so many values that their combinations could not be enumerated."""
-    most = {"dim": 200, "context": 200, "layers": 200, "heads": 64, "seed": 400}
+    most = {"dim": 200, "context": 200, "layers": 200, "heads": 64, "seeds": 400}
     axes = rng.sample(sorted(most), rng.randint(1, 4))
     kept = [line for line in text.split("\n") if line.split(" ")[0] not in axes]
     added = [f"{axis} = {list(range(1, rng.randint(2, most[axis])))}" for axis in axes]

@@ -24,7 +24,7 @@ from fuzz_cases import Case, Instead
 from fuzz_mutations import TENSORS, damaged, edit_json, nest_json, split
 
 from ridgeformer.tensors import pack
-from ridgeformer.training.journal import DamagedRunWarning, Journal, _checksum
+from ridgeformer.training.store.journal import DamagedRunWarning, Journal, _checksum
 
 NAME = "journal.safetensors"
 WRITER = {"run": "diag-2x1", "ridgeformer": "0.2.0", "engine": "numpy"}
@@ -121,8 +121,8 @@ def judge(folder: Path, case: Case) -> str:
     if case.sealed:
         return "opened"
     names = [name for name in truth.pieces if journal.recall(name) is not None]
-    if set(journal._kept) != set(names) or names != [*truth.pieces][: len(names)]:
-        raise AssertionError(f"it recalls {[*journal._kept]}, not the first of {[*truth.pieces]}")
+    if set(journal._pieces) != set(names) or names != [*truth.pieces][: len(names)]:
+        raise AssertionError(f"it recalls {[*journal._pieces]}, not the first of {[*truth.pieces]}")
     for name in names:
         if _bits(journal.recall(name)) != _bits(truth.pieces[name]):
             raise AssertionError(f"it recalls another {name}")

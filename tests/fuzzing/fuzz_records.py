@@ -23,16 +23,16 @@ from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
 from ridgeformer import LinearTransformer, Problem, load_run
-from ridgeformer.evaluation import Result
+from ridgeformer.evaluation import Loss
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
 from ridgeformer.tensors import pack
 from ridgeformer.training import Paper, Search
-from ridgeformer.training.journal import DamagedRunWarning
 from ridgeformer.training.results import Training
-from ridgeformer.training.runs import Folder
 from ridgeformer.training.spec import make_spec
-from ridgeformer.training.stored import checksum, read_run
+from ridgeformer.training.store import Folder
+from ridgeformer.training.store.files import checksum, read_run
+from ridgeformer.training.store.journal import DamagedRunWarning
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
 DAMAGES = ([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODEL])  # files that are damaged together
@@ -62,13 +62,14 @@ def _stored(runs: Folder, family: str, layers: int, seed: int) -> Truth:
         Problem(2, 5, "uniform(0,3)"), family, layers=layers, heads=1, seed=seed, protocol=protocol, sequences=1000
     )
     model = LinearTransformer.random(family, dim=2, layers=layers, seed=seed)
-    numbers = {"str": "exact", "int": 7, "float": 0.1 + seed / 3}
+    numbers: dict[str, Any] = {"str": "exact", "int": 7, "float": 0.1 + seed / 3, "bool": True}
+    numbers |= {"float | None": 0.01 if seed else None}  # asked for, or not
     training = Training(
         model=model,
         spec=spec,
         status="converged",
         message="3 starts; the last descent converged",
-        result=Result(**{field.name: numbers[str(field.type)] for field in fields(Result)}),
+        result=Loss(**{field.name: numbers[str(field.type)] for field in fields(Loss)}),
         points=(("race", 1024, 0.5 + seed, 0.1), ("best", 3072, 1 / 3, 0.2)),
         seconds=0.25,
         total_seconds=1.5,

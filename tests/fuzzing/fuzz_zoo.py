@@ -68,7 +68,7 @@ def content(found: Zoo) -> str:
         [
             *cell,
             {seed: asdict(found.record(*cell, seed=seed)) for seed in runs},
-            fingerprint(found.load(*cell)),
+            fingerprint(found.model(*cell)),
             [fingerprint(model) for (other, _), model in found.models.items() if other == cell],
         ]
         for cell, runs in sorted(found.made.items())

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import fuzz
+import fuzz_arrays
 import fuzz_cases
 import fuzz_journals
 import fuzz_models
@@ -14,9 +15,17 @@ import fuzz_zoo
 import pytest
 
 from ridgeformer import tensors, zoo
-from ridgeformer.training import journal, runs, stored
+from ridgeformer.training import store
+from ridgeformer.training.store import files as stored
+from ridgeformer.training.store import journal
 
-KINDS = {"models": fuzz_models, "journals": fuzz_journals, "records": fuzz_records, "zoo": fuzz_zoo}
+KINDS = {
+    "models": fuzz_models,
+    "journals": fuzz_journals,
+    "records": fuzz_records,
+    "zoo": fuzz_zoo,
+    "arrays": fuzz_arrays,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +59,7 @@ def accept_everything(*_, **__):
 def test_without_a_checksum_the_violation_is_found(kind, module, name, monkeypatch, saved):
     monkeypatch.setattr(module, name, accept_everything)
     if module is stored:
-        monkeypatch.setattr(runs, name, accept_everything)
+        monkeypatch.setattr(store, name, accept_everything)
     if module is journal and name == "_checksum":
         monkeypatch.setattr(fuzz_journals, "_checksum", accept_everything)
     KINDS[kind].sound.cache_clear()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, zoo
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, load
 from ridgeformer.errors import ExplosionWarning
 from support import draw, tame_model
 
@@ -313,7 +313,7 @@ def test_predict_says_which_contexts_explode_and_why():
     from sklearn.datasets import load_diabetes
 
     x, y = load_diabetes(return_X_y=True, scaled=False)
-    model = zoo.load("full", layers=7, noise="uniform(0,5)")
+    model = load("zoo:full/7/uniform(0,5)")
     with pytest.warns(ExplosionWarning, match=r"1 of 1 contexts .numbers 0.*Standardise every feature") as seen:
         found = model.predict(x[:20], y[:20], x[20:25])
     assert len(seen) == 1

@@ -2,6 +2,7 @@
 
 import io
 import re
+import types
 
 import numpy as np
 import pytest
@@ -10,11 +11,10 @@ from ridgeformer import InputError, LinearTransformer, Problem, train
 from ridgeformer.models import Channels, LowRank
 from ridgeformer.plotting.dynamics import (
     _name_weights,
-    curves_figure,
+    _page,
     draw_animation,
     draw_curves,
     draw_trajectories,
-    trajectories_figure,
 )
 from ridgeformer.plotting.style import blank
 from ridgeformer.plotting.weights import alone, picture
@@ -41,7 +41,7 @@ def diag():
 
 
 def test_a_curve_shows_the_recorded_losses_and_the_levels(full, diag):
-    figure = curves_figure({"Full": full, "Diag": diag}, levels=[1.2, 0.7], quantity="squared_error")
+    figure = draw_curves({"Full": full, "Diag": diag}, levels=[1.2, 0.7], quantity="squared_error")
     (axis,) = figure.axes
     first, second, *dashed = axis.get_lines()
     assert first.get_ydata().tolist() == (2 * full.history.loss[1:]).tolist()
@@ -53,17 +53,17 @@ def test_a_curve_shows_the_recorded_losses_and_the_levels(full, diag):
 
 def test_flows_are_drawn_against_time(full):
     flow = train(PROBLEM, "full", 1, protocol=GradientFlow(time=1, record=5), sequences=500, threads=1)
-    axis = curves_figure({"flow": flow, "descent": full}).axes[0]
+    axis = draw_curves({"flow": flow, "descent": full}).axes[0]
     assert axis.get_xlabel() == "time; for descents, the sum of the rates so far"
-    assert curves_figure(flow).axes[0].get_xlabel() == "time"
+    assert draw_curves(flow).axes[0].get_xlabel() == "time"
     assert axis.get_lines()[1].get_xdata().tolist() == full.history.time[1:].tolist()
 
 
 def test_trajectories_show_omegas_or_singular_values(full, diag):
-    lines = trajectories_figure(diag).axes[0].get_lines()
+    lines = draw_trajectories(diag).axes[0].get_lines()
     assert [line.get_label() for line in lines] == ["omega xx", "omega xy", "omega yx", "omega yy"]
     assert lines[2].get_ydata().tolist() == [shot.model.family.omega[0, 1, 0] for shot in diag.snapshots]
-    lines = trajectories_figure(full).axes[0].get_lines()
+    lines = draw_trajectories(full).axes[0].get_lines()
     assert len(lines) == 3
     last = np.linalg.svd(alone(full.model, 0), compute_uv=False)
     np.testing.assert_allclose([line.get_ydata()[-1] for line in lines], last)
@@ -71,7 +71,7 @@ def test_trajectories_show_omegas_or_singular_values(full, diag):
 
 def test_trajectories_of_channels_show_omegas_and_all_other_products():
     run = trained(Channels(1, 3))
-    figure = trajectories_figure(run)
+    figure = draw_trajectories(run)
     lines = {line.get_label().split(" (")[0]: line.get_ydata() for line in figure.axes[0].get_lines()}
     assert list(lines) == [f"omega {name}" for name in ("xx", "xy", "yx", "yy")] + ["norm vs", "norm sv", "norm ss"]
     assert "channels(1,3), 1 layer" in figure.get_suptitle()
@@ -88,14 +88,14 @@ def test_trajectories_of_channels_show_omegas_and_all_other_products():
 
 
 def test_trajectories_of_diag_as_channels_are_those_of_diag():
-    lines = trajectories_figure(trained(Channels(1, 1))).axes[0].get_lines()
+    lines = draw_trajectories(trained(Channels(1, 1))).axes[0].get_lines()
     assert [line.get_label() for line in lines] == ["omega xx", "omega xy", "omega yx", "omega yy"]
 
 
 def test_trajectories_of_many_layers_name_the_family_and_have_ticks_in_every_column():
     protocol = SGD(rate=1e-4, steps=4, scale=0.1, batch=16, snapshots=2)
     run = train(PROBLEM, "diag", 6, protocol=protocol, sequences=100, threads=1)
-    figure = trajectories_figure(run)
+    figure = draw_trajectories(run)
     assert figure.get_suptitle() == "diag, 6 layers\nomegas"
     figure.draw_without_rendering()
     shown = [axis.get_xlabel() == "step" and axis.xaxis.get_tick_params()["labelbottom"] for axis in figure.axes[:6]]
@@ -104,7 +104,7 @@ def test_trajectories_of_many_layers_name_the_family_and_have_ticks_in_every_col
 
 def test_trajectories_of_a_flow_are_drawn_against_time():
     flow = train(PROBLEM, "full", 1, protocol=GradientFlow(time=7, record=5, snapshots=3), sequences=500, threads=1)
-    figure = trajectories_figure(flow)
+    figure = draw_trajectories(flow)
     assert "time" in figure.axes[0].get_xlabel()
     steps = [shot.step for shot in flow.snapshots]
     for line in figure.axes[0].get_lines():
@@ -116,7 +116,7 @@ def test_trajectories_of_a_flow_are_drawn_against_time():
 def test_ticks_of_a_flow_do_not_overlap(time):
     """The time 0 has a decade of the axis for itself."""
     flow = train(PROBLEM, "diag", 1, protocol=GradientFlow(time=time), sequences=100, threads=1)
-    axis = trajectories_figure(flow).axes[0]
+    axis = draw_trajectories(flow).axes[0]
     ticks = axis.get_xticks()
     assert ticks[0] == 0
     assert ticks[1] >= flow.history.time[flow.snapshots[1].step]
@@ -126,7 +126,7 @@ def test_ticks_of_a_flow_do_not_overlap(time):
 
 def test_looped_models_are_drawn_once():
     run = train(PROBLEM, "looped(diag,20)", 1, protocol=SGD(steps=2, batch=8, snapshots=2), sequences=50, threads=1)
-    assert len(trajectories_figure(run).axes) == 1
+    assert len(draw_trajectories(run).axes) == 1
     assert picture(run.model).shape == (1, 4)
     assert picture(run.model)[0].tolist() == run.model.family.once.omega[0].ravel().tolist()
 
@@ -146,7 +146,7 @@ def test_matrices_of_layers_are_separated_and_numbered():
 def test_a_curve_that_diverges_leaves_the_axis():
     wild = train(PROBLEM, "full", 1, protocol=GradientDescent(rate=1.0, steps=5, scale=0.1), sequences=100, threads=1)
     assert wild.history.loss.max() > 100 * wild.history.loss[0]
-    figure = curves_figure({"wild": wild}, levels=[1e4])
+    figure = draw_curves({"wild": wild}, levels=[1e4])
     (label,) = (text.get_text() for text in figure.legends[0].get_texts())
     assert label.startswith("wild (rises to ")
     assert label.endswith(", above the axis)")
@@ -170,46 +170,56 @@ def test_a_layer_alone_is_what_it_makes_of_a():
 def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag):
     from PIL import Image
 
-    draw_animation(tmp_path / "a.gif", diag, sequences=20, milliseconds=100)
+    draw_animation(diag, tmp_path / "a.gif", sequences=20, milliseconds=100)
     assert Image.open(io.BytesIO((tmp_path / "a.gif").read_bytes())).n_frames == 4
-    draw_animation(str(tmp_path / "a.html"), full, sequences=20)
+    draw_animation(full, str(tmp_path / "a.html"), sequences=20)
     page = (tmp_path / "a.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     assert not re.search(r'(src|href)="http', page)
 
 
 def test_pictures_are_written(tmp_path, full):
-    draw_curves(str(tmp_path / "curve.svg"), full)
-    draw_trajectories(tmp_path / "weights.png", full)
+    draw_curves(full, str(tmp_path / "curve.svg"))
+    draw_trajectories(full, tmp_path / "weights.png")
     assert {path.name for path in tmp_path.iterdir()} == {"curve.svg", "weights.png"}
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path, full):
     search = train(PROBLEM, "diag", 1, protocol=Search(effort=0.1), sequences=500, threads=1)
     with pytest.raises(InputError, match="this picture is of a descent, whose course is recorded; got a run of Search"):
-        curves_figure(search)
+        draw_curves(search)
     with pytest.raises(InputError, match=r"at least two snapshots; got 0. Train with snapshots=20"):
-        trajectories_figure(trained("diag", snapshots=0))
+        draw_trajectories(trained("diag", snapshots=0))
     words = (
         r"two snapshots; got 1 of 4, because the descent ended early. The run says: .*not finite at step .* may help\."
     )
     with pytest.raises(InputError, match=words):
-        trajectories_figure(trained("full", rate=50.0, scale=1.0))
+        draw_trajectories(trained("full", rate=50.0, scale=1.0))
     with pytest.raises(InputError, match=r"a plot must end in .gif or .html; got 'a.png'"):
-        draw_animation(tmp_path / "a.png", full)
+        draw_animation(full, tmp_path / "a.png")
     with pytest.raises(InputError, match=r"needs at least one run; got none. Pass a training, or several by name"):
-        curves_figure({})
+        draw_curves({})
     for level in (-1, 0, float("inf"), float("nan")):
         with pytest.raises(InputError, match=r"a level must be"):
-            curves_figure(full, levels=[level])
+            draw_curves(full, levels=[level])
     with pytest.raises(
         InputError, match=r"of one training, or of several by name; got a list\. Pass {.rate 1e-3.: run}"
     ):
-        curves_figure([full])
+        draw_curves([full])
     with pytest.raises(InputError, match="the quantity must be one of loss, adjusted_loss, squared_error; got 'x'"):
-        curves_figure(full, quantity="x")
+        draw_curves(full, quantity="x")
 
 
 def test_curves_need_a_run(tmp_path):
     with pytest.raises(InputError, match=r"learning curves needs at least one run; got none\. Pass a training"):
-        draw_curves(tmp_path / "curve.svg", {})
+        draw_curves({}, tmp_path / "curve.svg")
+
+
+def test_the_page_of_an_animation_shows_its_title_as_text():
+    class Spec:
+        def describe(self):
+            return "<script>alert(1)</script> & more"
+
+    page = _page([b"frame"], 100, types.SimpleNamespace(spec=Spec())).decode()
+    assert "<script>alert" not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp; more") == 2

@@ -1,13 +1,11 @@
-"""Pictures of profiles and of training, and what is written on them."""
+"""Pictures of training, and what is written on them."""
 
 import numpy as np
 import pytest
 
-from ridgeformer import BayesRR, Problem, train, zoo
+from ridgeformer import BayesRR, Problem, compare, train
 from ridgeformer.errors import StorageError
-from ridgeformer.evaluation import profiles
-from ridgeformer.plotting.profiles import draw_profile, profile_figure
-from ridgeformer.plotting.training import draw_training, training_figure
+from ridgeformer.plotting.training import draw_training
 from ridgeformer.training import Paper, Search
 
 pytest.importorskip("matplotlib")
@@ -36,7 +34,7 @@ def search():
 
 def test_the_papers_learning_curve_is_of_unadjusted_losses(paper):
     """Training losses, the reported loss and that of the Bayes predictor, measured here on other sequences."""
-    figure, result = training_figure(paper), paper.result
+    figure, result = draw_training(paper), paper.result
     assert figure.axes[0].get_ylabel() == "unadjusted loss"
     assert level(figure, "on fresh sequences") == result.unadjusted
     draw = PROBLEM.moments(40_000, seed=9)
@@ -50,7 +48,7 @@ def test_the_papers_learning_curve_is_of_unadjusted_losses(paper):
 
 
 def test_the_searchs_learning_curve_is_of_adjusted_losses(search):
-    figure, result = training_figure(search), search.result
+    figure, result = draw_training(search), search.result
     assert figure.axes[0].get_ylabel() == "adjusted loss"
     assert level(figure, "on fresh sequences") == result.loss
     assert level(figure, "floor of the adjusted loss") == result.floor
@@ -61,38 +59,13 @@ def test_the_searchs_learning_curve_is_of_adjusted_losses(search):
 
 def test_a_floor_of_zero_is_not_drawn():
     known = train(Problem(2, 4, "fixed(1)"), "gdpp", 1, sequences=500)
-    assert not any("floor" in text for text in labels(training_figure(known)))
-
-
-def crosses(axis):
-    return [line for line in axis.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
-
-
-def test_a_profile_marks_explosions():
-    problem = Problem(noise="uniform(0,1)")
-    found = profiles(
-        problem,
-        {"Full": zoo.load("full", 7, "uniform(0,1)"), "Bayes": BayesRR("uniform(0,1)")},
-        sigma=[0.5, 1.0, 1.5, 2.0],
-        sequences=2000,
-    )
-    figure = profile_figure("title", found)
-    (marks,) = crosses(figure.axes[0])
-    wild = found["Full"].exploded > 0
-    assert wild.any()
-    np.testing.assert_array_equal(marks.get_xdata(), found["Full"].sigma[wild])
-    low, high = figure.axes[0].get_ylim()
-    assert all(low <= loss <= high for loss in marks.get_ydata())
-    assert "at least 1 of 2,000 sequences exploded\n(a loss above 100 times the signal)" in labels(figure)
-    calm = profile_figure("title", {"Bayes": found["Bayes"]})
-    assert not crosses(calm.axes[0])
-    assert not any("exploded" in text for text in labels(calm))
+    assert not any("floor" in text for text in labels(draw_training(known)))
 
 
 def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
     """A picture that cannot be written leaves the older one as it is, and the message says so."""
     path = tmp_path / "curve.png"
-    draw_training(path, search)
+    draw_training(search, path)
     before = path.read_bytes()
     assert before[:4] == b"\x89PNG"
 
@@ -100,8 +73,8 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ridgeformer.files.os.replace", full_disk)
-    found = profiles(PROBLEM, {"Bayes": BayesRR(PROBLEM.noise)}, sigma=[1.0], sequences=100)
-    for draw in (lambda: draw_training(path, search), lambda: draw_profile(path, "title", found)):
+    losses = compare(PROBLEM, {"Bayes": BayesRR(PROBLEM.noise)}, {"sigma": [1.0]}, sequences=100)
+    for draw in (lambda: draw_training(search, path), lambda: losses.plot(path)):
         with pytest.raises(StorageError, match="No space left on device"):
             draw()
     assert path.read_bytes() == before

@@ -122,3 +122,9 @@ def test_more_nodes_change_nothing(monkeypatch):
     quadrature = Uniform.quadrature
     monkeypatch.setattr(Uniform, "quadrature", lambda self, per_octave: quadrature(self, 3 * per_octave, 1e-15))
     np.testing.assert_allclose(finer.weights(d.moments), plain, rtol=0, atol=1e-9)
+
+
+def test_contexts_of_any_length_are_evaluated():
+    """n = 100,000: the noise level is known to a thousandth, and the posterior mean is the ridge solution with it."""
+    draw = Problem(2, 100_000, "uniform(0,1)").moments(4)
+    np.testing.assert_allclose(BayesRR("uniform(0,1)").weights(draw.moments), draw.ridge, rtol=1e-6)

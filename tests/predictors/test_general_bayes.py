@@ -8,7 +8,7 @@ from scipy import integrate
 
 import token_form as tf
 from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, Moments, Problem, TunedRR, compare, floor
-from ridgeformer.predictors import DMMSE, best_predictor
+from ridgeformer.predictors import DMMSE
 from ridgeformer.problems import Gaussian, LowRankTasks, Mixture, Pool
 
 D, COUNT = 3, 3
@@ -177,7 +177,7 @@ DIRECTIONS = {
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_nothing_beats_a_floor(name):
     problem = PROBLEMS[name]
-    best = Remembered(best_predictor(problem))
+    best = Remembered(problem.best_predictor())
     others = {"constant": ConstRR.tune(problem), "plain": ConstRR(1.0), "least squares": LeastSquares()}
     if problem.lengths.least > D:
         others |= {"adaptive": AdaRR(problem.prior), "plain adaptive": AdaRR()}
@@ -204,7 +204,7 @@ def test_the_best_error_is_orthogonal_to_all_that_is_known(name):
     """Sharper than any comparison of losses: E v' metric (w_best - w) = 0 for every function v of the context."""
     problem = PROBLEMS[name]
     drawn = problem.moments(5000, seed=8)
-    error = best_predictor(problem).weights(drawn.moments) - drawn.ridge
+    error = problem.best_predictor().weights(drawn.moments) - drawn.ridge
     metric = np.broadcast_to(np.eye(D) if drawn.metric is None else drawn.metric, (len(error), D, D))
     weighed = np.einsum("bij,bj->bi", metric, error)
     for which, direction in DIRECTIONS.items():

@@ -15,8 +15,7 @@ from ridgeformer import (
     Problem,
     compare,
     evaluate,
-    profile,
-    zoo,
+    load,
 )
 from ridgeformer.losses import exploded
 from ridgeformer.predictors import Guarded, Predictor
@@ -34,7 +33,7 @@ SHIFTS = {
 
 
 def guarded(family="full", layers=7):
-    return Guarded(zoo.load(family, layers=layers, noise="uniform(0,5)"), BAYES)
+    return Guarded(load(f"zoo:{family}/{layers}/uniform(0,5)"), BAYES)
 
 
 @pytest.mark.parametrize("family", ["diag", "full", "gdpp"])
@@ -118,7 +117,7 @@ def test_it_is_a_predictor_like_any_other():
     at_home = evaluate(HOME, one, sequences=5000)
     assert at_home.loss == pytest.approx(evaluate(HOME, one.model, sequences=5000).loss, rel=1e-6)
     assert compare(SHIFTS["correlated features"], {"guarded": one}, sequences=5000)["guarded"].exploded == 0
-    assert profile(HOME, one, sigma=[1.0, 8.0], sequences=3000).exploded.sum() == 0
+    assert compare(HOME, one, {"sigma": [1.0, 8.0]}, sequences=3000).exploded.sum() == 0
     assert Guarded(OracleRR(), BAYES).knows_sigma
     assert not one.knows_sigma
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import ConstRR, InputError, LinearTransformer, Moments, Problem, evaluate, floor, profile, train
+from ridgeformer import ConstRR, InputError, LinearTransformer, Moments, Problem, compare, evaluate, floor, train
 from ridgeformer.engine import Layout
-from ridgeformer.evaluation import oracle_risk
 from ridgeformer.problems import (
     CustomProblem,
     Dataset,
@@ -141,8 +140,8 @@ def test_features_and_queries(make, words):
         (lambda: Mixture(Pool(4), float("nan")), "the share of new tasks must be at least 0; got nan"),
         (tasks("mixture(gaussian(),0.5)"), "a mixture is of a pool and a Gaussian law; got gaussian() and gaussian()"),
         (tasks("mixture(pool(2),0.5,pool(3))"), "a mixture is of a pool and a Gaussian law; got pool(2) and pool(3)"),
-        (tasks(np.eye(3)), "tasks must be a law of tasks or its text"),
-        (tasks(5), "tasks must be a law of tasks or its text; got 5"),
+        (tasks(np.eye(2)), "the covariance of tasks must fit the dimension 3; got one for dimension 2"),
+        (tasks(5), "tasks must be a law of tasks, its text or a covariance matrix; got 5"),
     ],
 )
 def test_tasks(make, words):
@@ -259,7 +258,7 @@ def test_texts_of_problems(text, words):
 def test_other_arguments_of_problems():
     refused(
         lambda: Problem(D, 6, 1.0).replace(size=3),
-        "a problem has dim, context, noise, features, tasks, query; got size",
+        "a Problem has the arguments dim, context, noise, features, tasks, query; got size",
     )
     refused(
         lambda: problem_from_dict({"problem": "nope"}), "got 'nope'. Import the module that defines its class first."
@@ -306,7 +305,7 @@ def nan(value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (tokens(x=lambda x: x[0]), "x must have shape (B, n, d); got shape (5, 2). Correct the draw method."),
+        (tokens(x=lambda x: x[0]), "x must have shape (B, n, d); got shape (5, 2)"),
         (tokens(y=lambda y: y[:, :3]), "y must have shape (7, 5); got shape (7, 3)"),
         (tokens(queries=lambda q: q[:, :, :1]), "queries must have shape (7, m, 2); got shape (7, 3, 1)"),
         (tokens(queries=lambda q: q[:, 0]), "queries must have shape (7, m, 2); got shape (7, 2)"),
@@ -347,7 +346,7 @@ def nan(value):
     ],
 )
 def test_draws_of_custom_problems(change, words):
-    refused(lambda: Broken(change).moments(7), words)
+    refused(lambda: Broken(change).drawn(np.random.default_rng(0), 7), words)
 
 
 def test_what_is_broken_is_the_change():
@@ -373,13 +372,12 @@ def test_what_a_custom_problem_does_not_offer():
         "a floor needs a problem whose best predictor is known; got Broken(",
     )
     refused(
-        lambda: profile(problem, ConstRR(1.0), sigma=[1.0], sequences=10),
+        lambda: compare(problem, ConstRR(1.0), {"sigma": [1.0]}, sequences=10),
         "a profile needs the problem at single noise levels; got a Broken without at_noise. Write a method",
     )
     refused(
-        lambda: profile(problem, ConstRR(1.0), sequences=10), "a profile of this problem needs noise levels; got none"
+        lambda: compare(problem, ConstRR(1.0), "sigma", sequences=10), "noise levels of this problem have no default"
     )
-    refused(lambda: oracle_risk(problem), "whose laws of noise and tasks are known; got a Broken")
 
 
 def test_a_run_of_a_problem_without_a_name_is_not_stored(tmp_path):

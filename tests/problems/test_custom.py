@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,21 +16,18 @@ from ridgeformer import (
     Moments,
     OracleRR,
     Problem,
-    by_layer,
     compare,
     evaluate,
     explain,
     floor,
     load_run,
-    profile,
     train,
 )
 from ridgeformer.engine import Layout
 from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.noise import Fixed, as_noise
 from ridgeformer.problems import CustomProblem, Dataset, Draw, Sequences, problem_from_dict
-from ridgeformer.sweeps import list_runs
-from ridgeformer.training import Search
+from ridgeformer.training import Search, load_runs
 
 D, N, M = 2, 8, 5
 QUICK = {"protocol": Search(effort=0.2), "sequences": 2000}
@@ -97,7 +95,8 @@ class Laplace(CustomProblem):
 
 def tokens_of(problem, count, seed):
     """The sequences that an evaluation of a custom problem draws: its `draw` with the documented random numbers."""
-    return problem.draw(np.random.default_rng(np.random.SeedSequence((seed, EVALUATION, 0, 0))), count)
+    block = problem.draw(np.random.default_rng(np.random.SeedSequence((seed, EVALUATION, 0, 0))), 512)
+    return block.chosen(slice(0, count))
 
 
 def model_of(layers=2, kind="full", layout=Layout("mean"), seed=0):  # noqa: B008
@@ -132,7 +131,7 @@ def test_losses_are_those_of_the_queries(problem):
     "layout", [Layout(), Layout("mean"), Layout("mean", "length"), Layout("mean", "none", 1)], ids=str
 )
 def test_losses_of_models_are_those_of_their_predictions(problem, layout):
-    """The token form of the model, sequence by sequence; layers of `by_layer` are its first layers."""
+    """The token form of the model, sequence by sequence; layers of `compare` are its first layers."""
     s, model = tokens_of(problem, 200, seed=4), model_of(layout=layout)
     n = np.full(200, s.x.shape[1]) if s.context is None else s.context
 
@@ -141,9 +140,9 @@ def test_losses_of_models_are_those_of_their_predictions(problem, layout):
         return 0.5 * np.square(np.stack(predicted) - s.answers).mean()
 
     assert evaluate(problem, model, sequences=200, seed=4).loss == pytest.approx(by_hand(model), rel=1e-9)
-    layers = by_layer(problem, model, sequences=200, seed=4)
+    layers = compare(problem, model, "layer", sequences=200, seed=4)
     expected = [0.5 * np.square(s.answers).mean(), by_hand(model.truncate(1)), by_hand(model)]
-    np.testing.assert_allclose(layers.loss, expected, rtol=1e-9)
+    np.testing.assert_allclose(layers.loss[0], expected, rtol=1e-9)
 
 
 def test_an_intercept_counts_in_every_kind_of_evaluation():
@@ -151,8 +150,8 @@ def test_an_intercept_counts_in_every_kind_of_evaluation():
     moments = problem.moments(300, seed=5, stream=EVALUATION, sums=True).moments
     assert np.abs(model.intercepts(moments)).max() > 0.05
     whole = evaluate(problem, model, sequences=300, seed=5).loss
-    assert by_layer(problem, model, sequences=300, seed=5).loss[-1] == pytest.approx(whole, rel=1e-9)
-    assert profile(problem, model, sigma=[1.0], sequences=300, seed=5).loss[0] == pytest.approx(whole, rel=1e-9)
+    assert compare(problem, model, "layer", sequences=300, seed=5).loss[0, -1] == whole
+    assert compare(problem, model, {"sigma": [1.0]}, sequences=300, seed=5).loss.item() == whole
 
 
 class Shifted(CustomProblem):
@@ -178,11 +177,11 @@ def test_losses_with_an_intercept_are_those_of_predictions(problem, layout):
         "full", dim=D, layers=2, scale=0.1, context=1 if layout.attention == "mean" else N, seed=1, layout=layout
     )
     key = {"seed": 5, "stream": EVALUATION}
-    s = problem.draw(np.random.default_rng(np.random.SeedSequence((5, EVALUATION, 0, 0))), 200)
+    s = tokens_of(problem, 200, seed=5)
     missed = model.predict(s.x, s.y, s.queries) - s.answers
     expected = 0.5 * np.square(missed).mean()
     assert evaluate(problem, model, sequences=200, seed=5).loss == pytest.approx(expected, rel=1e-9)
-    assert by_layer(problem, model, sequences=200, seed=5).loss[-1] == pytest.approx(expected, rel=1e-9)
+    assert compare(problem, model, "layer", sequences=200, seed=5).loss[0, -1] == pytest.approx(expected, rel=1e-9)
     assert explain(problem, model, sequences=200, seed=5).behaviour.loss[-1] == pytest.approx(expected, rel=1e-6)
     found = model.step(problem, 200, unadjusted=True, **key)
     np.testing.assert_allclose(found.unadjusted, 0.5 * np.square(missed).mean(1), rtol=1e-8, atol=1e-12)
@@ -252,7 +251,7 @@ def test_an_unknown_floor_is_reported_as_unknown(problem):
     assert "nan" not in row
     assert row.split().count("-") == 2  # floor and ratio
     assert {"floor", "ratio"} <= set(header.split())
-    assert str(by_layer(problem, model_of(), sequences=100)).count(" - ") > 0
+    assert "floor" not in str(compare(problem, model_of(), "layer", sequences=100))
     with pytest.raises(InputError, match="a floor needs a problem whose best predictor is known"):
         floor(problem, sequences=100)
 
@@ -289,7 +288,7 @@ def test_comparisons_share_sequences():
 def test_training_on_a_problem_of_ones_own(problem):
     """Better than predicting 0 and than one step alone would be by chance; the loss is that of an evaluation."""
     result = train(problem, "diag", 1, protocol=Search(effort=0.05), sequences=2000)
-    nothing = by_layer(problem, result.model, sequences=2000, with_floor=False).loss[0]
+    nothing = compare(problem, result.model, "layer", sequences=2000, with_floor=False).loss[0, 0]
     assert result.loss < 0.7 * nothing
     again = evaluate(problem, result.model, sequences=2000, seed=9, with_floor=False)
     assert abs(again.loss - result.loss) < 5 * np.hypot(again.error, result.result.error)
@@ -297,11 +296,11 @@ def test_training_on_a_problem_of_ones_own(problem):
 
 
 def test_profiles_need_and_use_at_noise():
-    found = profile(Student(), ConstRR(1.0), sigma=[0.5, 1.0, 3.0], sequences=1000)
-    assert (np.diff(found.loss) > 0).all()
-    assert found.in_distribution.tolist() == [False, True, False]
+    found = compare(Student(), ConstRR(1.0), {"sigma": [0.5, 1.0, 3.0]}, sequences=1000)
+    assert (np.diff(found.loss[0]) > 0).all()
+    assert found.in_distribution["sigma"] == (False, True, False)
     alone = evaluate(Student(scale=3.0), ConstRR(1.0), sequences=1000, with_floor=False)
-    assert found.loss[2] == pytest.approx(alone.loss, rel=1e-9)
+    assert found.loss[0, 2] == alone.loss
     assert Student().noise == as_noise(1.0)
 
 
@@ -326,7 +325,7 @@ def test_runs_on_all_kinds_of_problems_are_listed_together(tmp_path):
         Student(),
     ]
     trained = [train(problem, "gdpp", 1, out=tmp_path, **QUICK) for problem in problems]
-    entries = list_runs(tmp_path)
+    entries = load_runs(tmp_path).entries
     assert [entry.damage for entry in entries] == [None] * 4
     found = {entry.folder: entry for entry in entries}
     plain, features, lengths, own = (found[result.folder] for result in trained)
@@ -340,7 +339,12 @@ def test_runs_on_all_kinds_of_problems_are_listed_together(tmp_path):
 def test_moments_depend_on_the_key_alone():
     one, same = (Student().moments(20, seed=1, stream=2, step=3).moments.gram for _ in range(2))
     np.testing.assert_array_equal(one, same)
-    for other in ({"seed": 2}, {"stream": 3}, {"step": 4}, {"first": 5}):
+    more = Student().moments(600, seed=1, stream=2, step=3, first=5).moments.gram  # of two blocks
+    np.testing.assert_array_equal(more[:15], one[5:])
+    tokens = Student().moments(600, seed=1, stream=2, step=3, first=5, tokens=True)
+    np.testing.assert_array_equal(tokens.moments.gram, more)
+    np.testing.assert_allclose(tokens.tokens.moments.gram, more, rtol=1e-12)
+    for other in ({"seed": 2}, {"stream": 3}, {"step": 4}):
         assert not np.isin(
             Student().moments(20, **{"seed": 1, "stream": 2, "step": 3, **other}).moments.gram, one
         ).any()
@@ -373,7 +377,7 @@ def test_an_evaluation_uses_each_sequence_of_a_data_set_once():
     found, all_of_it = (evaluate(data, LeastSquares(), sequences=count) for count in (100_000, 50))
     assert found.sequences == 50
     assert (found.loss, found.error) == (all_of_it.loss, all_of_it.error)
-    assert by_layer(data, model_of(), sequences=1000).sequences == 50
+    assert compare(data, model_of(), "layer", sequences=1000).sequences == 50
 
 
 def test_draws_must_depend_on_the_given_random_numbers_only():
@@ -413,7 +417,8 @@ def test_an_argument_called_noise_does_not_disturb_profiles():
         def at_noise(self, sigma):
             return Noisy(sigma)
 
-    assert profile(Noisy(), LeastSquares(), sigma=[0.5, 1.0], sequences=50).in_distribution.all()
+    losses = compare(Noisy(), LeastSquares(), {"sigma": [0.5, 1.0]}, sequences=50)
+    assert all(losses.in_distribution["sigma"])
 
 
 def test_training_and_evaluating_on_fixed_data():
@@ -433,3 +438,152 @@ def test_data_without_tasks():
     w = np.stack([np.linalg.lstsq(x[b], y[b], rcond=None)[0] for b in range(30)])
     by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", queries, w) - answers).mean()
     assert evaluate(data, LeastSquares(), sequences=30).loss == pytest.approx(by_hand, rel=1e-9)
+
+
+# ---- identity, oracles, shared sequences --------------------------------------------------------------------
+
+
+class Hidden(Student):
+    """Keeps its arguments under other names than theirs."""
+
+    name = "test-hidden"
+
+    def __init__(self, scale=1.0, law=None, levels=()):
+        super().__init__(D, N, 5.0, 1.0)
+        self._scale, self._law, self._levels = scale, law, levels
+
+    def draw(self, rng, count):
+        s = super().draw(rng, count)
+        return Sequences(s.x, self._scale * s.y, s.queries, self._scale * s.answers, self._scale * s.task)
+
+
+class Named(Dataset):
+    name = "test-named"
+
+
+def test_problems_are_equal_if_their_laws_are():
+    assert Hidden(2.0) == Hidden(scale=2.0)
+    assert hash(Hidden(2.0)) == hash(Hidden(scale=2.0))
+    assert Hidden(1.0) != Hidden(2.0)
+    assert Hidden(1.0).replace(scale=2.0) == Hidden(2.0)
+    assert Hidden(levels=np.array([1.0, 2.0])) == Hidden(levels=[1.0, 2.0])
+    assert Hidden(levels=[1, 2]) != Hidden(levels=[1, 3])
+    assert Hidden(3.0).signal == pytest.approx(9 * Hidden(1.0).signal)
+    assert problem_from_dict(json.loads(json.dumps(Hidden(2.0).as_dict()))) == Hidden(2.0)
+    assert (
+        evaluate(Hidden(1.0), ConstRR(1.0), sequences=500).loss
+        < evaluate(Hidden(5.0), ConstRR(1.0), sequences=500).loss
+    )
+
+
+def test_what_cannot_be_compared_is_equal_to_itself_only_and_not_stored(tmp_path):
+    class Same:
+        def __repr__(self):
+            return "same"
+
+    few, others = (Named(Problem(D, N, 1).sequences(20, seed=seed)) for seed in (1, 2))
+    for one, other in ((few, others), (Hidden(law=Same()), Hidden(law=Same()))):
+        assert one == one
+        assert one != other
+        words = r"compared by its arguments and attributes: .*; got a Se?a?quences? called|; got a S\w+ called"
+        with pytest.raises(InputError, match=words):
+            train(one, "gdpp", 1, **QUICK, out=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_class_that_makes_other_problems_of_the_same_arguments_is_noticed():
+    stored = Hidden(2.0).as_dict() | {"state": "0" * 16}
+    with pytest.raises(InputError, match="must make the same problem from the same arguments"):
+        problem_from_dict(stored)
+
+
+class Weighted(CustomProblem):
+    """Tokens with noise levels of their own, and an oracle that knows them."""
+
+    def __init__(self, dim=D, context=N):
+        self.dim, self.context = dim, context
+
+    def draw(self, rng, count):
+        x, task = rng.standard_normal((count, N + M, D)), rng.standard_normal((count, D))
+        sigma, clean = rng.uniform(0.1, 2, (count, N)), np.einsum("bnd,bd->bn", x, task)
+        y = clean[:, :N] + sigma * rng.standard_normal((count, N))
+        return Sequences(x[:, :N], y, x[:, N:], clean[:, N:], task, sigma)
+
+    def oracle(self, drawn):
+        return drawn.ridge()
+
+
+class ByToken:
+    """The oracle of `Weighted` cannot be a predictor: this one takes all noise levels to be the same."""
+
+    def predict(self, x, y, queries):
+        S = np.swapaxes(x, 1, 2) @ x + 1.4 * np.eye(D)
+        w = np.linalg.solve(S, np.einsum("bnd,bn->bd", x, y)[..., None])[..., 0]
+        return np.einsum("bmd,bd->bm", queries, w)
+
+
+def test_an_oracle_of_ones_own_adjusts_losses():
+    """The adjusted loss is the unadjusted one minus that of the oracle, on average."""
+    problem = Weighted()
+    assert problem.has_oracle
+    assert not Student().has_oracle
+    found = compare(problem, {"weights": ConstRR(1.4), "tokens": ByToken()}, sequences=20_000, seed=3)
+    draw = problem.moments(20_000, seed=3, stream=EVALUATION)
+    oracle = draw.losses(draw.ridge, draw.task).mean()
+    assert found["weights"].unadjusted - found["weights"].loss == pytest.approx(oracle, rel=0.05)
+    assert 0 < found["weights"].loss < found["weights"].unadjusted
+    assert found["tokens"].loss == pytest.approx(found["weights"].loss, rel=1e-9)  # the same sequences
+    assert train(problem, "diag", 1, **QUICK).loss < 3 * found["weights"].loss
+
+
+def test_steps_of_training_share_sequences_and_are_the_same_in_any_order():
+    model = model_of(kind="diag", layers=1)
+    here, there = Student(), Student()
+    forward = [model.step(here, 512, step=i).losses for i in range(34)]
+    backward = [model.step(there, 512, step=i).losses for i in reversed(range(34))][::-1]
+    np.testing.assert_array_equal(forward, backward)
+    first, second = np.sort(np.ravel(forward[:32])[:16384]), np.sort(np.ravel(forward[32:34]))
+    assert np.isin(second, first).all()  # of the second pass, in another order
+    assert not np.array_equal(forward[32], forward[0])
+    assert len(np.unique(first)) == 16384
+    assert not np.isin(model.step(here, 512, step=32 * 8).losses, first).any()  # drawn anew
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"metric": -np.eye(D)}, "the metric of a loss must have no negative eigenvalue; got -1"),
+        ({"metric": np.array([[1.0, 0.5], [0.0, 1.0]])}, "the metric of a loss must be symmetric"),
+        ({"offset": -np.ones(512)}, "offsets, which are mean squares, must not be negative; got -1.0"),
+    ],
+)
+def test_metrics_and_offsets_that_make_losses_negative_are_refused(change, words):
+    class Negative(Laplace):
+        def draw(self, rng, count):
+            return replace(super().draw(rng, count), **change)
+
+    with pytest.raises(InputError) as caught:
+        evaluate(Negative(), ConstRR(1.0), sequences=10)
+    assert words in str(caught.value)
+
+
+def test_features_that_ignore_the_random_numbers_are_noticed():
+    class Careless(Student):
+        name = None
+
+        def draw(self, rng, count):
+            s = super().draw(rng, count)
+            return Sequences(np.random.default_rng().standard_normal(s.x.shape), s.y, s.queries, s.answers, s.task)
+
+    with pytest.raises(InputError, match="the same random numbers must give the same sequences"):
+        Careless().moments(5)
+
+
+def test_a_metric_without_tasks_is_not_used():
+    """The loss is that of the queries, whose answers no weights need give."""
+    rng = np.random.default_rng(0)
+    x, queries = rng.standard_normal((200, N, D)), rng.standard_normal((200, M, D))
+    s = Sequences(x, x[..., 0] ** 3, queries, queries[..., 0] ** 3, metric=np.eye(D))
+    w = ConstRR(1.0).weights(s.moments)
+    by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", queries, w) - s.answers).mean()
+    assert evaluate(Dataset(s), ConstRR(1.0), sequences=200).loss == pytest.approx(by_hand, rel=1e-9)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import check_estimator
 
-from ridgeformer import AdaRR, BayesRR, ConstRR, InputError, LinearTransformer, Moments, Problem, zoo
+from ridgeformer import AdaRR, BayesRR, ConstRR, InputError, LinearTransformer, Moments, Problem, load
 from ridgeformer.predictors import Guarded
 from ridgeformer.sklearn import FallbackWarning, InContextRegressor
 
@@ -69,6 +69,9 @@ def test_the_default_against_a_grid_over_both_unknowns(n, d):
         mean[i] = cross @ np.linalg.solve(K, H @ t)
         second[i] = mean[i] ** 2 + (chance @ V / chance.sum()) * (spread + (1 - share) * (1 + 1 / n))
         level[i] = np.sqrt(1 - share) * (chance @ np.sqrt(V) / chance.sum())
+    angle, log_v = np.pi / 2 / 800, np.log(V[1] / V[0])  # steps of the grid; dR^2 = sin(2 angle) d angle
+    total = np.log((np.exp(mass - mass.max()) * shares[1]).sum() * angle * log_v) + mass.max()
+    evidence = total - (n - 1) * (0.5 * np.log(2 * np.pi) + np.log(y.std()))  # p(V) = V^-2 e^(-1/V)
     mass = np.exp(mass - mass.max()) * shares[1]
     expected, square, level = (mass @ part / mass.sum() for part in (mean, second, level))
     model = InContextRegressor().fit(X, y)
@@ -76,6 +79,7 @@ def test_the_default_against_a_grid_over_both_unknowns(n, d):
     assert found == pytest.approx(y.mean() + y.std() * expected, rel=1e-5)
     assert std == pytest.approx(y.std() * np.sqrt(square - expected**2), rel=1e-4)
     assert model.noise_ == pytest.approx(y.std() * level, rel=1e-4)
+    assert model.log_evidence_ == pytest.approx(evidence, abs=1e-4)
 
 
 @pytest.mark.parametrize("noise", ["uniform(0,5)", "categorical(1,3)", 2.0])
@@ -140,6 +144,50 @@ def test_intervals_hold_what_they_promise_on_simulated_data():
         error = np.abs(found - answer - sigma * rng.standard_normal(4))
         inside.append(error[:, None] <= std[:, None] * [0.674, 1.282, 1.960])
     np.testing.assert_allclose(np.mean(inside, (0, 1)), [0.50, 0.80, 0.95], atol=0.05)  # 3 standard errors are .04
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "uniform(0,5)"}, {"r2_prior": (3, 0.5)}, {"predictor": MODEL}])
+@pytest.mark.parametrize(("n", "q"), [(20, None), (3, 2)])
+def test_quantiles_samples_and_moments_are_of_one_distribution(options, n, q):
+    """The mean, variance and quantiles of 100,000 labels that were drawn, against those that are computed."""
+    X, y = data(n, q=q)
+    model = InContextRegressor(**options).fit(X, y)
+    mean, std = model.predict(X[:2], return_std=True)
+    drawn = np.moveaxis(model.sample_y(X[:2], 100_000), 1, 0)
+    levels = np.array([0.025, 0.25, 0.5, 0.9, 0.975])
+    quantiles = model.predict_quantiles(X[:2], levels)
+    assert quantiles.shape == (5, *mean.shape)
+    below = (drawn[None] < quantiles[:, None]).mean(1)
+    assert np.abs(below - levels.reshape((5,) + (1,) * mean.ndim)).max() < 0.007  # 4.5 errors
+    np.testing.assert_allclose(np.median(drawn, 0), quantiles[2], atol=0.02 * std.max())
+    low, high = model.predict_interval(X[:2], 0.95)
+    np.testing.assert_allclose([low, high], quantiles[[0, 4]], rtol=1e-12)
+    if n == 20:  # t distributions with few degrees of freedom have no stable variances
+        np.testing.assert_allclose(drawn.mean(0), mean, atol=5 * std.max() / 300)
+        np.testing.assert_allclose(drawn.std(0), std, rtol=0.03)
+
+
+def test_covariances_of_labels():
+    """Their diagonal is that of the standard deviations; with a known noise level they are ridge regression's."""
+    X, y = data()
+    model = InContextRegressor(noise=1.5).fit(X, y)
+    (mean, std), (same, covariance) = (model.predict(X[:3], **{name: True}) for name in ("return_std", "return_cov"))
+    np.testing.assert_array_equal(mean, same)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std)
+    Z, unit = standardised(X, y)[0], y.std() / np.sqrt(4 + 2.25)
+    inner = Z[:3] @ np.linalg.inv(Z.T @ Z + 2.25 * np.eye(4)) @ Z[:3].T
+    np.testing.assert_allclose(covariance, 2.25 * unit**2 * (inner + np.eye(3) + 1 / 20), rtol=1e-9)
+    with pytest.raises(ValueError, match="either standard deviations or covariances"):
+        model.predict(X, return_std=True, return_cov=True)
+
+
+def test_a_prior_on_a_small_share_shrinks_more():
+    X, y = data(8)
+    small, large = (InContextRegressor(r2_prior=prior).fit(X, y) for prior in ((1, 50), (50, 1)))
+    assert np.abs(small.coef_).sum() < 0.5 * np.abs(large.coef_).sum()
+    X, y = data(60, noise=0.1)  # labels that are mostly explained
+    small, large = (InContextRegressor(r2_prior=prior).fit(X, y) for prior in ((1, 50), (50, 1)))
+    assert large.log_evidence_ > small.log_evidence_ + 10
 
 
 # ---- rows, weights, outputs -----------------------------------------------------------------------------------------
@@ -215,7 +263,42 @@ def test_constant_columns_and_labels():
     assert not same.coef_.any()
     mean, std = same.predict(X, return_std=True)
     np.testing.assert_allclose(mean, 0.3)
-    assert not std.any()
+    assert (std > 0).all()
+    assert (std < 1e-7).all()
+
+
+@pytest.mark.parametrize("rows", [3, 1_000, 100_000])
+def test_constant_columns_of_any_length_are_ignored(rows):
+    """A column of 0.1 has a mean that differs from 0.1 by rounding, which must not become a feature."""
+    X, y = data(rows)
+    found = InContextRegressor().fit(np.column_stack([X, np.full(rows, 0.1)]), y)
+    assert found.coef_[4] == 0
+    far = np.append(X[0], 7.0)[None]
+    expected = InContextRegressor().fit(X, y).predict(X[:1], return_std=True)
+    np.testing.assert_allclose(found.predict(far, return_std=True), expected, rtol=1e-9)
+
+
+def test_labels_without_noise_have_finite_standard_deviations():
+    """Also where rows are fewer than features, and where features follow from each other."""
+    for seed in range(60):
+        X, y = data(5 + seed % 20, 4 + seed % 7, seed=seed, noise=0.0 if seed % 2 else 1e-13)
+        X = np.column_stack([X, X[:, 0] - X[:, 1]]) if seed % 3 == 0 else X
+        mean, std = InContextRegressor().fit(X, y).predict(np.vstack([X, X.mean(0)]), return_std=True)
+        assert np.isfinite(mean).all()
+        assert (std > 0).all()
+
+
+@pytest.mark.parametrize("predictor", ["bayes", MODEL])
+def test_without_a_feature_that_varies_the_mean_is_predicted_as_by_scikit_learn(predictor):
+    """And the standard deviation is about that of the labels: 20 of them, and two further examples of the prior."""
+    y = data()[1]
+    mean, std = InContextRegressor(predictor).fit(np.ones((20, 3)), y).predict([[1, 1, 1], [5, 2, 0]], return_std=True)
+    np.testing.assert_allclose(mean, LinearRegression().fit(np.ones((20, 3)), y).predict(np.ones((2, 3))), rtol=1e-12)
+    if (
+        predictor == "bayes"
+    ):  # V is inverse gamma with 19 + 2 degrees of freedom and the scale 20 + 2 times the variance
+        np.testing.assert_allclose(std, y.std() * np.sqrt(22 / 19 * (1 + 1 / 20)), rtol=1e-6)
+    assert np.isfinite(cross_val_score(InContextRegressor(), np.repeat([[0.0], [1.0]], [19, 1], 0), y, cv=5)).all()
 
 
 def test_pipelines_clones_and_grids():
@@ -225,7 +308,7 @@ def test_pipelines_clones_and_grids():
     assert search.fit(X, y).best_score_ > 0.4
     assert cross_val_score(make_pipeline(PolynomialFeatures(2), InContextRegressor()), X, y, cv=3).mean() > 0.4
     copy = clone(InContextRegressor(MODEL, noise=2.0, context=9))
-    assert copy.get_params() == {"predictor": MODEL, "noise": 2.0, "context": 9}
+    assert copy.get_params() == {"predictor": MODEL, "noise": 2.0, "context": 9, "r2_prior": (1.0, 1.0)}
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------
@@ -233,7 +316,7 @@ def test_pipelines_clones_and_grids():
 
 def test_a_model_predicts_as_it_does_on_standardised_tokens():
     X, y = data(20, 10)
-    model = zoo.load("full", layers=7, noise="uniform(0,5)")
+    model = load("zoo:full/7/uniform(0,5)")
     Z, t = standardised(X, y)
     scale = np.sqrt(10 + 25 / 3)
     expected = y.mean() + y.std() / scale * model.predict(Z, scale * t, Z)
@@ -275,7 +358,7 @@ def test_a_shipped_model_is_useful_on_any_number_of_rows():
 def test_a_seed_may_follow_the_name_of_a_shipped_model():
     X, y = load_diabetes(return_X_y=True)
     best, other = (InContextRegressor(f"{MODEL}{seed}").fit(X[:60], y[:60]) for seed in ("", "/4"))
-    named = InContextRegressor(zoo.load("full", 7, "uniform(0,5)", seed=4), noise="uniform(0,5)", context=20)
+    named = InContextRegressor(load("zoo:full/7/uniform(0,5)/4"), noise="uniform(0,5)", context=20)
     np.testing.assert_array_equal(other.coef_, named.fit(X[:60], y[:60]).coef_)
     assert (other.coef_ != best.coef_).any()
 
@@ -292,7 +375,7 @@ def test_where_a_model_explodes_bayes_takes_its_place_and_says_so():
 def test_a_guard_of_ones_own():
     X, y = data(20, 1)
     X = X + 1e-3 * np.random.default_rng(0).standard_normal((20, 10))
-    guarded = Guarded(zoo.load("diag", layers=2, noise="uniform(0,5)"), ConstRR(4.0))
+    guarded = Guarded(load("zoo:diag/2/uniform(0,5)"), ConstRR(4.0))
     with pytest.warns(FallbackWarning, match=r"so ConstRR\(variance=4\) predicts in its place"):
         found = InContextRegressor(guarded, noise="uniform(0,5)").fit(X, y)
     assert_equal(found, InContextRegressor(ConstRR(4.0), noise="uniform(0,5)").fit(X, y))
@@ -320,10 +403,11 @@ HOLE[3, 1] = np.nan
         ((HOLE, Y), "Input X contains NaN"),
         ((X, np.where(X[:, 0] > 3, np.inf, Y)), "Input y contains infinity"),
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
-        ((X, Y, np.eye(20)[3]), "at least 2 rows must have a positive weight; got n_samples=1"),
+        ((X, Y, np.eye(20)[3]), "at least 2 rows must have weights above zero; got n_samples=1"),
         ((X, Y, np.full(20, 0.05)), "weights must sum to more than 1.*a sum of 1.*sample_weight"),
-        ((X, Y, -np.ones(20)), "Negative values in data passed to `sample_weight`"),
-        ((np.ones((20, 3)), Y), "at least one feature must differ between rows; got constant features only"),
+        ((X, Y, -np.ones(20)), "sample_weight must not be negative; got -1.0"),
+        ((X, Y, np.ones(19)), r"sample_weight must have one weight for each row; got shape \(19,\)"),
+        ((X, Y, np.full(20, np.nan)), "sample_weight contains NaN"),
         ((X, Y[:5]), "inconsistent numbers of samples"),
         ((1e200 * X, Y), "the squares of X and y must be finite; got larger values"),
         ((X[:, 0], Y), "Expected 2D array, got 1D array"),
@@ -343,6 +427,7 @@ def test_bad_data(arguments, words):
         ({"predictor": BayesRR}, "a predictor must have a method weights"),
         ({"noise": "loud"}, "loud"),
         ({"context": 0}, "context must be"),
+        ({"r2_prior": (0, 1)}, r"r2_prior must be two positive numbers; got .*Pass \(1, 1\)"),
     ],
 )
 def test_bad_parameters_are_refused_by_fit(options, words):
@@ -364,6 +449,6 @@ def test_order_and_shapes():
     with pytest.raises(InputError, match=r"further labels must have the shape \(n,\); got shape \(20, 2\)"):
         found.partial_fit(X, np.column_stack([Y, Y]))
     found.partial_fit(X[:1], Y[:1])  # one row more is fine
-    with pytest.raises(ValueError, match=r"at least (1 row|one non-zero)"):  # scikit-learn's words from 1.7 on
+    with pytest.raises(ValueError, match="at least 1 rows must have weights above zero"):
         found.partial_fit(X, Y, np.zeros(20))
     assert found.sums_.weight == 21

@@ -31,8 +31,8 @@ GONE = "can no longer be reached. Finished runs are kept: start the scheduler an
 
 def write_grid(path, seeds):
     path.write_text(
-        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamily = ["gdpp", "diag"]\nlayers = [1, 2]\n'
-        f"seed = {list(range(seeds))}\nsequences = 1000\n[protocol]\neffort = 0.2\n"
+        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamilies = ["gdpp", "diag"]\nlayers = [1, 2]\n'
+        f"seeds = {list(range(seeds))}\nsequences = 1000\n[protocol]\neffort = 0.2\n"
     )
     return path
 
@@ -158,7 +158,7 @@ def test_a_killed_scheduler_ends_the_sweep_in_one_line_and_the_same_command_goes
     assert message.count("\n") == 1
     kept = finished(out)
     record = go_on(tmp_path, grid, out)
-    assert record["found"] >= kept >= 3
+    assert record["reused"] >= kept >= 3
     assert len(record["finished"]) == 16
     assert bits_in(out) == expected
 
@@ -214,7 +214,7 @@ with Client(sys.argv[1]) as client:
     assert text.startswith(f"caught The Dask scheduler at {address} {GONE}")
     with cluster(tmp_path) as (address, _), distributed.Client(address, set_as_default=False) as client:
         again = sweep(read_grid(grid).specs(), tmp_path / "runs", executor=client.get_executor())
-    assert again.found >= 2
+    assert again.reused >= 2
     assert not again.failures
     assert bits(again.folders) == expected
 
@@ -261,14 +261,14 @@ def test_three_killed_schedulers_lose_nothing(tmp_path):
         assert stored.items() <= now.items()  # what was finished is there, and was not written again
         stored = now
     record = go_on(tmp_path, grid, out)
-    assert record["found"] >= len(stored)
+    assert record["reused"] >= len(stored)
     assert not record["failures"]
     assert len(record["finished"]) == 40
     assert bits_in(out) == expected
 
 
 def test_the_documentation_says_that_dask_trusts_its_peers():
-    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "sweeps.md").read_text()
     assert "Dask trusts everybody who can connect to it" in text
     assert "--tls-ca-file" in text
 

@@ -17,8 +17,8 @@ import pytest
 from ridgeformer import load, train
 from ridgeformer.sweeps import Grid, execute, sweep
 from ridgeformer.sweeps.execute import train_unit
-from ridgeformer.training import Search, runs
-from ridgeformer.training.journal import DamagedRunWarning
+from ridgeformer.training import Search, store
+from ridgeformer.training.store.journal import DamagedRunWarning
 from support import LONGEST, unmeasured
 
 QUICK = Search(effort=0.2)
@@ -26,9 +26,9 @@ GRID = Grid(
     noise=["uniform(0,3)", "fixed(1)"],
     dim=[3],
     context=[6],
-    family=["gdpp", "diag"],
+    families=["gdpp", "diag"],
     layers=[2, 1],
-    seed=[0, 1, 2, 3, 4],
+    seeds=[0, 1, 2, 3, 4],
     protocol=QUICK,
     sequences=1000,
 )
@@ -54,7 +54,7 @@ def test_a_sweep_is_what_training_gives(pooled):
     found, _, states = pooled
     assert len(found.folders) == 40
     assert not found.failures
-    assert found.found == 0
+    assert found.reused == 0
     spec = next(spec for spec in GRID.specs() if spec.family.name == "diag" and spec.layers == 2 and spec.seed == 3)
     alone = train(spec.problem, "diag", 2, seed=3, protocol=QUICK, sequences=1000)
     stored = bits(found.folders)[spec.name]
@@ -67,7 +67,7 @@ def test_finished_runs_are_skipped(pooled, monkeypatch):
     _, out, _ = pooled
     monkeypatch.setattr(execute.ProcessPoolExecutor, "submit", None)  # no process is given work
     again = sweep(GRID.specs(), out, workers=2)
-    assert again.found == 40
+    assert again.reused == 40
 
 
 def start_driver(out, grid):
@@ -86,8 +86,8 @@ def start_driver(out, grid):
 def grid_file(tmp_path):
     path = tmp_path / "grid.toml"
     path.write_text(
-        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamily = ["gdpp", "diag"]\nlayers = [1, 2]\n'
-        "seed = [0, 1, 2, 3, 4]\nsequences = 1000\n[protocol]\neffort = 0.2\n"
+        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamilies = ["gdpp", "diag"]\nlayers = [1, 2]\n'
+        "seeds = [0, 1, 2, 3, 4]\nsequences = 1000\n[protocol]\neffort = 0.2\n"
     )
     return path
 
@@ -144,7 +144,7 @@ def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
         assert driver.returncode == 0, message
         record = json.loads(out)
         assert record["failures"] == []
-        assert record["found"] >= min(kept, 1)
+        assert record["reused"] >= min(kept, 1)
         assert len(record["finished"]) == 40
     assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
 
@@ -162,7 +162,7 @@ def test_ctrl_c_stops_a_sweep_at_once(tmp_path, grid_file):
 # ---- what can go wrong --------------------------------------------------------------------------------------
 
 
-PAIR = Grid(noise=["fixed(1)", "fixed(2)"], dim=[3], context=[6], family=["gdpp"], layers=[1], sequences=1000)
+PAIR = Grid(noise=["fixed(1)", "fixed(2)"], dim=[3], context=[6], families=["gdpp"], layers=[1], sequences=1000)
 
 
 def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
@@ -186,7 +186,7 @@ def test_a_run_with_a_damaged_record_is_trained_again(tmp_path, content):
         found = sweep([first, second], tmp_path, executor=executor, progress=states.append)
     assert {folder.name for folder in found.folders} == {first.name, second.name}
     assert not found.failures
-    assert states[0].done == found.found == 0
+    assert states[0].done == found.reused == 0
     assert (tmp_path / first.name / "damaged-record.json").read_bytes() == content
 
 
@@ -201,7 +201,7 @@ def train_or_die(folder, specs, threads):
 def test_a_unit_that_kills_its_workers_fails_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "train_unit", train_or_die)
     states = []
-    grid = Grid(noise=["fixed(1)"], layers=[1, 2], seed=range(12))
+    grid = Grid(noise=["fixed(1)"], layers=[1, 2], seeds=range(12))
     found = sweep(grid.specs(), tmp_path, workers=2, progress=states.append, interval=0.1)
     assert [failure.reason for failure in found.failures].count("as it should") == 1
     died = [failure.run for failure in found.failures if "its worker died 4 times" in failure.reason]
@@ -213,7 +213,7 @@ def test_a_unit_that_kills_its_workers_fails_alone(tmp_path, monkeypatch):
 def test_an_executor_that_breaks_is_a_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "train_unit", train_or_die)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as broken:
-        found = sweep(Grid(noise=["fixed(1)"], layers=[1], seed=range(8)).specs(), tmp_path, executor=broken)
+        found = sweep(Grid(noise=["fixed(1)"], layers=[1], seeds=range(8)).specs(), tmp_path, executor=broken)
     assert any("the executor accepts no more work" in failure.reason for failure in found.failures)
     assert any("-s3-" in failure.run for failure in found.failures)
 
@@ -224,19 +224,19 @@ def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, mo
             noise=["fixed(1)", "fixed(2)", "fixed(3)"],
             dim=[3],
             context=[6],
-            family=["gdpp"],
+            families=["gdpp"],
             layers=[1],
             sequences=1000,
         ).specs()
     )
-    write = runs.save
+    write = store.save
 
     def full(model, path, *, record):
         if record["spec"]["noise"] == "fixed(2)":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         write(model, path, record=record)
 
-    monkeypatch.setattr(runs, "save", full)
+    monkeypatch.setattr(store, "save", full)
     with ThreadPoolExecutor(1) as executor:
         found = sweep(specs, tmp_path, executor=executor)
     assert [failure.run for failure in found.failures] == [specs[1].name]
@@ -245,7 +245,7 @@ def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, mo
     monkeypatch.undo()
     with ThreadPoolExecutor(1) as executor:  # with room again, the same sweep goes on
         again = sweep(specs, tmp_path, executor=executor)
-    assert again.found == 2
+    assert again.reused == 2
     assert not again.failures
 
 

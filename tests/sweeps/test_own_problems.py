@@ -11,8 +11,8 @@ import pytest
 from own_problems import HeavyTails
 from ridgeformer import CustomProblem, InputError, Problem, load_run
 from ridgeformer.problems import Dataset
-from ridgeformer.sweeps import Grid, list_runs, read_grid, sweep
-from ridgeformer.training import Search
+from ridgeformer.sweeps import Grid, read_grid, sweep
+from ridgeformer.training import Search, load_runs
 from support import LONGEST, unmeasured
 
 QUICK = Search(effort=0.1)
@@ -91,20 +91,20 @@ def test_problems_and_their_parts_exclude_each_other():
 def test_a_sweep_over_problems_of_ones_own_in_processes(tmp_path):
     """The worker processes import the class, and the runs are read back with it."""
     problems = [HeavyTails(), HeavyTails(freedom=5.0), Problem(3, "4..8", 1, features="powerlaw(1)")]
-    grid = Grid(problem=problems, family=["gdpp"], layers=[1], protocol=QUICK, sequences=500)
+    grid = Grid(problem=problems, families=["gdpp"], layers=[1], protocol=QUICK, sequences=500)
     found = sweep(grid.specs(), tmp_path, workers=2)
     assert found.failures == []
     assert len(found.folders) == 3
     assert {load_run(folder).spec.problem for folder in found.folders} == set(problems)
     again = sweep(grid.specs(), tmp_path, workers=2)
-    assert again.found == 3
-    listed = {entry.details for entry in list_runs(tmp_path)}
+    assert again.reused == 3
+    listed = {entry.details for entry in load_runs(tmp_path).entries}
     assert listed == {
         "dim=3 context=8 freedom=3.0",
         "dim=3 context=8 freedom=5.0",
         "features=powerlaw(1)",
     }
-    command = [sys.executable, "-m", "ridgeformer", "show", str(tmp_path)]
+    command = [sys.executable, "-m", "ridgeformer", "runs", str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), timeout=LONGEST)
     assert shown.returncode == 0, shown.stderr
     assert "freedom=5.0" in shown.stdout
@@ -153,7 +153,7 @@ class Shifted(CustomProblem):
 
 
 if __name__ == "__main__":
-    grid = Grid(problem=[Shifted(by=0.1), Shifted(by=1.0)], family=["gdpp"], layers=[1], protocol=Search(effort=0.1))
+    grid = Grid(problem=[Shifted(by=0.1), Shifted(by=1.0)], families=["gdpp"], layers=[1], protocol=Search(effort=0.1))
     found = sweep(grid.specs(), sys.argv[1], workers=1)
     print(len(found.folders), found.failures)
 """
@@ -167,7 +167,7 @@ def test_the_class_may_be_that_of_a_script(tmp_path):
 
 
 def test_a_run_whose_class_is_not_imported_is_listed(tmp_path):
-    (spec,) = Grid(problem=[HeavyTails()], family=["gdpp"], layers=[1], protocol=QUICK, sequences=500).specs()
+    (spec,) = Grid(problem=[HeavyTails()], families=["gdpp"], layers=[1], protocol=QUICK, sequences=500).specs()
     with ThreadPoolExecutor(1) as executor:
         (folder,) = sweep([spec], tmp_path, executor=executor).folders
     code = "import sys; from ridgeformer import load_run; load_run(sys.argv[1])"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Problem, evaluate, train
-from ridgeformer.theory.one_layer import model_of, optimum, risk
+from ridgeformer import Full, InputError, LinearTransformer, Problem, evaluate, train
+from ridgeformer.theory.one_layer import matrix_of, model_of, optimum, risk
 
 MATRIX = [[2.0, 0.6, 0.0], [0.6, 1.0, 0.3], [0.0, 0.3, 0.5]]
 GAMMA = [[1.0, 0.5, 0.2], [0.5, 2.0, 0.0], [0.2, 0.0, 0.4]]
@@ -100,3 +100,19 @@ def test_trained_one_layer_models_reach_the_closed_form(problem):
     assert found.unadjusted < 1.005 * least.unadjusted
     if problem.prior.mean is None:
         assert found.unadjusted > 0.995 * least.unadjusted
+
+
+def test_the_matrix_of_a_model_is_the_one_it_was_made_of():
+    W = np.random.default_rng(0).standard_normal((3, 3))
+    assert np.allclose(matrix_of(model_of(W)), W)
+    with pytest.raises(InputError, match="that of one layer"):
+        matrix_of(LinearTransformer(Full(*np.zeros((2, 2, 1, 4, 4)))))
+
+
+def test_the_matrix_of_several_heads_is_their_part_that_multiplies_a():
+    moments = Problem(3, 6, 1).moments(50).moments
+    P, Q = np.random.default_rng(1).standard_normal((2, 1, 2, 4, 4))
+    model, p = LinearTransformer(Full(P, Q)), P[0, :, 3]
+    rest = np.einsum("ha,hbi,nab->ni", p[:, :3], Q[0, :, :3, :3], moments.S)
+    rest += np.einsum("h,hi,n->ni", p[:, 3], Q[0, :, 3, :3], moments.l)
+    assert np.allclose(model.weights(moments), moments.a @ matrix_of(model).T - rest)

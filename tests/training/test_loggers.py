@@ -17,7 +17,7 @@ from ridgeformer.training import (
     WandbLogger,
     loggers,
 )
-from ridgeformer.training.runs import Folder
+from ridgeformer.training.store import Folder
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
 FEW = {"sequences": 1000, "threads": 1}
@@ -165,10 +165,10 @@ def test_nothing_is_printed_without_a_terminal(capfd):
 
 def test_the_progress_line_appears_on_a_terminal(monkeypatch, capfd):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr("ridgeformer.training.display.PATIENCE", 0.0)
-    from ridgeformer.training.display import Display
+    monkeypatch.setattr("ridgeformer.training.callbacks.PATIENCE", 0.0)
+    from ridgeformer.training.callbacks import Display
 
-    line = Display(after=0.0, floor=0.1)
+    line = Display(after=0.0)
     train(SMALL, "diag", 1, protocol=descent(), callbacks=[line], progress=False, **FEW)
     line.close()
     shown = capfd.readouterr().err

@@ -9,14 +9,9 @@ from ridgeformer import Diag, Full, Layout, LinearTransformer, Problem, train
 from ridgeformer.losses import CAP
 from ridgeformer.population import Quadratic
 from ridgeformer.theory import one_layer
-from ridgeformer.training import (
-    SGD,
-    Adam,
-    GradientDescent,
-    gradients,
-)
-from ridgeformer.training.descent import _clipped, _risen
-from ridgeformer.training.history import COLUMNS
+from ridgeformer.training import SGD, Adam, Fresh, GradientDescent, GradientFlow
+from ridgeformer.training.descent.steppers import PlainSteps, State
+from ridgeformer.training.descent.walk import risen
 from ridgeformer.training.spec import make_spec, parse_spec
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
@@ -50,10 +45,12 @@ def test_a_clip_shortens_gradients_of_a_plain_loop(momentum):
 
 
 def test_a_clip_shortens_gradients_whose_squares_overflow():
-    slope = np.array([3e200, -4e200])
-    np.testing.assert_allclose(_clipped(slope, 10.0), [6.0, -8.0], rtol=1e-15)
-    assert _clipped(slope, 1e201) is slope
-    assert _clipped(np.zeros(2), 1.0).tolist() == [0.0, 0.0]
+    slope, state = np.array([3e200, -4e200]), State(np.zeros(2), np.zeros(2), np.zeros(2))
+    steps = PlainSteps(np.array([2.0]), 0.0, 10.0)
+    np.testing.assert_allclose(steps.advance(state, 1.0, slope)[0], [-12.0, 16.0], rtol=1e-15)
+    assert (state.clipped, state.time) == (1, pytest.approx(2.0 * 10 / 5e200))  # a shorter step takes less time
+    assert steps.advance(state, 1.0, np.zeros(2))[0].tolist() == [0.0, 0.0]
+    assert (state.clipped, state.time) == (1, 2.0)
 
 
 def test_a_clipped_descent_survives_sequences_that_overflow():
@@ -81,9 +78,7 @@ def test_a_clipped_descent_without_any_gradient_ends():
 def test_losses_above_those_that_overflow_count_as_these(monkeypatch):
     """A finite loss of 1e30 is no better than one that overflows."""
     slopes = {1: (1e30, np.ones(4)), 2: (np.inf, np.ones(4))}
-    monkeypatch.setattr(
-        gradients.Course, "_of_fresh", lambda *_: lambda point, step: slopes.get(step, (1.0, np.ones(4)))
-    )
+    monkeypatch.setattr(Fresh, "gradient", lambda *_: (lambda point, step: slopes.get(step, (1.0, np.ones(4))), True))
     found = train(SMALL, "diag", 1, protocol=SGD(rate=0.01, clip=1, steps=3, record=1), **FEW)
     assert found.history.adjusted_loss.tolist() == [1.0, CAP, CAP, 1.0]
 
@@ -91,12 +86,12 @@ def test_losses_above_those_that_overflow_count_as_these(monkeypatch):
 @pytest.mark.parametrize("kind", [GradientDescent, Adam])
 def test_without_a_rate_sums_and_means_learn_alike(kind):
     """Attention by mean has parameters sqrt(n) times as large: natural units hide it, but for three digits of rates."""
-    protocol, error = kind(steps=200, batch="population", record=10), 2e-3
-    runs = [train(SMALL, "full", 1, protocol=protocol, layout=Layout(kind), **FEW) for kind in ("sum", "mean")]
+    protocol, error = kind(steps=200, batch="population", record=10), 5e-3
+    runs = [train(SMALL, "full", 1, protocol=protocol, layout=Layout(by), **FEW) for by in ("sum", "mean")]
     np.testing.assert_allclose(runs[0].history.loss, runs[1].history.loss, rtol=error)
     assert runs[0].history.loss[-1] < 0.9 * runs[0].history.loss[0]
-    clips = [run.spec.protocol.clip for run in runs]
-    assert clips[0] / clips[1] == pytest.approx(np.sqrt(6), rel=0.01)
+    sums, means = (run.spec.protocol.rate for run in runs)
+    assert means / sums == pytest.approx(6 if kind is GradientDescent else np.sqrt(6), rel=0.01)
 
 
 def test_without_a_rate_omegas_learn_like_p_and_q():
@@ -123,7 +118,8 @@ def test_a_rate_and_a_clip_are_chosen_only_where_none_is_given():
     assert spec(Adam(clip=2)).name == spec(Adam(clip=2.0)).name == spec(Adam(clip=np.float32(2))).name
     plain, heavy = spec("descent"), spec(GradientDescent(momentum=0.9))
     assert plain.protocol.rate == pytest.approx(0.1 / (20 * 10))  # 0.1 / (n signal)
-    assert plain.protocol.clip == 4.47  # 0.1 signal sqrt(n), to three digits
+    assert (plain.protocol.clip, plain.protocol.halving) == (None, True)
+    assert heavy.protocol.clip == spec("sgd").protocol.clip == 4.47  # 0.1 signal sqrt(n), to three digits
     assert heavy.protocol.rate == pytest.approx(0.1 * plain.protocol.rate)
     assert parse_spec(plain.as_dict()) == plain
     assert spec("adam").name != spec(Adam(rate=spec("adam").protocol.rate)).name  # which has no clip
@@ -138,14 +134,54 @@ def test_without_a_rate_descents_learn(features):
         assert found.loss < 0.8 * found.history.adjusted_loss[0]
 
 
+def test_without_a_rate_gradient_descent_is_plain_wherever_that_is_stable():
+    """Rates are halved until no step raises the loss; a plain loop at the last rate and the flow end at one loss."""
+    problem = Problem(4, 20, "fixed(0.5)", features="powerlaw(1)")
+    how = {"sequences": 1000, "threads": 1}
+    found = train(problem, "diag", 2, protocol=GradientDescent(steps=4000, scale=0.01, batch="sample(512)"), **how)
+    history = found.history
+    assert (np.diff(history.loss) <= 1e-9 * problem.signal).all()
+    assert history.clipped[-1] == 0
+    halved = round(np.log2(history.rate[0] / history.rate[-1]))
+    assert halved > 0
+    assert f"the rate was halved {halved} times, to {history.rate[-1]:.3g}" in found.message
+    flow = GradientFlow(time=float(history.time[-1]), scale=0.01, batch="sample(512)", record=20)
+    assert history.loss[-1] == pytest.approx(train(problem, "diag", 2, protocol=flow, **how).history.loss[-1], rel=0.01)
+    assert 0 < history.time[-1] < 4000 * history.rate[0]
+
+
+def test_time_is_that_of_the_flow_or_unknown():
+    run = train(SMALL, "diag", 2, protocol=descent(batch="sample(64)", clip=0.01, record=1), **FEW)
+    norms = run.history.gradient_norm[:-1]
+    np.testing.assert_allclose(np.diff(run.history.time), 1e-3 * np.minimum(1, 0.01 / norms), rtol=1e-9)
+    assert run.history.clipped[-1] == (norms > 0.01).sum() > 0
+    assert f"{run.history.clipped[-1]:.0f} of 40 steps" in run.message
+    for protocol in (descent(momentum=0.5), Adam(rate=1e-3, steps=40)):
+        assert np.isnan(train(SMALL, "diag", 2, protocol=protocol, **FEW).history.time[1:]).all()
+
+
+def test_a_fixed_sample_has_two_losses():
+    """The one on the sample, and the one on fresh sequences, which few sequences leave far behind."""
+    small, large = (
+        train(SMALL, "full", 2, protocol=GradientDescent(steps=1500, batch=f"sample({size})"), **FEW)
+        for size in (32, 8192)
+    )
+    gaps = [run.history.fresh_loss[-1] - run.history.loss[-1] for run in (small, large)]
+    assert gaps[0] > 5 * abs(gaps[1])
+    fresh, draw = small.history.adjusted_loss[-1] + gaps[0], SMALL.moments(8192, stream=4)
+    assert fresh == pytest.approx(small.model.evaluate(draw.moments, draw.ridge).loss, rel=1e-9)
+    assert f"on the sample, {fresh:.3g} on fresh sequences" in small.message
+    assert np.isnan(train(SMALL, "diag", 1, protocol=descent(), **FEW).history.fresh_loss).all()
+
+
 def test_a_loss_that_rises_at_the_end_is_pointed_out():
-    table = np.zeros((100, len(COLUMNS)))
-    table[:, 0], table[:, 4] = np.arange(100), np.append(np.geomspace(5, 0.1, 90), np.full(10, 2.0))
-    assert _risen(table) == (
+    losses = np.append(np.geomspace(5, 0.1, 90), np.full(10, 2.0))
+    column = {"step": np.arange(100.0), "adjusted_loss": losses}
+    assert risen(column) == (
         "; the adjusted loss was 0.122 at step 85 and is 2 at the end: a smaller rate or clip may help"
     )
-    table[50, 4] = table[-1, 4] = 1e6  # single batches say nothing
-    table[90:99, 4] = 0.1
-    assert _risen(table) == ""
-    table[:, 4] = np.append(np.full(50, 1.0), np.geomspace(1e-18, 1e-16, 50))  # nor does rounding
-    assert _risen(table) == ""
+    losses[50] = losses[-1] = 1e6  # single batches say nothing
+    losses[90:99] = 0.1
+    assert risen(column) == ""
+    losses[:] = np.append(np.full(50, 1.0), np.geomspace(1e-18, 1e-16, 50))  # nor does rounding
+    assert risen(column) == ""

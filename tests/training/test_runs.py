@@ -18,9 +18,9 @@ from ridgeformer import InputError, Layout, Problem, load, load_run, train
 from ridgeformer.errors import DamageError, StorageError
 from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training import Paper, Search
-from ridgeformer.training.journal import DamagedRunWarning, Journal
-from ridgeformer.training.runs import Folder
 from ridgeformer.training.spec import make_spec
+from ridgeformer.training.store import Folder
+from ridgeformer.training.store.journal import DamagedRunWarning, Journal
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
@@ -488,14 +488,14 @@ def test_every_flipped_bit_of_a_journal_is_seen(tmp_path):
 def test_what_comes_before_the_damage_is_used(tmp_path):
     journal = interrupted(tmp_path)
     content = Journal(journal, writer=writer(journal))
-    names = list(content._kept)
-    content._kept[names[3]]["point"] = content._kept[names[3]]["point"] + 1
-    tensors = {f"{i}/{key}": value for i, name in enumerate(names) for key, value in content._kept[name].items()}
+    names = list(content._pieces)
+    content._pieces[names[3]]["point"] = content._pieces[names[3]]["point"] + 1
+    tensors = {f"{i}/{key}": value for i, name in enumerate(names) for key, value in content._pieces[name].items()}
     header, _ = read_tensors(journal, "a journal", lambda metadata: None)
     journal.write_bytes(pack(tensors, header))
     with pytest.warns(DamagedRunWarning, match=rf"goes on from its last sound state, before {names[3]}"):
         again = Journal(journal, writer=writer(journal))
-    assert list(again._kept) == names[:3]
+    assert list(again._pieces) == names[:3]
     assert again.history == content.history[:3]
     with pytest.warns(DamagedRunWarning):
         assert equal(resumed(tmp_path), undisturbed())
@@ -519,7 +519,7 @@ def test_a_journal_says_which_run_version_and_engine_wrote_it(tmp_path):
         kept.write()
         with pytest.warns(DamagedRunWarning, match=rf"was written by another {name} {value}, now .*starts again"):
             again = Journal(journal, writer={**kept.writer, name: writer(journal)[name] + "x"})
-        assert again._kept == {}
+        assert again._pieces == {}
         journal.write_bytes(sound)
     kept = Journal(journal, writer=writer(journal))
     kept.writer["engine"] = "another"

@@ -1,5 +1,6 @@
 """Training's parts against independent truths, and training as a whole on small problems."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -26,18 +27,20 @@ from ridgeformer import (
     train_many,
 )
 from ridgeformer.engine import Key, Layout
-from ridgeformer.evaluation import Result
+from ridgeformer.evaluation import Loss
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import SGD, Paper, Search, session
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
-from ridgeformer.training.hard import Among, Hard, mine
-from ridgeformer.training.job import Found
-from ridgeformer.training.journal import Journal
-from ridgeformer.training.objective import SampleAverage
+from ridgeformer.training.job import Job, Outcome, Parent, follow
 from ridgeformer.training.paper import query_gradient
-from ridgeformer.training.soap import Soap
+from ridgeformer.training.search import few_starts
+from ridgeformer.training.search.failures import Among, Failures, mine
+from ridgeformer.training.search.objective import SampleAverage
+from ridgeformer.training.search.soap import Soap
+from ridgeformer.training.search.starts import SearchJob
 from ridgeformer.training.spec import make_spec
+from ridgeformer.training.store.journal import Journal
 from ridgeformer.training.vector import Units, Vector
 from support import slopes
 
@@ -66,13 +69,13 @@ def test_damping_is_continuous_and_smooth():
 
 @pytest.mark.parametrize("family", ["full", "diag"])
 def test_the_objective_and_its_gradient(family):
-    """By central differences, hard contexts included, some of them above the ceiling."""
+    """By central differences, failures included, some of them above the ceiling."""
     model = LinearTransformer.random(family, dim=3, layers=3, context=6, scale=0.3, seed=1)
     vector = Vector(model, Units(SMALL, Layout()))
     draw = SMALL.moments(20)
-    hard = Hard(Batch(4 * draw.moments.gram, draw.ridge, None), share=0.2)
-    assert (hard.batch.evaluate(model, np.inf).losses > 3).any()
-    objective = SampleAverage(SMALL, 300, Key(5, 6, 7), hard=hard)
+    failures = Failures(Batch(4 * draw.moments.gram, draw.ridge, None), share=0.2)
+    assert (failures.batch.evaluate(model, np.inf).losses > 3).any()
+    objective = SampleAverage(SMALL, 300, Key(5, 6, 7), failures=failures)
     point = vector.pack(model)
     value, slope = objective(vector.model(point))
     expected = slopes(lambda p: objective(vector.model(p))[0], point)
@@ -106,23 +109,23 @@ def test_the_choice_between_models_is_explained(grown, trained, chosen, words, m
     losses = {"grown": np.array(grown), "trained": np.array(trained)}
     monkeypatch.setattr(search_module, "_losses", lambda model, job: losses[model])
     job = SimpleNamespace(caution=1.0, problem=Problem(5, 20, "fixed(1)"))
-    model, why = search_module._select(job, ["grown", "trained"])
-    assert model == ["grown", "trained"][chosen]
+    model, why = search_module._select(job, [Parent("grown", "gdpp"), Parent("trained", "diag")])
+    assert model.model == ["grown", "trained"][chosen]
     assert why == words if not words else words in why
 
 
 def test_the_search_finds_contexts_that_explode():
     """A step of gradient descent repeated too often explodes where the largest eigenvalue is large."""
     problem = Problem(5, 10, "fixed(1)")
-    wild = LinearTransformer(Diag(omega=np.tile([[-0.055, 0], [-0.055, 0]], (6, 1, 1))), 5)
-    none, among = Hard.none(problem, Layout()), Among(problem, Key(1, 2, 3), 50_000)
-    hard = mine(wild, none, among)
-    assert len(hard) > 10
-    losses = hard.batch.evaluate(wild, np.inf).losses
+    unstable = LinearTransformer(Diag(omega=np.tile([[-0.055, 0], [-0.055, 0]], (6, 1, 1))), 5)
+    none, among = Failures.none(problem, Layout()), Among(problem, Key(1, 2, 3), 50_000)
+    failures = mine(unstable, none, among)
+    assert len(failures) > 10
+    losses = failures.batch.evaluate(unstable, np.inf).losses
     assert (~(losses <= 20 * ceiling(problem))).all()
     tame = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), 5)
     assert len(mine(tame, none, among)) == 0
-    assert len(mine(wild, none, among, caution=0)) == 0
+    assert len(mine(unstable, none, among, caution=0)) == 0
 
 
 def test_the_paper_s_objective_has_the_same_expected_gradient():
@@ -289,8 +292,8 @@ def test_time_can_be_limited():
 
 def test_a_run_that_diverges_by_few_sequences_says_how_many():
     spec = make_spec(SMALL, "diag", layers=1, sequences=1000, protocol=SGD(rate=0.1))
-    result = Result("diag", 50.0, 50.0, 51.0, 50.0, 0.1, 0.01, 1e5, 1e5, 2, 1000, "exact")
-    found = Found(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended")
+    result = Loss("diag", 50.0, 50.0, 51.0, 50.0, 0.1, 0.01, 1e5, 1e5, 2, 1.0, 1000, "exact", 3.0, True)
+    found = Outcome(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended")
     status, message = session._status(spec, found, result)
     assert status == "diverged"
     assert message == (
@@ -376,7 +379,7 @@ def test_a_custom_family_is_a_small_class(tmp_path):
         (lambda: train(SMALL, heads=0), "heads must be at least 1"),
         (lambda: train(SMALL, seed=-1), "seed must be at least 0"),
         (lambda: train(SMALL, sequences=1), "sequences must be at least 2"),
-        (lambda: train(SMALL, protocol="newton"), "protocol must be one of search, paper, .*got 'newton'"),
+        (lambda: train(SMALL, protocol="newton"), "protocol must be one of .*search.*got 'newton'"),
         (lambda: Search(effort=0), r"effort must lie in \(0, 1000\]"),
         (lambda: Search(effort=float("nan")), "effort must be at least 0"),
         (lambda: Search(caution=-1), "caution must be at least 0"),
@@ -462,6 +465,74 @@ def test_the_journal_survives_damage(tmp_path):
     path.write_bytes(path.read_bytes()[:50])
     with pytest.warns(UserWarning, match="damaged.*starts again"):
         assert Journal(path).recall("a/b") is None
+
+
+def test_a_training_says_which_model_it_really_is(tmp_path):
+    """With one layer, GD++, Diag and Full are the same function of a: the simplest is chosen, and named."""
+    runs = train_many(SMALL, ["diag", "full"], [1], protocol=Search(effort=0.1), sequences=1000, out=tmp_path)
+    assert {run.actual for run in runs} == {"gdpp, 1 layer"}
+    assert "full, 1 layer, d=3 n=6 uniform(0,3) (actual: gdpp, 1 layer)" in repr(runs[1])
+    assert load_run(runs[1].folder).actual == "gdpp, 1 layer"
+    deep = train(Problem(2, 200, "fixed(0)"), "gdpp", 2, protocol=Search(effort=0.1), sequences=1000)
+    padded = dataclasses.replace(deep, model=deep.model.with_identity(1))
+    assert (deep.actual, padded.actual, padded.model.layers) == ("gdpp, 2 layers", "gdpp, 2 layers", 3)
+
+
+def test_the_price_of_caution_is_in_the_result():
+    """By hand: the loss of the model without caution and of the chosen one where neither explodes."""
+    problem = Problem(3, "4..9", "uniform(0,2)")
+    run = train(problem, "diag", 2, protocol=Search(effort=0.1), sequences=1000)
+    price = run.price
+    assert price.exploded > 0
+    assert price.worse > 0.05
+    assert (
+        f"caution costs {price.worse:.0%}: a model of loss {price.loss:.3g} explodes on {price.exploded} of"
+        in run.message
+    )
+    ours = run.model.step(problem, price.sequences, stream=4, gradient=False).losses
+    calm = ours[ours < 100 * 3]
+    assert calm.mean() == pytest.approx((1 + price.worse) * price.loss, rel=0.02)  # but for those that explode there
+
+
+@pytest.mark.parametrize("family", ["full", "channels(1,3)"])
+def test_where_n_varies_the_simpler_family_is_a_candidate(family):
+    """As a model that ignores the coordinate which shows n: the same function."""
+    problem = Problem(3, "4..9", "uniform(0,2)")
+    spec = make_spec(problem, family, layers=2, sequences=10)
+    simpler = spec.protocol.needs(spec)[0]
+    assert (simpler.family, simpler.layers, simpler.layout) == (Diag, 2, Layout("mean"))
+    diag = LinearTransformer.random("diag", dim=3, layers=2, scale=0.5, layout=Layout("mean"))
+    (parent,) = SearchJob(spec, simpler=Parent(diag, "diag")).ancestors()
+    assert parent.model.layout.coordinate == "length"
+    moments = problem.moments(50, sums=True).moments
+    np.testing.assert_allclose(parent.model.weights(moments), diag.weights(moments), rtol=1e-10)
+
+
+def test_less_effort_is_less_work():
+    """Counted in sequences, which do not depend on the machine."""
+    for problem in (SMALL, Problem(4, 8, "fixed(1)", features="powerlaw(1)")):
+        work = [
+            train(problem, "diag", 2, protocol=Search(effort=effort), sequences=100).history.sequences[-1]
+            for effort in (0.1, 0.3, 1)
+        ]
+        assert work == sorted(work)
+
+
+def test_a_descent_that_got_worse_has_not_converged(monkeypatch):
+    """The last 500 steps of a search by SOAP may raise the loss."""
+    losses = iter([3.0, 2.0, 1.0, 1.3])
+
+    def piece(self, *args):
+        return few_starts._Place(args[2].state, args[2].failures, next(losses, 1.3))
+
+    monkeypatch.setattr(few_starts._Work, "_piece", piece)
+    steps = few_starts.descend_few_starts(SearchJob(make_spec(SMALL, "full", layers=1, sequences=2), effort=0.01))
+    outcome = follow(steps, Job(make_spec(SMALL, "full", layers=1, sequences=2)))
+    assert not outcome.converged
+
+
+def test_constrr_is_not_called_better_where_it_is_the_oracle():
+    assert "ConstRR" not in train(Problem(3, 8, "fixed(1)"), "gdpp", 1, sequences=2000).message
 
 
 def test_the_package_s_example_trains():

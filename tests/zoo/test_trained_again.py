@@ -26,7 +26,7 @@ def train_again(noise, family, depths, seed):
         wanted = depths if depth is None else (depth,)
         for found in train_many(Problem(10, 20, noise), [family], wanted, seeds=[chosen]):
             cell = (family, found.spec.layers, noise)
-            yield found, zoo.record(*cell, seed=chosen), zoo.load(*cell, seed=chosen)
+            yield found, zoo.shipped().record(*cell, seed=chosen), zoo.shipped().model(*cell, seed=chosen)
 
 
 def made_here(made):

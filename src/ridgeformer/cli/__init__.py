@@ -10,20 +10,17 @@ from typing import NoReturn
 import click
 
 from ridgeformer.cli import (  # noqa: F401  registers them
-    attention,
     edit,
-    evidence,
+    evaluate,
     explain,
     export,
-    interventions,
-    machine,
-    measure,
+    info,
+    papers,
+    play,
     problem,
-    second_order,
-    shifts,
+    runs,
     sweep,
     training,
-    verify,
     zoo,
 )
 from ridgeformer.cli.group import cli

@@ -13,12 +13,11 @@ __all__ = ["progress_bar", "sweep_display", "training_display"]
 
 
 @contextlib.contextmanager
-def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[list[Any]]:
+def training_display(quiet: bool) -> Iterator[list[Any]]:
     """Callbacks that say on stderr how far training has come: one line on a terminal, else one every ten seconds."""
     from rich.console import Console
 
-    from ridgeformer.evaluation import floor
-    from ridgeformer.training.display import Display
+    from ridgeformer.training.callbacks import Display
 
     if quiet:
         yield []
@@ -28,8 +27,6 @@ def training_display(problem: Any, sequences: int, quiet: bool) -> Iterator[list
         return
     line = Display(after=0.0)
     try:
-        line.begin(f"{problem}", "computing the floor")
-        line.floor = floor(problem, sequences=min(sequences, 20_000)).loss
         yield [line]
     finally:
         line.close()

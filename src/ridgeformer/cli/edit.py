@@ -1,4 +1,4 @@
-"""`ridgeformer edit`: a changed model, and what the change does to its loss."""
+"""`ridgeformer edit`: a changed model, and its loss beside that of the original."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.display import progress_bar
+from ridgeformer.cli.evaluate import answer_of
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.measure import print_results
-from ridgeformer.cli.models import Subject, read_model, reads_a_model
 from ridgeformer.cli.options import FILE, PLACE
+from ridgeformer.cli.output import Answer, answers
+from ridgeformer.cli.subject import Subject, reads_a_model
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ CHANGE = re.compile(r"([0-9]{1,9})\.([A-Za-z_]\w*)=(.+)", re.ASCII | re.DOTALL)
 @click.option("--truncate", type=int, metavar="LAYERS", help="Keep only the first layers, so many of them.")
 @click.option("--stack", type=PLACE, metavar="MODEL", help="Continue with the layers of this model.")
 @click.option("--out", type=FILE, help="File for the edited model, such as edited.safetensors.")
+@answers(plot="the losses")
 @reads_a_model(sequences=100_000)
 def edit(
     subject: Subject,
@@ -48,7 +50,7 @@ def edit(
     truncate: int | None,
     stack: Path | None,
     out: Path | None,
-) -> None:
+) -> Answer:
     """Change a model, and compare its loss with that of the original.
 
     Layers are counted from 1, as `explain` counts them, and have the numbers of the original model in all options. The
@@ -57,6 +59,7 @@ def edit(
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
     """
     from ridgeformer.evaluation import compare
+    from ridgeformer.loading import load
     from ridgeformer.models.file import save
 
     edits = [*changes, *(f"without layer {layer}" for layer in without)]
@@ -68,20 +71,16 @@ def edit(
             "Add --set 4.omega_yy=0, for example."
         )
     edited = _shortened(_changed(subject.model, changes, without, truncate), without, truncate)
-    edited = edited if stack is None else edited.stack(read_model(stack)[0])
+    edited = edited if stack is None else edited.stack(load(stack))
     if out is not None:
         save(edited, out, record={"spec": subject.problem.as_dict(), "edited": {"model": subject.name, "edits": edits}})
     with progress_bar("evaluating") as step:
-        found = compare(
+        losses = compare(
             subject.problem, {subject.name: subject.model, "edited": edited}, **subject.sample, progress=step
         )
-    if subject.as_json:
-        facts = {"problem": str(subject.problem), "edits": edits, "out": None if out is None else str(out)}
-        click.echo(json.dumps({**facts, "results": [result.as_dict() for result in found.values()]}, indent=2))
-        return
-    print_results(subject.problem, [*found.values()], as_json=False)
-    click.echo(f"\nedited: {edited!r}; {'; '.join(edits)}.")
-    click.echo(f"Stored in {out}." if out is not None else "Add --out edited.safetensors to store the edited model.")
+    facts = {"problem": str(subject.problem), "edits": edits, "out": None if out is None else str(out)}
+    stored = f"Stored in {out}." if out is not None else "Add --out edited.safetensors to store the edited model."
+    return answer_of(losses, f"{subject.problem}", [f"edited: {edited!r}; {'; '.join(edits)}.", stored], facts)
 
 
 def _changed(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.models import read_model, trained_lengths
-from ridgeformer.cli.options import AS_JSON, PLACE
+from ridgeformer.cli.options import PLACE
+from ridgeformer.cli.output import Answer, answers
+from ridgeformer.cli.subject import trained_lengths
 from ridgeformer.errors import InputError, shown
 from ridgeformer.export import FORMATS
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     help="Context length n for which to export; the exported code equals the model only for this n. Only for models "
     "with attention by mean. [default: that of the model's training]",
 )
-@AS_JSON
-def export(model: Path, to: str, out: Path | None, digits: int | None, context: int | None, as_json: bool) -> None:
+@answers(table=False)
+def export(model: Path, to: str, out: Path | None, digits: int | None, context: int | None) -> Answer:
     """Write a model as standalone code, equations or an ONNX graph.
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. What is
@@ -46,10 +46,11 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
       python  a NumPy module
       latex   the update equations of every layer
       torch   a PyTorch module
-      onnx    a graph in float32; needs --out and pip install 'ridgeformer[onnx]'
+      onnx    a graph in float32; needs --out and pip install onnx
     """
     from ridgeformer.export import export as convert
     from ridgeformer.export import write
+    from ridgeformer.loading import load_with_record
 
     if FORMATS[to].binary and out is None:
         raise InputError(
@@ -57,20 +58,17 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
         )
     if digits is not None and "digits" not in FORMATS[to].options:
         raise InputError(f"--digits is only for --to latex; got --to {to}. Leave out --digits, or write --to latex.")
-    loaded, record = read_model(model)
+    loaded, record = load_with_record(model)
     length = _length(loaded, record, context)
     options: dict[str, Any] = {} if digits is None else {"digits": digits}
     content = convert(loaded, to, about=_about(record), context=length, **options)
     if out is not None:
         write(content, out)
-    if as_json:
-        facts = {"family": loaded.family.name, "layers": loaded.layers, "heads": loaded.heads, "dim": loaded.dim}
-        where = {"text": content} if out is None else {"out": str(out), "bytes": out.stat().st_size}
-        click.echo(json.dumps({"model": str(model), **facts, "to": to, **where}, indent=2))
-    elif out is not None:
-        click.echo(f"Wrote {loaded} as {to} to {out}.")
-    else:
-        click.echo(content, nl=False)
+    facts = {"family": loaded.family.name, "layers": loaded.layers, "heads": loaded.heads, "dim": loaded.dim}
+    where = {"text": content} if out is None else {"out": str(out), "bytes": out.stat().st_size}
+    text = content.removesuffix("\n") if isinstance(content, str) else ""
+    text = text if out is None else f"Wrote {loaded} as {to} to {out}."
+    return Answer(text, {"model": str(model), **facts, "to": to, **where})
 
 
 def _length(model: LinearTransformer, record: dict[str, Any], context: int | None) -> int | None:

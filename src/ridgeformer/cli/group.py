@@ -13,9 +13,8 @@ __all__ = ["Group", "cli"]
 
 
 ORDER = (
-    *("problem", "baselines", "train", "show", "sweep", "zoo", "eval", "profile", "shifts", "prefixes", "attention"),
-    *("explain", "edit", "patch", "algorithms", "export"),
-    *("table1", "figures", "report", "verify", "second-order", "info"),
+    *("problem", "train", "descend", "sweep", "runs", "eval", "explain", "edit", "export", "models", "papers", "play"),
+    "info",
 )
 
 
@@ -48,9 +47,10 @@ class Group(click.Group):
     order=ORDER,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 3 --noise 'uniform(0,5)' --out runs/\n"
-    "  ridgeformer baselines --noise 'uniform(0,5)'\n  ridgeformer zoo list --family full\n"
-    "  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n  ridgeformer table1\n\n"
-    "Every command has --help with examples. The words are explained in docs/glossary.md.",
+    "  ridgeformer problem --noise 'uniform(0,5)'\n  ridgeformer models --family full\n"
+    "  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --baselines\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n"
+    "  ridgeformer papers table1\n\n"
+    "Every command has --help with examples. The words are explained in docs/reference/glossary.md.",
 )
 @click.version_option(__version__, message="ridgeformer %(version)s")
 def cli() -> None:

@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 from ridgeformer.errors import shown
 
 __all__ = [
-    "AS_JSON",
     "COUNT",
     "FAMILY",
     "FILE",
@@ -26,12 +25,10 @@ __all__ = [
     "Command",
     "arguments_of",
     "model_problem_options",
-    "plot_option",
-    "say_drawn",
     "takes_a_problem",
 ]
 
-Command = Callable[..., None]
+Command = Callable[..., Any]
 if TYPE_CHECKING:
     _Text = click.ParamType[str]
 else:  # not generic in click 8.2
@@ -65,8 +62,6 @@ OF_MODEL = {
     "dim": "[default: that of the model]",
     "context": "[default: that of the model's training, or 20]",
 }
-
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def _limit_threads(context: click.Context, option: click.Parameter, threads: int | None) -> None:
@@ -156,52 +151,23 @@ PLACE = _Place(path_type=Path)
 FILE = _Place(dir_okay=False, path_type=Path)
 
 
-def plot_option(what: str) -> Callable[[Command], Command]:
-    """A file to draw to, which is refused before any work is done if it cannot be one."""
-    words = f"Draw {what} to this file: .png, .pdf or .svg. Needs matplotlib."
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def drawing(*, plot: Path | None, **given: Any) -> None:
-            command(plot=plot, **given)
-            if plot is not None:
-                say_drawn(plot)
-
-        return click.option("--plot", type=FILE, callback=_checked_plot, help=words)(drawing)
-
-    return decorate
-
-
-def say_drawn(plot: Path) -> None:
-    """Say where a picture is; on stderr, because stdout has the result, perhaps as JSON."""
-    click.echo(f"Drawn to {plot}.", err=True)
-
-
-def _checked_plot(context: click.Context, option: click.Parameter, plot: Path | None) -> Path | None:
-    if plot is not None:
-        from ridgeformer.plotting.style import check_plot
-
-        check_plot(plot)
-    return plot
-
-
 def takes_a_problem(sequences: int) -> Callable[[Command], Command]:
     """A command on a problem: it gets `problem` instead of the options that name it, and how to evaluate on it."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def read(**given: Any) -> None:
+        def read(**given: Any) -> Any:
             from ridgeformer.problems import Problem
 
             named = {name: given.pop(name) for name in PARTS}
-            command(problem=Problem(**arguments_of(named)), **given)
+            return command(problem=Problem(**arguments_of(named)), **given)
 
         return _parts(FRESH)(_evaluation(sequences)(read))
 
     return decorate
 
 
-def model_problem_options(sequences: int) -> Callable[[Command], Command]:
+def model_problem_options(sequences: int | None) -> Callable[[Command], Command]:
     """The same options for a model, which may know the problem it was trained on. None of them has a default."""
     return lambda command: _parts(OF_MODEL)(_evaluation(sequences)(command))
 
@@ -236,7 +202,7 @@ def _parts(defaults: Mapping[str, Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-def _evaluation(sequences: int) -> Callable[[Command], Command]:
+def _evaluation(sequences: int | None) -> Callable[[Command], Command]:
     """On how many sequences, and which."""
 
     def decorate(command: Command) -> Command:
@@ -244,10 +210,10 @@ def _evaluation(sequences: int) -> Callable[[Command], Command]:
             "--sequences",
             type=COUNT,
             default=sequences,
-            show_default=True,
+            show_default=sequences is not None,
             help="Number of fresh sequences to evaluate on.",
         )
         seed = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random numbers.")
-        return count(seed(THREADS(AS_JSON(command))))
+        return count(seed(THREADS(command)))
 
     return decorate

@@ -1,99 +1,117 @@
-"""The options of `ridgeformer train` that say how to train."""
+"""Options that choose how a model is trained, and pictures of trainings."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import FILE, Command, say_drawn
+from ridgeformer.cli.options import FILE, Command
+from ridgeformer.cli.output import warn
 from ridgeformer.errors import InputError, refuse, shown
 
 if TYPE_CHECKING:
     from ridgeformer.training import Training
-    from ridgeformer.training.protocols import Protocol
+    from ridgeformer.training.spec import Protocol
 
-__all__ = ["PICTURES", "draw", "picture_of", "protocol_of", "takes_a_picture", "takes_a_protocol"]
+__all__ = ["DESCENTS", "SEARCHES", "draw", "picture_of", "protocol_of", "takes_a_picture", "takes_a_protocol"]
 
 PICTURES = ("curve", "trajectories", "animation")
-DESCENTS = "descent, sgd, adam"
-OPTIONS: tuple[tuple[str, type, str], ...] = (
-    ("effort", float, "search only: number of starts and steps, relative to the default [default: 1]."),
-    ("caution", float, "search only: weight of exploding sequences, relative to the default [default: 1]."),
-    ("precision", str, "search only: auto, float32 or float64, the precision of the optimisation [default: auto]."),
-    ("seconds", float, "search only: time limit in seconds; the best model so far is kept [default: none]."),
-    ("steps", int, f"paper, {DESCENTS}: number of steps [default: 200000 for paper, else 10000]."),
+STEPS = "descent, sgd, adam"
+Options = tuple[tuple[str, type, str], ...]
+SEARCHES: tuple[tuple[str, ...], Options] = (
+    ("search", "paper"),
     (
-        "batch",
-        str,
-        f"paper, {DESCENTS}, flow: sequences per step; 'population' for the exact gradient of one layer, or "
-        "'sample(8192)' for fixed sequences [default: 2048 for paper; for descent and flow population where it is "
-        "known, else sample(8192); 512 for sgd and adam].",
+        ("effort", float, "search only: number of starts and steps, relative to the default. The default is 1."),
+        ("caution", float, "search only: weight of exploding sequences, relative to the default. The default is 1."),
+        (
+            "precision",
+            str,
+            "search only: auto, float32 or float64, the precision of the optimisation. The default is auto.",
+        ),
+        ("seconds", float, "search only: time limit in seconds; the best model so far is stored. There is no default."),
+        ("steps", int, "paper only: number of steps. The default is 200000."),
+        ("batch", str, "paper only: sequences per step. The default is 2048."),
+        ("rate", float, "paper only: learning rate. The default is 1e-4."),
     ),
-    (
-        "rate",
-        float,
-        f"paper, {DESCENTS}: learning rate [default: 1e-4 for paper, else one that suits the problem, as --clip then "
-        "does too].",
-    ),
-    (
-        "clip",
-        float,
-        f"{DESCENTS}: largest norm of a gradient; longer ones are scaled down [default: none if --rate is given, else "
-        "one that suits the problem; inf for none].",
-    ),
-    ("momentum", float, f"{DESCENTS}: forgetting factor of the gradient [default: 0; 0.9 for adam]."),
-    ("schedule", str, f"{DESCENTS}: constant, linear, cosine, or step:factor pairs such as 0:1,5000:0.1."),
-    ("warmup", int, f"{DESCENTS}: steps in which the rate rises [default: 0]."),
-    ("time", float, "flow only: time of the gradient flow [default: 1000]."),
-    ("scale", float, f"{DESCENTS}, flow: standard deviation of the numbers of the random start."),
-    ("record", str, f"{DESCENTS}: record every so many steps, or at steps such as 0,10,100. flow: number of times."),
-    ("snapshots", str, f"{DESCENTS}, flow: number of snapshots, or their steps such as 0,10,100 [default: 20]."),
 )
+DESCENTS: tuple[tuple[str, ...], Options] = (
+    ("descent", "sgd", "adam", "flow"),
+    (
+        ("steps", int, f"{STEPS}: number of steps. The default is 10000."),
+        (
+            "batch",
+            str,
+            "Sequences per step; 'population' for the exact gradient of one layer, or 'sample(8192)' for fixed "
+            "sequences. The default for descent and flow is population where it is known, otherwise sample(8192). "
+            "The default for sgd and adam is 512.",
+        ),
+        ("rate", float, f"{STEPS}: learning rate. The default depends on the problem."),
+        (
+            "clip",
+            float,
+            f"{STEPS}: largest norm of a gradient; longer gradients are scaled down. inf clips nothing. With --rate, "
+            "the default is inf. Without --rate, the default depends on the problem.",
+        ),
+        ("momentum", float, f"{STEPS}: forgetting factor of the gradient. The default is 0, and 0.9 for adam."),
+        ("schedule", str, f"{STEPS}: constant, linear, cosine, or step:factor pairs such as 0:1,5000:0.1."),
+        ("warmup", int, f"{STEPS}: steps in which the rate rises. The default is 0."),
+        ("time", float, "flow only: time of the gradient flow. The default is 1000."),
+        ("scale", float, "Standard deviation of the numbers of the random start."),
+        ("record", str, f"{STEPS}: record every so many steps, or at steps such as 0,10,100. flow: number of times."),
+        ("snapshots", str, "Number of snapshots, or their steps such as 0,10,100. The default is 20."),
+    ),
+)
+OPTIONS = (*SEARCHES[1], *DESCENTS[1])
 
 
-def takes_a_protocol(command: Command) -> Command:
-    """Add the options of all protocols; the command gets them by name, None where they are not given."""
-    for name, kind, text in reversed(OPTIONS):
-        choice = click.Choice(["auto", "float32", "float64"]) if name == "precision" else kind
-        command = click.option(f"--{name}", type=choice, help=text)(command)
-    names = ["search", "paper", "descent", "sgd", "adam", "flow"]
-    return click.option(
-        "--protocol",
-        type=click.Choice(names),
-        default="search",
-        show_default=True,
-        help="How to train. search: many starts, and models grown from shallower ones. paper: as in the paper. To "
-        "watch how a model learns, from one start: descent (gradient descent on the exact gradient, or on a fixed "
-        "sample), sgd (on fresh sequences), adam (Adam on fresh sequences; --batch chooses another gradient for all "
-        "three), and flow (gradient flow).",
-    )(command)
+def takes_a_protocol(flag: str, kinds: tuple[tuple[str, ...], Options], text: str) -> Callable[[Command], Command]:
+    """Add the option that chooses a protocol, and the options of these protocols, None where they are not given.
+
+    Args:
+        flag: The name of the option, such as `--protocol`.
+        kinds: The names of the protocols, of which the first is the default, and their options.
+        text: The help text of the option.
+
+    Returns:
+        The decorator.
+    """
+    names, options = kinds
+
+    def decorate(command: Command) -> Command:
+        for name, kind, words in reversed(options):
+            choice = click.Choice(["auto", "float32", "float64"]) if name == "precision" else kind
+            command = click.option(f"--{name}", type=choice, help=words)(command)
+        chosen = click.Choice(names)
+        return click.option(flag, type=chosen, default=names[0], show_default=True, help=text)(command)
+
+    return decorate
 
 
 def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
-    """The protocol with the options that were given; those of other protocols are refused."""
-    from ridgeformer.training.protocols import NAMES
+    """The protocol with the options that were given; options of other protocols are refused."""
+    from ridgeformer.training.spec import PROTOCOLS
 
     known = {option for option, *_ in OPTIONS}
-    taken = [field.name for field in dataclasses.fields(NAMES[name]) if field.name in known]
-    given = {option: _value(option, value) for option, value in options.items() if value is not None}
+    taken = [field.name for field in dataclasses.fields(PROTOCOLS[name]) if field.name in known]
+    given = {key: _value(key, value) for key, value in options.items() if key in known and value is not None}
     wrong = sorted(given.keys() - set(taken))
     if wrong:
         raise InputError(
-            f"--protocol {name} takes --{', --'.join(taken)}; got --{wrong[0]}, an option of another "
-            "protocol. Leave it out, or choose another protocol."
+            f"{name} takes --{', --'.join(taken)}; got --{wrong[0]}, which is for others. "
+            "Leave it out, or choose another protocol."
         )
-    return NAMES[name](**given)
+    return PROTOCOLS[name](**given)
 
 
 def _value(option: str, value: Any) -> Any:
     """Numbers and lists of numbers from their text; what is neither is left for the protocol to refuse."""
-    from ridgeformer.training.protocols import SCHEDULES
+    from ridgeformer.training.descent import SCHEDULES
 
     if not isinstance(value, str):
         return value
@@ -133,7 +151,6 @@ def takes_a_picture(command: Command) -> Command:
 def picture_of(plot: Path | None, picture: str | None, levels: tuple[float, ...], protocol: Protocol) -> str:
     """The picture to draw; refuses one that the protocol does not allow or no file can hold, before any training."""
     from ridgeformer.plotting.style import MOVING, STILL, check_plot
-    from ridgeformer.training.protocols import Descent, describe
 
     if plot is None:
         if picture or levels:
@@ -142,15 +159,13 @@ def picture_of(plot: Path | None, picture: str | None, levels: tuple[float, ...]
             )
         return "curve"
     chosen = picture or ("animation" if plot.suffix in MOVING else "curve")
-    descent = isinstance(protocol, Descent)
+    descent = protocol.records_steps
     if chosen != "curve" and not descent:
-        given = f"--protocol {describe(protocol)['name']}"
-        remedy = "Train with --protocol descent, sgd, adam or flow, or draw the curve to a .png, .pdf or .svg file."
+        given = f"--protocol {protocol.name}"
+        remedy = "Train with `ridgeformer descend`, or draw the curve to a .png, .pdf or .svg file."
         refuse(f"a picture of the kind {chosen} shows a descent, whose course is recorded", given, remedy)
-    if chosen != "curve" and isinstance(protocol, Descent) and len(protocol.kept()) < 2:
-        refuse(
-            f"a picture of the kind {chosen} needs two snapshots", len(protocol.kept()), "Train with --snapshots 20."
-        )
+    if chosen != "curve" and (snapshots := len(protocol.kept())) < 2:
+        refuse(f"a picture of the kind {chosen} needs two snapshots", snapshots, "Train with --snapshots 20.")
     if levels:
         _check_levels(levels, chosen, protocol)
     named = MOVING if chosen == "animation" else STILL
@@ -160,14 +175,12 @@ def picture_of(plot: Path | None, picture: str | None, levels: tuple[float, ...]
 
 def _check_levels(levels: tuple[float, ...], picture: str, protocol: Protocol) -> None:
     """Refuse levels that no axis has, and levels of a picture that is not the learning curve of a descent."""
-    from ridgeformer.training.protocols import Descent, describe
-
     rule = "--level is for the learning curve of a descent"
     if picture != "curve":
         remedy = "Leave out --level, or draw the curve to a .png, .pdf or .svg file."
         refuse(rule, f"a picture of the kind {picture}", remedy)
-    if not isinstance(protocol, Descent):
-        refuse(rule, f"--protocol {describe(protocol)['name']}", "Leave out --level.")
+    if not protocol.records_steps:
+        refuse(rule, f"--protocol {protocol.name}", "Leave out --level.")
     for level in levels:
         if not 0 < level < math.inf:
             rule = "--level must be positive and finite, because the axis is logarithmic"
@@ -181,7 +194,7 @@ def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...]
     waiting = picture == "animation" and not quiet
     with Console(stderr=True).status(f"drawing {plot.name}") if waiting else contextlib.nullcontext():
         _draw(plot, training, picture, levels)
-    say_drawn(plot)
+    warn(f"Drawn to {plot}.")
 
 
 def _draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...]) -> None:
@@ -189,8 +202,8 @@ def _draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...
     from ridgeformer.plotting.training import draw_training
 
     if picture == "curve" and "table" not in training.course:
-        draw_training(plot, training)
+        draw_training(training, plot)
     elif picture == "curve":
-        DRAWN[picture](plot, training, levels=levels)
+        DRAWN[picture](training, plot, levels=levels)
     else:
-        DRAWN[picture](plot, training)
+        DRAWN[picture](training, plot)

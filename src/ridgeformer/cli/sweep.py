@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import logging
 import sys
 from collections.abc import Iterator
@@ -15,21 +14,28 @@ import click
 
 from ridgeformer.cli.display import sweep_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import AS_JSON, PLACE
+from ridgeformer.cli.options import PLACE
+from ridgeformer.cli.output import Answer, answers, warn
 from ridgeformer.errors import MissingPackageError, UnreachableError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.sweeps import Sweep
     from ridgeformer.training import Spec
 
-__all__ = ["run_sweep"]
+__all__ = ["DASK", "WORKERS", "run_sweep"]
+
+WORKERS = click.option("--workers", type=click.IntRange(1, 1024), help="Number of processes [default: one per core].")
+DASK = click.option(
+    "--dask", metavar="ADDRESS", help="Address of a Dask scheduler to train on. Needs pip install distributed."
+)
 
 
 @cli.command(
     epilog="GRID is a TOML file of lists. Every combination of their values is a run:\n\n\b\n"
-    "  noise = ['uniform(0,5)', 'categorical(1,3)']\n  family = ['diag', 'full']\n  layers = [1, 2, 3, 4]\n"
-    "  seed = [0, 1, 2, 3, 4]\n\n"
-    "Further keys are dim, context, features, tasks, query, heads, sequences and [protocol]; see docs/sweeps.md.\n\n"
+    "  noise = ['uniform(0,5)', 'categorical(1,3)']\n  families = ['diag', 'full']\n  layers = [1, 2, 3, 4]\n"
+    "  seeds = [0, 1, 2, 3, 4]\n\n"
+    "Further keys are dim, context, features, tasks, query, heads, sequences and [protocol]; "
+    "see docs/howto/sweeps.md.\n\n"
     "Examples:\n\n\b\n  ridgeformer sweep grid.toml --out runs/\n"
     "  ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786"
 )
@@ -37,15 +43,11 @@ __all__ = ["run_sweep"]
 @click.option(
     "--out", type=PLACE, required=True, help="Folder for runs. Finished runs are reused; interrupted runs resume."
 )
-@click.option("--workers", type=click.IntRange(1, 1024), help="Number of processes [default: one per core].")
-@click.option(
-    "--dask",
-    metavar="ADDRESS",
-    help="Address of a Dask scheduler to run on instead. Needs pip install 'ridgeformer[dask]'.",
-)
+@WORKERS
+@DASK
 @click.option("--quiet", "-q", is_flag=True, help="Do not show progress.")
-@AS_JSON
-def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool, as_json: bool) -> None:
+@answers()
+def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool) -> Answer:
     """Train all runs of a grid in parallel. Finished runs are reused; interrupted runs resume.
 
     The exit code is 1 if a run failed, and 2 if the grid is wrong or the connection to the Dask scheduler is lost.
@@ -54,23 +56,19 @@ def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: b
     from ridgeformer.sweeps import read_grid
 
     specs = list(read_grid(grid).specs())
-    found = run_sweep(specs, out, workers, dask, quiet)
-    if as_json:
-        failures = [{"run": failure.run, "reason": failure.reason} for failure in found.failures]
-        folders = [str(folder) for folder in found.folders]
-        record = {"runs": len(specs), "finished": folders, "found": found.found, "failures": failures}
-        click.echo(json.dumps({**record, "seconds": found.seconds}, indent=2))
-    else:
-        new = len(found.folders) - found.found
-        trained = "1 run trained" if new == 1 else f"{new} runs trained"
-        click.echo(
-            f"{trained}, {found.found} reused, {len(found.failures)} failed, in {found.seconds:.1f} s. "
-            f"To list them: ridgeformer show {out}"
-        )
-        for failure in found.failures:
-            click.echo(f"failed: {failure.run}: {failure.reason}", err=True)
-    if found.failures:
-        sys.exit(1)
+    result = run_sweep(specs, out, workers, dask, quiet)
+    failures = [{"run": failure.run, "reason": failure.reason} for failure in result.failures]
+    for failure in failures:
+        warn(f"failed: {failure['run']}: {failure['reason']}")
+    folders = [str(folder) for folder in result.folders]
+    record = {"runs": len(specs), "finished": folders, "reused": result.reused, "failures": failures}
+    new = len(folders) - result.reused
+    text = (
+        f"{'1 run' if new == 1 else f'{new} runs'} trained, {result.reused} reused, {len(failures)} failed, in "
+        f"{result.seconds:.1f} s. To list them: ridgeformer runs {out}"
+    )
+    rows = [{"run": folder, "reason": ""} for folder in folders] + failures
+    return Answer(text, {**record, "seconds": result.seconds}, rows, code=1 if failures else 0)
 
 
 def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | None, quiet: bool) -> Sweep:
@@ -83,10 +81,7 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
             executor = client.get_executor() if client else None
             return run(specs, out, executor=executor, workers=workers, progress=show)
     except KeyboardInterrupt:
-        click.echo(
-            f"ridgeformer: interrupted; the work so far is stored in {out}. Give the same command again to resume.",
-            err=True,
-        )
+        warn(f"ridgeformer: interrupted; the work so far is stored in {out}. Give the same command again to resume.")
         sys.exit(130)
     finally:
         if client is not None:
@@ -111,9 +106,7 @@ def _dask_client(address: str) -> Any:
     try:
         from dask.distributed import Client
     except ImportError as error:
-        raise MissingPackageError(
-            "--dask needs Dask, which is not installed. Run pip install 'ridgeformer[dask]'."
-        ) from error
+        raise MissingPackageError("--dask needs Dask, which is not installed. Run pip install distributed.") from error
     for name in ("distributed", "distributed.client", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # this command itself says what went wrong
     try:

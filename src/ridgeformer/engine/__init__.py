@@ -12,6 +12,7 @@ import os
 import warnings
 
 from ridgeformer.engine.interface import Engine, Evaluation, Key, Sample, Target
+from ridgeformer.engine.kernels import Kernel, Matrices, Mixings, Omegas
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.engine.reference import NumpyEngine
 from ridgeformer.engine.threads import default_threads, limited_threads, one_blas_thread, one_torch_thread
@@ -22,10 +23,14 @@ __all__ = [
     "Choices",
     "Engine",
     "Evaluation",
+    "Kernel",
     "Key",
     "Law",
     "Layout",
+    "Matrices",
+    "Mixings",
     "NumpyEngine",
+    "Omegas",
     "Sample",
     "Target",
     "available",
@@ -42,8 +47,8 @@ __all__ = [
 @functools.cache
 def available() -> tuple[str, ...]:
     """Names of the engines this machine can run, fastest first, and `jax` last, which is never chosen by itself."""
-    found = importlib.util.find_spec("jax")
-    others = ("numpy",) if found is None or found.origin is None else ("numpy", "jax")
+    jax = importlib.util.find_spec("jax")
+    others = ("numpy",) if jax is None or jax.origin is None else ("numpy", "jax")
     try:
         from ridgeformer.engine.native import instruction_sets
     except ImportError:

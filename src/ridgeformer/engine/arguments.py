@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine.arrays import DOUBLE, Float, cast, floats, plain_array
+from ridgeformer.engine.kernels import Kernel
 from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
-from ridgeformer.engine.parameters import Parameters
 from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer
 
@@ -80,7 +80,7 @@ class EvaluateArguments(NamedTuple):
     """What an engine evaluates on which moments; see `Engine.evaluate`.
 
     Attributes:
-        parameters: The parameters, in the dtype of `gram`.
+        kernel: The parameters, in the dtype of `gram`.
         gram: Gram matrices, [B, D, D].
         target: What w_hat is compared with, [B, c], in the dtype of `gram`.
         metric: The metric of the loss, [c, c] or [B, c, c], in the dtype of `gram`; None for the identity.
@@ -90,7 +90,7 @@ class EvaluateArguments(NamedTuple):
         threads: How many; None for the default.
     """
 
-    parameters: Parameters
+    kernel: Kernel
     gram: Float
     target: Float
     metric: Float | None
@@ -104,7 +104,7 @@ class StepArguments(NamedTuple):
     """What an engine evaluates on sequences that it draws; see `Engine.step`.
 
     Attributes:
-        parameters: The parameters, in the dtype to compute in.
+        kernel: The parameters, in the dtype to compute in.
         sample: Which sequences.
         target: `ridge` or `task`.
         ceiling: Losses above it enter the gradient by their logarithm.
@@ -112,7 +112,7 @@ class StepArguments(NamedTuple):
         unadjusted: Whether to return the losses against the task vectors as well.
     """
 
-    parameters: Parameters
+    kernel: Kernel
     sample: SampleArguments
     target: Target
     ceiling: float

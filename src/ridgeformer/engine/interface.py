@@ -22,8 +22,8 @@ from ridgeformer.engine.arguments import (
     check_threads,
 )
 from ridgeformer.engine.arrays import Float
+from ridgeformer.engine.kernels import Kernel, check_kernel
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
-from ridgeformer.engine.parameters import Parameters, check_parameters
 from ridgeformer.errors import refuse
 from ridgeformer.validation import choice, flag, integer, number, precision
 
@@ -54,7 +54,7 @@ class Evaluation:
         losses: [B], 1/2 (w_hat - target)' M (w_hat - target) of every sequence, with the metric M (the identity if
             there is none); infinite where the model overflowed.
         weights: [B, c], the w_hat, if asked for; infinite or NaN where they overflowed.
-        gradient: of the mean loss, float64, shaped like the parameters, if asked for. Of a loss above the ceiling it
+        gradient: of the mean loss, float64, a kernel of the same kind, if asked for. Of a loss above the ceiling it
             is that of ceiling (1 + log(loss / ceiling)): the direction at a bounded size. Sequences whose loss is not
             finite, or whose own gradient is not or has an element above 1e298, are left out. It is always finite.
         limited: how many sequences the gradient does not count in full: losses above the ceiling, and sequences left
@@ -64,7 +64,7 @@ class Evaluation:
 
     losses: Float
     weights: Float | None
-    gradient: tuple[NDArray[np.float64], ...] | None
+    gradient: Kernel | None
     limited: int
     unadjusted: Float | None = None
 
@@ -142,7 +142,7 @@ class Engine(ABC):
 
     def evaluate(
         self,
-        parameters: Parameters,
+        kernel: Kernel,
         gram: Float,
         target: Float,
         *,
@@ -159,7 +159,7 @@ class Engine(ABC):
         together: a sequence with NaN or infinity among them has an infinite loss and is left out of the gradient.
 
         Args:
-            parameters: (omega,), (P, Q) or (Pv, Qv, Ps, Qs), finite, as `Family.kernel` gives them.
+            kernel: Omegas, Matrices or Mixings, finite, as `Family.kernel` gives them.
             gram: symmetric Gram matrices, [B, D, D], float32 or float64.
             target: what w_hat is compared with, [B, c], float32 or float64.
             metric: the symmetric matrix M of the loss 1/2 (w_hat - target)' M (w_hat - target), [c, c] for all
@@ -178,14 +178,14 @@ class Engine(ABC):
         """
         gram, target, metric = check_batch(gram, target, metric, counted)
         dim = gram.shape[1] - 1
-        parameters = check_parameters(parameters, dim, gram.dtype, dim - target.shape[1])
+        kernel = check_kernel(kernel, dim, gram.dtype, dim - target.shape[1])
         ceiling, threads = number("ceiling", ceiling), check_threads(threads)
         weights, gradient = flag("weights", weights), flag("gradient", gradient)
-        return self._evaluate(EvaluateArguments(parameters, gram, target, metric, ceiling, weights, gradient, threads))
+        return self._evaluate(EvaluateArguments(kernel, gram, target, metric, ceiling, weights, gradient, threads))
 
     def step(
         self,
-        parameters: Parameters,
+        kernel: Kernel,
         law: Law,
         choices: Choices,
         key: Key,
@@ -201,7 +201,7 @@ class Engine(ABC):
         """`sample` then `evaluate`, in the parameters' dtype, without storing the moments.
 
         Args:
-            parameters: (omega,), (P, Q) or (Pv, Qv, Ps, Qs), finite, as `Family.kernel` gives them, in one dtype.
+            kernel: Omegas, Matrices or Mixings, finite, as `Family.kernel` gives them, in one dtype.
             law: what sequences are drawn from.
             choices: noise level of every sequence, and where the law needs it, number of tokens and task.
             key: the stream of random sequences.
@@ -221,12 +221,12 @@ class Engine(ABC):
             InputError: an argument is of the wrong type, shape or dtype, out of range, or empty.
         """
         sample = check_sample(law, choices, key, layout, first, threads)
-        parameters = check_parameters(parameters, law.dim + layout.extra, extra=layout.extra, length=law.dim)
+        kernel = check_kernel(kernel, law.dim + layout.extra, extra=layout.extra, length=law.dim)
         target, ceiling = choice("target", target, ("ridge", "task")), number("ceiling", ceiling)
         if target == "ridge" and law.pool is not None:
             refuse("the target of a law with a pool must be task", "ridge", 'Pass target="task".')
         gradient, unadjusted = flag("gradient", gradient), flag("unadjusted", unadjusted)
-        return self._step(StepArguments(parameters, sample, target, ceiling, gradient, unadjusted))
+        return self._step(StepArguments(kernel, sample, target, ceiling, gradient, unadjusted))
 
     @abstractmethod
     def _uniforms(self, key: Key, count: int, first: int, word: int) -> NDArray[np.float64]:

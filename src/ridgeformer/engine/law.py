@@ -233,18 +233,18 @@ class Layout:
             Gram matrices [B, D + extra, D + extra], divided by the number of tokens if attention is a mean.
         """
         n = np.broadcast_to(np.asarray(context, np.float64), len(gram))
-        found = gram
+        grams = gram
         if self.extra:
             B, d = len(gram), gram.shape[1] - 1
-            found = np.zeros((B, d + self.extra + 1, d + self.extra + 1), gram.dtype)
+            grams = np.zeros((B, d + self.extra + 1, d + self.extra + 1), gram.dtype)
             old = np.append(np.arange(d), -1)
-            found[:, old[:, None], old[None, :]] = gram
+            grams[:, old[:, None], old[None, :]] = gram
             if self.coordinate != "none":
                 assert sums is not None
                 c = self.value(n)
-                found[:, d, old] = found[:, old, d] = c[:, None] * sums
-                found[:, d, d] = c**2 * n
-        return found / n.astype(found.dtype)[:, None, None] if self.attention == "mean" else found
+                grams[:, d, old] = grams[:, old, d] = c[:, None] * sums
+                grams[:, d, d] = c**2 * n
+        return grams / n.astype(grams.dtype)[:, None, None] if self.attention == "mean" else grams
 
     def target(self, target: Float) -> Float:
         """Return targets with a zero for each further coordinate that enters the prediction.
@@ -271,10 +271,10 @@ class Layout:
         if metric is None or not self.counted:
             return metric
         d = metric.shape[-1]
-        found = np.zeros((*metric.shape[:-2], d + 1, d + 1), metric.dtype)
-        found[..., :d, :d] = metric
-        found[..., d, d] = 1.0
-        return found
+        extended = np.zeros((*metric.shape[:-2], d + 1, d + 1), metric.dtype)
+        extended[..., :d, :d] = metric
+        extended[..., d, d] = 1.0
+        return extended
 
 
 PAPER_LAYOUT = Layout()  # tokens (x, y), and attention by sum, as in the seed paper

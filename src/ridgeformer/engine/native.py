@@ -12,8 +12,8 @@ from ridgeformer import _core
 from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
 from ridgeformer.engine.arrays import Float, pieces
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
+from ridgeformer.engine.kernels import Kernel
 from ridgeformer.engine.law import COORDINATES, KINDS, Choices, Law, Layout
-from ridgeformer.engine.parameters import Parameters
 from ridgeformer.engine.threads import default_threads
 from ridgeformer.errors import refuse, shown
 
@@ -65,24 +65,24 @@ class NativeEngine(Engine):
         gram, target, metric = given.gram, given.target, given.metric
         dim, count = gram.shape[1] - 1, len(gram)
         losses = np.empty(count, gram.dtype)
-        found = np.empty((target.shape[1], count), gram.dtype) if given.weights else None
-        slope = _slope(given.parameters) if given.gradient else None
+        weights = np.empty((target.shape[1], count), gram.dtype) if given.weights else None
+        slope = _slope(given.kernel) if given.gradient else None
         if metric is not None:
             metric = _ready(metric if metric.ndim == 2 else metric.transpose(1, 2, 0))
-        arrays = [_ready(p) for p in given.parameters], _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric
+        arrays = [_ready(value) for value in given.kernel], _ready(gram.transpose(1, 2, 0)), _ready(target.T), metric
         threads = given.threads or default_threads()
-        limited = _core.evaluate(self.name, dim, *arrays, given.ceiling, losses, found, slope, threads)
-        return _evaluation(given, losses, found, slope, limited)
+        limited = _core.evaluate(self.name, dim, *arrays, given.ceiling, losses, weights, slope, threads)
+        return _evaluation(given, losses, weights, slope, limited)
 
     def _step(self, given: StepArguments) -> Evaluation:
-        parameters, count = [_ready(p) for p in given.parameters], len(given.sample.choices)
-        dtype = parameters[0].dtype
+        arrays, count = [_ready(value) for value in given.kernel], len(given.sample.choices)
+        dtype = arrays[0].dtype
         losses = np.empty(count, dtype)
         others = np.empty(count, dtype) if given.unadjusted else None
-        slope = _slope(given.parameters) if given.gradient else None
+        slope = _slope(given.kernel) if given.gradient else None
         ridge, threads = given.target == "ridge", given.sample.threads or default_threads()
         drawn = _drawn(given.sample, dtype)
-        limited = _core.step(self.name, *drawn, parameters, ridge, given.ceiling, losses, others, slope, threads)
+        limited = _core.step(self.name, *drawn, arrays, ridge, given.ceiling, losses, others, slope, threads)
         return _evaluation(given, losses, None, slope, limited, others)
 
 
@@ -133,8 +133,8 @@ def _lasting(law: Law, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
     }
 
 
-def _slope(parameters: Parameters) -> NDArray[np.float64]:
-    return np.empty(sum(p.size for p in parameters))
+def _slope(kernel: Kernel) -> NDArray[np.float64]:
+    return np.empty(sum(value.size for value in kernel))
 
 
 def _ready(array: NDArray[Scalar]) -> NDArray[Scalar]:
@@ -146,17 +146,17 @@ def _ready(array: NDArray[Scalar]) -> NDArray[Scalar]:
 def _evaluation(
     given: EvaluateArguments | StepArguments,
     losses: Float,
-    found: Float | None,
+    weights: Float | None,
     slope: NDArray[np.float64] | None,
     limited: int,
     unadjusted: Float | None = None,
 ) -> Evaluation:
-    weights = None if found is None else found.T
+    weights = None if weights is None else weights.T
     if slope is None:
         highest = min(given.ceiling, float(np.finfo(losses.dtype).max))
         limited = int(np.count_nonzero(~(losses.astype(np.float64) <= highest)))
         return Evaluation(losses, weights, None, limited, unadjusted)
     with np.errstate(under="ignore"):
         slope /= len(losses)
-    gradient = tuple(pieces(slope, [p.shape for p in given.parameters]))
+    gradient = type(given.kernel)(*(pieces(slope, [value.shape for value in given.kernel])))
     return Evaluation(losses, weights, gradient, limited, unadjusted)

@@ -142,13 +142,15 @@ def _posterior_mean(law: Law, A: Array, g: Array, z: Array, t: Array, sigma: Arr
     if law.least - law.standardised >= r:
         shift = np.square(sigma)[:, None, None] * np.eye(r)
         right = s * (np.einsum("bij,bj->bi", H, z) - s * g[:, :r])
-        found = g[:, :r] + np.linalg.solve(H @ H.transpose(0, 2, 1) + shift, right[..., None])[..., 0]
+        coordinates = g[:, :r] + np.linalg.solve(H @ H.transpose(0, 2, 1) + shift, right[..., None])[..., 0]
     else:
         shift = np.square(sigma)[:, None, None] * np.eye(m) + np.eye(m) * ~there[:, None, :]
         goal = t if law.mean is None else t - np.einsum("bij,i->bj", A, law.mean)
-        inner = np.linalg.solve(H.transpose(0, 2, 1) @ H + shift, goal[..., None])
-        found = (H @ inner)[..., 0]
-    w = found if law.task_factor is None else found @ law.task_factor.T
+        inner, system = goal[..., None], H.transpose(0, 2, 1) @ H + shift
+        # More tokens than directions of g: without noise the system is singular, and any of its solutions will do.
+        inner = np.linalg.pinv(system, rcond=1e-14, hermitian=True) @ inner if r < m else np.linalg.solve(system, inner)
+        coordinates = (H @ inner)[..., 0]
+    w = coordinates if law.task_factor is None else coordinates @ law.task_factor.T
     return w if law.mean is None else w + law.mean
 
 

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments
-from ridgeformer.engine.channels import channel_places
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
-from ridgeformer.engine.parameters import Parameters
+from ridgeformer.engine.kernels import Kernel
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
 
-__all__ = ["JaxEngine", "attention", "double_precision", "half_square", "map_of"]
+__all__ = ["JaxEngine", "double_precision", "half_square", "map_of"]
 
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
 
@@ -44,24 +43,24 @@ class JaxEngine(NumpyEngine):
         return self._sampler._sample(given, dtype)
 
     def _evaluate(self, given: EvaluateArguments) -> Evaluation:
-        parameters, gram, target, metric, ceiling, *_ = given
+        kernel, gram, target, metric, ceiling, *_ = given
         count, length = target.shape
-        losses, found = np.empty(count, gram.dtype), np.empty((count, length), gram.dtype)
-        total, limited = [np.zeros(value.shape) for value in parameters], 0
+        losses, weights = np.empty(count, gram.dtype), np.empty((count, length), gram.dtype)
+        total, limited = [np.zeros(value.shape) for value in kernel], 0
         shared = metric is None or metric.ndim == 2
         with double_precision(), jax.default_matmul_precision("highest"), np.errstate(all="ignore"):
             for first in range(0, count, CHUNK):
                 part = slice(first, first + CHUNK)
                 M = metric if metric is None or shared else metric[part]
                 batch = gram[part], target[part], M
-                losses[part], found[part] = _forward(parameters, *batch)
+                losses[part], weights[part] = _forward(kernel, *batch)
                 finite = np.isfinite(losses[part])
                 limits = ~finite | (losses[part] > ceiling)
                 if given.gradient:
-                    limits |= _add_gradient(parameters, batch, finite, ceiling, total)
+                    limits |= _add_gradient(kernel, batch, finite, ceiling, total)
                 limited += int(limits.sum())
-            mean = tuple(piece / count for piece in total) if given.gradient else None
-        return Evaluation(losses, found if given.weights else None, mean, limited)
+            mean = type(kernel)(*(piece / count for piece in total)) if given.gradient else None
+        return Evaluation(losses, weights if given.weights else None, mean, limited)
 
 
 def double_precision() -> AbstractContextManager[Any]:
@@ -73,37 +72,7 @@ def double_precision() -> AbstractContextManager[Any]:
     return enable_x64()
 
 
-def attention(parameters: tuple[Any, ...], gram: Any) -> Any:
-    """Return sum_k P_k G Q_k of one layer; see `ridgeformer.torch.kernels.attention`.
-
-    Args:
-        parameters: One layer of a kernel: omega; P and Q; or the four arrays of channels.
-        gram: Gram matrices, [..., D, D].
-
-    Returns:
-        Matrices [..., D, D].
-    """
-    D = gram.shape[-1]
-    if len(parameters) == 1:
-        side = np.array([0] * (D - 1) + [1])
-        return parameters[0][side[:, None], side] * gram
-    if len(parameters) == 4:
-        Pv, Qv, Ps, Qs = parameters
-        parameters = _blocks(Pv, Ps, D), _blocks(Qv, Qs, D)
-    P, Q = parameters
-    return jnp.einsum("kij,...jl,klm->...im", P, gram, Q)
-
-
-def _blocks(vectors: Any, scalars: Any, D: int) -> Any:
-    """The matrices that parameters of channels stand for, [H, D, D]; see `dense_channels`."""
-    v, s = vectors.shape[-1], scalars.shape[-1]
-    at, single = channel_places(v, s, (D - s) // v)
-    found = jnp.zeros((len(vectors), D, D), vectors.dtype)
-    found = found.at[:, at[:, None, :], at[None, :, :]].set(vectors[..., None])
-    return found.at[:, single[:, None], single[None, :]].set(scalars)
-
-
-def map_of(kernel: tuple[Any, ...], gram: Any) -> Any:
+def map_of(kernel: Kernel, gram: Any) -> Any:
     """Compute minus the last row of the map that all layers apply to a token: the weights of a prediction.
 
     Args:
@@ -115,13 +84,13 @@ def map_of(kernel: tuple[Any, ...], gram: Any) -> Any:
     """
     one = jnp.broadcast_to(jnp.eye(gram.shape[-1], dtype=gram.dtype), gram.shape)
 
-    def layer(state: tuple[Any, Any], parameters: tuple[Any, ...]) -> tuple[tuple[Any, Any], None]:
+    def layer(state: tuple[Any, Any], kernel: Any) -> tuple[tuple[Any, Any], None]:
         G, C = state
-        T = one + attention(parameters, G)
+        T = one + kernel.attention(G, jnp)
         return (T @ G @ T.mT, T @ C), None
 
     start = gram, one
-    (_, C), _ = jax.lax.scan(layer, start, tuple(jnp.asarray(value, gram.dtype) for value in kernel))
+    (_, C), _ = jax.lax.scan(layer, start, type(kernel)(*(jnp.asarray(value, gram.dtype) for value in kernel)))
     return -C[..., -1, :-1]
 
 
@@ -160,7 +129,7 @@ _slopes = jax.jit(jax.vmap(jax.grad(_limited), (None, 0, 0, 0, None)))
 
 
 def _add_gradient(
-    kernel: Parameters, batch: tuple[Any, ...], finite: NDArray[np.bool_], ceiling: float, total: list[Any]
+    kernel: Kernel, batch: tuple[Any, ...], finite: NDArray[np.bool_], ceiling: float, total: list[Any]
 ) -> NDArray[np.bool_]:
     """Add the gradient of the sequences with finite losses; return which of these had to be left out."""
     gram, target, metric = batch

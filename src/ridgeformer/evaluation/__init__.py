@@ -1,8 +1,9 @@
 """How good a predictor is: exact losses on fresh sequences, beside the best loss that any predictor can have.
 
-A predictor is any object with `weights(moments)`. All functions take the problem, then what is evaluated, then options
-by keyword. All results use the same names for the same things (see `table`), print as a table, and convert with
-`as_dict()` and, if pandas is installed, `to_pandas()`.
+A predictor is any object with `weights(moments)` or `predict(x, y, queries)`. `compare(problem, predictors, over=...)`
+measures losses of one or several predictors, at one point or along axes, and always returns `Losses`: a table that
+prints, shows in a notebook, converts with `to_pandas()` and `as_dict()`, and can be drawn with `plot()`. `evaluate`
+gives its row for one predictor, a `Loss`.
 
 >>> from ridgeformer import AdaRR, Problem, evaluate
 >>> result = evaluate(Problem(noise="uniform(0,5)"), AdaRR(), sequences=20_000)
@@ -11,35 +12,20 @@ by keyword. All results use the same names for the same things (see `table`), pr
 """
 
 from ridgeformer.evaluation.comparison import compare, evaluate, floor
-from ridgeformer.evaluation.layers import LayerLosses, LayerProfile, by_layer, profile_by_layer
-from ridgeformer.evaluation.noise_levels import Profile, Profiles, profile, profiles
-from ridgeformer.evaluation.oracle import OracleRisk, oracle_risk
-from ridgeformer.evaluation.prefixes import PrefixLosses, by_prefix
-from ridgeformer.evaluation.results import Comparison, Result
-from ridgeformer.evaluation.sequence_losses import EVALUATION
-from ridgeformer.evaluation.shifts import Shifts, shifts
+from ridgeformer.evaluation.explosions import ExplosionProbability, explosion_probability
+from ridgeformer.evaluation.results import Loss, Losses
+from ridgeformer.evaluation.sequence_losses import EVALUATION, Oracle
 from ridgeformer.evaluation.table import Table
 
 __all__ = [
     "EVALUATION",
-    "Comparison",
-    "LayerLosses",
-    "LayerProfile",
-    "OracleRisk",
-    "PrefixLosses",
-    "Profile",
-    "Profiles",
-    "Result",
-    "Shifts",
+    "ExplosionProbability",
+    "Loss",
+    "Losses",
+    "Oracle",
     "Table",
-    "by_layer",
-    "by_prefix",
     "compare",
     "evaluate",
+    "explosion_probability",
     "floor",
-    "oracle_risk",
-    "profile",
-    "profile_by_layer",
-    "profiles",
-    "shifts",
 ]

@@ -1,91 +1,94 @@
-"""Losses on average over a problem: of several predictors, of one, and of the best possible one."""
+"""The one way to measure losses: of several predictors, of one, and of the best possible one."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.results import Comparison, OracleResult, Result
+from ridgeformer.evaluation.axes import Over, Points, short_label
+from ridgeformer.evaluation.explosions import explosion_probability
+from ridgeformer.evaluation.results import BY_PREDICTOR, Loss, Losses
 from ridgeformer.evaluation.sequence_losses import (
     AnyPredictor,
     Estimator,
     Progress,
-    block_losses,
-    check_predictors,
-    draw_sequences,
+    check_predictor,
+    evaluated_by_engine,
     how_many,
+    losses,
+    needed,
 )
-from ridgeformer.evaluation.statistics import Tally
+from ridgeformer.evaluation.statistics import Means, Tally
+from ridgeformer.losses import warn_below_floor
+from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_any_problem
-from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer
 
-__all__ = ["compare", "evaluate", "floor", "floor_and_error"]
+__all__ = ["compare", "evaluate", "floor"]
 
 Array = NDArray[np.float64]
 BLOCK = 16_384  # sequences at a time: memory does not grow with their number
-UNKNOWN = float("nan"), float("nan")  # the floor and its error, where they were not asked for
+FLOORS = 64  # floors that are remembered
+_floors: dict[tuple[Any, ...], Loss] = {}  # by problem, prefix, number of sequences and seed
 
 
 def compare(
     problem: BaseProblem,
-    predictors: Mapping[str, AnyPredictor],
+    predictors: AnyPredictor | Mapping[str, AnyPredictor] | Sequence[AnyPredictor],
+    over: Over = None,
     *,
-    sequences: int = 100_000,
+    sequences: int | None = None,
     seed: int = 0,
     estimator: Estimator = "exact",
     with_floor: bool = True,
     with_query_errors: bool = False,
+    explosions: bool = False,
     progress: Progress = lambda done, total: None,
-) -> Comparison:
-    """Evaluate several predictors on the same sequences, so that their differences are sharper than their losses.
+) -> Losses:
+    """Measure the losses of predictors on the same sequences, so that differences are sharper than the losses.
+
+    A predictor has the same losses, to the bit, whatever it is compared with, and on the axis `layer`.
 
     Args:
         problem: The distribution of sequences.
-        predictors: What to evaluate, by name. A predictor with the attribute `knows_sigma = True`, such as `OracleRR`,
-            declares that it uses what the floor assumes to be unknown: its loss may be below the floor.
-        sequences: How many fresh sequences to use, at least 2.
+        predictors: What to evaluate: a dict by name, a list, or one predictor. A predictor with the attribute
+            `knows_sigma = True`, such as `OracleRR`, may have a loss below the floor.
+        over: None; the name of an axis, whose default values are used; or a dict of values by axis, where None stands
+            for the defaults. Several axes give all combinations. The axes are `layer` (the readout after each layer of
+            models; 0 predicts 0), `sigma` (noise levels), `context` (numbers of examples: prefixes of the same
+            sequences; for ranges of numbers and for standardised features, other sequences), `noise`, `features`,
+            `tasks` and `query` as `Problem` takes them, or the arguments of a problem of your own, and `problem` (a
+            list, or a dict by name).
+        sequences: How many fresh sequences to use at each point, at least 2. The default is 100,000, and 20,000 with
+            the axes `sigma` and `context`.
         seed: Seed of these sequences.
         estimator: `exact` or `query`; see `evaluate`.
-        with_floor: Whether to compute the Bayes floor on the same sequences. Without it, the floor is NaN.
-        with_query_errors: Whether to add the standard errors that the paper's estimator, one query per sequence, has on
-            as many sequences. They need no queries: given w, with p, o and l the halves of |w - w_task|^2,
-            |w_ridge - w_task|^2 and |w - w_ridge|^2, a query's loss has the mean l and the variance
-            2 p^2 + 2 o^2 - (p + o - l)^2.
-        progress: Called with the number of sequences done and the number of all.
+        with_floor: Whether to measure the floor on the same sequences. Without it, the floor is NaN.
+        with_query_errors: Whether to add the standard errors that the paper's estimator has on as many sequences.
+        explosions: Whether to add the probabilities that a sequence explodes, as `explosion_probability` measures them;
+            a few seconds for each predictor and point. Prefixes of sequences have none.
+        progress: Called with the work done and the whole work, in sequences.
 
     Returns:
-        The results by name, with the covariance of their losses.
+        The losses: a table that prints, and can be drawn with `plot()`.
 
     Raises:
-        InputError: There is no predictor, one of them is not a predictor, or a number is out of range.
+        InputError: There is no predictor, one of them is not a predictor, or an argument is not allowed.
 
     Warns:
         BelowFloorWarning: A loss is more than 4 standard errors below the floor.
     """
-    check_predictors("a comparison needs a dict of at least one predictor", predictors, problem)
-    choice("the estimator", estimator, ("exact", "query"))
-    sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
-    adjusted, whole = (Tally(len(predictors), problem.signal, sequences) for _ in range(2))
-    by_query = np.zeros(len(predictors))
-    least = floor_and_error(problem, sequences, seed) if with_floor else UNKNOWN
-    for first in range(0, sequences, BLOCK):
-        count = min(BLOCK, sequences - first)
-        losses, unadjusted, draw = block_losses(predictors, problem, estimator, seed, first, count)
-        losses, unadjusted = adjusted.add(losses), whole.add(unadjusted)
-        if with_query_errors:
-            by_query += _query_variance(losses, unadjusted, draw or draw_sequences(problem, seed, first, count))
-        progress(first + count, sequences)
-    errors = np.sqrt(np.maximum(by_query / sequences**2 + adjusted.errors**2, 0.0))
-    queries = dict(zip(predictors, errors.tolist(), strict=True)) if with_query_errors else {}
-    others = dict(zip(predictors, adjusted.unexploded.tolist(), strict=True))
-    return Comparison(_results(predictors, adjusted, whole, least, estimator), adjusted.covariance, others, queries)
+    comparison = _Comparison(problem, predictors, over, sequences, seed, estimator, with_floor, with_query_errors)
+    rare: dict[str, Any] = comparison.explosions() if explosions else {}
+    comparison.run(progress)
+    return replace(comparison.losses(), **rare)
 
 
 def evaluate(
@@ -97,8 +100,8 @@ def evaluate(
     estimator: Estimator = "exact",
     with_floor: bool = True,
     progress: Progress = lambda done, total: None,
-) -> Result:
-    """Evaluate one predictor on fresh sequences.
+) -> Loss:
+    """Evaluate one predictor on fresh sequences: one row of `compare`.
 
     Args:
         problem: The distribution of sequences.
@@ -108,7 +111,7 @@ def evaluate(
         seed: Seed of these sequences.
         estimator: `exact` averages 1/2 |w_hat - w_ridge(sigma)|^2. `query` is the paper's estimator: it samples a query
             and subtracts the oracle's loss. It has the same mean and a larger error.
-        with_floor: Whether to compute the Bayes floor on the same sequences; it is computed once per problem, number of
+        with_floor: Whether to measure the floor on the same sequences; it is measured once per problem, number of
             sequences and seed. Without it, the floor is NaN.
         progress: Called with the number of sequences done and the number of all.
 
@@ -121,20 +124,13 @@ def evaluate(
     Warns:
         BelowFloorWarning: The loss is more than 4 standard errors below the floor.
     """
-    name = repr(predictor)
-    return compare(
-        problem,
-        {name: predictor},
-        sequences=sequences,
-        seed=seed,
-        estimator=estimator,
-        with_floor=with_floor,
-        progress=progress,
-    )[name]
+    name, options = repr(predictor), {"estimator": estimator, "with_floor": with_floor, "progress": progress}
+    loss: Loss = compare(problem, {name: predictor}, sequences=sequences, seed=seed, **options)[name]  # type: ignore[arg-type]
+    return loss
 
 
-def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> Result:
-    """Compute the Bayes floor: no predictor has a smaller expected loss on average over the problem's noise levels.
+def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> Loss:
+    """Measure the floor: no predictor has a smaller expected loss on average over the problem's noise levels.
 
     Args:
         problem: The distribution of sequences.
@@ -142,70 +138,249 @@ def floor(problem: BaseProblem, *, sequences: int = 100_000, seed: int = 0) -> R
         seed: Seed of these sequences.
 
     Returns:
-        The Bayes predictor's result, whose loss is the floor.
+        The loss of the best predictor, which is the floor.
 
     Raises:
         InputError: The problem is not a `Problem`, or a number is out of range.
     """
-    best = best_predictor(check_any_problem(problem))
+    best = check_any_problem(problem).best_predictor()
     if best is None:
         refuse(
             "a floor needs a problem whose best predictor is known",
             f"{problem}, which supplies none",
             "Write a method best_predictor() in its class, or leave the floor unknown.",
         )
-    found = evaluate(problem, best, sequences=sequences, seed=seed, with_floor=False)
-    return replace(found, floor=found.loss, floor_error=found.error)
+    key = (problem, None, how_many(problem, sequences), integer("seed", seed, 0))
+    if key in _floors:
+        return _floors[key]
+    loss = evaluate(problem, best, sequences=sequences, seed=seed, with_floor=False)
+    return _remember(key, replace(loss, floor=loss.loss, floor_error=loss.error))
 
 
-@functools.lru_cache(maxsize=64)
-def floor_and_error(problem: BaseProblem, sequences: int, seed: int) -> tuple[float, float]:
-    """Measure the mean adjusted loss of the best predictor, and its standard error.
+class Zero:
+    """The readout before the first layer, which predicts 0."""
 
-    Args:
-        problem: The distribution of sequences.
-        sequences: How many sequences to use.
-        seed: Seed of these sequences.
+    def weights(self, moments: Moments) -> Array:
+        """Return zeros.
 
-    Returns:
-        Both numbers; NaN where the best predictor is not known.
-    """
-    best = best_predictor(problem)
-    if best is None:
-        return UNKNOWN
-    found = compare(problem, {"floor": best}, sequences=sequences, seed=seed, with_floor=False)["floor"]
-    return found.loss, found.error
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The weights, [B, d].
+        """
+        return np.zeros((len(moments), moments.dim))
 
 
-def _query_variance(losses: Array, unadjusted: Array, draw: Draw) -> Array:
-    """The variances of the losses at one query per sequence, summed over a block of sequences, [K]; see `compare`."""
-    oracle = draw.losses(draw.ridge, draw.task)[:, None]
-    return np.asarray((2 * unadjusted**2 + 2 * oracle**2 - (unadjusted + oracle - losses) ** 2).sum(0))
+class _Point:
+    """Statistics of the losses at one point: of all columns, and of the best predictor if it is to be measured."""
+
+    def __init__(self, columns: Sequence[AnyPredictor], signal: float, sequences: int) -> None:
+        self.columns, self.signal, self.adjusted = list(columns), signal, True
+        self.tally, self.whole = Tally(len(columns), signal, sequences), Means(len(columns))
+        self.by_query = np.zeros(len(columns))
+
+    def add(self, draw: Draw, estimators: Sequence[Estimator], key: tuple[int, int], with_query_errors: bool) -> None:
+        """Add a block of sequences; each column has its estimator."""
+        both = np.empty((2, len(self.columns), len(draw.moments)))
+        for i, (predictor, estimator) in enumerate(zip(self.columns, estimators, strict=False)):
+            both[:, i] = losses(predictor, draw, estimator, key)
+        adjusted, unadjusted = self.tally.add(both[0]), self.whole.add(both[1])
+        self.adjusted = draw.oracle
+        if with_query_errors:
+            # Given w, with p, o and l the halves of |w - w_task|^2, |w_ridge - w_task|^2 and |w - w_ridge|^2, the loss
+            # at one query has the mean l and the variance 2 p^2 + 2 o^2 - (p + o - l)^2.
+            oracle = draw.losses(draw.ridge, draw.task)
+            self.by_query += (2 * unadjusted**2 + 2 * oracle**2 - (unadjusted + oracle - adjusted) ** 2).sum(1)
+
+    def columns_of(self, field: str) -> Array:
+        """A field of `Losses` for every column."""
+        if field == "query_error":
+            return np.sqrt(np.maximum(self.by_query / self.tally.count**2 + self.tally.error**2, 0.0))
+        source = self.whole if field.startswith("unadjusted") else self.tally
+        names = {"loss": "mean", "unadjusted": "mean", "unadjusted_error": "error"}
+        return np.asarray(getattr(source, names.get(field, field)))
+
+    def row(self, i: int, **shared: Any) -> Loss:
+        """One column as a floor."""
+        values = {field: self.columns_of(field)[i].item() for field in BY_PREDICTOR}
+        values |= {"floor": values["loss"], "floor_error": values["error"], "signal": self.signal}
+        return Loss(**values, adjusted=self.adjusted, sequences=self.tally.count, **shared)
 
 
-def _results(
-    predictors: Mapping[str, AnyPredictor],
-    adjusted: Tally,
-    whole: Tally,
-    least: tuple[float, float],
-    estimator: Estimator,
-) -> dict[str, Result]:
-    """The results by name, from the statistics of adjusted and unadjusted losses, and the floor with its error."""
-    spread, whole_spread = adjusted.errors, whole.errors
-    return {
-        name: (OracleResult if getattr(predictor, "knows_sigma", False) else Result)(
-            name=name,
-            loss=float(adjusted.mean[i]),
-            error=float(spread[i]),
-            unadjusted=float(whole.mean[i]),
-            unadjusted_error=float(whole_spread[i]),
-            floor=least[0],
-            floor_error=least[1],
-            largest=float(adjusted.top[-1, i]),
-            tail=float(adjusted.top[0, i]),
-            exploded=int(adjusted.exploded[i]),
-            sequences=adjusted.count,
-            estimator=estimator,
+class _Comparison:
+    """The work of `compare`, which describes the arguments."""
+
+    def __init__(
+        self,
+        problem: BaseProblem,
+        predictors: Any,
+        over: Over,
+        sequences: int | None,
+        seed: int,
+        estimator: Estimator,
+        with_floor: bool,
+        with_query_errors: bool,
+    ) -> None:
+        check_any_problem(problem)
+        self.predictors = _named(predictors)
+        for name, predictor in self.predictors.items():
+            check_predictor(name, predictor, problem)
+        models = [one for one in self.predictors.values() if evaluated_by_engine(one)]
+        deepest = max(model.layers for model in models) if len(models) == len(self.predictors) else None
+        self.points = Points(problem, over, deepest)
+        for other in self.points.problems:
+            for name, predictor in self.predictors.items():
+                check_predictor(name, predictor, other)
+        self.estimator: Estimator = choice("the estimator", estimator, ("exact", "query"))
+        many = not {"sigma", "context"} & self.points.axes.keys()
+        wanted = sequences if sequences is not None else 100_000 if many else 20_000
+        self.sequences = min(how_many(one, wanted) for one in self.points.problems)
+        self.seed, self.with_query_errors = integer("seed", seed, 0), with_query_errors
+        self.places, self.columns = self._columns()
+        self._prepare(with_floor and "sigma" not in self.points.axes)
+
+    def _columns(self) -> tuple[list[tuple[int, int]], list[AnyPredictor]]:
+        """What is evaluated on every draw, and of which predictor and layer it is."""
+        layers = self.points.axes.get("layer")
+        if layers is None:
+            return [(k, 0) for k in range(len(self.predictors))], list(self.predictors.values())
+        places, columns = [], list[AnyPredictor]()
+        for k, model in enumerate(self.predictors.values()):
+            assert evaluated_by_engine(model)
+            for i, layer in enumerate(layers):
+                if layer <= model.layers:
+                    places.append((k, i))
+                    columns.append(model.truncate(layer) if layer else Zero())
+        return places, columns
+
+    def _prepare(self, with_floor: bool) -> None:
+        """Set up the points: each measures its floor, unless that is known from earlier."""
+        bests = [one.best_predictor() if with_floor else None for one in self.points.problems]
+        self.needs = needed([*self.columns, *(best for best in bests if best is not None)])
+        lengths = self.points.prefixes or (None,)
+        self.measured, self.floors = list[_Point](), list[Any]()
+        for problem, best in zip(self.points.problems, bests, strict=True):
+            for n in lengths:
+                key = (problem, n, self.sequences, self.seed)
+                known = None if best is None else _floors.get(key, (key, best))
+                columns: list[Any] = [*self.columns, *([best] if isinstance(known, tuple) else [])]
+                self.measured.append(_Point(columns, problem.signal, self.sequences))
+                self.floors.append(known)
+
+    def run(self, progress: Progress) -> None:
+        """Draw and evaluate, block by block."""
+        estimators: list[Estimator] = [*[self.estimator] * len(self.columns), "exact"]
+        many, seed = len(self.measured), self.seed
+        for first in range(0, self.sequences, BLOCK):
+            count = min(BLOCK, self.sequences - first)
+            draws = self.points.draws(seed, first, count, self.needs)
+            for i, (point, draw) in enumerate(zip(self.measured, draws, strict=True)):
+                point.add(draw, estimators, (seed, first), self.with_query_errors)
+                progress(first * many + count * (i + 1), self.sequences * many)
+        for i, (point, known) in enumerate(zip(self.measured, self.floors, strict=True)):
+            if isinstance(known, tuple):
+                key, best = known
+                self.floors[i] = _remember(key, point.row(-1, name=repr(best), estimator="exact"))
+
+    def losses(self) -> Losses:
+        """Gather the losses, and warn of those that are below their floors."""
+        least, spread = (
+            np.array([np.nan if one is None else getattr(one, name) for one in self.floors])
+            for name in ("loss", "error")
         )
-        for i, (name, predictor) in enumerate(predictors.items())
-    }
+        self._warn(least, spread)
+        points, arranged = self.points, self.points.arranged
+        return Losses(
+            names=tuple(self.predictors),
+            axes=points.axes,
+            in_distribution=points.in_distribution,
+            **{field: self._gathered(field) for field in BY_PREDICTOR},
+            floor=self._shared(least),
+            floor_error=self._shared(spread),
+            signal=self._shared(np.array([point.signal for point in self.measured])),
+            covariance=arranged(self._covariance()),
+            query_error=self._gathered("query_error") if self.with_query_errors else None,
+            explosion_probability=None,
+            explosion_error=None,
+            sequences=self.sequences,
+            estimator=self.estimator,
+            adjusted=all(point.adjusted for point in self.measured),
+            problem=short_label(points.problem),
+        )
+
+    def explosions(self) -> dict[str, Any]:
+        """The probabilities of explosions and their errors, [K, *points] each."""
+        if self.points.prefixes:
+            refuse("explosion probabilities are those of whole contexts", "the axis context", "Leave out one of them.")
+        rare = [[explosion_probability(one, p, seed=self.seed) for one in self.points.problems] for p in self.columns]
+        fields = {"explosion_probability": "probability", "explosion_error": "error"}
+        return {
+            field: self._spread(np.array([[getattr(one, name) for one in row] for row in rare]), np.nan)
+            for field, name in fields.items()
+        }
+
+    def _gathered(self, field: str) -> Any:
+        """A field of `Losses`, [K, *points]."""
+        values = np.stack([point.columns_of(field)[: len(self.columns)] for point in self.measured], -1)
+        return self._spread(values, 0 if field == "exploded" else np.nan)
+
+    def _spread(self, values: Any, empty: float) -> Any:
+        """Values of all columns [C, points] as [K, *points], with `empty` after the last layer of a model."""
+        layers = len(self.points.axes.get("layer", (0,)))
+        whole = np.full((len(self.predictors), layers, len(self.measured)), empty, values.dtype)
+        for (k, i), row in zip(self.places, values, strict=True):
+            whole[k, i] = row
+        return self.points.arranged(whole)
+
+    def _shared(self, values: Array) -> Array:
+        """What all predictors and layers share, [*points]."""
+        layers = len(self.points.axes.get("layer", (0,)))
+        return self.points.arranged(np.broadcast_to(values, (layers, len(values))))
+
+    def _covariance(self) -> Array:
+        """The covariance of predictors at the same layer, [K, K, layers, points]."""
+        layers = len(self.points.axes.get("layer", (0,)))
+        whole = np.full((len(self.predictors),) * 2 + (layers, len(self.measured)), np.nan)
+        for p, point in enumerate(self.measured):
+            matrix = point.tally.covariance
+            for (a, (k, i)), (b, (m, j)) in itertools.product(enumerate(self.places), repeat=2):
+                if i == j:
+                    whole[k, m, i, p] = matrix[a, b]
+        return whole
+
+    def _warn(self, least: Array, spread: Array) -> None:
+        names = list(self.predictors)
+        for floor, error, point in zip(least.tolist(), spread.tolist(), self.measured, strict=True):
+            for (k, i), loss, own in zip(
+                self.places, point.tally.mean.tolist(), point.tally.error.tolist(), strict=False
+            ):
+                if not getattr(self.predictors[names[k]], "knows_sigma", False):
+                    layers = self.points.axes.get("layer")
+                    name = names[k] if layers is None else f"{names[k]} after layer {layers[i]}"
+                    warn_below_floor(name, loss, own, floor, error, point.signal)
+
+
+def _named(predictors: Any) -> dict[str, AnyPredictor]:
+    """Predictors by name, which is their `repr` where they have none."""
+    if isinstance(predictors, Mapping):
+        named = dict(predictors)
+    else:
+        named = {}
+        for one in predictors if isinstance(predictors, list | tuple) else [predictors]:
+            name, again = repr(one), sum(1 for known in named.values() if repr(known) == repr(one))
+            named[f"{name} ({again + 1})" if again else name] = one
+    if not named:
+        refuse(
+            "a comparison needs at least one predictor",
+            f"an empty {type(predictors).__name__}",
+            "Pass {name: predictor}.",
+        )
+    return named
+
+
+def _remember(key: tuple[Any, ...], loss: Loss) -> Loss:
+    while len(_floors) >= FLOORS:
+        _floors.pop(next(iter(_floors)))
+    _floors[key] = loss
+    return loss

@@ -1,43 +1,71 @@
-"""The result of evaluating one predictor, and of comparing several on the same sequences."""
+"""Losses of predictors: one type for every question about them, and its row.
+
+The same names stand for the same things everywhere:
+
+- `loss`: the mean adjusted loss, half the squared error against the oracle, which knows the noise level. On problems
+  without an oracle it is the unadjusted loss, and `adjusted` is False. `error`: its standard error.
+- `unadjusted`: the mean loss against the true task. `unadjusted_error`: its standard error.
+- `floor`: the loss of the best predictor on the same sequences, NaN where it is not known or was not asked for.
+  `floor_error`: its standard error. `ratio`: loss over floor. At single noise levels (the axis `sigma`) there is none,
+  because no predictor is the best one at every level.
+- `largest`, `tail`: the largest loss of a sequence, and the 99.99 % quantile.
+- `exploded`: how many sequences exploded; see `ridgeformer.losses`, also for what a single loss counts at most.
+  `unexploded`: the mean loss of the other sequences, NaN where all exploded.
+- `sequences`: how many sequences were used, at every point.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import refuse
-from ridgeformer.evaluation.table import Table, named, ratio, without_rounding
-from ridgeformer.losses import warn_below_floor
+from ridgeformer.errors import refuse, shown
+from ridgeformer.evaluation.table import Table
+from ridgeformer.jsonable import jsonable
+from ridgeformer.losses import ratio, without_rounding
 
-__all__ = ["Comparison", "OracleResult", "Result"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["OPTIONAL", "Loss", "Losses"]
 
 Array = NDArray[np.float64]
+BY_PREDICTOR = ("loss", "error", "unadjusted", "unadjusted_error", "largest", "tail", "exploded", "unexploded")
+BY_POINT = ("floor", "floor_error", "signal")
+PRINTED = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
+OPTIONAL = ("query_error", "explosion_probability", "explosion_error")  # by predictor, where they were asked for
+UNITS = ("loss", "error", "floor", "unadjusted", "unadjusted_error", "largest", "unexploded")  # of a loss
 
 
 @dataclass(frozen=True, repr=False)
-class Result(Table):
-    """What the evaluation of one predictor found.
+class Loss(Table):
+    """Loss of one predictor on one problem; the module says what the names mean.
 
     Attributes:
         name: What was evaluated.
-        loss: The mean adjusted loss: what the predictor loses against ridge regression that knows sigma.
+        loss: The mean loss.
         error: The standard error of `loss`.
-        unadjusted: The mean loss against the true task w, which no predictor can know.
+        unadjusted: The mean loss against the true tasks.
         unadjusted_error: The standard error of `unadjusted`.
-        floor: The adjusted loss of the Bayes predictor on the same sequences, NaN if it was not asked for.
+        floor: The loss of the best predictor on the same sequences; NaN where it is not known.
         floor_error: The standard error of `floor`.
-        largest: The largest adjusted loss of a sequence.
-        tail: The 99.99 % quantile of the adjusted losses.
-        exploded: How many sequences exploded; see `ridgeformer.losses`, also for what a loss counts at most.
+        largest: The largest loss of a sequence.
+        tail: The 99.99 % quantile of the losses.
+        exploded: How many sequences exploded.
+        unexploded: The mean loss of the sequences that did not explode.
         sequences: How many sequences were used.
         estimator: `exact` or `query`; see `evaluate`.
-
-    A loss that is more than 4 standard errors below its floor raises a `BelowFloorWarning`, whenever a result is made:
-    by an evaluation, by training, or from a stored record.
+        signal: The mean square of what is to be predicted.
+        adjusted: Whether `loss` is adjusted; False where the problem has no oracle.
+        query_error: See `Losses`; None if not asked for.
+        explosion_probability: The probability that a sequence explodes; None if not asked for.
+        explosion_error: Its standard error; None if not asked for.
     """
 
     name: str
@@ -50,14 +78,14 @@ class Result(Table):
     largest: float
     tail: float
     exploded: int
+    unexploded: float
     sequences: int
     estimator: str
-
-    knows_sigma = False  # no field: whether the predictor knows what the floor assumes to be unknown
-
-    def __post_init__(self) -> None:
-        if not self.knows_sigma:
-            warn_below_floor(self.name, self.loss, self.error, self.floor, self.floor_error)
+    signal: float
+    adjusted: bool
+    query_error: float | None = None
+    explosion_probability: float | None = None
+    explosion_error: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -66,23 +94,28 @@ class Result(Table):
         It is infinite where it says nothing: above a million, or where the floor is 0 to rounding and the loss is not.
         It is NaN where the floor is not known.
         """
-        return ratio(self.loss, self.floor)
+        return ratio(self.loss, self.floor, self.signal)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row with all fields and the ratio."""
-        return [{**{name: getattr(self, name) for name in self.__dataclass_fields__}, "ratio": self.ratio}]
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields = {name: value for name, value in fields.items() if name not in OPTIONAL or value is not None}
+        return [{**fields, "ratio": self.ratio}]
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields and the ratio, ready for JSON; a number that is not finite is None."""
-        return {**super().as_dict(), "ratio": self.ratio if np.isfinite(self.ratio) else None}
+        fields = super().as_dict()
+        asked = {name: fields.pop(name) for name in OPTIONAL}
+        asked = {name: value for name, value in asked.items() if value is not None}
+        return {**fields, **asked, "ratio": jsonable(self.ratio)}
 
     def _title(self) -> str:
-        kind = "Loss" if self.loss == self.unadjusted else "Adjusted loss"  # equal where there is no oracle
-        return f"{kind} on {self.sequences:,} sequences"
+        return f"{_kind(self.adjusted)} on {self.sequences:,} sequences"
 
     def _printed(self) -> list[dict[str, Any]]:
-        columns = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
-        return [self.columns(columns)]
+        names = [*PRINTED, *(("unexploded",) if self.exploded else ())]
+        names += [name for name in OPTIONAL[1:] if getattr(self, name) is not None]
+        return [self.columns([name for name in names if self.adjusted or not name.startswith("unadjusted")])]
 
     def columns(self, names: Sequence[str]) -> dict[str, Any]:
         """Return some fields, with 0 for losses that are 0 to rounding.
@@ -93,82 +126,264 @@ class Result(Table):
         Returns:
             The values by name.
         """
-        found = {name: getattr(self, name) for name in names}
-        return {name: without_rounding(value) if isinstance(value, float) else value for name, value in found.items()}
+        return {
+            name: without_rounding(getattr(self, name), self.signal) if name in UNITS else getattr(self, name)
+            for name in names
+        }
 
     def __repr__(self) -> str:
-        return f"Result({self.name!r}, loss={self.loss:.4g}, error={self.error:.2g}, floor={self.floor:.4g})"
-
-
-class OracleResult(Result):
-    """The result of a predictor that knows sigma, such as `OracleRR`: its loss is below the floor by definition."""
-
-    knows_sigma = True
+        return f"Loss({self.name!r}, loss={self.loss:.4g}, error={self.error:.2g}, floor={self.floor:.4g})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Table, Mapping[str, Result]):
-    """Results of several predictors on the same sequences, by name.
+class Losses(Table, Mapping[str, Any]):
+    """Losses of K predictors on the same sequences, at one point or along axes; the module says what the names mean.
+
+    `losses[name]` is the `Loss` of one predictor, or its `Losses` where there are axes. It is a mapping by these names.
 
     Attributes:
-        results: The results by name.
-        covariance: [K, K], the covariance of the mean adjusted losses of the K predictors.
-        unexploded: The mean adjusted losses of the sequences that did not explode, by name; NaN where all did.
-        query_errors: Standard errors of the paper's estimator by name; see `compare`. Empty if not asked for.
+        names: The names of the predictors, [K].
+        axes: The axes with their values, in the order of the arrays' dimensions after the first. `points` below stands
+            for the numbers of these values.
+        in_distribution: For each axis but `layer`, which values can occur in the problem itself.
+        loss: The mean losses, [K, *points].
+        error: The standard errors of `loss`, [K, *points].
+        unadjusted: The mean losses against the true tasks, [K, *points].
+        unadjusted_error: The standard errors of `unadjusted`, [K, *points].
+        largest: The largest losses of sequences, [K, *points].
+        tail: The 99.99 % quantiles of the losses, [K, *points].
+        exploded: How many sequences exploded, [K, *points].
+        unexploded: The mean losses of the sequences that did not explode, [K, *points].
+        floor: The losses of the best predictor, [*points].
+        floor_error: The standard errors of `floor`, [*points].
+        signal: The mean squares of what is to be predicted, [*points].
+        covariance: The covariance of the mean losses of the predictors, [K, K, *points].
+        query_error: The standard errors that the paper's estimator, one query per sequence, has on as many sequences,
+            [K, *points]; None if not asked for.
+        explosion_probability: The probabilities that a sequence explodes, by importance sampling (see
+            `explosion_probability`), [K, *points]; None if not asked for.
+        explosion_error: Their standard errors, [K, *points]; None if not asked for.
+        sequences: How many sequences were used at every point.
+        estimator: `exact` or `query`; see `evaluate`.
+        adjusted: Whether `loss` is adjusted; False where a problem has no oracle.
+        problem: A short text of the problem.
     """
 
-    results: dict[str, Result]
+    names: tuple[str, ...]
+    axes: dict[str, tuple[Any, ...]]
+    in_distribution: dict[str, tuple[bool, ...]]
+    loss: Array
+    error: Array
+    unadjusted: Array
+    unadjusted_error: Array
+    largest: Array
+    tail: Array
+    exploded: NDArray[np.int64]
+    unexploded: Array
+    floor: Array
+    floor_error: Array
+    signal: Array
     covariance: Array
-    unexploded: dict[str, float]
-    query_errors: dict[str, float] = field(default_factory=dict)
+    query_error: Array | None
+    explosion_probability: Array | None
+    explosion_error: Array | None
+    sequences: int
+    estimator: str
+    adjusted: bool
+    problem: str
 
-    def __getitem__(self, name: str) -> Result:
-        return named(self.results, name)
+    @property
+    def ratio(self) -> Array:
+        """Loss over floor, [K, *points]; see `Loss.ratio`."""
+        floor, signal = (np.broadcast_to(values, self.loss.shape) for values in (self.floor, self.signal))
+        quotients = map(ratio, self.loss.ravel().tolist(), floor.ravel().tolist(), signal.ravel().tolist())
+        return np.array(list(quotients)).reshape(self.loss.shape)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.names:
+            raise KeyError(f"the name must be one of {', '.join(self.names)}; got {name!r}. Choose one of these.")
+        i = self.names.index(name)
+        if self.axes:
+            return self._select([i], {})
+        values = {field: getattr(self, field)[i].item() for field in BY_PREDICTOR}
+        values |= {field: getattr(self, field).item() for field in BY_POINT}
+        values |= {field: getattr(self, field)[i].item() for field in OPTIONAL if getattr(self, field) is not None}
+        return Loss(name=name, sequences=self.sequences, estimator=self.estimator, adjusted=self.adjusted, **values)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.results)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self.results)
+        return len(self.names)
 
-    def difference(self, first: str, second: str) -> tuple[float, float]:
-        """Return how much larger the loss of one predictor is than that of another.
+    def at(self, **values: Any) -> Losses:
+        """Return the losses at one value of an axis, or of several axes.
+
+        Args:
+            **values: The value by the name of its axis, such as `sigma=2`.
+
+        Returns:
+            The losses, without these axes.
+
+        Raises:
+            InputError: There is no such axis or value.
+        """
+        index = {}
+        for name, value in values.items():
+            if name not in self.axes:
+                refuse(f"the axes are {', '.join(self.axes) or 'none'}", name, "Choose one of these.")
+            known = self.axes[name]
+            texts = [str(one) for one in known]
+            if value not in known and str(value) not in texts:
+                refuse(f"the axis {name} has the values {', '.join(texts)}", shown(value), "Choose one of these.")
+            index[name] = known.index(value) if value in known else texts.index(str(value))
+        return self._select(range(len(self)), index)
+
+    def _select(self, predictors: Sequence[int], index: Mapping[str, int]) -> Losses:
+        """The losses of some predictors at some values of axes, which are gone then."""
+        chosen, where = list(predictors), tuple(index.get(axis, slice(None)) for axis in self.axes)
+
+        def pick(name: str) -> Any:
+            values = getattr(self, name)
+            return None if values is None else values[(slice(None), *where)][chosen]
+
+        changes = {name: pick(name) for name in (*BY_PREDICTOR, *OPTIONAL)}
+        changes |= {name: getattr(self, name)[where] for name in BY_POINT}
+        changes["covariance"] = self.covariance[np.ix_(chosen, chosen)][(slice(None),) * 2 + where]
+        axes = {name: values for name, values in self.axes.items() if name not in index}
+        inside = {name: values for name, values in self.in_distribution.items() if name in axes}
+        names = tuple(self.names[i] for i in chosen)
+        return replace(self, names=names, axes=axes, in_distribution=inside, **changes)
+
+    def difference(self, first: str, second: str) -> tuple[Any, Any]:
+        """Return how much larger the loss of one predictor is than the loss of another.
 
         Args:
             first: The name of one predictor.
             second: The name of the other predictor.
 
         Returns:
-            The loss of `first` minus that of `second`, and the standard error of this difference.
+            The loss of `first` minus the loss of `second`, and the standard error of this difference: numbers, or
+            arrays [*points] where there are axes.
 
         Raises:
-            InputError: There is no result of that name.
+            InputError: There is no predictor of that name.
         """
-        names = list(self.results)
         for name in (first, second):
-            if name not in names:
-                refuse(f"the name must be one of {', '.join(names)}", repr(name), "Choose one of these.")
-        i, j = names.index(first), names.index(second)
+            if name not in self.names:
+                refuse(f"the name must be one of {', '.join(self.names)}", repr(name), "Choose one of these.")
+        i, j = self.names.index(first), self.names.index(second)
         spread = self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j]
-        return self.results[first].loss - self.results[second].loss, float(np.sqrt(max(spread, 0.0)))
+        both = self.loss[i] - self.loss[j], np.sqrt(np.maximum(spread, 0.0))
+        return both if self.axes else (float(both[0]), float(both[1]))
+
+    def _points(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any], bool]]:
+        """The index, the values by axis, and whether these can occur in the problem, of every point."""
+        for index in itertools.product(*(range(len(values)) for values in self.axes.values())):
+            at = dict(zip(self.axes, index, strict=True))
+            values = {name: self.axes[name][k] for name, k in at.items()}
+            yield index, values, all(inside[at[name]] for name, inside in self.in_distribution.items())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per predictor, with the fields and the ratio of its result, and its query error if known."""
-        found = [row for result in self.results.values() for row in result.rows()]
-        if self.query_errors:
-            found = [{**row, "query_error": self.query_errors[row["name"]]} for row in found]
-        return found
+        """Return one row per predictor and point, with all that is known about it."""
+        ratios, rows = self.ratio, []
+        for (i, name), (index, values, inside) in itertools.product(enumerate(self.names), self._points()):
+            row = {"name": name, **values}
+            row |= {field: getattr(self, field)[(i, *index)].item() for field in BY_PREDICTOR}
+            row |= {field: getattr(self, field)[index].item() for field in ("floor", "floor_error")}
+            row |= {"ratio": ratios[(i, *index)].item(), "sequences": self.sequences}
+            row |= {"in_distribution": inside} if self.in_distribution else {}
+            optional = {field: getattr(self, field) for field in OPTIONAL}
+            row |= {field: values[(i, *index)].item() for field, values in optional.items() if values is not None}
+            rows.append(row)
+        return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields, ready for JSON; the results are a dict of dicts by name."""
-        return {**super().as_dict(), "results": {name: result.as_dict() for name, result in self.results.items()}}
+        """Return all fields and the ratios, ready for JSON; a number that is not finite is None."""
+        return {**super().as_dict(), "ratio": jsonable(self.ratio)}
+
+    def plot(self, path: str | Path | None = None, *, title: str | None = None) -> Figure:
+        """Draw the losses: lines along an axis of numbers, points for other axes, bars of the predictors without axes.
+
+        Args:
+            path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+            title: The title of the figure; None for the problem.
+
+        Returns:
+            The figure, a `matplotlib.figure.Figure`, which a notebook shows.
+
+        Raises:
+            InputError: The name of the file has another ending.
+            MissingPackageError: matplotlib is not installed.
+            StorageError: The file cannot be written.
+        """
+        from ridgeformer.plotting.losses import draw_losses
+
+        return draw_losses(self, path, title=title)
 
     def _title(self) -> str:
-        return next(iter(self.results.values()))._title()
+        each = f" at each {' and '.join(self.axes)}" if self.axes else ""
+        of = f" of {self.names[0]}" if self.axes and len(self) == 1 else ""
+        return f"{_kind(self.adjusted)}{of} on {self.sequences:,} sequences{each}"
 
     def _printed(self) -> list[dict[str, Any]]:
-        return [row for result in self.results.values() for row in result._printed()]
+        if not self.axes:
+            return [row for name in self.names for row in self._row(name)]
+        if len(self) == 1 and len(self.axes) == 1:
+            return self._long()
+        return self._wide()
+
+    def _row(self, name: str) -> list[dict[str, Any]]:
+        """The printed row of a predictor, with a column of unexploded losses where any predictor exploded."""
+        loss = self[name]
+        return [{**loss._printed()[0], **(loss.columns(["unexploded"]) if self.exploded.any() else {})}]
+
+    def _long(self) -> list[dict[str, Any]]:
+        """One row per point, with all that is known about one predictor."""
+        names = ["loss", "error", "floor", "ratio", "exploded", *(["unexploded"] if self.exploded.any() else [])]
+        names = [name for name in names if np.isfinite(self.floor).any() or name not in ("floor", "ratio")]
+        names += [name for name in OPTIONAL[1:] if getattr(self, name) is not None]
+        rows = []
+        for row, (index, values, _) in zip(self.rows(), self._points(), strict=True):
+            signal, inside = float(self.signal[index]), {"in_distribution": row.get("in_distribution")}
+            cells = {name: without_rounding(row[name], signal) if name in UNITS else row[name] for name in names}
+            rows.append({**values, **cells, **(inside if self.in_distribution else {})})
+        return rows
+
+    def _wide(self) -> list[dict[str, Any]]:
+        """One row per point, with a column for each predictor, or of one predictor for each value of the first axis."""
+        first = next(iter(self.axes))
+        if len(self) == 1:
+            columns = {f"{first} {value}": self.at(**{first: value}) for value in self.axes[first]}
+        else:
+            columns = {name: self[name] for name in self.names}
+        rows = []
+        for index, values, inside in next(iter(columns.values()))._points():
+            cells: dict[str, Any] = {
+                name: without_rounding(one.loss[(0, *index)], float(one.signal[index])) for name, one in columns.items()
+            }
+            for name, one in columns.items():
+                if len(self) > 1 and one.exploded.any():
+                    cells[f"{name}: exploded"] = int(one.exploded[(0, *index)])
+            if len(self) > 1 and np.isfinite(self.floor).any():
+                cells["floor"] = without_rounding(float(self.floor[index]), float(self.signal[index]))
+            rows.append({**values, **cells, **({"in_distribution": inside} if self.in_distribution else {})})
+        return rows
+
+    def _note(self) -> str:
+        if not self.axes or not self.exploded.any():
+            return ""
+        points = self.exploded.reshape(len(self), -1).max(0)
+        where = f"{np.count_nonzero(points)} of {points.size} points"
+        return f"Sequences exploded at {where}: see `exploded` and `unexploded`."
 
     def __repr__(self) -> str:
-        losses = ", ".join(f"{name!r}: {result.loss:.4g}" for name, result in self.results.items())
-        return f"Comparison({{{losses}}})"
+        if self.axes:
+            axes = ", ".join(f"{len(values)} values of {name}" for name, values in self.axes.items())
+            return f"Losses({', '.join(map(repr, self.names))}; {axes})"
+        losses = ", ".join(f"{name!r}: {loss:.4g}" for name, loss in zip(self.names, self.loss.tolist(), strict=True))
+        return f"Losses({{{losses}}})"
+
+
+def _kind(adjusted: bool) -> str:
+    return "Adjusted loss" if adjusted else "Loss"

@@ -1,16 +1,16 @@
 """The losses of single sequences: what a predictor loses on each of them, before any average is taken.
 
 A predictor with `weights(moments)` has exact losses. One that only has `predict(x, y, queries)` is asked for the labels
-of sampled queries. Both kinds then see the same sequences.
+of sampled queries. Both kinds see the same sequences.
 
-Only an object whose class is `LinearTransformer` itself is evaluated without calling `weights`: the engine then draws
-its sequences and computes its losses in one go.
+Only an object whose class is `LinearTransformer` itself is evaluated without calling `weights`: the engine then
+computes its losses.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
@@ -20,31 +20,26 @@ from numpy.typing import NDArray
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor, TokenPredictor, check_any_problem
 from ridgeformer.predictors.guarded import Guarded
-from ridgeformer.predictors.ridge import OracleRR
-from ridgeformer.problems import BaseProblem, Draw, Problem
-from ridgeformer.problems.custom import from_tokens
-from ridgeformer.problems.posterior import oracle_of_pool
+from ridgeformer.problems import BaseProblem, Draw, Problem, Sequences
 from ridgeformer.validation import integer
 
 __all__ = [
     "EVALUATION",
     "AnyPredictor",
     "Estimator",
+    "Oracle",
     "Progress",
-    "adjusted_losses",
-    "block_losses",
     "check_predictor",
-    "check_predictors",
     "draw_sequences",
-    "draw_tokens",
     "evaluated_by_engine",
     "how_many",
+    "losses",
     "needed",
     "needs_sums",
     "needs_tokens",
-    "with_oracle",
 ]
 
 Array = NDArray[np.float64]
@@ -81,25 +76,6 @@ def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
             f"dimension {problem.dim}",
             "Use a problem or a model of the same dimension.",
         )
-
-
-def check_predictors(rule: str, predictors: object, problem: BaseProblem) -> None:
-    """Refuse an object that is no dict of at least one predictor; see also `check_predictor`.
-
-    Args:
-        rule: What the message says that this is needed for.
-        predictors: Predictors by name.
-        problem: The distribution of sequences.
-
-    Raises:
-        InputError: They do not fit.
-    """
-    check_any_problem(problem)
-    if not isinstance(predictors, Mapping) or not predictors:
-        given = "an empty one" if isinstance(predictors, Mapping) else kind_of(predictors)
-        refuse(rule, given, "Pass {name: predictor}.")
-    for name, predictor in predictors.items():
-        check_predictor(name, predictor, problem)
 
 
 def how_many(problem: BaseProblem, sequences: int) -> int:
@@ -145,47 +121,77 @@ def draw_sequences(
         first: The number of the first sequence.
         count: How many.
         sums: Whether to draw the sums of their tokens, too.
-        tokens: Whether to draw whole sequences with queries. These are other sequences of the same law.
+        tokens: Whether to draw their tokens and a few queries, too. All else stays the same, to the bit.
 
     Returns:
         The draw.
+
+    Raises:
+        InputError: Tokens are asked for, and the problem only draws moments.
     """
-    if tokens:
-        return draw_tokens(problem, count, seed=seed, stream=EVALUATION, step=first, queries=QUERIES)
-    return problem.moments(count, seed=seed, stream=EVALUATION, first=first, sums=sums)
+    key: dict[str, Any] = {"seed": seed, "stream": EVALUATION, "first": first}
+    if not tokens:
+        return problem.moments(count, sums=sums, **key)
+    if problem.has_known_laws:
+        draw = problem.moments(count, sums=True, **key)
+        return replace(draw, tokens=_tokens_of(draw, np.random.default_rng((seed, first, EVALUATION, 1))))
+    return problem.moments(count, tokens=True, **key)
 
 
-def draw_tokens(problem: BaseProblem, count: int, **key: int) -> Draw:
-    """Draw whole sequences, with their moments and the weights of the oracle.
+def _tokens_of(draw: Draw, rng: np.random.Generator) -> Sequences:
+    """Random tokens with the moments of a draw, and queries.
+
+    Given the mean and the covariance of the tokens (x, y) of a context, all rotations of the examples that keep the
+    vector of ones are equally likely: rows are independent and normal before any standardisation.
+    """
+    moments, (count, dim) = draw.moments, draw.task.shape
+    e = np.zeros((count, int(moments.counts.max()), dim + 1))
+    for index, part in moments.by_length():
+        n, sums = int(part.counts[0]), np.asarray(part.sums, np.float64)
+        scatter, free = part.gram - sums[:, :, None] * sums[:, None, :] / n, min(n - 1, dim + 1)
+        if free > dim:
+            root = np.swapaxes(_root(scatter), 1, 2)
+        else:  # the scatter has this rank
+            values, basis = (part[..., dim + 1 - free :] for part in np.linalg.eigh(scatter))
+            root = np.swapaxes(basis * np.sqrt(np.maximum(values, 0.0))[:, None, :], 1, 2)
+        noise = rng.standard_normal((len(sums), n, free))
+        frame, triangle = np.linalg.qr(noise - noise.mean(1, keepdims=True))
+        signs = np.where(np.einsum("bii->bi", triangle) < 0, -1.0, 1.0)  # makes all frames equally likely
+        e[index, :n] = (frame * signs[:, None, :]) @ root + sums[:, None, :] / n
+    queries = rng.standard_normal((count, QUERIES, dim))
+    metric = None if draw.metric is None else np.asarray(draw.metric, np.float64)
+    if metric is not None:
+        queries = queries @ np.swapaxes(_root(metric), -1, -2)
+    task = np.asarray(draw.task, np.float64)
+    answers, context = (
+        np.einsum("bmd,bd->bm", queries, task),
+        None if isinstance(moments.context, int) else moments.counts,
+    )
+    return Sequences(e[..., :dim], e[..., dim], queries, answers, task, draw.sigma, context, metric)
+
+
+class Oracle:
+    """The predictor that losses are adjusted by: E[w | context, sigma], which knows the noise level and any pool.
 
     Args:
-        problem: The distribution of sequences.
-        count: How many.
-        **key: Seed, stream, step, and number of queries, as `problem.sequences` takes them.
-
-    Returns:
-        The draw, with its `tokens`.
+        problem: A built-in problem.
     """
-    tokens = problem.sequences(count, **key)
-    if isinstance(problem, Problem):
-        found = Draw(tokens.moments, np.asarray(tokens.task), np.asarray(tokens.task), tokens.sigma, tokens.metric)
-        return replace(with_oracle(found, problem), tokens=tokens)
-    return replace(from_tokens(tokens), tokens=tokens)
 
+    knows_sigma = True
 
-def with_oracle(draw: Draw, problem: Problem) -> Draw:
-    """Return a draw with the weights of the oracle, which knows the noise level.
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
 
-    Args:
-        draw: The draw, whose moments hold the noise levels.
-        problem: What it was drawn from.
+    def weights(self, moments: Moments) -> Array:
+        """Return the posterior means of the tasks.
 
-    Returns:
-        The draw with its `ridge`.
-    """
-    if problem.has_pool:
-        return replace(draw, ridge=oracle_of_pool(problem.tasks, draw.moments))
-    return replace(draw, ridge=OracleRR(problem.prior).weights(draw.moments))
+        Args:
+            moments: The contexts, with their noise levels.
+
+        Returns:
+            The weights, [B, d].
+        """
+        return self.problem.oracle(moments)
 
 
 def needed(predictors: Iterable[object]) -> dict[str, bool]:
@@ -225,67 +231,41 @@ def evaluated_by_engine(predictor: object) -> TypeGuard[LinearTransformer]:
     return type(predictor) is LinearTransformer
 
 
-def adjusted_losses(predictor: AnyPredictor, draw: Draw) -> Array:
-    """Compute the exact adjusted losses of one predictor; unadjusted ones where there is no oracle.
+def losses(
+    predictor: AnyPredictor, draw: Draw, estimator: Estimator = "exact", key: tuple[int, int] = (0, 0)
+) -> tuple[Array, Array]:
+    """Compute the adjusted and the unadjusted losses of a predictor; they are equal where there is no oracle.
+
+    The bits do not depend on what else is computed: the engine evaluates models, and NumPy everything else.
 
     Args:
         predictor: The predictor.
         draw: The sequences.
-
-    Returns:
-        The losses, [B].
-    """
-    if evaluated_by_engine(predictor) and draw.oracle:
-        goal = draw.with_intercept() if predictor.layout.counted else draw
-        found = predictor.evaluate(draw.moments, goal.ridge, metric=goal.metric)
-        return found.losses.astype(np.float64, copy=False)
-    with np.errstate(all="ignore"):
-        return _losses(predictor, draw, "exact", (0, 0))[0]
-
-
-def block_losses(
-    predictors: Mapping[str, AnyPredictor],
-    problem: BaseProblem,
-    estimator: Estimator,
-    seed: int,
-    first: int,
-    count: int,
-) -> tuple[Array, Array, Draw | None]:
-    """Compute adjusted and unadjusted losses of one block of sequences.
-
-    Args:
-        predictors: K predictors by name.
-        problem: The distribution of sequences.
         estimator: `exact`, or `query` for losses at one sampled query.
-        seed: Seed of the evaluation.
-        first: The number of the first sequence.
-        count: How many, B.
+        key: Seed and number of the first sequence, for the sampled queries.
 
     Returns:
-        Adjusted losses [B, K], unadjusted losses [B, K], and the draw if there was one.
+        Both losses, [B] each.
     """
-    adjusted, unadjusted = np.empty((2, count, len(predictors)))
-    models = [predictor for predictor in predictors.values() if evaluated_by_engine(predictor)]
-    by_engine = problem.law is not None and not problem.has_pool
-    if estimator == "exact" and len(models) == len(predictors) and by_engine:
-        for column, model in enumerate(models):
-            # The same sequences, drawn and evaluated in one go.
-            found = model.astype(np.float64).step(
-                problem, count, seed=seed, stream=EVALUATION, first=first, gradient=False, unadjusted=True
-            )
-            adjusted[:, column], unadjusted[:, column] = found.losses, found.unadjusted
-        return adjusted, unadjusted, None
-    draw = draw_sequences(problem, seed, first, count, **needed(predictors.values()))
-    for column, predictor in enumerate(predictors.values()):
-        losses = _losses(predictor, draw, estimator, (seed, first))
-        adjusted[:, column], unadjusted[:, column] = losses
-    return adjusted, unadjusted, draw
+    if not isinstance(predictor, Predictor):
+        return _token_losses(predictor, draw, estimator)
+    if estimator == "query":
+        return _query_losses(predictor, draw, key)
+    with np.errstate(all="ignore"):
+        if draw.oracle and evaluated_by_engine(predictor):
+            goal = draw.with_intercept() if predictor.layout.counted else draw
+            model = predictor.astype(np.float64)
+            evaluation = model.evaluate(draw.moments, goal.ridge, metric=goal.metric, weights=True)
+            assert evaluation.weights is not None
+            unadjusted = goal.losses(evaluation.weights, goal.task)
+            return evaluation.losses.astype(np.float64), unadjusted + (0.0 if goal.offset is None else goal.offset)
+        return draw.both_losses(*_weights(predictor, draw))
 
 
 def _layout(predictor: object) -> Layout:
     """What the tokens of a predictor hold: a model and its module in PyTorch say so."""
-    found = getattr(predictor, "layout", None)
-    return found if isinstance(found, Layout) else PAPER_LAYOUT
+    layout = getattr(predictor, "layout", None)
+    return layout if isinstance(layout, Layout) else PAPER_LAYOUT
 
 
 def _numbers(given: Any) -> Array:
@@ -295,12 +275,13 @@ def _numbers(given: Any) -> Array:
     return np.asarray(given, np.float64)
 
 
-def _weights(predictor: Predictor, draw: Draw) -> Array:
-    """The weights that the predictor gives, [B, d]."""
+def _weights(predictor: Predictor, draw: Draw) -> tuple[Array, Array | None]:
+    """The weights that the predictor gives, [B, d], and its intercepts, [B], if it has any."""
     weights, shape = _numbers(predictor.weights(draw.moments)), draw.task.shape
     if weights.shape != shape:
         refuse(f"weights must have shape {shape}", f"shape {weights.shape}", "Correct the predictor.")
-    return weights
+    counted = _layout(predictor).counted
+    return weights, _numbers(predictor.intercepts(draw.moments)) if counted else None  # type: ignore[attr-defined]
 
 
 def _token_losses(predictor: TokenPredictor, draw: Draw, estimator: Estimator) -> tuple[Array, Array]:
@@ -311,34 +292,28 @@ def _token_losses(predictor: TokenPredictor, draw: Draw, estimator: Estimator) -
     """
     tokens = draw.tokens
     assert tokens is not None
-    answers, found = np.asarray(tokens.answers, np.float64), np.empty(tokens.answers.shape)
+    answers, predictions = np.asarray(tokens.answers, np.float64), np.empty(tokens.answers.shape)
     for index, part in draw.moments.by_length():
         n = part.counts[0]
         given: Any = predictor.predict(tokens.x[index, :n], tokens.y[index, :n], tokens.queries[index])
         if np.shape(given) != answers[index].shape:
             wanted = answers[index].shape
             refuse(f"predictions must have shape {wanted}", f"shape {np.shape(given)}", "Correct the predictor.")
-        found[index] = given
+        predictions[index] = given
     with np.errstate(all="ignore"):
-        unadjusted = 0.5 * np.square(found - answers).mean(1)
+        unadjusted = 0.5 * np.square(predictions - answers).mean(1)
         if not draw.oracle:
             return unadjusted, unadjusted
         oracle = np.einsum("bmd,bd->bm", tokens.queries, draw.ridge)
         if estimator == "query":
             return unadjusted - 0.5 * np.square(oracle - answers).mean(1), unadjusted
-        return 0.5 * np.square(found - oracle).mean(1), unadjusted
+        return 0.5 * np.square(predictions - oracle).mean(1), unadjusted
 
 
-def _losses(predictor: AnyPredictor, draw: Draw, estimator: Estimator, key: tuple[int, int]) -> tuple[Array, Array]:
-    """Adjusted and unadjusted losses of a predictor, each [B]."""
-    if not isinstance(predictor, Predictor):
-        return _token_losses(predictor, draw, estimator)
-    weights = _weights(predictor, draw)
-    counted = _layout(predictor).counted
-    bias = _numbers(predictor.intercepts(draw.moments)) if counted else None  # type: ignore[attr-defined]
+def _query_losses(predictor: Predictor, draw: Draw, key: tuple[int, int]) -> tuple[Array, Array]:
+    """The losses at one sampled query per sequence, from which that of the oracle is subtracted."""
+    weights, bias = _weights(predictor, draw)
     with np.errstate(all="ignore"):
-        if estimator == "exact":
-            return draw.both_losses(weights, bias)
         query = np.random.default_rng((*key, EVALUATION)).standard_normal(draw.task.shape)
         if draw.metric is not None:
             root = _root(np.asarray(draw.metric, np.float64))
@@ -349,8 +324,7 @@ def _losses(predictor: AnyPredictor, draw: Draw, estimator: Estimator, key: tupl
         whole = unadjusted if draw.offset is None else unadjusted + draw.offset
         if not draw.oracle:
             return whole, whole
-        oracle = 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1))
-        return unadjusted - oracle, whole
+        return unadjusted - 0.5 * np.square(((draw.ridge - draw.task) * query).sum(1)), whole
 
 
 def _root(metric: Array) -> Array:

@@ -1,4 +1,7 @@
-"""Means, standard errors and extremes of losses, block by block: memory does not grow with the number of sequences."""
+"""Means, standard errors and extremes of losses, block by block: memory does not grow with the number of sequences.
+
+A row of losses gives the same bits whatever the other rows are: sums run along one row at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,100 +10,106 @@ from numpy.typing import NDArray
 
 from ridgeformer.losses import capped, exploded
 
-__all__ = ["Running", "Tally"]
+__all__ = ["Means", "Tally"]
 
 Array = NDArray[np.float64]
 
 
-class Running:
-    """Mean and standard error of K loss columns, block by block, and how many losses exploded.
+class Means:
+    """Means of K rows of losses, and their standard errors.
 
     Args:
-        columns: How many losses each sequence has, K.
-        signal: The mean square of what is to be predicted, which decides when a loss counts as exploded.
+        rows: How many rows there are, K.
     """
 
-    def __init__(self, columns: int, signal: float) -> None:
-        self.count, self.signal = 0, signal
-        self.mean, self.squares = np.zeros(columns), np.zeros(columns)
-        self.exploded, self.others = np.zeros(columns, np.int64), np.zeros(columns)
+    def __init__(self, rows: int) -> None:
+        self.count, self.mean = 0, np.zeros(rows)
+        self.squares, self.products = np.zeros(rows), np.zeros((rows, rows))
 
     def add(self, losses: Array) -> Array:
         """Add one block of losses.
 
         Args:
-            losses: The losses, [b, K].
+            losses: The losses, [K, b].
 
         Returns:
-            The losses capped, as they enter the mean, [b, K].
+            The losses capped, as they enter the mean, [K, b].
         """
-        wild = exploded(losses, self.signal)
         losses = capped(losses)
-        self.exploded += wild.sum(0)
-        self.others += np.where(wild, 0.0, losses).sum(0)
-        count, mean = len(losses), losses.mean(0)
-        centred, shift, total = losses - mean, mean - self.mean, self.count + len(losses)
-        self._scatter(centred, shift, self.count * count / total)
+        count, mean = losses.shape[1], losses.mean(1)
+        centred, shift, total = losses - mean[:, None], mean - self.mean, self.count + losses.shape[1]
+        weight = self.count * count / total
+        # Chan's update keeps the sums accurate over any number of blocks.
+        self.squares += np.array([np.einsum("b,b->", row, row) for row in centred]) + shift * shift * weight
+        self._multiply(centred, shift, weight)
         self.mean += shift * count / total
         self.count = total
         return losses
 
-    def _scatter(self, centred: Array, shift: Array, weight: float) -> None:
-        """Chan's update keeps the sums accurate over any number of blocks."""
-        self.squares += np.square(centred).sum(0) + np.square(shift) * weight
+    def _multiply(self, centred: Array, shift: Array, weight: float) -> None:
+        """Nothing: only a `Tally` has a covariance."""
 
     @property
-    def errors(self) -> Array:
+    def error(self) -> Array:
         """Standard errors of the means, [K]."""
         return np.asarray(np.sqrt(self.squares / max(self.count - 1, 1) / self.count))
+
+
+class Tally(Means):
+    """Means as in `Means`, with their covariance, the largest losses of each row, and how many losses exploded.
+
+    Args:
+        rows: How many rows there are, K.
+        signal: The mean square of what is to be predicted, which decides when a loss counts as exploded.
+        sequences: How many sequences there will be in all; 1 in 10,000 of the largest losses is stored.
+    """
+
+    def __init__(self, rows: int, signal: float, sequences: int) -> None:
+        super().__init__(rows)
+        self.signal, self.exploded, self._calm = signal, np.zeros(rows, np.int64), np.zeros(rows)
+        self._most, self._top = max(int(np.ceil(sequences * 1e-4)), 1), np.empty((rows, 0))
+
+    def add(self, losses: Array) -> Array:
+        """Add one block of losses.
+
+        Args:
+            losses: The losses, [K, b].
+
+        Returns:
+            The losses capped, as they enter the mean, [K, b].
+        """
+        explosions = exploded(losses, self.signal)
+        losses = super().add(losses)
+        self.exploded += explosions.sum(1)
+        self._calm += np.where(explosions, 0.0, losses).sum(1)
+        highest = np.concatenate([self._top, losses], 1)
+        if highest.shape[1] > self._most:
+            highest = np.partition(highest, highest.shape[1] - self._most, axis=1)[:, -self._most :]
+        self._top = np.sort(highest, axis=1)
+        return losses
+
+    def _multiply(self, centred: Array, shift: Array, weight: float) -> None:
+        self.products += centred @ centred.T + np.outer(shift, shift) * weight
+
+    @property
+    def covariance(self) -> Array:
+        """The covariance of the means, [K, K]."""
+        covariance = self.products / max(self.count - 1, 1) / self.count
+        np.fill_diagonal(covariance, self.error**2)
+        return np.asarray(covariance)
 
     @property
     def unexploded(self) -> Array:
         """Means over the sequences that did not explode, [K]; NaN where all did."""
         left = self.count - self.exploded
-        return np.where(left > 0, self.others / np.maximum(left, 1), np.nan)
-
-
-class Tally(Running):
-    """As `Running`, with the covariance of the means, and the largest losses of each column.
-
-    Args:
-        columns: How many losses each sequence has, K.
-        signal: The mean square of what is to be predicted.
-        sequences: How many sequences there will be in all; 1 in 10,000 of the largest losses is kept.
-    """
-
-    def __init__(self, columns: int, signal: float, sequences: int) -> None:
-        super().__init__(columns, signal)
-        self.scatter = np.zeros((columns, columns))
-        self.keep = max(int(np.ceil(sequences * 1e-4)), 1)
-        self.top = np.empty((0, columns))
-
-    def add(self, losses: Array) -> Array:
-        """Add one block of losses.
-
-        Args:
-            losses: The losses, [b, K].
-
-        Returns:
-            The losses capped, as they enter the mean, [b, K].
-        """
-        losses = super().add(losses)
-        highest = np.concatenate([self.top, losses])
-        if len(highest) > self.keep:
-            highest = np.partition(highest, len(highest) - self.keep, axis=0)[-self.keep :]
-        self.top = np.sort(highest, axis=0)
-        return losses
-
-    def _scatter(self, centred: Array, shift: Array, weight: float) -> None:
-        self.scatter += np.einsum("bi,bj->ij", centred, centred) + np.outer(shift, shift) * weight
+        return np.where(left > 0, self._calm / np.maximum(left, 1), np.nan)
 
     @property
-    def covariance(self) -> Array:
-        """The covariance of the means, [K, K]."""
-        return np.asarray(self.scatter / max(self.count - 1, 1) / self.count)
+    def largest(self) -> Array:
+        """The largest losses, [K]."""
+        return np.asarray(self._top[:, -1])
 
     @property
-    def errors(self) -> Array:
-        """Standard errors of the means, [K]."""
-        return np.asarray(np.sqrt(np.diag(self.covariance)))
+    def tail(self) -> Array:
+        """The 99.99 % quantiles of the losses, [K]."""
+        return np.asarray(self._top[:, 0])

@@ -1,45 +1,29 @@
-"""What all results share: they print as a table, and convert to a dict and to a pandas DataFrame.
-
-Every type of result uses the same names for the same things:
-
-- `name`: what was evaluated.
-- `loss`: the mean adjusted loss. `error`: its standard error. Losses are halves of squared errors.
-- `floor`: the adjusted loss of the Bayes predictor on the same sequences, NaN if it was not asked for. `floor_error`:
-  its standard error. `ratio`: loss over floor. A profile has none of these, because the floor is an average over all
-  noise levels.
-- `exploded`: how many sequences exploded; see `ridgeformer.losses`, also for what a single loss counts at most.
-- `sequences`: how many sequences were used. In a profile, that many were used at each noise level.
-"""
+"""Base class of results that are tables: they print, show in a notebook, and convert to a dict and to pandas."""
 
 from __future__ import annotations
 
 import dataclasses
+import html
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ridgeformer.errors import MissingPackageError
 from ridgeformer.jsonable import jsonable
-from ridgeformer.losses import ROUNDING
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Table", "aligned", "lines", "named", "ratio", "ratios", "without_rounding"]
-
-Found = TypeVar("Found")
-SAYS_NOTHING = 1e6  # a ratio: that of a model that diverged
+__all__ = ["Table", "aligned", "lines"]
 
 
 class Table(ABC):
-    """The base class of results: dataclasses whose content can be written as rows with named columns.
+    """Base class of results: dataclasses whose content can be written as rows with named columns.
 
-    `print(result)` shows a readable table, which may leave out columns to fit on a page. `rows`, `as_dict` and
-    `to_pandas` leave out nothing.
+    `print(result)` and a notebook show a readable table, which may leave out columns to fit on a page. `rows`,
+    `as_dict` and `to_pandas` leave out nothing.
     """
 
     @abstractmethod
@@ -85,65 +69,15 @@ class Table(ABC):
         parts = self._title(), aligned(self._printed()), self._note()
         return "\n\n".join(part for part in parts if part)
 
-
-def ratio(loss: float, floor: float) -> float:
-    """Divide a loss by its floor: 1 is the best possible value.
-
-    Args:
-        loss: The loss.
-        floor: The floor.
-
-    Returns:
-        The ratio; infinite where it says nothing (above a million, or where the floor is 0 to rounding and the loss is
-        not), and NaN where the floor is not known.
-    """
-    if floor > ROUNDING or math.isnan(floor):
-        found = without_rounding(loss) / floor
-        return math.inf if found >= SAYS_NOTHING else found
-    return 1.0 if loss <= ROUNDING else math.inf
-
-
-def ratios(loss: NDArray[Any], floor: NDArray[Any]) -> NDArray[Any]:
-    """Divide the losses of several predictors by the floors that they share; see `ratio`.
-
-    Args:
-        loss: The losses, [M, K].
-        floor: The floors, [K].
-
-    Returns:
-        The ratios, [M, K].
-    """
-    return np.array([list(map(ratio, row, floor.tolist())) for row in loss.tolist()])
-
-
-def without_rounding(loss: float) -> float:
-    """Return a loss, or 0 where it is 0 to rounding: that of the oracle, or the floor of a known noise level.
-
-    Args:
-        loss: The loss.
-
-    Returns:
-        The loss.
-    """
-    return 0.0 if abs(loss) <= ROUNDING else float(loss)
-
-
-def named(found: Mapping[str, Found], name: str) -> Found:
-    """Look up a result by its name.
-
-    Args:
-        found: The results by name.
-        name: One of their names.
-
-    Returns:
-        The result.
-
-    Raises:
-        KeyError: There is no such name. A mapping must raise this error, here with words.
-    """
-    if name not in found:
-        raise KeyError(f"the name must be one of {', '.join(found)}; got {name!r}. Choose one of these.")
-    return found[name]
+    def _repr_html_(self) -> str:
+        """The table as a notebook shows it."""
+        columns = list(_columns(self._printed()).values())
+        lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in zip(*columns, strict=True)]
+        head = lines[0].replace("td>", "th>") if lines else ""
+        body = "".join(f"<tr>{line}</tr>" for line in lines[1:])
+        title, note = html.escape(self._title()), html.escape(self._note())
+        table = f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return table + (f"<p>{note}</p>" if note else "")
 
 
 def lines(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
@@ -167,10 +101,10 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as text in columns: words to the left, numbers to the right, four significant digits.
 
     Args:
-        rows: At least one row; all rows have the keys of the first.
+        rows: The rows; all of them have the keys of the first.
 
     Returns:
-        A line of names, and one line per row, without spaces at their ends.
+        A line of names, and one line per row, without spaces at their ends; nothing where there are no rows.
 
     >>> print(aligned([{"name": "AdaRR", "loss": 0.06912345}, {"name": "a model", "loss": float("nan")}]))
     name        loss
@@ -178,11 +112,15 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     a model        -
     """
     columns = []
-    for name in rows[0]:
-        cells = [name, *(_cell(row[name]) for row in rows)]
+    for name, cells in _columns(rows).items():
         width, is_text = max(map(len, cells)), isinstance(rows[0][name], str)
         columns.append([cell.ljust(width) if is_text else cell.rjust(width) for cell in cells])
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The cells of every column as text, its name first."""
+    return {name: [name, *(_cell(row[name]) for row in rows)] for name in (rows[0] if rows else ())}
 
 
 def _cell(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Reading a trained model as an algorithm."""
 
-from ridgeformer.explanation.ablation import Ablation, Ablations, ablate
+from ridgeformer.explanation.ablation import ablate
 from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
 from ridgeformer.explanation.coefficients import Coefficients, diagonal_part
 from ridgeformer.explanation.explanation import Explanation, explain
@@ -9,8 +9,6 @@ from ridgeformer.explanation.story import Role
 from ridgeformer.explanation.symmetry import Symmetry, symmetry
 
 __all__ = [
-    "Ablation",
-    "Ablations",
     "AlgorithmMap",
     "Coefficients",
     "Explanation",

@@ -1,60 +1,23 @@
-"""What the loss becomes when a part of a model is taken away and nothing else is changed."""
+"""Losses of a model without one of its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation import compare
-from ridgeformer.evaluation.table import aligned
+from ridgeformer.evaluation import Losses, compare
 from ridgeformer.explanation.coefficients import check, diagonal_part
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import choice
 
-__all__ = ["Ablation", "Ablations", "ablate", "without_flow", "without_layer"]
+__all__ = ["ablate", "without_flow", "without_layer"]
 
 Array = NDArray[np.float64]
 FLOWS = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}  # to and from, as the omegas
-
-
-class Ablation(NamedTuple):
-    """The loss without a part of a model.
-
-    Attributes:
-        what: The part that was taken away.
-        loss: The adjusted loss without it.
-        over_whole: This loss over that of the whole model.
-    """
-
-    what: str
-    loss: float
-    over_whole: float
-
-
-class Ablations(list[Ablation]):
-    """A list of the losses without each part of a model, which prints as a table.
-
-    Args:
-        entries: One entry per part that was taken away.
-        sequences: How many sequences were used.
-    """
-
-    def __init__(self, entries: Iterable[Ablation], sequences: int) -> None:
-        super().__init__(entries)
-        self.sequences = sequences
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one dict per row, which all have the same keys: the names of the columns."""
-        return [entry._asdict() for entry in self]
-
-    def __str__(self) -> str:
-        title = f"Adjusted loss without each part of the model on {self.sequences:,} sequences"
-        return f"{title}\n\n{aligned(self.rows())}" if self else title
 
 
 def ablate(
@@ -64,7 +27,7 @@ def ablate(
     sequences: int = 20_000,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Ablations:
+) -> Losses:
     """Measure the loss without each layer, and without each flow of each layer, on the same sequences.
 
     To take away a flow such as xy, from y to x, omega_xy = 0 is set in a diagonal layer, and that block of T - I in a
@@ -78,7 +41,8 @@ def ablate(
         progress: Is called with the number of sequences done and of all.
 
     Returns:
-        One entry per part that was taken away; the first entry is the whole model. The list prints as a table.
+        The losses by the name of the part that was taken away, with the numbers of exploded sequences; `nothing` is the
+        whole model.
 
     Raises:
         InputError: The model and the problem do not fit, or an argument is not allowed.
@@ -94,10 +58,7 @@ def ablate(
             variants[f"layer {layer + 1}, all but its diagonal part"] = diagonal_part(model, {layer})
     if isinstance(model.family, Full):
         variants["all layers, all but their diagonal parts"] = diagonal_part(model)
-    found = compare(problem, variants, sequences=sequences, seed=seed, with_floor=False, progress=progress)
-    whole = found["nothing"].loss
-    entries = (Ablation(what, r.loss, r.loss / whole if whole > 0 else float("inf")) for what, r in found.items())
-    return Ablations(entries, sequences)
+    return compare(problem, variants, sequences=sequences, seed=seed, progress=progress)
 
 
 def without_layer(model: LinearTransformer, layer: int) -> LinearTransformer:

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import kind_of, refuse
-from ridgeformer.evaluation.sequence_losses import check_predictor, draw_sequences, how_many, needs_sums
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation.sequence_losses import draw_sequences, how_many, needs_sums
 from ridgeformer.evaluation.table import Table
+from ridgeformer.explanation.coefficients import check
 from ridgeformer.jsonable import jsonable
 from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.predictors.iterations import heavy_ball, newton, ridge_path
 from ridgeformer.predictors.ridge import TUNING
 from ridgeformer.problems import BaseProblem, Draw
@@ -47,7 +47,7 @@ class AlgorithmMap(Table):
     """How close the readout of every layer is to every iteration of each algorithm.
 
     Attributes:
-        name: What was compared.
+        name: The model.
         layer: [L], after how many layers the readout is taken, from 1.
         iteration: By algorithm, [K]: the numbers of iterations; the penalties for `ridge`.
         cosine: By algorithm, [L, K]: mean over sequences of the cosine of the readout's and the algorithm's weights, in
@@ -119,8 +119,8 @@ class AlgorithmMap(Table):
     def as_dict(self) -> dict[str, Any]:
         """Return all fields, and the closest and needed iterations of each layer, ready for JSON."""
         more = {"closest": self.closest, "needed": self.needed}
-        found = {key: {name: method(name) for name in self.iteration} for key, method in more.items()}
-        return {**super().as_dict(), **jsonable(found)}
+        numbers = {key: {name: method(name) for name in self.iteration} for key, method in more.items()}
+        return {**super().as_dict(), **jsonable(numbers)}
 
     def _title(self) -> str:
         return (
@@ -145,9 +145,9 @@ class AlgorithmMap(Table):
 
     def _note(self) -> str:
         tuned = "; ".join(
-            f"{name}: {', '.join(f'{key} {value:.3g}' for key, value in found.items())}"
-            for name, found in self.settings.items()
-            if found
+            f"{name}: {', '.join(f'{key} {value:.3g}' for key, value in settings.items())}"
+            for name, settings in self.settings.items()
+            if settings
         )
         return (
             "[>20]: 20 iterations are not enough. +: the last iteration that was tried.\n"
@@ -204,10 +204,7 @@ def compare_algorithms(
         InputError: The model and the problem do not fit, an argument is not allowed, or the model explodes on every
             sequence.
     """
-    check_any_problem(problem)
-    if type(model) is not LinearTransformer:
-        refuse("only a linear transformer has layers to compare", kind_of(model), "Pass a LinearTransformer.")
-    check_predictor("model", model, problem)
+    check(model, problem)
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     chosen = _tuned(problem, integer("iterations", iterations, 1, 100_000), seed)
     sums: dict[str, Array] = {}
@@ -215,8 +212,8 @@ def compare_algorithms(
     for first in range(0, sequences, BLOCK):
         count = min(BLOCK, sequences - first)
         draw = draw_sequences(problem, seed, first, count, needs_sums([model]))
-        found, exploded = _block(model, draw, chosen, problem.signal)
-        sums = {name: sums.get(name, 0.0) + value for name, value in found.items()}
+        block, exploded = _block(model, draw, chosen, problem.signal)
+        sums = {name: sums.get(name, 0.0) + value for name, value in block.items()}
         lost += exploded
         progress(first + count, sequences)
     if lost == sequences:
@@ -252,14 +249,14 @@ def _block(
 ) -> tuple[dict[str, Array], int]:
     """Sums over sequences: sizes and distances of readouts, and with every iteration cosines and squared distances."""
     trace = model.trace(draw)
-    kept = np.asarray(~has_exploded(trace.losses, signal).any(0))
+    stable = np.asarray(~has_exploded(trace.losses, signal).any(0))
     root = np.eye(model.dim) if draw.metric is None else _root(np.asarray(draw.metric, np.float64))
-    root = np.broadcast_to(root, (len(kept), *root.shape[-2:]))[kept]
-    w = np.einsum("bij,lbj->lbi", root, np.asarray(trace.weights[1:, kept], np.float64))
-    goal = np.einsum("bij,bj->bi", root, np.asarray(draw.ridge if draw.oracle else draw.task, np.float64)[kept])
+    root = np.broadcast_to(root, (len(stable), *root.shape[-2:]))[stable]
+    w = np.einsum("bij,lbj->lbi", root, np.asarray(trace.weights[1:, stable], np.float64))
+    goal = np.einsum("bij,bj->bi", root, np.asarray(draw.ridge if draw.oracle else draw.task, np.float64)[stable])
     size = np.linalg.norm(w, axis=-1)
-    found = {"own": np.square(size).sum(1), "goal": np.square(goal).sum(), "distance": _squares(w - goal)}
-    S, a = (np.asarray(part[kept], np.float64) for part in (draw.moments.S, draw.moments.a))
+    sums = {"own": np.square(size).sum(1), "goal": np.square(goal).sum(), "distance": _squares(w - goal)}
+    S, a = (np.asarray(part[stable], np.float64) for part in (draw.moments.S, draw.moments.a))
     for name, one in chosen.items():
         basis = _basis(S, a, one.precondition)
         turn, parts = root @ basis.vectors, []
@@ -269,8 +266,8 @@ def _block(
             cosine = (w * v).sum(-1) / np.where(scale > 0, scale, 1.0)
             parts.append((cosine.sum(1), _squares(w - v), np.square(v - goal).sum()))
         for key, values in zip(("cosine", "error", "distance"), zip(*parts, strict=True), strict=True):
-            found[f"{key} {name}"] = np.array(values)
-    return found, int((~kept).sum())
+            sums[f"{key} {name}"] = np.array(values)
+    return sums, int((~stable).sum())
 
 
 def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algorithm]:
@@ -285,7 +282,7 @@ def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algor
     other, _ = _best(preconditioned, len(numbers), heavy_ball)
     scale, _ = _best(direct, len(few), newton, power=2)
     tries = ((m, *_best(direct, len(numbers), functools.partial(heavy_ball, momentum=m))) for m in MOMENTA)
-    momentum, ball, _ = min(tries, key=lambda found: found[2])
+    momentum, ball, _ = min(tries, key=lambda attempt: attempt[2])
     penalties = 16 * np.trace(mean) / len(mean) * 2.0 ** (-np.arange(PENALTIES) / 2)
     return {
         "gradient descent": _Algorithm(None, lambda v: heavy_ball(v, step), numbers, {"step": step}),
@@ -301,8 +298,8 @@ def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algor
 def _summary(basis: _Basis) -> tuple[Array, Array]:
     """Eigenvalues in narrow bins, each as its largest, and the squares of the solution in the norm w'S w, [J] each."""
     values, weight = basis.values.ravel(), (basis.values * np.square(basis.solution)).ravel()
-    kept = np.flatnonzero(values > 0)
-    order = kept[np.argsort(values[kept])]
+    positive = np.flatnonzero(values > 0)
+    order = positive[np.argsort(values[positive])]
     values, weight = values[order], weight[order]
     edges = np.geomspace(values[0], values[-1] * (1 + 1e-9), BINS)
     ends = np.unique(np.searchsorted(values, edges[1:]))

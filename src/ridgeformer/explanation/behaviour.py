@@ -1,4 +1,4 @@
-"""What the layers do on average: over the problem's own noise, and at fixed noise levels.
+"""Averages of readings: over the problem's own noise, and at fixed noise levels.
 
 The loss after a layer has three parts. With w rescaled by the best factor for each noise level, what is left is its
 error of *direction*; with one factor for all levels, there is an error of *shrinkage* more; and without a factor, one
@@ -8,18 +8,18 @@ of *size*. Factors range from 1/4 to 4: w a thousand times too small is not a so
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.explanation.readings import Readings
-from ridgeformer.losses import ROUNDING as NO_LOSS
 from ridgeformer.losses import exploded as has_exploded
-from ridgeformer.losses import warn_below_floor
+from ridgeformer.losses import warn_below_floor, without_rounding
 from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
 
-__all__ = ["Behaviour", "ByNoise", "behaviour", "by_noise", "levels"]
+__all__ = ["Behaviour", "ByNoise", "behaviour", "by_noise", "levels", "rank_correlation"]
 
 Array = NDArray[np.float64]
 RESCALING = 4.0
@@ -32,7 +32,7 @@ HARDLY = 0.1  # of the influence of the noise on the Bayes predictor
 
 @dataclass(frozen=True, eq=False)
 class Behaviour:
-    """What the layers do on average over the problem's noise. States are L+1, the input first; layers are L.
+    """Averages over the problem's noise. States are L+1, the input first; layers are L.
 
     Attributes:
         loss: Adjusted loss of every state, [L+1]; the loss itself where there is no oracle.
@@ -89,7 +89,7 @@ class Behaviour:
 
 @dataclass(frozen=True, eq=False)
 class ByNoise:
-    """What the layers do at fixed noise levels, K of them.
+    """Averages at fixed noise levels, K of them.
 
     Attributes:
         sigma: The noise levels, [K]; one NaN stands for all sequences, where there are no fixed levels.
@@ -139,11 +139,11 @@ def levels(noise: Noise) -> Array:
     return np.unique(np.linspace(low, high, 6))
 
 
-def behaviour(found: Readings, signal: float | None = None) -> Behaviour:
+def behaviour(readings: Readings, signal: float | None = None) -> Behaviour:
     """Average readings over the problem's own noise.
 
     Args:
-        found: The readings.
+        readings: The readings.
         signal: The mean square of what is to be predicted, `problem.signal`; None for d, as on isotropic problems.
 
     Returns:
@@ -152,43 +152,44 @@ def behaviour(found: Readings, signal: float | None = None) -> Behaviour:
     Raises:
         InputError: The model explodes on every sequence.
     """
-    kept = survivors(found, signal)
-    exploded, found = int((~kept).sum()), found.select(kept)
-    direction, shrinkage, size = _parts(found)
-    sigma, count, offset = found.sigma[0], found.count[0], 0.5 * float(found.offset.mean())
-    free = count - found.spectrum.shape[-1]
+    signal = float(readings.spectrum.shape[-1]) if signal is None else signal
+    kept = survivors(readings, signal)
+    exploded, readings = int((~kept).sum()), readings.select(kept)
+    direction, shrinkage, size = _parts(readings)
+    sigma, count, offset = readings.sigma[0], readings.count[0], 0.5 * float(readings.offset.mean())
+    free = count - readings.spectrum.shape[-1]
     if not exploded:  # the floor is a property of all sequences, not of those that a model survives
-        _check_floor(found)
+        _check_floor(readings, signal)
     with np.errstate(all="ignore"):
         return Behaviour(
-            loss=0.5 * found.to_goal.mean(1) + offset,
+            loss=0.5 * readings.to_goal.mean(1) + offset,
             direction=direction,
             shrinkage=shrinkage,
             size=size,
             offset=offset,
-            floor=_floor(found),
+            floor=_floor(readings, signal),
             has_levels=bool(np.isfinite(sigma).all()),
-            known=np.array([_rank_correlation(labels / count, sigma) for labels in found.labels]),
-            knowable=_rank_correlation((found.residual[0] / free)[free > 0], sigma[free > 0]),
-            moved=_quotient(found.moved.sum(1), found.own.sum(1), 0.0),
-            moved_bayes=float(found.bayes_moved.sum() / found.bayes.sum()),
-            through=_quotient(found.through.sum(1), found.moved[-1].sum(), 0.0),
-            spectrum=np.quantile(found.spectrum, QUANTILES, axis=(1, 2)).T,
-            condition=np.median(found.spectrum[..., -1] / found.spectrum[..., 0], axis=1),
-            momentum=_quotient(found.momentum.sum(1), found.delta.sum(1)),
-            kept=_quotient(found.kept.sum(1), found.u.sum(1)),
-            diagonal=_diagonal(found),
-            sequences=len(found),
+            known=np.array([rank_correlation(labels / count, sigma) for labels in readings.labels]),
+            knowable=rank_correlation((readings.residual[0] / free)[free > 0], sigma[free > 0]),
+            moved=_quotient(readings.moved.sum(1), readings.own.sum(1), 0.0),
+            moved_bayes=float(readings.bayes_moved.sum() / readings.bayes.sum()),
+            through=_quotient(readings.through.sum(1), readings.moved[-1].sum(), 0.0),
+            spectrum=np.quantile(readings.spectrum, QUANTILES, axis=(1, 2)).T,
+            condition=np.median(readings.spectrum[..., -1] / readings.spectrum[..., 0], axis=1),
+            momentum=_quotient(readings.momentum.sum(1), readings.delta.sum(1)),
+            kept=_quotient(readings.kept.sum(1), readings.u.sum(1)),
+            diagonal=_diagonal(readings),
+            sequences=len(readings),
             exploded=exploded,
         )
 
 
-def by_noise(sigma: Array, found: list[Readings], signal: float | None = None) -> ByNoise:
+def by_noise(sigma: Array, readings: list[Readings], signal: float | None = None) -> ByNoise:
     """Average readings at every noise level.
 
     Args:
         sigma: The noise levels, [K].
-        found: The readings at each of them.
+        readings: The readings at each level.
         signal: As for `behaviour`.
 
     Returns:
@@ -197,24 +198,24 @@ def by_noise(sigma: Array, found: list[Readings], signal: float | None = None) -
     Raises:
         InputError: The model explodes on every sequence of a level.
     """
-    found = [readings.select(survivors(readings, signal)) for readings in found]
-    every = np.concatenate([r.values[np.isfinite(r.values)] for r in found])
+    readings = [r.select(survivors(r, signal)) for r in readings]
+    every = np.concatenate([r.values[np.isfinite(r.values)] for r in readings])
     edges = np.quantile(every, np.linspace(0, 1, BINS + 1))
     middles = np.array([np.median(every[_bin(every, edges) == j]) for j in range(BINS)])
-    filters, ideals = zip(*(_filter(r, edges) for r in found), strict=True)
+    filters, ideals = zip(*(_filter(r, edges) for r in readings), strict=True)
 
     def across(numerator: str, denominator: str, layers: slice = slice(None)) -> Array:
-        pairs = [(getattr(r, numerator)[layers].sum(1), getattr(r, denominator)[layers].sum(1)) for r in found]
+        pairs = [(getattr(r, numerator)[layers].sum(1), getattr(r, denominator)[layers].sum(1)) for r in readings]
         return np.stack([_quotient(top, bottom) for top, bottom in pairs], -1)
 
     def mean(name: str) -> Array:
-        return np.stack([getattr(r, name).mean(1) for r in found], -1)
+        return np.stack([getattr(r, name).mean(1) for r in readings], -1)
 
     return ByNoise(
         sigma=sigma,
         factor=mean("factor"),
         best=across("with_goal", "own", slice(0, -1)),
-        shrinkage=np.array([float(np.nansum(r.goal_along) / np.nansum(r.least)) for r in found]),
+        shrinkage=np.array([float(np.nansum(r.goal_along) / np.nansum(r.least)) for r in readings]),
         step=across("by_gradient", "gradient"),
         newton_step=across("by_newton", "newton"),
         to_ols=mean("to_ols"),
@@ -226,11 +227,11 @@ def by_noise(sigma: Array, found: list[Readings], signal: float | None = None) -
     )
 
 
-def survivors(found: Readings, signal: float | None = None) -> NDArray[np.bool_]:
+def survivors(readings: Readings, signal: float | None = None) -> NDArray[np.bool_]:
     """Find the sequences on which the model does not explode.
 
     Args:
-        found: The readings.
+        readings: The readings.
         signal: As for `behaviour`.
 
     Returns:
@@ -239,73 +240,72 @@ def survivors(found: Readings, signal: float | None = None) -> NDArray[np.bool_]
     Raises:
         InputError: There are none.
     """
-    good = ~has_exploded(0.5 * found.to_goal[-1], found.spectrum.shape[-1] if signal is None else signal)
+    good = ~has_exploded(0.5 * readings.to_goal[-1], readings.spectrum.shape[-1] if signal is None else signal)
     for name in ("own", "labels", "moved", "momentum", "kept", "act", "through"):
-        good &= (np.abs(getattr(found, name)) < 1e100).all(0)
-    good &= np.isfinite(found.spectrum).all((0, 2))
+        good &= (np.abs(getattr(readings, name)) < 1e100).all(0)
+    good &= np.isfinite(readings.spectrum).all((0, 2))
     if not good.any():
-        levels = f"sigma from {found.sigma.min():g} to {found.sigma.max():g}"
+        levels = f"sigma from {readings.sigma.min():g} to {readings.sigma.max():g}"
         remedy = "Its training diverged, or it was trained for another problem: train it again, or choose other sigmas."
         refuse("a model must not explode on every sequence", f"one that does, {levels}", remedy)
     return np.asarray(good)
 
 
-def _check_floor(found: Readings) -> None:
+def _check_floor(readings: Readings, signal: float) -> None:
     """Warn if the model's loss is below the floor on the same sequences."""
     (loss, error), (floor, floor_error) = (
-        (0.5 * float(values.mean()), 0.5 * float(values.std()) / np.sqrt(len(found)))
-        for values in (found.to_goal[-1], found.floor[0])
+        (0.5 * float(values.mean()), 0.5 * float(values.std()) / np.sqrt(len(readings)))
+        for values in (readings.to_goal[-1], readings.floor[0])
     )
-    warn_below_floor("the model", loss, error, floor, floor_error)
+    warn_below_floor("the model", loss, error, floor, floor_error, signal)
 
 
-def _floor(found: Readings) -> float:
+def _floor(readings: Readings, signal: float) -> float:
     """Of the best predictor; 0 where that is all but rounding, NaN where it is not known."""
-    least = 0.5 * float((found.floor + found.offset).mean())
-    return 0.0 if least <= NO_LOSS else least
+    return without_rounding(0.5 * float((readings.floor + readings.offset).mean()), signal)
 
 
-def _parts(found: Readings) -> tuple[Array, Array, Array]:
+def _parts(readings: Readings) -> tuple[Array, Array, Array]:
     """Errors of direction, shrinkage and size, [L+1] each."""
-    sigma = found.sigma[0]
+    sigma = readings.sigma[0]
     distinct, group = np.unique(sigma, return_inverse=True)
     if len(distinct) > 16:
         group = np.argsort(np.argsort(sigma, kind="stable")) * STRATA // len(sigma)
-    loss = 0.5 * found.to_goal.mean(1)
-    common = _rescaled(found).sum(1)
+    loss = 0.5 * readings.to_goal.mean(1)
+    common = _rescaled(readings).sum(1)
     if np.isnan(sigma).any():
-        whole = common / len(found)
+        whole = common / len(readings)
         size = loss - whole
         return whole, np.full_like(whole, np.nan), np.where(size > ROUNDING * loss, size, 0.0)
-    chosen = np.stack([_rescaled(found.select(group == g)).sum(1) for g in np.unique(group)]).sum(0)
-    direction, whole = chosen / len(found), common / len(found)
+    chosen = np.stack([_rescaled(readings.select(group == g)).sum(1) for g in np.unique(group)]).sum(0)
+    direction, whole = chosen / len(readings), common / len(readings)
     shrinkage, size = whole - direction, loss - whole
     return direction, np.where(shrinkage > ROUNDING * loss, shrinkage, 0.0), np.where(size > ROUNDING * loss, size, 0.0)
 
 
-def _rescaled(found: Readings) -> Array:
+def _rescaled(readings: Readings) -> Array:
     """Losses of w times the best factor for these sequences, [L+1, B]."""
-    best = _quotient(found.with_goal.sum(1), found.own.sum(1), 1.0)
+    best = _quotient(readings.with_goal.sum(1), readings.own.sum(1), 1.0)
     factor = np.clip(best, 1 / RESCALING, RESCALING)[:, None]
-    return 0.5 * (found.goal - 2 * factor * found.with_goal + factor**2 * found.own)
+    return 0.5 * (readings.goal - 2 * factor * readings.with_goal + factor**2 * readings.own)
 
 
-def _diagonal(found: Readings) -> Array:
+def _diagonal(readings: Readings) -> Array:
     """The share of T - I that the best omegas for these sequences explain, [L]."""
-    product, gram = found.by_gram.sum(1), found.gram.sum(1)
-    return _quotient((_quotient(product, gram, 0.0) * product).sum(1), found.act.sum(1), 1.0)
+    product, gram = readings.by_gram.sum(1), readings.gram.sum(1)
+    return _quotient((_quotient(product, gram, 0.0) * product).sum(1), readings.act.sum(1), 1.0)
 
 
-def _filter(found: Readings, edges: Array) -> tuple[Array, Array]:
+def _filter(readings: Readings, edges: Array) -> tuple[Array, Array]:
     """[L+1, J] and [J]: the coefficient of w, and of the goal, on least squares, by eigenvalue."""
-    exists = np.isfinite(found.values[0])
-    group = _bin(found.values[0][exists], edges)
+    exists = np.isfinite(readings.values[0])
+    group = _bin(readings.values[0][exists], edges)
 
     def binned(values: Array) -> Array:
         return np.stack([values[:, exists][:, group == j].sum(1) for j in range(len(edges) - 1)], -1)
 
-    whole = binned(found.least)[0]
-    return _quotient(binned(found.along), whole), _quotient(binned(found.goal_along)[0], whole)
+    whole = binned(readings.least)[0]
+    return _quotient(binned(readings.along), whole), _quotient(binned(readings.goal_along)[0], whole)
 
 
 def _bin(values: Array, edges: Array) -> NDArray[np.intp]:
@@ -318,11 +318,19 @@ def _quotient(top: Array, bottom: Array | float, otherwise: float = float("nan")
     return np.asarray(np.divide(top, bottom, out=np.full(top.shape, otherwise), where=bottom != 0))
 
 
-def _rank_correlation(values: Array, sigma: Array) -> float:
-    """Spearman's; NaN if sigma does not vary."""
-    if len(sigma) == 0 or np.isnan(sigma).any():
+def rank_correlation(values: Array, sigma: NDArray[Any] | None) -> float:
+    """Compute Spearman's rank correlation with the noise levels.
+
+    Args:
+        values: One number per sequence, [B].
+        sigma: The noise levels, [B]; None where there are none.
+
+    Returns:
+        The correlation; NaN where sigma or the values do not vary or sigma is not known.
+    """
+    if sigma is None or len(sigma) == 0 or np.isnan(sigma).any():
         return float("nan")
-    first, second = _ranks(values), _ranks(sigma)
+    first, second = _ranks(values), _ranks(np.asarray(sigma))
     spread = float(first.std() * second.std())
     return float(((first - first.mean()) * (second - second.mean())).mean() / spread) if spread > 0 else float("nan")
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
+from ridgeformer.evaluation.sequence_losses import check_predictor
 from ridgeformer.models.families import Diag, Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_any_problem
@@ -48,7 +49,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What a layer's parameters say.
+    """The parameters of a layer.
 
     Attributes:
         omega: ((xx, xy), (yx, yy)) of the nearest diagonal layer, row to, column from.
@@ -72,7 +73,7 @@ def coefficients(model: LinearTransformer) -> list[Coefficients]:
     Returns:
         One entry per layer.
     """
-    found = []
+    layers = []
     for P, Q in zip(_of_tokens(model, model.P), _of_tokens(model, model.Q), strict=True):
         omega = nearest_omega(P, Q)
         whole = _squared_norm(P, Q)
@@ -80,8 +81,8 @@ def coefficients(model: LinearTransformer) -> list[Coefficients]:
         carried = float((omega**2 * [[(d * d + d) / 2, d / 2], [d / 2, 1.0]]).sum())
         pairs = ((float(omega[0, 0]), float(omega[0, 1])), (float(omega[1, 0]), float(omega[1, 1])))
         share = carried / whole if whole > 0 else 1.0
-        found.append(Coefficients(pairs, min(share, 1.0), tuple(map(_rest, P)), tuple(map(_rest, Q))))
-    return found
+        layers.append(Coefficients(pairs, min(share, 1.0), tuple(map(_rest, P)), tuple(map(_rest, Q))))
+    return layers
 
 
 def nearest_omega(P: Array, Q: Array) -> Array:
@@ -144,12 +145,7 @@ def check(model: object, problem: Any) -> None:
     check_any_problem(problem)
     if type(model) is not LinearTransformer:
         refuse("only a linear transformer can be explained", kind_of(model), "Pass a LinearTransformer.")
-    if model.dim != problem.dim:
-        refuse(
-            f"a model for dimension {model.dim} needs a problem of that dimension",
-            f"dimension {problem.dim}",
-            "Use a problem or a model of the same dimension.",
-        )
+    check_predictor("model", model, problem)
 
 
 def _of_tokens(model: LinearTransformer, values: NDArray[Any]) -> Array:

@@ -1,9 +1,9 @@
-"""A trained model as an algorithm: what each layer's parameters are, what it does, and that in words.
+"""A trained model as an algorithm: the parameters of each layer, its effect in numbers, and its jobs in words.
 
 >>> from ridgeformer import Diag, LinearTransformer, Problem
 >>> step = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10)
->>> found = explain(Problem(noise="fixed(1)"), step, sequences=2000)
->>> [role.kind for role in found.roles], round(float(found.noise.step[0, 0]), 6)
+>>> explanation = explain(Problem(noise="fixed(1)"), step, sequences=2000)
+>>> [role.kind for role in explanation.roles], round(float(explanation.noise.step[0, 0]), 6)
 (['solves'], 0.03)
 """
 
@@ -11,24 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation import compare
+from ridgeformer.evaluation import Losses, compare
 from ridgeformer.evaluation.sequence_losses import how_many
-from ridgeformer.explanation.ablation import without_layer
+from ridgeformer.explanation.ablation import ablate, without_layer
+from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import Coefficients, check, coefficients
 from ridgeformer.explanation.further import Channel, channels
+from ridgeformer.explanation.patching import NoisePatching, patch_noise
 from ridgeformer.explanation.readings import read
-from ridgeformer.explanation.story import Role, roles, summary
+from ridgeformer.explanation.story import Role, findings, roles, summary
 from ridgeformer.explanation.symmetry import Symmetry, symmetry
 from ridgeformer.jsonable import jsonable
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import array, integer
 
@@ -40,22 +41,23 @@ GOALS = {"ridge": "ridge", "oracle": "the oracle", "task": "the task"}
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a model does on a problem.
+    """The algorithm of a model on a problem. Printed, it is a list of sentences, the most important ones first.
 
     Attributes:
         model: The model.
         problem: The problem.
         coefficients: The parameters of every layer, as four omegas and what these leave out.
-        behaviour: What the layers do, averaged over the problem's noise.
-        noise: What they do at fixed noise levels.
+        behaviour: The effect of the layers, averaged over the problem's noise.
+        noise: The effect of the layers at fixed noise levels.
         removed: The loss without each layer, which counts as at most 1e12, over the loss of the whole model, [L].
         symmetry: Whether the model treats all directions alike; None on problems that are not isotropic, and for
             families that do so by their form, such as Diag.
-        channels: What further scalars and vectors of the tokens hold; empty where tokens are (x, y).
-        roles: What each layer does, with a sentence that carries its numbers.
-        goal: What w is compared with: `ridge`, `oracle` where tasks are not Gaussian, or `task` where there is no
-            oracle.
-        left_out: What is left out on this problem, and why, in sentences.
+        channels: Contents of further scalars and vectors of the tokens; empty where tokens are (x, y).
+        roles: The jobs of each layer, with a sentence that carries its numbers.
+        goal: The weights that w is compared with: `ridge`, `oracle` where tasks are not Gaussian, or `task` where there
+            is no oracle.
+        left_out: Sentences about measurements that are not possible on this problem.
+        seed: Seed of the sequences.
     """
 
     model: LinearTransformer
@@ -69,6 +71,7 @@ class Explanation:
     roles: list[Role]
     goal: str = "ridge"
     left_out: tuple[str, ...] = ()
+    seed: int = 0
 
     @property
     def goal_words(self) -> str:
@@ -77,16 +80,91 @@ class Explanation:
 
     @property
     def summary(self) -> list[str]:
-        """Which layers estimate the noise, solve, shrink, and where the noise acts."""
-        return summary(self.behaviour, self.roles)
+        """Three sentences: the jobs of the layers, the layer that matters most, and where the noise level acts."""
+        return summary(self.behaviour, self.roles, self.removed)
+
+    @property
+    def findings(self) -> list[str]:
+        """Sentences with numbers: which layers estimate the noise, solve and shrink, and where the noise acts."""
+        return findings(self.behaviour, self.roles)
 
     def __str__(self) -> str:
-        return "\n".join([*self.summary, *(role.sentence for role in self.roles), *self.contents, *self.left_out])
+        texts = (self.summary, self.findings, [role.sentence for role in self.roles], self.contents, self.left_out)
+        return "\n".join(sentence for text in texts for sentence in text)
 
     @property
     def contents(self) -> list[str]:
-        """What each further scalar and vector of the tokens holds, in sentences."""
+        """Sentences about the further scalars and vectors of the tokens."""
         return [channel.sentence for channel in self.channels]
+
+    def ablation(self, sequences: int = 20_000) -> Losses:
+        """Measure the loss without each part of the model; see `ridgeformer.explanation.ablate`.
+
+        Args:
+            sequences: How many sequences.
+
+        Returns:
+            The losses by the name of the part that was removed; `nothing` is the whole model.
+        """
+        return ablate(self.problem, self.model, sequences=sequences, seed=self.seed)
+
+    def patching(self, low: float | None = None, high: float | None = None, sequences: int = 2000) -> NoisePatching:
+        """Find the layers that carry the noise level; see `ridgeformer.explanation.patch_noise`.
+
+        Args:
+            low: The lower noise level; None for the 20 % quantile of the problem's noise.
+            high: The higher noise level; None for the 80 % quantile.
+            sequences: How many pairs of contexts.
+
+        Returns:
+            The shares of the change in shrinkage that patches restore.
+        """
+        return patch_noise(self.problem, self.model, low=low, high=high, sequences=sequences, seed=self.seed)
+
+    def algorithms(self, iterations: int = 200, sequences: int = 1000) -> AlgorithmMap:
+        """Compare the layers with classical algorithms; see `ridgeformer.explanation.compare_algorithms`.
+
+        Args:
+            iterations: How many iterations of each algorithm; at most 60 of Newton's.
+            sequences: How many sequences.
+
+        Returns:
+            The cosines and relative errors by algorithm, layer and iteration.
+        """
+        return compare_algorithms(self.problem, self.model, iterations=iterations, sequences=sequences, seed=self.seed)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row per state: `layer` 0 is the input, and has no parameters and no update."""
+        b, missing = self.behaviour, float("nan")
+        rows = []
+        for i in range(self.model.layers + 1):
+            (xx, xy), (yx, yy) = self.coefficients[i - 1].omega if i else ((missing,) * 2,) * 2
+            state = {"loss": b.loss[i], "direction": b.direction[i], "shrinkage": b.shrinkage[i], "size": b.size[i]}
+            state |= {"known": b.known[i], "moved": b.moved[i], "condition": b.condition[i]}
+            state |= {f"{q} %": b.spectrum[i, k] for k, q in ((0, 5), (2, 50), (4, 95))}
+            update = {"momentum": b.momentum, "1 - beta": b.kept, "noise through it": b.through}
+            update |= {"without it": self.removed, "acting": b.diagonal}
+            numbers = state | {name: values[i - 1] if i else missing for name, values in update.items()}
+            omegas = {"omega_xx": xx, "omega_xy": xy, "omega_yx": yx, "omega_yy": yy}
+            omegas["diagonal"] = self.coefficients[i - 1].share if i else missing
+            rows.append({"layer": i, **{name: float(value) for name, value in (omegas | numbers).items()}})
+        return rows
+
+    def rows_by_noise(self) -> list[dict[str, Any]]:
+        """Return one row per quantity and layer, with one column per noise level."""
+        n, tables = self.noise, {}
+        tables[f"OLS to {self.goal}"] = n.shrinkage[None], 0
+        tables |= {"factor": (n.factor, 1), "best factor before": (n.best, 1), "step size": (n.step, 1)}
+        tables |= {"step to OLS": (n.newton_step, 1), "|w - w_OLS|^2": (n.to_ols, 0)}
+        tables[f"|w - w_{self.goal}|^2"] = n.to_goal, 0
+        if self.behaviour.floor >= 0:
+            tables["|w - w_Bayes|^2"] = n.to_bayes, 0
+        heads = ["all" if np.isnan(sigma) else f"sigma={sigma:.3g}" for sigma in n.sigma]
+        return [
+            {"quantity": name, "layer": layer, **dict(zip(heads, row.tolist(), strict=True))}
+            for name, (values, first) in tables.items()
+            for layer, row in enumerate(values, first)
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON can hold; numbers that are not finite or do not exist are None."""
@@ -103,6 +181,7 @@ class Explanation:
             "goal": self.goal,
             "left_out": list(self.left_out),
             "summary": self.summary,
+            "findings": self.findings,
         }
 
 
@@ -141,30 +220,43 @@ def explain(
         model = model.to_attention("sum", problem.lengths.most)
     wanted, seed = integer("sequences", sequences, 100), integer("seed", seed, 0)
     sequences, chosen = how_many(problem, wanted), _levels(problem, sigma)
-    each, done = max(sequences // 5, 100), 0
-    total = sequences + each * len(chosen)
+    each = max(sequences // 5, 100)
+    step = _counted(progress, sequences + each * len(chosen))
+    best = problem.best_predictor()
+    best = best if hasattr(best, "weights") else None  # one that only predicts has no weights to compare with
+    whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
+    average = behaviour(whole, problem.signal)
+    fixed = [problem.at_noise(level) for level in chosen]
+    readings = [read(one, model, best, sequences=each, seed=seed, progress=step) for one in fixed]
+    noise = by_noise(chosen if fixed else np.array([np.nan]), readings or [whole], problem.signal)
+    removed = _removed(model, problem, sequences, seed)
+    turned, goal = not model.family.isotropic and problem.is_isotropic, _goal(problem)
+    return Explanation(
+        model=model,
+        problem=problem,
+        coefficients=coefficients(model),
+        behaviour=average,
+        noise=noise,
+        removed=removed,
+        symmetry=symmetry(cast("Problem", problem), model, seed=seed) if turned else None,
+        channels=channels(problem, model, each, seed),
+        roles=roles(average, noise, removed, GOALS[goal], further=model.layout.extra > 0),
+        goal=goal,
+        left_out=_left_out(model, problem, average, bool(fixed)),
+        seed=seed,
+    )
+
+
+def _counted(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    """A function that is called with how many sequences were done since, and reports how many are done."""
+    done = 0
 
     def step(count: int) -> None:
         nonlocal done
         done += count
         progress(done, total)
 
-    best = best_predictor(problem)
-    whole = read(problem, model, best, sequences=sequences, seed=seed, progress=step)
-    found = behaviour(whole, problem.signal)
-    fixed = [problem.at_noise(level) for level in chosen]
-    readings = [read(one, model, best, sequences=each, seed=seed, progress=step) for one in fixed]
-    noise = by_noise(chosen if fixed else np.array([np.nan]), readings or [whole], problem.signal)
-    removed = _removed(model, problem, sequences, seed)
-    directions = None
-    if not model.family.isotropic and isinstance(problem, Problem) and problem.is_isotropic:
-        directions = symmetry(problem, model, seed=seed)
-    goal, left_out = _goal(problem), _left_out(model, problem, found, bool(fixed))
-    told = roles(found, noise, removed, GOALS[goal], further=model.layout.extra > 0)
-    held = channels(problem, model, each, seed)
-    return Explanation(
-        model, problem, coefficients(model), found, noise, removed, directions, held, told, goal, left_out
-    )
+    return step
 
 
 def _levels(problem: BaseProblem, sigma: Sequence[float] | Array | None) -> Array:
@@ -186,28 +278,32 @@ def _removed(model: LinearTransformer, problem: BaseProblem, sequences: int, see
 
 
 def _goal(problem: BaseProblem) -> str:
-    """What w is compared with."""
-    if not isinstance(problem, Problem):
+    """The weights that w is compared with."""
+    if not problem.has_oracle:
         return "task"
     return "oracle" if problem.has_pool else "ridge"
 
 
-def _left_out(model: LinearTransformer, problem: BaseProblem, found: Behaviour, fixed: bool) -> tuple[str, ...]:
-    """What cannot be measured on this problem, and why, in sentences."""
-    said = []
-    if not isinstance(problem, Problem):
-        said.append("There is no oracle, so losses are not adjusted, and w is compared with the task of each sequence.")
-    if np.isnan(found.floor):
-        said.append("The floor is left out: the problem does not say which predictor is the best one.")
-    if not found.has_levels:
-        said.append("Errors of shrinkage are left out, as parts of those of direction: sequences have no noise levels.")
+def _left_out(model: LinearTransformer, problem: BaseProblem, average: Behaviour, fixed: bool) -> tuple[str, ...]:
+    """Sentences about measurements that are not possible on this problem."""
+    lines = []
+    if not problem.has_oracle:
+        lines.append(
+            "There is no oracle, so losses are not adjusted, and w is compared with the task of each sequence."
+        )
+    if np.isnan(average.floor):
+        lines.append("The floor is left out: the problem does not say which weights are the best ones.")
+    if not average.has_levels:
+        lines.append(
+            "Errors of shrinkage are left out, as parts of those of direction: sequences have no noise levels."
+        )
     if not fixed:
-        said.append(
+        lines.append(
             "Measurements at fixed noise levels are left out, and averages over all sequences take their place: the "
             "problem has no distribution of noise levels with a method at_noise."
         )
     if not model.family.isotropic and not problem.is_isotropic:
-        said.append("Rotations of x are left out: they are for isotropic problems with one context length.")
+        lines.append("Rotations of x are left out: they are for isotropic problems with one context length.")
     if model.layout.extra:
-        said.append("The omegas concern x and y only: they leave out what further coordinates of the tokens do.")
-    return tuple(said)
+        lines.append("The omegas concern x and y only: they leave out what further coordinates of the tokens do.")
+    return tuple(lines)

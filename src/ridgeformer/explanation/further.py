@@ -1,4 +1,4 @@
-"""What the further coordinates of tokens hold: the channels of `Channels`, scratch coordinates, and those of a layout.
+"""Contents of the further coordinates of tokens: channels, scratch coordinates, and those of a layout.
 
 After every layer a further scalar of a token (x, y) is c y - <v, x>, with c and v that depend on the context alone: it
 holds the labels, or the residuals of a second linear model with weights v / c, beside the one that y holds.
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.channels import channel_places
+from ridgeformer.engine.kernels import channel_places
+from ridgeformer.explanation.behaviour import rank_correlation
 from ridgeformer.losses import CAP
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
@@ -26,7 +27,7 @@ EMPTY = 1e-9  # of the size of y: below that, a channel holds nothing but roundi
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """What one further scalar or vector of the tokens holds after every layer, layer 0 (the input) included.
+    """Content of one further scalar or vector of the tokens after every layer, layer 0 (the input) included.
 
     Attributes:
         kind: `scalar` or `vector`.
@@ -57,7 +58,7 @@ class Channel:
 
     @property
     def sentence(self) -> str:
-        """What it holds where it matters most, in words."""
+        """Its content where it matters most, in words."""
         used = np.where(self.size > EMPTY, self.erased, 1.0)
         if not np.any(np.abs(used - 1) > 0.01):
             return f"Further {self.name}: the model hardly uses it; erasing it changes the loss by less than 1 %."
@@ -69,8 +70,8 @@ class Channel:
     def _content(self, layer: int) -> str:
         if self.kind == "vector":
             return f"a copy of x to {self.cosine[layer]:.0%} of its square"
-        told = f"; its mean square has a rank correlation of {self.noise[layer]:.2f} with sigma"
-        tail = "" if np.isnan(self.noise[layer]) else told
+        known = f"; its mean square has a rank correlation of {self.noise[layer]:.2f} with sigma"
+        tail = "" if np.isnan(self.noise[layer]) else known
         if self.error[layer] < 0.5:
             what = f"{self.label[layer]:.2g} times the residuals of weights that are those of the oracle"
             return f"{what} but for a relative error of {self.error[layer]:.2g}{tail}"
@@ -102,8 +103,8 @@ def _places(model: LinearTransformer) -> dict[tuple[str, int], NDArray[np.intp]]
     """The coordinates of each further scalar and vector."""
     vectors = model.family.further_vectors + 1
     at, single = channel_places(vectors, model.width + 1 - vectors * model.dim, model.dim)
-    found = {("scalar", k + 1): single[k : k + 1] for k in range(len(single) - 1)}
-    return found | {("vector", k + 1): at[k] for k in range(1, vectors)}
+    scalars = {("scalar", k + 1): single[k : k + 1] for k in range(len(single) - 1)}
+    return scalars | {("vector", k + 1): at[k] for k in range(1, vectors)}
 
 
 def _channel(trace: Trace, draw: Draw, kind: str, number: int, places: NDArray[np.intp]) -> Channel:
@@ -125,7 +126,7 @@ def _channel(trace: Trace, draw: Draw, kind: str, number: int, places: NDArray[n
         label=label,
         cosine=cosine,
         error=error,
-        noise=np.array([_rank_correlation(one, draw.sigma) for one in squares]),
+        noise=np.array([rank_correlation(one, draw.sigma) for one in squares]),
         erased=np.array([*erased, whole]) / whole if whole > 0 else np.full(model.layers + 1, np.nan),
     )
 
@@ -158,11 +159,3 @@ def _erased(model: LinearTransformer, draw: Draw, G: Array, C: Array, places: ND
     w = -np.einsum("bi,bij->bj", row, C)
     losses = draw.both_losses(w[:, : model.dim], w[:, model.dim] if model.layout.counted else None)[0]
     return np.minimum(np.nan_to_num(losses, nan=CAP), CAP)
-
-
-def _rank_correlation(values: Array, sigma: Any) -> float:
-    from scipy.stats import spearmanr
-
-    if sigma is None or np.ptp(sigma) == 0 or np.ptp(values) == 0:
-        return float("nan")
-    return float(spearmanr(values, sigma).statistic)

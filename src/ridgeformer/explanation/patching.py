@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import kind_of, refuse
-from ridgeformer.evaluation.sequence_losses import check_predictor, draw_sequences, how_many, needs_sums
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation.sequence_losses import draw_sequences, how_many, needs_sums
 from ridgeformer.evaluation.table import Table, lines
+from ridgeformer.explanation.coefficients import check
 from ridgeformer.explanation.readings import inner
 from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.models.trace import PATCHES, Trace
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer, number
 
@@ -41,12 +41,12 @@ class NoisePatching(Table):
     """Share of the change in shrinkage between two noise levels that patches restore.
 
     Attributes:
-        name: What was patched.
+        name: The model.
         low: The noise level of the contexts that are patched.
         high: The noise level of the contexts from which states are taken.
         shrinkage: <w_hat, w> / <w, w> of the model at both levels, [2].
         oracle: The same of ridge regression that knows sigma, [2]; NaN where the problem has no oracle.
-        part: [K], what was patched; see `Trace.patched`.
+        part: [K], the parts that were patched; see `Trace.patched`.
         layer: [L], the layer that reads the patched state, counted from 1.
         restored: [K, L], share of the change that a patch restores, which this layer and all later ones see. NaN where
             the model explodes on more than 1 % of the sequences.
@@ -98,13 +98,18 @@ class NoisePatching(Table):
             for row in lines(table)
         ]
 
+    @property
+    def _changes(self) -> tuple[float, float]:
+        """The change of the shrinkage from one level to the other: of the model, and of the oracle."""
+        return float(self.shrinkage[0] - self.shrinkage[1]), float(self.oracle[0] - self.oracle[1])
+
     def _hardly_changes(self) -> bool:
         """Whether the shrinkage changes, up or down, by less than a tenth of the oracle's: shares of it say nothing."""
-        change, best = (float(values[0] - values[1]) for values in (self.shrinkage, self.oracle))
+        change, best = self._changes
         return bool(np.isfinite(best)) and abs(change) < HARDLY * best
 
     def _note(self) -> str:
-        change, best = (float(values[0] - values[1]) for values in (self.shrinkage, self.oracle))
+        change, best = self._changes
         words = f"The shrinkage factor of the model goes from {self.shrinkage[0]:.3f} to {self.shrinkage[1]:.3f}"
         if np.isfinite(best):
             words += f";\nthat of the oracle goes from {self.oracle[0]:.3f} to {self.oracle[1]:.3f}"
@@ -116,21 +121,23 @@ class NoisePatching(Table):
         return f"{words}.{self._carrier()}"
 
     def _carrier(self) -> str:
-        """Which layer uses the noise level of the context most, by the rule of docs/interventions.md."""
-        best = float(self.oracle[0] - self.oracle[1])
-        change = float(self.shrinkage[0] - self.shrinkage[1])
+        """Which layers use the noise level of the context, by the rule of docs/explanations/interventions.md."""
         if "gram" not in self.part or not np.isfinite(self.once[self.part.index("gram")]).any():
             return ""
-        if change <= 0 or (np.isfinite(best) and change < HARDLY * best):
+        if self._changes[0] <= 0 or self._hardly_changes():
             return "\nThe model hardly adapts to the noise level, so that no layer is named."
         gram = self.part.index("gram")
-        carries, once = self.layer[self.restored[gram] >= CARRIES], np.nan_to_num(self.once[gram], nan=-np.inf)
-        share, user = float(once.max()), int(self.layer[once.argmax()])
-        uses = "No single layer uses it" if share < USES else f"Layer {user} uses it most"
+        carries, once = self.layer[self.restored[gram] >= CARRIES], np.nan_to_num(self.once[gram])
+        order = np.argsort(-np.abs(once), kind="stable")
+        users = [f"layer {self.layer[i]} {once[i]:.0%}" for i in order if abs(once[i]) >= USES]
+        alone = (
+            f"Shares of the change that one layer alone restores (gram, once): {', '.join(users)}."
+            if users
+            else f"No layer alone restores {USES:.0%} or more of the change (gram, once)."
+        )
         return (
             f"\nThe context carries the noise level up to layer {carries.max(initial=1)}, the last before which gram "
-            f"restores {CARRIES:.0%} or more.\n{uses}: alone (gram, once), layer {user} restores {share:.0%} of the "
-            "change."
+            f"restores {CARRIES:.0%} or more.\n{alone}"
         )
 
     def __repr__(self) -> str:
@@ -155,7 +162,7 @@ def patch_noise(
         model: The model.
         low: The lower noise level; None for the 20 % quantile of the problem's noise.
         high: The higher noise level; None for the 80 % quantile.
-        parts: What is patched, each alone; see `Trace.patched`. None for all that the tokens of the model have.
+        parts: The parts to patch, each alone; see `Trace.patched`. None for all that the tokens of the model have.
         sequences: How many pairs of contexts.
         seed: Seed of the sequences.
         progress: Is called with the number of sequences done and of all.
@@ -167,10 +174,7 @@ def patch_noise(
         InputError: The model and the problem do not fit, the levels are not two different ones, or a part or another
             argument is not allowed.
     """
-    check_any_problem(problem)
-    if type(model) is not LinearTransformer:
-        refuse("only a linear transformer can be patched", kind_of(model), "Pass a LinearTransformer.")
-    check_predictor("model", model, problem)
+    check(model, problem)
     sequences, seed = how_many(problem, sequences), integer("seed", seed, 0)
     levels, chosen = _levels(problem, low, high), _parts(model, parts)
     blocks = []
@@ -179,7 +183,7 @@ def patch_noise(
         draws = [draw_sequences(problem.at_noise(s), seed, first, count, needs_sums([model])) for s in levels]
         blocks.append(_block(model, draws, chosen, problem.signal))
         progress(first + count, sequences)
-    sizes, oracle, restored, once = (np.concatenate(found, -1) for found in zip(*blocks, strict=True))
+    sizes, oracle, restored, once = (np.concatenate(parts, -1) for parts in zip(*blocks, strict=True))
     shares, errors, lost = _shares(restored, sizes)
     task = sizes[2].sum()
     return NoisePatching(
@@ -199,7 +203,7 @@ def patch_noise(
 
 
 def _parts(model: LinearTransformer, parts: Sequence[str] | None) -> list[str]:
-    """What is patched."""
+    """The parts to patch."""
     known = [part for part in PATCHES if part != "further" or model.width > model.dim]
     chosen = known if parts is None else list(parts)
     if not chosen or not set(chosen) <= set(known):
@@ -235,8 +239,8 @@ def _block(model: LinearTransformer, draws: list[Draw], parts: list[str], signal
 
     def every(patch: Callable[[int, str], Trace | None]) -> Array:
         empty = np.full(len(task), np.nan)
-        found = ((patch(layer, part) for layer in range(model.layers)) for part in parts)
-        return np.array([[empty if one is None else sizes(one) for one in row] for row in found])
+        traces = ((patch(layer, part) for layer in range(model.layers)) for part in parts)
+        return np.array([[empty if trace is None else sizes(trace) for trace in row] for row in traces])
 
     def once(layer: int, part: str) -> Trace | None:
         patched = here.patched(layer, there, part)
@@ -245,11 +249,11 @@ def _block(model: LinearTransformer, draws: list[Draw], parts: list[str], signal
         return patched if layer == model.layers - 1 else patched.patched(layer + 1, here)
 
     own = np.stack([sizes(here), sizes(there), inner(task, task, metric)])
-    kept = np.isfinite(own).all(0)
+    finite = np.isfinite(own).all(0)
     oracle = np.stack([inner(np.asarray(d.ridge, np.float64), task, metric) for d in draws])
     oracle = oracle if draws[0].oracle else np.full_like(oracle, np.nan)
-    found = (own, oracle, every(lambda layer, part: here.patched(layer, there, part)), every(once))
-    return tuple(value[..., kept] for value in found)
+    products = (own, oracle, every(lambda layer, part: here.patched(layer, there, part)), every(once))
+    return tuple(values[..., finite] for values in products)
 
 
 def _three_digits(value: float | int) -> Any:

@@ -1,4 +1,4 @@
-"""What every layer of a model does on every sequence, as numbers.
+"""Numbers that describe every layer of a model on every sequence.
 
 With C_l = T_{l-1} ... T_0 = [M u; -w' a], a context token is (M x + y u, a y - <w, x>) at layer l. Let w* be the
 context's least-squares solution and rho its residual sum of squares. Then
@@ -172,13 +172,13 @@ def _joined(pieces: list[Array]) -> Array:
 def _block(model: LinearTransformer, draw: Draw, best: Predictor | None) -> Readings:
     """The readings of sequences that all have the same number of examples."""
     draw = draw.with_intercept() if model.layout.counted else draw
-    moments, found, goal = draw.moments, draw.moments.spectrum, np.asarray(draw.ridge, np.float64)
-    share = 1 / found.context if model.layout.attention == "mean" else 1.0
-    ols, rho = found.ridge(0.0), found.residual
+    moments, spectrum, goal = draw.moments, draw.moments.spectrum, np.asarray(draw.ridge, np.float64)
+    share = 1 / spectrum.context if model.layout.attention == "mean" else 1.0
+    ols, rho = spectrum.ridge(0.0), spectrum.residual
     swapped = _swapped(moments, ols, rho)
     here, there = (model.trace(m).compute("G", "T", "C") for m in (moments, swapped))
     w, w_there = _readout(model, here.C[:, :, -1]), _readout(model, there.C[:, :, -1])
-    coordinates = np.einsum("bim,bi->bm", found.vectors, ols)
+    coordinates = np.einsum("bim,bi->bm", spectrum.vectors, ols)
     unknown = np.full_like(ols, np.nan)
     mean, moved = (unknown, unknown) if best is None else (_float(best.weights(m)) for m in (moments, swapped))
 
@@ -193,9 +193,9 @@ def _block(model: LinearTransformer, draw: Draw, best: Predictor | None) -> Read
         sigma=(nothing * np.nan if draw.sigma is None else np.asarray(draw.sigma))[None],
         count=np.array(moments.counts, np.float64)[None],
         residual=rho[None],
-        values=share * found.values[None],
+        values=share * spectrum.values[None],
         least=coordinates[None] ** 2,
-        goal_along=(np.einsum("bim,bi->bm", found.vectors, goal[:, : model.dim]) * coordinates)[None],
+        goal_along=(np.einsum("bim,bi->bm", spectrum.vectors, goal[:, : model.dim]) * coordinates)[None],
         goal=size(goal)[None],
         offset=(nothing if draw.offset is None else 2 * np.asarray(draw.offset))[None],
         floor=size(mean, goal)[None],
@@ -208,7 +208,7 @@ def _block(model: LinearTransformer, draw: Draw, best: Predictor | None) -> Read
         to_bayes=size(w, mean),
         labels=here.G[:, :, -1, -1] / share,
         spectrum=_eigenvalues(share * M @ _float(moments.S) @ np.swapaxes(M, 2, 3)),
-        along=np.einsum("bim,lbi->lbm", found.vectors, w[..., : model.dim]) * coordinates,
+        along=np.einsum("bim,lbi->lbm", spectrum.vectors, w[..., : model.dim]) * coordinates,
         moved=size(w_there, w),
         through=size(_readout(model, _patched(here, there.T)), w[-1]),
         **_updates(model, here, w[..., : model.dim], ols, share * rho),
@@ -222,14 +222,14 @@ def _swapped(moments: Moments, ols: Array, rho: Array) -> Moments:
     if moments.sums is None:
         return Moments._trusted(gram, moments.context)
     sums = np.array(moments.sums, np.float64)
-    fitted = (sums[:, :-1] * ols).sum(1)
+    explained = (sums[:, :-1] * ols).sum(1)
     scale = np.sqrt(np.divide(other, rho, out=np.ones_like(rho), where=rho > 0))
-    sums[:, -1] = fitted + scale * (sums[:, -1] - fitted)
+    sums[:, -1] = explained + scale * (sums[:, -1] - explained)
     return Moments._trusted(gram, moments.context, sums=sums)
 
 
 def _readout(model: LinearTransformer, rows: Array) -> Array:
-    """What a query reads of the last rows of C, [..., D]: the weights, and the intercept if there is one."""
+    """The part of the last rows of C that a query reads, [..., D]: the weights, and the intercept if there is one."""
     return -rows[..., : model.dim + model.layout.counted]
 
 
@@ -282,11 +282,11 @@ def _blocks(values: Array) -> Array:
 def _patched(here: Trace, other: Array) -> Array:
     """The last row of C when the query meets another T in one layer, [L, B, D]: for each layer in turn."""
     L, B, D = other.shape[:3]
-    row, found = np.broadcast_to(np.eye(D)[-1:], (B, 1, D)), [np.empty(0)] * L
+    row, rows = np.broadcast_to(np.eye(D)[-1:], (B, 1, D)), [np.empty(0)] * L
     for layer in reversed(range(L)):
-        found[layer] = (row @ other[layer] @ here.C[layer])[:, 0]
+        rows[layer] = (row @ other[layer] @ here.C[layer])[:, 0]
         row = row @ here.T[layer]
-    return np.stack(found)
+    return np.stack(rows)
 
 
 def _eigenvalues(matrices: Array) -> Array:

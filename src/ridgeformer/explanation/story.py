@@ -1,4 +1,4 @@
-"""What the layers do, in words, by stated rules, each sentence with the numbers that it rests on.
+"""The jobs of the layers in sentences, by stated rules, each sentence with the numbers that it rests on.
 
 A layer
 
@@ -13,7 +13,10 @@ A layer
 - *resizes w* if the error of size falls by half or more, and by at least a tenth of the loss before;
 - *conditions x* if the median condition number falls by a quarter or more.
 
-A layer of no such kind *prepares*, if the loss without it is more than 5 % higher, and else does *nothing that shows*.
+A layer *prepares* later layers if the model without it has twice its loss or more, while the loss of the layer's own
+readout falls by less than a tenth. That it also shrinks or resizes w is then not said, because it is its lesser job. A
+layer of no other kind also prepares if the loss without it is more than 5 % higher. Otherwise it has *no visible
+effect*.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise
 
-__all__ = ["Role", "roles", "summary"]
+__all__ = ["Role", "findings", "roles", "summary"]
 
 Array = NDArray[np.float64]
 ESTIMATES = 0.9  # of the way from what raw labels tell to what the residual of least squares tells
@@ -40,6 +43,7 @@ BY_FACTOR, BY_STEP, STEP_NOTABLE = 0.1, 0.2, 0.05
 FURTHEST = 2.0  # times the distance to least squares: a layer that moves w further does something else than a step
 USES = 0.05  # of what swapping the noise in all layers moves
 NEEDED = 1.05  # the loss without a layer over that with it
+HARM, GAIN = 2.0, 0.1  # of layers that prepare: the loss without them over that with them; the fall of their own loss
 NAMES = {
     "conditions": "improves the conditioning of x",
     "estimates": "estimates the noise level",
@@ -53,12 +57,12 @@ NAMES = {
 
 
 class Role(NamedTuple):
-    """One thing that a layer does.
+    """One job of a layer.
 
     Attributes:
         layer: The layer, from 1.
-        kind: What it does, a key of `NAMES`.
-        sentence: What it does, in words with its numbers.
+        kind: The job, a key of `NAMES`.
+        sentence: The job in words with its numbers.
     """
 
     layer: int
@@ -66,122 +70,157 @@ class Role(NamedTuple):
     sentence: str
 
 
-def roles(found: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge", further: bool = False) -> list[Role]:
-    """Say what each layer does.
+def roles(average: Behaviour, noise: ByNoise, removed: Array, goal: str = "ridge", further: bool = False) -> list[Role]:
+    """Name the jobs of each layer.
 
     Args:
-        found: Averages over the problem's noise.
+        average: Averages over the problem's noise.
         noise: Averages at fixed noise levels.
         removed: The loss without each layer over the loss of the whole model, [L].
-        goal: What the solution is compared with, in words.
+        goal: The name of the weights that the solution is compared with.
         further: Whether tokens have further coordinates. A layer can then take w from them, so that its factor and its
             step do not describe it.
 
     Returns:
         One role or more per layer, in order.
     """
-    told = []
+    jobs = []
     for layer in range(len(removed)):
         mixed = further and layer > 0  # further coordinates are empty before the first layer
-        here = [
-            Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.")
-            for kind, text in (
-                ("conditions", _conditions(found, layer)),
-                ("estimates", _estimates(found, layer)),
-                ("solves", _solves(found, noise, layer, mixed)),
-                ("shrinks", _shrinks(found, noise, layer, goal, mixed)),
-                ("loads", _loads(found, layer)),
-                ("resizes", _resizes(found, layer)),
-            )
-            if text
+        before, after = average.loss[layer : layer + 2]
+        prepares = removed[layer] >= HARM and after > (1 - GAIN) * before
+        texts = {
+            "prepares": _harm(average, layer, removed[layer]) if prepares else "",
+            "conditions": _conditions(average, layer),
+            "estimates": _estimates(average, layer),
+            "solves": _solves(average, noise, layer, mixed),
+            "shrinks": "" if prepares else _shrinks(average, noise, layer, goal, mixed),
+            "loads": _loads(average, layer),
+            "resizes": "" if prepares else _resizes(average, layer),
+        }
+        if not any(texts.values()):
+            texts["prepares" if removed[layer] > NEEDED else "idle"] = _harm(average, layer, removed[layer])
+        jobs += [
+            Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.") for kind, text in texts.items() if text
         ]
-        told += here or [_otherwise(found, layer, float(removed[layer]))]
-    return told
+    return jobs
 
 
-def summary(found: Behaviour, told: list[Role]) -> list[str]:
-    """Say which layers estimate the noise, which ones solve, which ones shrink, and where the noise acts.
+def summary(average: Behaviour, jobs: list[Role], removed: Array) -> list[str]:
+    """Say in three sentences which layers do which job, which layer matters most, and where the noise level acts.
 
     Args:
-        found: Averages over the problem's noise.
-        told: The roles of the layers.
+        average: Averages over the problem's noise.
+        jobs: The roles of the layers.
+        removed: The loss without each layer over the loss of the whole model, [L].
+
+    Returns:
+        The sentences.
+    """
+    by_kind = {kind: [role.layer for role in jobs if role.kind == kind] for kind in NAMES}
+    parts = [_does(by_kind[kind], NAMES[kind]) for kind in NAMES if by_kind[kind]]
+    work = f"{', '.join(parts[:-1])} and {parts[-1]}." if len(parts) > 1 else f"{parts[0]}."
+    most, least = int(np.argmax(removed)), int(np.argmin(removed))
+    harm = f"Removing layer {most + 1} does most harm: the model then has {_times(removed[most])} its loss"
+    if len(removed) > 1:
+        harm += f"; removing layer {least + 1} does least ({_times(removed[least])})"
+    if average.moved[-1] < 1e-12:
+        acts = "The noise level does not change the prediction."
+    elif average.hardly_moved:
+        acts = "The noise level hardly changes the prediction."
+    else:
+        strongest = int(np.argmax(average.through)) + 1
+        acts = f"The noise level changes the prediction, through layer {strongest} more than through any other layer."
+        acts = acts if len(removed) > 1 else "The noise level changes the prediction."
+    return [work[0].upper() + work[1:], f"{harm}.", acts]
+
+
+def findings(average: Behaviour, jobs: list[Role]) -> list[str]:
+    """Say with numbers which layers estimate the noise, solve and shrink, and where the noise acts.
+
+    Args:
+        average: Averages over the problem's noise.
+        jobs: The roles of the layers.
 
     Returns:
         Sentences.
     """
-    by_kind = {kind: [role.layer for role in told if role.kind == kind] for kind in NAMES}
+    by_kind = {kind: [role.layer for role in jobs if role.kind == kind] for kind in NAMES}
     lines = []
-    if not found.has_levels:
+    if not average.has_levels:
         lines.append("The sequences have no noise levels, so nothing is said about their estimation.")
-    elif np.isnan(found.known[0]):
+    elif np.isnan(average.known[0]):
         lines.append("The noise level is always the same, so there is nothing to estimate.")
-    elif np.isnan(found.knowable):
+    elif np.isnan(average.knowable):
         lines.append("With n <= d least squares leaves no residuals, so nothing shows the noise level.")
     elif by_kind["estimates"]:
-        last = by_kind["estimates"] == [len(found.known) - 1]
+        last = by_kind["estimates"] == [len(average.known) - 1]
         unused = " It is the last layer, so that no later layer can use the estimate." if last else ""
         lines.append(f"The noise level is estimated by {_layers(by_kind['estimates'])}.{unused}")
     else:
-        best = int(np.nanargmax(found.known))
+        best = int(np.nanargmax(average.known))
         lines.append(
             "No layer estimates the noise level: the rank correlation of sigma with the sum of squared labels is at "
-            f"most {found.known[best]:.3f} (after layer {best}). With the residuals of least squares it is "
-            f"{found.knowable:.3f}."
+            f"most {average.known[best]:.3f} (after layer {best}). With the residuals of least squares it is "
+            f"{average.knowable:.3f}."
         )
     solved, shrunk = "The regression is solved by", "The solution is shrunk towards zero by"
-    lines.append(_most(by_kind["solves"], found.direction, solved, "No layer solves the regression", "direction"))
-    if found.has_levels:
-        lines.append(_most(by_kind["shrinks"], found.shrinkage, shrunk, "No layer shrinks the solution", "shrinkage"))
-    lines.append(_acts(found))
+    lines.append(_most(by_kind["solves"], average.direction, solved, "No layer solves the regression", "direction"))
+    if average.has_levels:
+        none = "No layer shrinks the solution"
+        lines.append(_most(by_kind["shrinks"], average.shrinkage, shrunk, none, "shrinkage"))
+    lines.append(_acts(average))
     return lines
 
 
-def _acts(found: Behaviour) -> str:
-    if found.moved[-1] < 1e-12:
+def _acts(average: Behaviour) -> str:
+    if average.moved[-1] < 1e-12:
         return (
             "The noise level does not influence the prediction: w stays the same when sequences exchange their "
             "residual sums of squares."
         )
     best = (
-        f" (that of the Bayes predictor by {100 * found.moved_bayes:.2g} %)" if np.isfinite(found.moved_bayes) else ""
+        f" (that of the Bayes predictor by {100 * average.moved_bayes:.2g} %)"
+        if np.isfinite(average.moved_bayes)
+        else ""
     )
     changes = (
         "when sequences exchange their residual sums of squares, w changes by "
-        f"{100 * found.moved[-1]:.2g} % of its mean square{best}"
+        f"{100 * average.moved[-1]:.2g} % of its mean square{best}"
     )
-    if found.hardly_moved:
+    if average.hardly_moved:
         return f"The noise level hardly influences the prediction: {changes}."
-    ordered = [int(i) for i in np.argsort(-found.through) if found.through[i] >= USES]
-    parts = [f"{100 * found.through[i]:.0f} % in layer {i + 1}" for i in ordered]
+    ordered = [int(i) for i in np.argsort(-average.through) if average.through[i] >= USES]
+    parts = [f"{100 * average.through[i]:.0f} % in layer {i + 1}" for i in ordered]
     alone = f"causes this share of the change: {', '.join(parts)}" if parts else f"causes less than {USES:.0%} of it"
-    above = " (above 100 %, other layers cancel a part of it)" if (found.through > 1).any() else ""
+    above = " (above 100 %, other layers cancel a part of it)" if (average.through > 1).any() else ""
     return (
         f"The noise level influences the prediction: {changes}. Exchanging them in the attention of one layer only "
         f"{alone}{above}."
     )
 
 
-def _conditions(found: Behaviour, layer: int) -> str:
-    before, after = found.condition[layer : layer + 2]
+def _conditions(average: Behaviour, layer: int) -> str:
+    before, after = average.condition[layer : layer + 2]
     if not before < SINGULAR or after > (1 - FALL) * before:
         return ""
     return f"the median condition number falls from {before:.3g} to {after:.3g}"
 
 
-def _estimates(found: Behaviour, layer: int) -> str:
-    if not found.knowable > found.known[0]:
+def _estimates(average: Behaviour, layer: int) -> str:
+    if not average.knowable > average.known[0]:
         return ""
-    good = found.known >= found.known[0] + ESTIMATES * (found.knowable - found.known[0])
+    good = average.known >= average.known[0] + ESTIMATES * (average.knowable - average.known[0])
     if not good[layer + 1] or good[: layer + 1].any():
         return ""
     return (
-        f"the sum of squares of its output labels has a rank correlation of {found.known[layer + 1]:.3f} with sigma "
-        f"(raw labels: {found.known[0]:.3f}, residuals of least squares: {found.knowable:.3f})"
+        f"the sum of squares of its output labels has a rank correlation of {average.known[layer + 1]:.3f} with sigma "
+        f"(raw labels: {average.known[0]:.3f}, residuals of least squares: {average.knowable:.3f})"
     )
 
 
-def _solves(found: Behaviour, noise: ByNoise, layer: int, further: bool) -> str:
-    before, after = found.direction[layer : layer + 2]
+def _solves(average: Behaviour, noise: ByNoise, layer: int, further: bool) -> str:
+    before, after = average.direction[layer : layer + 2]
     if after > (1 - SOLVES) * before:
         return ""
     return f"the error of direction falls from {before:.3g} to {after:.3g}; {_way(noise, layer, further)}"
@@ -201,9 +240,9 @@ def _share(step: float) -> str:
     return f"{100 * step:.0f} %" + (" (a step back)" if step < 0 else " (it overshoots)" if step > 1 else "")
 
 
-def _shrinks(found: Behaviour, noise: ByNoise, layer: int, goal: str, further: bool) -> str:
-    before, after = found.shrinkage[layer : layer + 2]
-    if not after <= (1 - FALL) * before or before - after < NOTABLE * found.shrinkage.max() or before <= 0:
+def _shrinks(average: Behaviour, noise: ByNoise, layer: int, goal: str, further: bool) -> str:
+    before, after = average.shrinkage[layer : layer + 2]
+    if not after <= (1 - FALL) * before or before - after < NOTABLE * average.shrinkage.max() or before <= 0:
         return ""
     falls = f"the error of shrinkage falls from {before:.3g} to {after:.3g}"
     if further:
@@ -222,30 +261,40 @@ def _shrinks(found: Behaviour, noise: ByNoise, layer: int, goal: str, further: b
     )
 
 
-def _loads(found: Behaviour, layer: int) -> str:
-    following = found.momentum[layer + 1 : layer + 2]
-    if not abs(found.kept[layer]) < KEPT or not (following >= LOADED).any():
+def _loads(average: Behaviour, layer: int) -> str:
+    following = average.momentum[layer + 1 : layer + 2]
+    if not abs(average.kept[layer]) < KEPT or not (following >= LOADED).any():
         return ""
     cancelled = ", because the rest cancels most of it" if following[0] > 1 else ""
     return (
-        f"u, in the tokens M x + y u, keeps {100 * found.kept[layer]:.2g} % of its old value and gets a new one; "
+        f"u, in the tokens M x + y u, keeps {100 * average.kept[layer]:.2g} % of its old value and gets a new one; "
         f"in layer {layer + 2}, the squared part of the update that comes from u is {following[0]:.3g} times the whole"
         f"{cancelled}"
     )
 
 
-def _resizes(found: Behaviour, layer: int) -> str:
-    before, after = found.size[layer : layer + 2]
-    enough = after <= (1 - SIZE) * before and before - after >= SIZE_NOTABLE * (found.loss[layer] - found.offset)
+def _resizes(average: Behaviour, layer: int) -> str:
+    before, after = average.size[layer : layer + 2]
+    enough = after <= (1 - SIZE) * before and before - after >= SIZE_NOTABLE * (average.loss[layer] - average.offset)
     return f"the error of size falls from {before:.3g} to {after:.3g}" if enough else ""
 
 
-def _otherwise(found: Behaviour, layer: int, removed: float) -> Role:
-    kind = "prepares" if removed > NEEDED else "idle"
-    losses = f"the loss of the readout goes from {found.loss[layer]:.3g} to {found.loss[layer + 1]:.3g}"
-    times = f"{removed:.3g} times" if removed < 1e6 else "more than a million times"
-    text = f"{losses}; without this layer, the model would have {times} its loss"
-    return Role(layer + 1, kind, f"Layer {layer + 1} {NAMES[kind]}: {text}.")
+def _harm(average: Behaviour, layer: int, removed: float) -> str:
+    """The loss of the readout before and after a layer, and what removing the layer costs."""
+    losses = f"the loss of the readout goes from {average.loss[layer]:.3g} to {average.loss[layer + 1]:.3g}"
+    return f"{losses}; without this layer, the model would have {_times(removed)} its loss"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.3g} times" if factor < 1e6 else "more than a million times"
+
+
+def _does(layers: list[int], job: str) -> str:
+    """Such as `layers 1 and 2 solve the regression`."""
+    if len(layers) == 1:
+        return f"{_layers(layers)} {job}"
+    verb, rest = job.split(" ", 1)
+    return f"{_layers(layers)} {'have' if verb == 'has' else verb.removesuffix('s')} {rest}"
 
 
 def _ends(noise: ByNoise, values: Array, words: Callable[[float], str]) -> str:

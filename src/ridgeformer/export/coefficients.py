@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine import Omegas
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
@@ -37,7 +38,7 @@ def omegas(model: LinearTransformer) -> Float | None:
     if family is None:
         return None
     kernel = family.kernel(model.dim)
-    if len(kernel) != 1:
+    if not isinstance(kernel, Omegas):
         return None
     if isinstance(family, GDpp):
         family = family.to_diag()
@@ -45,7 +46,7 @@ def omegas(model: LinearTransformer) -> Float | None:
         p, q = family.arrays["p"], family.arrays["q"]
         with np.errstate(over="ignore"):
             return array("omega", p[..., :, None] * q[..., None, :], (*p.shape, 2))
-    return kernel[0][:, None]
+    return np.asarray(kernel.omega)[:, None]
 
 
 def _as_diag(full: Full) -> Diag | None:
@@ -77,10 +78,8 @@ def title(model: LinearTransformer) -> str:
         One line of text.
     """
     name = {"full": "Full", "diag": "Diag", "gdpp": "GD++"}.get(model.family.name, model.family.name)
-    found = omegas(model)
-    heads = model.heads if found is None else found.shape[1]
-    same = " (with the matrices of a Diag)" if found is not None and isinstance(model.family, Full) else ""
-    return f"{name}{same}, {count(model.layers, 'layer')}, {count(heads, 'head')}, for d = {model.dim}"
+    same = " (with the matrices of a Diag)" if isinstance(model.family, Full) and omegas(model) is not None else ""
+    return f"{name}{same}, {count(model.layers, 'layer')}, {count(model.heads, 'head')}, for d = {model.dim}"
 
 
 def count(number: int, noun: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.export.coefficients import harmless_lines, omegas, title
+from ridgeformer.engine import Mixings
+from ridgeformer.export.coefficients import count, harmless_lines, omegas, title
 from ridgeformer.models.channels import NAMES
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import integer
@@ -46,13 +47,15 @@ def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> s
         InputError: `digits` is not a whole number from 1 to 17, or a number of the model is not finite.
     """
     digits = integer("digits", digits, 1, 17)
-    comments = [f"{title(model)}; numbers rounded to {digits} digits. Needs amsmath.", *harmless_lines(about)]
+    omega = omegas(model)
+    precision = f"numbers rounded to {count(digits, 'significant digit')}"
+    precision += "" if omega is not None else " of the largest entry of their matrix"
+    comments = [f"{title(model)}; {precision}. Needs amsmath.", *harmless_lines(about)]
     comments.append("Tokens i = 1, ..., n are the context; token n+1 is the query (x, 0).")
-    found = omegas(model)
-    if found is not None:
-        equations = _diagonal(found.sum(1), digits)
+    if omega is not None:
+        equations = _diagonal(omega.sum(1), digits)
     else:
-        equations = _channels(model, digits) if len(model.kernel) == 4 else _dense(model, digits)
+        equations = _channels(model, digits) if isinstance(model.kernel, Mixings) else _dense(model, digits)
     return "\n".join([*(f"% {line}" for line in comments), *equations]) + "\n"
 
 

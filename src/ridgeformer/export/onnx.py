@@ -46,7 +46,7 @@ class _Graph:
 
 
 def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
-    """Make an ONNX graph in float32. Needs onnx: pip install 'ridgeformer[onnx]'.
+    """Make an ONNX graph in float32. Needs onnx: pip install onnx.
 
     Inputs: X [batch, context, d], y [batch, context], x_query [batch, queries, d]. Outputs: prediction [batch, queries]
     and weights [batch, d], the w with which it predicts <w, x>. Batch, context and queries may have any length.
@@ -67,9 +67,7 @@ def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
     try:
         from onnx import TensorProto, checker, helper
     except ImportError as error:
-        raise MissingPackageError(
-            "an ONNX export needs onnx, which is not installed. Run pip install 'ridgeformer[onnx]'."
-        ) from error
+        raise MissingPackageError("an ONNX export needs onnx, which is not installed. Run pip install onnx.") from error
 
     graph = _Graph()
     _layers(graph, model)
@@ -83,15 +81,15 @@ def to_onnx(model: LinearTransformer, *, about: str = "") -> bytes:
         tensor("x_query", "batch", "queries", model.dim),
     ]
     outputs = [tensor("prediction", "batch", "queries"), tensor("weights", "batch", model.dim)]
-    found = helper.make_model(
+    graph_model = helper.make_model(
         helper.make_graph(graph.nodes, "linear transformer", inputs, outputs, graph.constants),
         producer_name="ridgeformer",
         doc_string=f"{title(model)}. {about}".strip(),
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-    checker.check_model(found, full_check=True)
-    return bytes(found.SerializeToString())
+    checker.check_model(graph_model, full_check=True)
+    return bytes(graph_model.SerializeToString())
 
 
 def _layers(graph: _Graph, model: LinearTransformer) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine import Mixings
 from ridgeformer.export.coefficients import NAMES, exact, flat, length_check, omegas, paragraph, title
 from ridgeformer.models.channels import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
@@ -95,10 +96,10 @@ def to_python(model: LinearTransformer, *, about: str = "", context: int | None 
     """
     header = HEADER.substitute(title=title(model), about=paragraph(about))
     check = length_check("np.shape(X)[-2]", context)
-    found = omegas(model)
-    if found is not None:
-        return header + _diagonal(found, check)
-    if len(model.kernel) == 4:
+    coefficients = omegas(model)
+    if coefficients is not None:
+        return header + _diagonal(coefficients, check)
+    if isinstance(model.kernel, Mixings):
         return header + _channels(model, check)
     arrays = {"P": model.P, "Q": model.Q}
     return header + _arrays(arrays) + _functions(DENSE_LOOP, check, str(model.layout.scratch))

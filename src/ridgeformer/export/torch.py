@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine import Matrices, Omegas
 from ridgeformer.export.coefficients import flat, length_check, paragraph, title
 from ridgeformer.models.channels import NAMES, ChannelFamily, Channels
 from ridgeformer.models.families import Diag, Full, GDpp
@@ -204,11 +205,11 @@ def _recipe(family: Family, dim: int) -> tuple[Family, str, str]:
 def _engine_form(family: Family, dim: int) -> Family:
     """The same layers in the family whose arrays an engine takes."""
     kernel = family.kernel(dim)
-    if len(kernel) == 1:
-        return Diag(omega=kernel[0])
-    if len(kernel) == 2:
+    if isinstance(kernel, Omegas):
+        return Diag(omega=kernel.omega)
+    if isinstance(kernel, Matrices):
         return Full(*kernel)
-    return Channels(kernel[0].shape[-1], kernel[2].shape[-1])(*kernel)
+    return Channels(kernel.vectors, kernel.scalars)(**dict(zip(NAMES, kernel, strict=True)))
 
 
 def _numbers(name: str, value: NDArray[np.floating[Any]]) -> str:

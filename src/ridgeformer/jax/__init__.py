@@ -1,7 +1,7 @@
 """Models in JAX: parameters as a pytree, a pure function that predicts, and a fast loss.
 
->>> from ridgeformer import zoo
->>> parameters, apply = to_jax(zoo.load("diag", layers=3, noise="uniform(0,5)"))
+>>> from ridgeformer import load
+>>> parameters, apply = to_jax(load("zoo:diag/3/uniform(0,5)"))
 >>> sorted(parameters.arrays)
 ['p', 'q']
 """
@@ -11,9 +11,7 @@ from ridgeformer.errors import MissingPackageError
 try:
     import jax  # noqa: F401
 except ImportError as error:
-    raise MissingPackageError(
-        "ridgeformer.jax needs JAX, which is not installed. Run pip install 'ridgeformer[jax]'."
-    ) from error
+    raise MissingPackageError("ridgeformer.jax needs JAX, which is not installed. Run pip install jax.") from error
 
 from ridgeformer.jax.loss import moment_loss
 from ridgeformer.jax.model import JaxParameters, apply, from_jax, to_jax

@@ -11,7 +11,7 @@ import numpy as np
 from ridgeformer import engine as engines
 from ridgeformer.engine.xla import half_square, map_of
 from ridgeformer.errors import refuse
-from ridgeformer.jax.model import JaxParameters, check_parameters, gram_array, kernel_of
+from ridgeformer.jax.model import JaxParameters, check_parameters, floating, gram_array, kernel_of
 from ridgeformer.moments import Moments
 
 __all__ = ["moment_loss"]
@@ -20,8 +20,9 @@ __all__ = ["moment_loss"]
 def moment_loss(parameters: JaxParameters, moments: Moments | Any, target: Any, *, metric: Any = None) -> Any:
     """Return the mean loss 1/2 (w_hat - target)' metric (w_hat - target) of contexts.
 
-    On the CPU the native kernel computes loss and gradient in one pass; on other devices XLA does. The gradient is that
-    with respect to the parameters: moments, targets and metrics count as constants. It can be taken once.
+    On the CPU the native kernel computes loss and gradient in one pass; on other devices, and in other dtypes than
+    float32 and float64, XLA does. The gradient is with respect to the parameters: moments, targets and metrics count as
+    constants. It can be taken once.
 
     Args:
         parameters: What `to_jax` returned.
@@ -44,14 +45,14 @@ def moment_loss(parameters: JaxParameters, moments: Moments | Any, target: Any, 
     """
     form = check_parameters(parameters)
     gram = gram_array(form, moments)
-    goal = jnp.asarray(np.asarray(target) if isinstance(target, np.ndarray) else target)
+    goal = floating("target", target)
     if gram.ndim != 3 or goal.shape != (len(gram), form.dim):
         refuse(
             f"gram and target must have shapes (B, {form.width + 1}, {form.width + 1}) and (B, {form.dim})",
             f"{gram.shape} and {goal.shape}",
             "Pass one of each for every context.",
         )
-    weight = None if metric is None else jnp.asarray(np.asarray(metric) if isinstance(metric, np.ndarray) else metric)
+    weight = None if metric is None else floating("metric", metric)
     if weight is not None and weight.shape not in ((form.dim, form.dim), (len(gram), form.dim, form.dim)):
         shapes = f"({form.dim}, {form.dim}) or ({len(gram)}, {form.dim}, {form.dim})"
         refuse(f"metric must have shape {shapes}", f"shape {weight.shape}", "Pass one for all contexts or for each.")
@@ -59,12 +60,15 @@ def moment_loss(parameters: JaxParameters, moments: Moments | Any, target: Any, 
         goal = jnp.pad(goal, ((0, 0), (0, 1)))
         if weight is not None:
             weight = jnp.pad(weight, [(0, 0)] * (weight.ndim - 2) + [(0, 1), (0, 1)]).at[..., -1, -1].set(1.0)
-    kernel = tuple(value.astype(gram.dtype) for value in kernel_of(parameters))
+    kernel = kernel_of(parameters)
+    kernel = type(kernel)(*(value.astype(gram.dtype) for value in kernel))
     return _loss(kernel, gram, goal.astype(gram.dtype), None if weight is None else weight.astype(gram.dtype))
 
 
 def _forward(kernel: Any, gram: Any, goal: Any, weight: Any) -> tuple[Any, Any]:
-    """The loss, and its gradient with respect to the kernel."""
+    """The loss, and its gradient with respect to the kernel; the native one is for float32 and float64."""
+    if gram.dtype.itemsize < 4:
+        return _xla(kernel, gram, goal, weight)
     return jax.lax.platform_dependent(kernel, gram, goal, weight, cpu=_native, default=_xla)
 
 
@@ -80,15 +84,15 @@ def _native(kernel: Any, gram: Any, goal: Any, weight: Any) -> tuple[Any, Any]:
     dtype = gram.dtype
 
     def compute(kernel: Any, gram: Any, goal: Any, weight: Any) -> Any:
-        given = tuple(np.asarray(value) for value in kernel)
+        given = type(kernel)(*(np.asarray(value) for value in kernel))
         metric = None if weight is None else np.asarray(weight)
-        found = engines.current().evaluate(
+        result = engines.current().evaluate(
             given, np.asarray(gram), np.asarray(goal), metric=metric, counted=goal.shape[-1]
         )
-        assert found.gradient is not None
-        return np.asarray(found.loss, dtype), tuple(piece.astype(dtype) for piece in found.gradient)
+        assert result.gradient is not None
+        return np.asarray(result.loss, dtype), type(kernel)(*(piece.astype(dtype) for piece in result.gradient))
 
-    shapes = jax.ShapeDtypeStruct((), dtype), tuple(jax.ShapeDtypeStruct(value.shape, dtype) for value in kernel)
+    shapes = jax.ShapeDtypeStruct((), dtype), type(kernel)(*(jax.ShapeDtypeStruct(v.shape, dtype) for v in kernel))
     return jax.pure_callback(compute, shapes, kernel, gram, goal, weight, vmap_method="sequential")
 
 
@@ -98,7 +102,7 @@ def _loss(kernel: Any, gram: Any, goal: Any, weight: Any) -> Any:
 
 
 def _backward(slope: Any, outer: Any) -> tuple[Any, None, None, None]:
-    return tuple(outer * piece for piece in slope), None, None, None
+    return type(slope)(*(outer * piece for piece in slope)), None, None, None
 
 
 _loss.defvjp(_forward, _backward)

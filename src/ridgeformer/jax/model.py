@@ -10,18 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import Kernel, Layout
 from ridgeformer.engine.xla import map_of
 from ridgeformer.errors import kind_of, refuse, shown
-from ridgeformer.models.channels import NAMES, ChannelFamily
-from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
-from ridgeformer.models.looped import LoopedFamily
-from ridgeformer.models.moment_form import gram_of
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.moments import Moments
+from ridgeformer.moments import Moments, is_symmetric
 
-__all__ = ["Form", "JaxParameters", "apply", "check_parameters", "from_jax", "gram_array", "kernel_of", "to_jax"]
+__all__ = [
+    "Form",
+    "JaxParameters",
+    "apply",
+    "check_parameters",
+    "floating",
+    "from_jax",
+    "gram_array",
+    "kernel_of",
+    "to_jax",
+]
 
 
 class Form(NamedTuple):
@@ -150,7 +156,7 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
     if y is None and queries is None:
         gram = gram_array(form, x)
         return map_of(kernel_of(parameters), gram)[..., : form.dim]
-    x, y, queries = jnp.asarray(x), jnp.asarray(y), jnp.asarray(queries)
+    x, y, queries = floating("x", x), floating("y", y), floating("queries", queries)
     d, layout = form.dim, form.layout
     for name, given, wanted in (("x", x, ("n", d)), ("y", y, x.shape[-2:-1]), ("queries", queries, ("m", d))):
         _check_shape(name, given.shape, wanted)
@@ -165,11 +171,11 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
     return (queries @ weights[..., :d, None])[..., 0] + jnp.expand_dims(intercept, -1)
 
 
-def kernel_of(parameters: JaxParameters) -> tuple[Any, ...]:
+def kernel_of(parameters: JaxParameters) -> Kernel:
     """Return what `Family.kernel` gives, differentiably.
 
-    For Full, Diag, GD++, channels, and their loops this is written in JAX. For any other family NumPy computes it on
-    the host, and the family's own `pullback` is the derivative.
+    Families that do not say how (`Family.kernel_of`) compute it in NumPy on the host, and their own `pullback` is the
+    derivative.
 
     Args:
         parameters: The parameters.
@@ -178,20 +184,8 @@ def kernel_of(parameters: JaxParameters) -> tuple[Any, ...]:
         The kernel, layers first.
     """
     form, arrays = parameters.form, {name: jnp.asarray(value) for name, value in parameters.arrays.items()}
-    family = form.family
-    if family is Full:
-        return arrays["P"], arrays["Q"]
-    if family.has_sizes and issubclass(family, ChannelFamily):
-        return tuple(arrays[name] for name in NAMES)
-    if family.has_sizes and issubclass(family, LoopedFamily):
-        once = kernel_of(JaxParameters(arrays, form._replace(family=family.inner)))
-        return tuple(jnp.concatenate([value] * family.loops) for value in once)
-    if family is not Diag and family is not GDpp:
-        return tuple(_kernel(form, tuple(arrays), tuple(arrays.values())))
-    found = arrays.get("omega")
-    if found is None:
-        found = jnp.einsum("lhi,lh->li" if family is GDpp else "lhi,lhj->lij", arrays["p"], arrays["q"])
-    return (jnp.stack([found, jnp.zeros_like(found)], -1) if family is GDpp else found,)
+    kernel = form.family.kernel_of(arrays, jnp) if form.family.built_in else None
+    return _kernel(form, tuple(arrays), tuple(arrays.values())) if kernel is None else kernel
 
 
 def _made(form: Form, names: tuple[str, ...], values: Any) -> Family:
@@ -205,10 +199,10 @@ def _call(function: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
 def _by_family_forward(form: Form, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[Any, Any]:
     dtype = values[0].dtype
     example = _made(form, names, [np.zeros(value.shape, dtype) for value in values]).kernel(form.dim)
-    shapes = tuple(jax.ShapeDtypeStruct(piece.shape, dtype) for piece in example)
+    shapes = type(example)(*(jax.ShapeDtypeStruct(piece.shape, dtype) for piece in example))
 
     def kernel(given: Any) -> Any:
-        return tuple(np.array(piece, dtype) for piece in _made(form, names, given).kernel(form.dim))
+        return type(example)(*(np.array(piece, dtype) for piece in _made(form, names, given).kernel(form.dim)))
 
     return _call(kernel, shapes, values), values
 
@@ -218,8 +212,9 @@ def _by_family_backward(form: Form, names: tuple[str, ...], values: tuple[Any, .
     shapes = tuple(jax.ShapeDtypeStruct(value.shape, dtype) for value in values)
 
     def pullback(given: Any, pieces: Any) -> Any:
-        found = _made(form, names, given).pullback(tuple(np.asarray(piece, np.float64) for piece in pieces))
-        return tuple(np.array(found[name], dtype) for name in names)
+        gradient = type(pieces)(*(np.asarray(piece, np.float64) for piece in pieces))
+        slopes = _made(form, names, given).pullback(gradient)
+        return tuple(np.array(slopes[name], dtype) for name in names)
 
     return (_call(pullback, shapes, values, slope),)
 
@@ -273,8 +268,8 @@ def gram_array(form: Form, moments: Any) -> Any:
                 moments.dim,
                 f"Pass moments of dimension {form.dim}.",
             )
-        return jnp.asarray(np.asarray(gram_of(form.layout, moments)))
-    gram = jnp.asarray(moments)
+        return jnp.asarray(np.asarray(moments.gram_of(form.layout)))
+    gram = floating("gram", moments)
     if form.layout.extra and gram.shape[-2:] == (form.dim + 1,) * 2:
         refuse(
             f"gram must have shape (..., {form.width + 1}, {form.width + 1}), because tokens hold {form.layout.extra} "
@@ -283,14 +278,37 @@ def gram_array(form: Form, moments: Any) -> Any:
             "Pass Moments, or model.layout.gram(gram, n, sums).",
         )
     _check_shape("gram", gram.shape, (form.width + 1, form.width + 1))
+    if not isinstance(gram, jax.core.Tracer) and not is_symmetric(np.asarray(gram, np.float64)):
+        refuse("gram must be symmetric", "matrices that are not", "Pass Moments, or X.mT @ X of tokens X.")
     return gram
+
+
+def floating(name: str, value: Any) -> Any:
+    """Return numbers as an array of JAX with a floating-point dtype: whole numbers are converted, not truncated.
+
+    Args:
+        name: What they are, for the message.
+        value: An array of NumPy or JAX, or nested lists.
+
+    Returns:
+        The array.
+
+    Raises:
+        InputError: Some of them are masked.
+    """
+    if np.ma.is_masked(value):  # JAX would use what lies below the mask
+        refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop those sequences.")
+    if isinstance(value, np.ndarray):
+        value = np.asarray(value).astype(value.dtype.newbyteorder("="), copy=False)  # JAX knows no other byte order
+    array = jnp.asarray(value)
+    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
 
 
 def _check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> None:
     """The last axes of an array."""
     given = shape[-len(wanted) :]
     fits = len(given) == len(wanted) and all(
-        isinstance(size, str) or size == found for size, found in zip(wanted, given, strict=True)
+        isinstance(size, str) or size == length for size, length in zip(wanted, given, strict=True)
     )
     if not fits:
         text = ", ".join(map(str, wanted))

@@ -3,7 +3,7 @@
 from ridgeformer.models.channels import Channels
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import FAMILIES, Family
-from ridgeformer.models.file import load, save
+from ridgeformer.models.file import save
 from ridgeformer.models.looped import Looped
 from ridgeformer.models.names import family_named
 from ridgeformer.models.structured import LowRank, Preconditioned, Registers
@@ -24,6 +24,5 @@ __all__ = [
     "Registers",
     "Trace",
     "family_named",
-    "load",
     "save",
 ]

@@ -6,15 +6,16 @@ and Q mix the vectors by v x v matrices and the scalars by s x s matrices. Diag 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.engine.channels import dense_channels
+from ridgeformer.engine import Mixings
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, with_more_heads
-from ridgeformer.models.family import EDIT, ArrayFamily, Family, Gradient
+from ridgeformer.models.family import ArrayFamily, Family, Gradient
 from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer
 from ridgeformer.values import read_only
@@ -58,13 +59,13 @@ class ChannelFamily(ArrayFamily):
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
-        P_v, Q_v, P_s, Q_s = self.kernel(dim)
-        P, Q = dense_channels(P_v, Q_v, P_s, Q_s, dim)
-        return read_only(P, EDIT), read_only(Q, EDIT)
+        P, Q = self.kernel_of(self._arrays, np).dense(dim)
+        return read_only(P), read_only(Q)
 
-    def kernel(self, dim: int) -> tuple[Float, ...]:
-        """See `Family.kernel`: the four arrays."""
-        return tuple(self._arrays.values())
+    @classmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Mixings:
+        """See `Family.kernel_of`: the four arrays."""
+        return Mixings(*(arrays[name] for name in NAMES))
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""

@@ -42,7 +42,7 @@ def check_family(family: type[Family]) -> None:
     _good.add(family)  # its own models are made below
     try:
         for heads in range(1, 1 + min(family.useful_heads or 2, 2)):
-            width = DIM + family.fitted(PAPER_LAYOUT, DIM).extra
+            width = DIM + family.layout_for(PAPER_LAYOUT, DIM).extra
             _check(family, family.random(width, LAYERS, heads, SCALE, np.random.default_rng(heads)), width + 1)
     except BaseException:
         _good.discard(family)
@@ -64,13 +64,13 @@ def _check(family: type[Family], made: Family, D: int) -> None:
     tokens = np.concatenate([x, np.zeros((BATCH, CONTEXT, D - DIM - 1)), y[..., None]], -1)
     gram = np.swapaxes(tokens, 1, 2) @ tokens
     target = rng.standard_normal((BATCH, DIM))
-    found = NumpyEngine().evaluate(made.kernel(DIM), gram, target, counted=DIM, weights=True)
-    assert found.weights is not None
+    evaluation = NumpyEngine().evaluate(made.kernel(DIM), gram, target, counted=DIM, weights=True)
+    assert evaluation.weights is not None
     expected = _token_form(P, Q, tokens)
-    error = float(np.abs(found.weights - expected).max() / max(np.abs(expected).max(), 1e-300))
+    error = float(np.abs(evaluation.weights - expected).max() / max(np.abs(expected).max(), 1e-300))
     if not error < 1e-8:
         _refuse(family, "kernel and dense must describe the same model", f"predictions that differ by {error:.1g}")
-    _check_slope(family, arrays, made.pullback(found.gradient), gram, target)
+    _check_slope(family, arrays, made.pullback(evaluation.gradient), gram, target)
     _check_layers(family, made, tokens)
 
 
@@ -104,16 +104,16 @@ def _check_layers(family: type[Family], made: Family, tokens: Array) -> None:
         if family.layer_axis is None and any(getattr(family, name) is getattr(Family, name) for name in names):
             continue
         try:
-            found = call().dense(DIM)
-            predicted = _token_form(*found, tokens)
+            matrices = call().dense(DIM)
+            predicted = _token_form(*matrices, tokens)
         except Exception as error:  # whatever a class of the user's own does
             _refuse(family, f"{words} must give a model", f"{type(error).__name__}: {error}")
         expected = _token_form(P[layers], Q[layers], tokens)
         difference = np.abs(predicted - expected).max()
-        if len(found[0]) != count or not difference < 1e-8 * max(np.abs(expected).max(), 1e-300):
+        if len(matrices[0]) != count or not difference < 1e-8 * max(np.abs(expected).max(), 1e-300):
             size = f"{count} layer{'s' * (count > 1)}"
             rule = f"{words} must give a model with {size}, which predicts what layers {layers} predict"
-            received = f"{len(found[0])} layers, and predictions that differ by {difference:.1g}"
+            received = f"{len(matrices[0])} layers, and predictions that differ by {difference:.1g}"
             _refuse(family, rule, received, f"Correct these methods, or layer_axis = {family.layer_axis}")
 
 
@@ -158,4 +158,4 @@ def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
 
 
 def _refuse(family: type[Family], rule: str, received: str, remedy: str = "Correct that method") -> NoReturn:
-    refuse(f"in the family {family.__qualname__}, {rule}", received, f"{remedy}; see docs/training.md.")
+    refuse(f"in the family {family.__qualname__}, {rule}", received, f"{remedy}; see docs/explanations/training.md.")

@@ -61,13 +61,13 @@ def edited(model: LinearTransformer, layer: int, parameters: Mapping[str, ArrayL
 
 def _with_heads(family: Family, parameters: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
     """The values, with an axis for the heads where there is one head and they have no such axis."""
-    found = {name: real(name, value) for name, value in parameters.items()}
+    values = {name: real(name, value) for name, value in parameters.items()}
     if not isinstance(family, ArrayFamily) or family.heads > 1:
-        return {**found}
-    missing = {name for name, value in found.items() if 0 < value.ndim == family.arrays[name].ndim - 2}
+        return {**values}
+    missing = {name for name, value in values.items() if 0 < value.ndim == family.arrays[name].ndim - 2}
     for name in missing:  # before the axis is added, so that an error names the shape that was given
-        array(name, found[name], np.moveaxis(family.arrays[name], family.layer_axis or 0, 0).shape[2:])
-    return {name: value[None] if name in missing else value for name, value in found.items()}
+        array(name, values[name], np.moveaxis(family.arrays[name], family.layer_axis or 0, 0).shape[2:])
+    return {name: value[None] if name in missing else value for name, value in values.items()}
 
 
 def joined(models: Sequence[LinearTransformer]) -> Family:
@@ -85,15 +85,15 @@ def joined(models: Sequence[LinearTransformer]) -> Family:
         families = [family.to_diag() if isinstance(family, GDpp) else family for family in families]
     kind, dtype = type(families[0]), np.result_type(*(family.dtype for family in families))
     if all(type(family) is kind for family in families):
-        found, *others = (family.astype(dtype.type) for family in families)
-        if all(_shapes(family) == _shapes(found) for family in others):
+        stacked, *others = (family.astype(dtype.type) for family in families)
+        if all(_shapes(family) == _shapes(stacked) for family in others):
             for family in others:
                 for layer in range(family.layers):
-                    found = found.inserted(found.layers, family.select(slice(layer, layer + 1)))
-            return found
-        if isinstance(found, Diag | GDpp):  # other heads, or omegas beside p and q
+                    stacked = stacked.inserted(stacked.layers, family.select(slice(layer, layer + 1)))
+            return stacked
+        if isinstance(stacked, Diag | GDpp):  # other heads, or omegas beside p and q
             omega = np.concatenate([family.omega for family in families if isinstance(family, Diag | GDpp)])
-            return GDpp(omega=omega[:, :, 0]) if isinstance(found, GDpp) else Diag(omega=omega)
+            return GDpp(omega=omega[:, :, 0]) if isinstance(stacked, GDpp) else Diag(omega=omega)
     heads = max(model.heads for model in models)
     return Full(*(np.concatenate([_padded(getattr(model, name), heads) for model in models]) for name in ("P", "Q")))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ridgeformer.engine import Kernel, Matrices, Omegas
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import EDIT, ArrayFamily, Family, Gradient
+from ridgeformer.models.family import ArrayFamily, Family, Gradient
 from ridgeformer.validation import array, real
 from ridgeformer.values import read_only
 
@@ -51,6 +53,15 @@ class Full(ArrayFamily):
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
         return self._arrays["P"], self._arrays["Q"]
+
+    def kernel(self, dim: int) -> Kernel:
+        """See `Family.kernel`; a subclass may have a `dense` of its own."""
+        return Matrices(*self.dense(dim))
+
+    @classmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Kernel:
+        """See `Family.kernel_of`."""
+        return Matrices(arrays["P"], arrays["Q"])
 
     def scaled(self, by: float) -> Self:
         """See `Family.scaled`."""
@@ -101,13 +112,14 @@ class _Diagonal(ArrayFamily):
         return self._arrays["p"].shape[1] if "p" in self._arrays else 2
 
     @property
-    @abstractmethod
     def omega(self) -> Float:
-        """[L, 2, 2]: row to, column from, x first: [[xx, xy], [yx, yy]]."""
+        """[L, 2, 2]: row to, column from, x first: [[xx, xy], [yx, yy]]; the second column of GD++ is zero."""
+        return read_only(self.kernel_of(self._arrays, np).omega)
 
-    def kernel(self, dim: int) -> tuple[Float, ...]:
-        """See `Family.kernel`: the omegas."""
-        return (self.omega,)
+    @classmethod
+    @abstractmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Omegas:
+        """See `Family.kernel_of`: the omegas."""
 
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.factors`: omegas have the size of p and q together."""
@@ -139,12 +151,11 @@ class Diag(_Diagonal):
     useful_heads = 2
     _from = (2,)
 
-    @property
-    def omega(self) -> Float:
-        """[L, 2, 2]."""
-        if "omega" in self._arrays:
-            return self._arrays["omega"]
-        return read_only(np.einsum("lhi,lhj->lij", self._arrays["p"], self._arrays["q"]), EDIT)
+    @classmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Omegas:
+        """See `Family.kernel_of`."""
+        given = arrays.get("omega")
+        return Omegas(xp.einsum("lhi,lhj->lij", arrays["p"], arrays["q"]) if given is None else given)
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
@@ -203,13 +214,12 @@ class GDpp(_Diagonal):
     useful_heads = 1
     _from = ()
 
-    @property
-    def omega(self) -> Float:
-        """[L, 2, 2] with a second column of zeros."""
-        column = self._arrays.get("omega")
-        if column is None:
-            column = np.einsum("lhi,lh->li", self._arrays["p"], self._arrays["q"])
-        return read_only(np.stack([column, np.zeros_like(column)], axis=-1), EDIT)
+    @classmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Omegas:
+        """See `Family.kernel_of`: the second column is zero."""
+        given = arrays.get("omega")
+        column = xp.einsum("lhi,lh->li", arrays["p"], arrays["q"]) if given is None else given
+        return Omegas(xp.stack([column, xp.zeros_like(column)], -1))
 
     def to_diag(self) -> Diag:
         """The same model as Diag."""
@@ -274,9 +284,9 @@ def _factors_or_omega(
     if omega is not None:
         if p is not None or q is not None:
             refuse("give p and q or omega, not both", "both", "Leave out omega, or p and q.")
-        found = array("omega", omega, ("L", 2, *last))
-        _check_layers("omega", found)
-        return {"omega": found}
+        omegas = array("omega", omega, ("L", 2, *last))
+        _check_layers("omega", omegas)
+        return {"omega": omegas}
     if p is None or q is None:
         refuse("give both p and q, or omega", "neither or one", "Pass both p and q, or omega alone.")
     p_ = array("p", p, ("L", "H", 2))
@@ -300,4 +310,4 @@ def _check_layers(name: str, value: Float) -> None:
 def _spread(values: Float, dim: int) -> Float:
     """[L, H, 2] as diagonal matrices [L, H, D, D], the first number d times."""
     diagonal = np.repeat(values, [dim, 1], axis=-1)
-    return read_only(np.asarray(diagonal)[..., None] * np.eye(dim + 1, dtype=values.dtype), EDIT)
+    return read_only(np.asarray(diagonal)[..., None] * np.eye(dim + 1, dtype=values.dtype))

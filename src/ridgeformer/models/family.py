@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import Kernel, Layout, Matrices
 from ridgeformer.errors import refuse
 from ridgeformer.validation import array, integer, layer_number, precision, real
-from ridgeformer.values import Value
+from ridgeformer.values import Value, read_only
 
 __all__ = ["EDIT", "FAMILIES", "ArrayFamily", "Family", "Gradient"]
 
 Float = NDArray[np.floating[Any]]
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
 FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself
-Gradient = tuple[NDArray[np.float64], ...] | None
+Gradient = Kernel | None
 
 
 class Family(Value, ABC):
@@ -70,7 +71,7 @@ class Family(Value, ABC):
             FAMILIES[cls.name] = cls
 
     @classmethod
-    def fitted(cls, layout: Layout, dim: int) -> Layout:
+    def layout_for(cls, layout: Layout, dim: int) -> Layout:
         """Return a layout of tokens with as many coordinates as the family needs.
 
         Args:
@@ -129,16 +130,33 @@ class Family(Value, ABC):
             P and Q, each [L, H, D, D], where D counts all coordinates of a token.
         """
 
-    def kernel(self, dim: int) -> tuple[Float, ...]:
-        """Return what an engine takes: (P, Q) as in `dense`, unless the family has a faster form.
+    @classmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Kernel | None:
+        """Return what an engine takes, from parameters in any array library; gradients flow through it.
+
+        Args:
+            arrays: The parameters by the names of `arrays`.
+            xp: The module that computes with them: `numpy`, `torch` or `jax.numpy`.
+
+        Returns:
+            The kernel; None where the class does not say how, and `kernel` and `pullback` are used instead.
+        """
+        return None
+
+    def kernel(self, dim: int) -> Kernel:
+        """Return what an engine takes: Matrices(P, Q) as in `dense`, unless the family has a faster form.
 
         Args:
             dim: The dimension d of the features.
 
         Returns:
-            (P, Q); for Diag and GD++ (omega,), [L, 2, 2]; for channels (P_v, Q_v, P_s, Q_s).
+            Matrices; for Diag and GD++ Omegas; for channels Mixings.
         """
-        return self.dense(dim)
+        kernel = self.kernel_of(self.arrays, np)
+        if kernel is None:
+            return Matrices(*self.dense(dim))
+        own = list(map(id, self.arrays.values()))
+        return type(kernel)(*(value if id(value) in own else read_only(value) for value in kernel))
 
     @abstractmethod
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
@@ -155,7 +173,7 @@ class Family(Value, ABC):
         """
 
     @staticmethod
-    def _checked(gradient: Gradient, *wanted: tuple[int, ...]) -> tuple[NDArray[np.float64], ...]:
+    def _checked(gradient: Gradient, *wanted: tuple[int, ...]) -> tuple[Any, ...]:
         """Return a gradient if it has these shapes; negative lengths stand for any."""
         if gradient is None:
             refuse("pullback needs a gradient", "None", "Evaluate with gradient=True.")
@@ -230,6 +248,18 @@ class Family(Value, ABC):
         """
         dtype = precision(dtype)
         return type(self)(**{name: value.astype(dtype) for name, value in self.arrays.items()})
+
+    def with_arrays(self, arrays: dict[str, Float]) -> Self:
+        """Return parameters of the same shapes, for code that evaluates many and shows none of them.
+
+        Args:
+            arrays: The arrays by name, of the shapes and names of `arrays`. Built-in families neither check nor copy
+                them.
+
+        Returns:
+            The parameters.
+        """
+        return type(self)(**arrays)
 
     def edit(self, layer: int, **parameters: ArrayLike) -> Family:
         """Return the same parameters but for those of one layer, which are replaced.
@@ -333,7 +363,7 @@ class Family(Value, ABC):
             refuse(
                 f"a family in whose arrays no axis counts the layers needs {method} of its own",
                 f"the family {self.name} without it",
-                f"Write {method} in its class, or set layer_axis if an axis does; see docs/training.md.",
+                f"Write {method} in its class, or set layer_axis if an axis does; see docs/explanations/training.md.",
             )
         return self.layer_axis
 
@@ -352,6 +382,14 @@ class ArrayFamily(Family):
     def arrays(self) -> dict[str, Float]:
         """See `Family.arrays`."""
         return self._arrays
+
+    def with_arrays(self, arrays: dict[str, Float]) -> Self:
+        """See `Family.with_arrays`."""
+        if not self.built_in:
+            return super().with_arrays(arrays)
+        new = object.__new__(type(self))
+        vars(new).update(vars(self), _arrays=arrays)
+        return new
 
     @property
     def heads(self) -> int:

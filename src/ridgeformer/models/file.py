@@ -4,7 +4,7 @@
 >>> from ridgeformer import Diag, LinearTransformer
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
 >>> save(LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10), path)
->>> load(path)
+>>> read_file(path)[0]
 LinearTransformer(diag, dim=10, layers=1, heads=2)
 """
 
@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
-from ridgeformer.errors import DamageError, InputError, kind_of, refuse, shown
+from ridgeformer.errors import DamageError, InputError, kind_of, refuse
 from ridgeformer.files import LARGEST, parse_json, short, write_whole
 from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
 
-__all__ = ["fingerprint", "load", "read_model", "read_record", "save"]
+__all__ = ["fingerprint", "path_of", "read_file", "save"]
 
 FORMAT, VERSION = "ridgeformer-model", 2
+MOST_DENSE = 1 << 22  # numbers of P that a small file may stand for: whoever reads it builds P and Q
 Record = dict[str, Any]
 
 
@@ -38,7 +39,7 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
     Args:
         model: The model.
         path: The file, such as `model.safetensors`.
-        record: How the model was made: any dict that JSON can hold. `read_record` reads it back.
+        record: How the model was made: any dict that JSON can hold. `load_with_record` reads it back.
 
     Raises:
         InputError: This is no model, or the record cannot be written as JSON.
@@ -46,7 +47,7 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
     """
     if type(model) is not LinearTransformer:
         raise InputError(f"save needs a LinearTransformer itself; got {kind_of(model)}. Write save(model, path).")
-    target = _path(path)
+    target = path_of(path)
     spec = {
         "family": check_registered(type(model.family)),
         "dim": model.dim,
@@ -64,6 +65,8 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
                 f"a record must be a dict that JSON can hold; got one with {error}. Use text, numbers and lists only."
             ) from error
     arrays = model.family.arrays
+    if too_large := _too_large(model):
+        refuse("a model file must stand for matrices of a limited size", too_large, "Use fewer layers or dimensions.")
     if (size := sum(value.nbytes for value in arrays.values())) > LARGEST // 2:
         raise InputError(
             f"a model file may have {LARGEST / 2e9:.2g} GB; this model has {size / 1e9:.3g}. Use fewer layers or heads."
@@ -71,39 +74,7 @@ def save(model: LinearTransformer, path: str | os.PathLike[str], *, record: Mapp
     write_whole(target, pack(arrays, header))
 
 
-def load(path: str | os.PathLike[str]) -> LinearTransformer:
-    """Read a model that `save` wrote.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The model.
-
-    Raises:
-        InputError: The file does not exist, or its family is not known.
-        DamageError: The file is damaged or of another kind.
-    """
-    place = _path(path)
-    if str(place).startswith("zoo:") or os.path.isdir(place):
-        remedy = "Use load_run(folder).model for the folder of a run, and zoo.load for a model of the zoo."
-        refuse("load reads the file of a model", shown(place, 200), remedy)
-    return read_model(path)[0]
-
-
-def read_record(path: str | os.PathLike[str]) -> Record:
-    """Read the record that was saved with a model.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The record, empty where there is none.
-    """
-    return read_model(path)[1]
-
-
-def read_model(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
+def read_file(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]:
     """Read a model and the record that was saved with it.
 
     Args:
@@ -111,8 +82,12 @@ def read_model(path: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
 
     Returns:
         The model, and the record, empty where there is none.
+
+    Raises:
+        InputError: The file does not exist, or its family is not known.
+        DamageError: The file is damaged or of another kind.
     """
-    place = _path(path)
+    place = path_of(path)
     spec: Record = {}
 
     def check(metadata: Mapping[str, str]) -> None:
@@ -140,6 +115,15 @@ def fingerprint(model: LinearTransformer) -> str:
     return digest(arrays, model.family.name, str(model.dim), *layout)
 
 
+def _too_large(model: LinearTransformer) -> str:
+    """Say that a model stands for larger matrices than files may; nothing where it does not."""
+    stored = sum(value.size for value in model.family.arrays.values())
+    numbers = model.layers * model.heads * (model.width + 1) ** 2
+    if numbers <= max(MOST_DENSE, stored):
+        return ""
+    return f"its P has {numbers:,} numbers; a file may stand for {MOST_DENSE:,}, or for as many as it stores"
+
+
 def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
     """The model with these arrays, if its spec fits them."""
     try:
@@ -148,15 +132,28 @@ def _model(path: Path, spec: Record, arrays: Arrays) -> LinearTransformer:
     except (InputError, KeyError, TypeError) as error:
         _refuse(path, f"its parameters do not fit its spec {short(spec)} ({short(error)})")
     if (model.layers, model.heads) != (spec.get("layers"), spec.get("heads")):
-        found = f"{model.layers} layers and {model.heads} heads"
-        _refuse(path, f"its parameters have {found}, its spec says {spec.get('layers')} and {spec.get('heads')}")
+        sizes = f"{model.layers} layers and {model.heads} heads"
+        _refuse(path, f"its parameters have {sizes}, its spec says {spec.get('layers')} and {spec.get('heads')}")
+    if too_large := _too_large(model):
+        _refuse(path, too_large)
     return model
 
 
-def _path(path: str | os.PathLike[str]) -> Path:
-    if not isinstance(path, str | os.PathLike) or not Path(path).name:
-        raise InputError(f"a model needs the name of a file; got {path!r}. Pass a path such as model.safetensors.")
-    return Path(path)
+def path_of(name: str | os.PathLike[str]) -> Path:
+    """Return the path that a name stands for.
+
+    Args:
+        name: The name.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: It is no name.
+    """
+    if not isinstance(name, str | os.PathLike) or not Path(name).name:
+        raise InputError(f"a model needs the name of a file; got {name!r}. Pass a path such as model.safetensors.")
+    return Path(name)
 
 
 def _spec(path: Path, header: Mapping[str, str]) -> Record:

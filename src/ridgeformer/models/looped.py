@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ridgeformer.engine import Kernel
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family, Gradient
 from ridgeformer.models.names import family_named, sized, with_sizes
@@ -59,23 +61,30 @@ class LoopedFamily(Family):
 
     def unrolled(self) -> Family:
         """Return the same model as one of the other family, with parameters of its own for every layer."""
-        found = self.once
+        unrolled = self.once
         for _ in range(self.loops - 1):
             for layer in range(self.once.layers):
-                found = found.inserted(found.layers, self.once.select(slice(layer, layer + 1)))
-        return found
+                unrolled = unrolled.inserted(unrolled.layers, self.once.select(slice(layer, layer + 1)))
+        return unrolled
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
         P, Q = self.once.dense(dim)
         return self._repeated(P), self._repeated(Q)
 
-    def kernel(self, dim: int) -> tuple[Float, ...]:
+    def kernel(self, dim: int) -> Kernel:
         """See `Family.kernel`: that of the other family, repeated."""
-        return tuple(self._repeated(value) for value in self.once.kernel(dim))
+        once = self.once.kernel(dim)
+        return type(once)(*map(self._repeated, once))
+
+    @classmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Kernel | None:
+        """See `Family.kernel_of`: as for `kernel`, where the other family is ridgeformer's own."""
+        once = cls.inner.kernel_of(arrays, xp) if cls.inner.built_in else None
+        return None if once is None else type(once)(*(xp.concatenate([value] * cls.loops) for value in once))
 
     def _repeated(self, value: Float) -> Float:
-        return np.tile(np.asarray(value), (self.loops, *(1,) * (value.ndim - 1)))
+        return np.concatenate([np.asarray(value)] * self.loops)
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`: what all repetitions contribute."""
@@ -88,7 +97,7 @@ class LoopedFamily(Family):
                 [np.shape(p) for p in gradient],
                 "Pass all that the engine returned.",
             )
-        return self.once.pullback(tuple(p.reshape(self.loops, once, *p.shape[1:]).sum(0) for p in gradient))
+        return self.once.pullback(type(gradient)(*(p.reshape(self.loops, once, *p.shape[1:]).sum(0) for p in gradient)))
 
     def scaled(self, by: float) -> Self:
         """See `Family.scaled`."""

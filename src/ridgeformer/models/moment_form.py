@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Key, Layout, Target
+from ridgeformer.engine import Engine, Evaluation, Key, Target
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.stack import Stack
 from ridgeformer.models.trace import Trace
@@ -17,7 +16,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
 from ridgeformer.validation import array, choice, number, real
 
-__all__ = ["MomentForm", "gram_of"]
+__all__ = ["MomentForm"]
 
 Float = NDArray[np.floating[Any]]
 
@@ -87,7 +86,7 @@ class MomentForm(Stack):
         engine = engines.resolve(engine)
         counted = self.dim + self.layout.counted
         nothing = np.zeros((len(moments), counted), moments.dtype)
-        found = engine.evaluate(
+        evaluation = engine.evaluate(
             self.kernel,
             self._gram(moments),
             nothing,
@@ -96,12 +95,12 @@ class MomentForm(Stack):
             gradient=False,
             threads=threads,
         ).weights
-        assert found is not None
-        return found
+        assert evaluation is not None
+        return evaluation
 
     def _gram(self, moments: Moments) -> Float:
         """The Gram matrices of this model's tokens."""
-        return gram_of(self.layout, moments)
+        return moments.gram_of(self.layout)
 
     def evaluate(
         self,
@@ -109,6 +108,7 @@ class MomentForm(Stack):
         target: ArrayLike,
         *,
         metric: ArrayLike | None = None,
+        weights: bool = False,
         gradient: bool = False,
         ceiling: float = np.inf,
         engine: Engine | str | None = None,
@@ -121,13 +121,14 @@ class MomentForm(Stack):
             target: What w_hat is compared with, [B, d]; for tokens with a constant also [B, d + 1], with intercepts.
             metric: The covariance of the queries, [d, d] or [B, d, d]; None for the identity. For targets with
                 intercepts it has d + 1 coordinates.
+            weights: Whether to return w_hat too, [B, d], or [B, d + 1] for tokens with a constant.
             gradient: Whether to compute the gradient with respect to `kernel` too.
             ceiling: Losses above it enter the gradient by their logarithm.
             engine: Where it is computed; None for the current engine.
             threads: How many threads; None for the default.
 
         Returns:
-            Losses, and the gradient if asked for.
+            Losses, and the weights and the gradient if asked for.
         """
         self._check(moments)
         counted = self.dim + self.layout.counted
@@ -142,6 +143,7 @@ class MomentForm(Stack):
             np.asarray(goal) if whole else self.layout.target(np.asarray(goal)),
             metric=weight if whole else self.layout.metric(weight),
             counted=counted,
+            weights=weights,
             ceiling=ceiling,
             gradient=gradient,
             threads=threads,
@@ -166,7 +168,8 @@ class MomentForm(Stack):
         """Losses and gradient on fresh sequences that are drawn, used and forgotten: one step of training.
 
         The same bits as `problem.moments` with the same key and then `evaluate`, in the model's own precision, but
-        faster: use `model.astype(np.float32)` for the fastest.
+        faster: use `model.astype(np.float32)` for the fastest. Steps with gradients on a problem of your own share
+        sequences: see docs/explanations/problems.md.
 
         Args:
             problem: The distribution of sequences.
@@ -188,45 +191,23 @@ class MomentForm(Stack):
             Losses and what else was asked for.
         """
         if not isinstance(problem, BaseProblem) or problem.dim != self.dim:
-            refuse(
-                f"a model for dimension {self.dim} needs a problem of that dimension",
-                problem,
-                f"Pass Problem(dim={self.dim}, ...).",
-            )
-        if target is not None:
-            choice("target", target, ("ridge", "task"))
-        engine, ceiling = engines.resolve(engine), number("ceiling", ceiling)
-        key = {"seed": seed, "stream": stream, "step": step, "first": first}
-        goal: Target = target or ("task" if problem.has_pool else "ridge")
-        if problem.law is None or (problem.has_pool and goal == "ridge"):
-            sums = self.layout.coordinate != "none"
-            draw = problem.moments(sequences, dtype=self.family.dtype, sums=sums, engine=engine, threads=threads, **key)
-            return self._step_on(draw, goal, ceiling, gradient, unadjusted, engine, threads)
-        choices = problem.choices(sequences, engine=engine, **key)  # type: ignore[attr-defined]
-        options: dict[str, Any] = {"ceiling": ceiling, "gradient": gradient, "unadjusted": unadjusted}
-        options |= {"layout": self.layout, "target": goal, "first": first, "threads": threads}
-        return engine.step(self.kernel, problem.law, choices, Key(seed, stream, step), **options)
-
-    def _step_on(
-        self,
-        draw: Draw,
-        target: Target,
-        ceiling: float,
-        gradient: bool,
-        unadjusted: bool,
-        engine: Engine,
-        threads: int | None,
-    ) -> Evaluation:
-        """The same on sequences that are drawn already."""
-        draw = draw.with_intercept() if self.layout.counted else draw
-        how: dict[str, Any] = {"metric": draw.metric, "engine": engine, "threads": threads}
-        goal = draw.ridge if target == "ridge" else draw.task
-        found = self.evaluate(draw.moments, goal, ceiling=ceiling, gradient=gradient, **how)
-        if not unadjusted:
-            return found
-        other = found if goal is draw.task else self.evaluate(draw.moments, draw.task, **how)
-        losses = other.losses if draw.offset is None else other.losses + draw.offset.astype(other.losses.dtype)
-        return replace(found, unadjusted=losses)
+            rule = f"a model for dimension {self.dim} needs a problem of that dimension"
+            refuse(rule, problem, f"Pass Problem(dim={self.dim}, ...).")
+        target = None if target is None else choice("target", target, ("ridge", "task"))
+        return problem.step(
+            self.kernel,
+            sequences,
+            Key(seed, stream, step),
+            first=first,
+            layout=self.layout,
+            dtype=self.family.dtype,
+            target=target,
+            ceiling=number("ceiling", ceiling),
+            gradient=gradient,
+            unadjusted=unadjusted,
+            engine=engine,
+            threads=threads,
+        )
 
     def _check(self, moments: Moments) -> None:
         if not isinstance(moments, Moments):
@@ -237,27 +218,3 @@ class MomentForm(Stack):
                 f"dimension {moments.dim}",
                 "Use a problem or a model of the same dimension.",
             )
-
-
-def gram_of(layout: Layout, moments: Moments) -> Float:
-    """Return the Gram matrices of a model's tokens.
-
-    Args:
-        layout: The layout of the tokens.
-        moments: The contexts.
-
-    Returns:
-        Gram matrices, [B, D, D].
-
-    Raises:
-        InputError: The tokens have a further coordinate, and the moments no sums.
-    """
-    if layout == PAPER_LAYOUT:
-        return moments.gram
-    if layout.coordinate != "none" and moments.sums is None:
-        refuse(
-            "tokens with a further coordinate need the sums of the tokens",
-            "moments without them",
-            "Use Moments.from_tokens, or problem.moments(..., sums=True).",
-        )
-    return layout.gram(np.asarray(moments.gram), moments.context, moments.sums)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import PAPER_LAYOUT, Layout
+from ridgeformer.engine import PAPER_LAYOUT, Kernel, Layout
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.check import check_family
 from ridgeformer.models.family import EDIT, Family
@@ -56,7 +56,7 @@ class Stack(Value):
         check_family(type(family))
         self.family = family
         self.dim = integer("dim", dim, 1, 4096)
-        self.layout = family.fitted(layout, self.dim)
+        self.layout = family.layout_for(layout, self.dim)
 
     @property
     def layers(self) -> int:
@@ -71,15 +71,15 @@ class Stack(Value):
     @property
     def P(self) -> Float:
         """Dense, [L, H, D, D], the paper's convention."""
-        return read_only(self.family.dense(self.dim)[0], EDIT)
+        return read_only(self.family.dense(self.dim)[0])
 
     @property
     def Q(self) -> Float:
         """Dense, [L, H, D, D], the paper's convention."""
-        return read_only(self.family.dense(self.dim)[1], EDIT)
+        return read_only(self.family.dense(self.dim)[1])
 
     @property
-    def kernel(self) -> tuple[Float, ...]:
+    def kernel(self) -> Kernel:
         """The parameters as an engine takes them; see `Family.kernel`."""
         return self.family.kernel(self.dim)
 

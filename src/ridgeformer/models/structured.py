@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
-from ridgeformer.models.family import EDIT, ArrayFamily, Family, Gradient
+from ridgeformer.models.family import ArrayFamily, Family, Gradient
 from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer, real
 from ridgeformer.values import read_only
@@ -54,7 +54,7 @@ class LowRankFamily(ArrayFamily):
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
-        return self._arrays["P"], read_only(np.swapaxes(self._arrays["K"], 2, 3) @ self._arrays["R"], EDIT)
+        return self._arrays["P"], read_only(np.swapaxes(self._arrays["K"], 2, 3) @ self._arrays["R"])
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
@@ -144,7 +144,7 @@ class Preconditioned(ArrayFamily):
         A, B = self._arrays["A"], self._arrays["B"]
         P, Q = np.zeros((2, *A.shape[:2], self.width + 1, self.width + 1), A.dtype)
         P[..., :-1, :-1], P[..., -1, -1], Q[..., :-1, :-1] = B, 1.0, A
-        return read_only(P, EDIT), read_only(Q, EDIT)
+        return read_only(P), read_only(Q)
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
@@ -203,7 +203,7 @@ class RegisterFamily(ArrayFamily):
         for matrix, diagonal, block in ((P, "p", "P"), (Q, "q", "Q")):
             matrix[..., range(free), range(free)] = self._arrays[diagonal][..., None]
             matrix[..., free:, free:] = self._arrays[block]
-        return read_only(P, EDIT), read_only(Q, EDIT)
+        return read_only(P), read_only(Q)
 
     def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
         """See `Family.pullback`."""
@@ -234,17 +234,17 @@ class RegisterFamily(ArrayFamily):
         """See `Family.embed`: a Diag model, which treats the coordinates set aside as the others."""
         _check_registers(cls.count, dim)
         P, Q = other.dense(cls.count)
-        found = np.zeros((2, other.layers, heads, cls.count + 1, cls.count + 1))
-        found[1] = 0.1
+        scalars = np.zeros((2, other.layers, heads, cls.count + 1, cls.count + 1))
+        scalars[1] = 0.1
         if other.heads > heads:
             refuse(f"the embedded model needs {other.heads} heads", heads, f"Pass heads={other.heads}.")
-        found[0, :, : other.heads], found[1, :, : other.heads] = P, Q
+        scalars[0, :, : other.heads], scalars[1, :, : other.heads] = P, Q
         if "p" not in other.arrays:
             refuse("registers contain Diag models with p and q", other, "Pass Diag(p, q).")
         first = np.zeros((2, other.layers, heads))
         first[1] = 0.1
         first[0, :, : other.heads], first[1, :, : other.heads] = (real(n, other.arrays[n])[..., 0] for n in "pq")
-        return cls(*first, *found)
+        return cls(*first, *scalars)
 
     def identity_layer(self) -> dict[str, Float]:
         """See `Family.identity_layer`."""

@@ -89,24 +89,24 @@ class TokenForm(Stack):
             x_ = array("x", x_, ("n", self.dim))[None]
             y_ = array("y", y_, (x_.shape[1],))[None]
             asked = array("queries", asked, ("m", self.dim))[None]
-        found = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.width]
-        _warn_of_explosions(found, x_, y_, asked)
-        return found[0] if single else found
+        predictions = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.width]
+        _warn_of_explosions(predictions, x_, y_, asked)
+        return predictions[0] if single else predictions
 
 
-def _warn_of_explosions(found: Float, x: Float, y: Float, queries: Float) -> None:
+def _warn_of_explosions(predictions: Float, x: Float, y: Float, queries: Float) -> None:
     """Warn of contexts whose predictions are not finite or absurdly large."""
     reach = np.abs(queries).max((1, 2)) / np.maximum(np.abs(x).max((1, 2)), np.finfo(x.dtype).tiny)
     limit = ABSURD * np.abs(y).max(1) * np.maximum(reach, 1.0)
-    exploded = np.flatnonzero(~(np.abs(found).max(1) <= limit))
+    exploded = np.flatnonzero(~(np.abs(predictions).max(1) <= limit))
     if len(exploded) == 0:
         return
     which = ", ".join(map(str, exploded[:8])) + (", ..." if len(exploded) > 8 else "")
     warnings.warn(
-        f"the model explodes on {len(exploded)} of {len(found)} contexts (numbers {which}): predictions overflow, or "
-        f"are more than {ABSURD:g} times the largest label. A linear transformer is a polynomial in its input and only "
-        "works on the scale it was trained on. Standardise every feature to mean 0 and standard deviation 1, and scale "
-        "the labels to a standard deviation of about sqrt(d + sigma^2).",
+        f"the model explodes on {len(exploded)} of {len(predictions)} contexts (numbers {which}): predictions "
+        f"overflow, or are more than {ABSURD:g} times the largest label. A linear transformer is a polynomial in its "
+        "input and only works on the scale it was trained on. Standardise every feature to mean 0 and standard "
+        "deviation 1, and scale the labels to a standard deviation of about sqrt(d + sigma^2).",
         ExplosionWarning,
         stacklevel=3,
     )

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ridgeformer.engine import Matrices
+from ridgeformer.engine.kernels import layer_of
 from ridgeformer.engine.reference import through_layer
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.problems import Draw
@@ -153,8 +155,8 @@ class Trace(Value):
         single = len(self) == 1 and x.ndim == 2
         x = array("queries", x[None] if single else x, (len(self), "m", self.model.dim))
         with np.errstate(all="ignore"):
-            found = np.einsum("lbd,bmd->lbm", self.weights, x) + self.intercepts[..., None]
-        return np.asarray(found[:, 0] if single else found)
+            readouts = np.einsum("lbd,bmd->lbm", self.weights, x) + self.intercepts[..., None]
+        return np.asarray(readouts[:, 0] if single else readouts)
 
     @property
     def losses(self) -> Array:
@@ -180,8 +182,8 @@ class Trace(Value):
             self.weights, self.intercepts if self.model.layout.counted else [None] * len(self.weights), strict=True
         )
         with np.errstate(all="ignore"):
-            found = np.stack([self.draw.both_losses(*pair)[which] for pair in pairs])
-        return np.where(np.isnan(found), np.inf, found)
+            losses = np.stack([self.draw.both_losses(*pair)[which] for pair in pairs])
+        return np.where(np.isnan(losses), np.inf, losses)
 
     # ---- computing and keeping --------------------------------------------------------------------------
 
@@ -206,30 +208,30 @@ class Trace(Value):
             if name not in KEPT:
                 refuse(f"the parts of a trace are {', '.join(KEPT)}", shown(name), "Choose among these.")
         missing = [name for name in KEPT if name in names and name not in self.kept]
-        found: dict[str, list[Float]] = {name: [] for name in missing}
+        states: dict[str, list[Float]] = {name: [] for name in missing}
         with np.errstate(all="ignore"):  # a model that explodes has infinite states
             for G, C, T in self._states() if missing else ():
                 parts = {"G": G, "C": C, **({} if T is None else {"T": T})}
                 for name in missing:
                     if name != "T" or T is not None:
-                        found[name].append(parts[name] if name in parts else _of_product(name, C))
-        vars(self).update({f"_kept_{name}": read_only(np.stack(parts)) for name, parts in found.items()})
+                        states[name].append(parts[name] if name in parts else _of_product(name, C))
+        vars(self).update({f"_kept_{name}": read_only(np.stack(parts)) for name, parts in states.items()})
         return self
 
     def _part(self, name: str) -> Float:
         if name in ("M", "u", "a", "w") and "C" in self.kept:
             return _of_product(name, self._part("C"))
-        found: Float = vars(self.compute(name))[f"_kept_{name}"]
-        return found
+        state: Float = vars(self.compute(name))[f"_kept_{name}"]
+        return state
 
     def _states(self) -> Iterator[tuple[Float, Float, Float | None]]:
         """(G, C, T) of every state: what a layer reads, and what it multiplies tokens by."""
-        parameters, last = (self.model.P, self.model.Q), self.model.layers
+        kernel, last = Matrices(self.model.P, self.model.Q), self.model.layers
         eye = np.eye(self._gram.shape[-1], dtype=self._gram.dtype)
         G, C = np.asarray(self._gram), np.broadcast_to(eye, self._gram.shape)
         for layer in range(last):
             G, C = self._after_patches(layer, G, C)
-            T, following = through_layer(parameters, layer, G)
+            T, following = through_layer(layer_of(kernel, layer), G)
             yield G, C, T
             G, C = following, T @ C
         yield *self._after_patches(last, G, C), None
@@ -340,5 +342,5 @@ def _of_product(name: str, C: Float) -> Float:
     """A part of C = [M u; -w' a]."""
     x, y = slice(-1), -1
     part: dict[str, Any] = {"M": (x, x), "u": (x, y), "a": (y, y), "w": (y, x)}
-    found: Float = C[(..., *part[name])]
-    return -found if name == "w" else found
+    block: Float = C[(..., *part[name])]
+    return -block if name == "w" else block

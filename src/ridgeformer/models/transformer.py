@@ -73,7 +73,7 @@ class LinearTransformer(TokenForm, MomentForm):
         dim, layers, heads = integer("dim", dim), integer("layers", layers), integer("heads", heads)
         rng = np.random.default_rng(integer("seed", seed, 0))
         spread = number("scale", scale) / np.sqrt(integer("context", context))
-        layout = kind.fitted(layout, dim)
+        layout = kind.layout_for(layout, dim)
         return cls(kind.random(dim + layout.extra, layers, heads, spread, rng), dim, layout)
 
     def _with(self, family: Family) -> LinearTransformer:
@@ -81,7 +81,7 @@ class LinearTransformer(TokenForm, MomentForm):
         return LinearTransformer(family, self.dim, self.layout)
 
     def __repr__(self) -> str:
-        usual = type(self.family).fitted(Layout(), self.dim)  # with the room that the family always needs
+        usual = type(self.family).layout_for(Layout(), self.dim)  # with the room that the family always needs
         more = "" if self.layout == usual else f", {self.layout}"
         return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads}{more})"
 

@@ -49,6 +49,12 @@ class Noise(Value, ABC):
     def second_moment(self) -> float:
         """E[sigma^2]."""
 
+    @property
+    def fourth_moment(self) -> float:
+        """E[sigma^4], which may be infinite."""
+        nodes, weights = self.quadrature()
+        return float(weights @ nodes**4)
+
     @abstractmethod
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
         """Tell which noise levels can occur under this distribution.
@@ -140,7 +146,7 @@ def number_text(value: Any) -> str:
     Returns:
         The text.
     """
-    number = float(value)
+    number = float(value) + 0.0  # zero without a sign, so that equal numbers have equal texts
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 

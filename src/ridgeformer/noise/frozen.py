@@ -118,6 +118,16 @@ class Frozen(Noise):
         """The distribution's second moment."""
         return self._second_moment
 
+    @property
+    def fourth_moment(self) -> float:
+        """E[sigma^4]: by quadrature on a bounded support, else from the kurtosis; infinite where that is."""
+        if math.isfinite(self._high):
+            return super().fourth_moment
+        with _quietly():
+            mean, variance, skewness, excess = map(float, self._law.stats("mvsk"))
+        moment = (excess + 3) * variance**2 + 4 * mean * skewness * variance**1.5 + 6 * mean**2 * variance + mean**4
+        return moment if math.isfinite(moment) else math.inf
+
     def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
         """Tell which levels lie in the support and, if it is discrete, have probability. See `Noise.contains`."""
         given = np.asarray(sigma, float)

@@ -38,8 +38,8 @@ def as_noise(value: object) -> Noise:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         return Fixed(float(value))
     if hasattr(value, "ppf"):
-        found: Noise = Frozen(value)
-        return found
+        noise: Noise = Frozen(value)
+        return noise
     refuse("noise must be a distribution", kind_of(value), EXAMPLES)
 
 
@@ -92,8 +92,8 @@ def parse(text: str) -> Noise:
             return Uniform(*positional, **named)
         if name == "categorical":
             return Categorical(positional, **named)
-        found: Noise = Frozen(parse_scipy(text))
-        return found
+        noise: Noise = Frozen(parse_scipy(text))
+        return noise
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

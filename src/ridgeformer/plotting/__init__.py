@@ -1,14 +1,12 @@
-"""Every picture: one style, one writer. Needs matplotlib: pip install 'ridgeformer[plot]'.
+"""Every picture: one style, one writer. Needs matplotlib: pip install matplotlib.
 
-`draw_...` writes a file, `..._figure` returns a matplotlib figure. Import them from their modules:
+`draw_...(result, path=None, *, title=None)` returns a matplotlib figure, and writes it to a file if one is named.
+Import them from their modules:
 
-- `profiles`: `draw_profile`, `profile_figure`
+- `losses`: `draw_losses`, which is `Losses.plot`
 - `explanation`: `draw_explanation`
-- `shifts`: `draw_shifts`, `shifts_figure`, `draw_prefixes`, `prefixes_figure`
-- `training`: `draw_training`, `training_figure`, of a search or the paper's protocol
+- `training`: `draw_training`, of a search or the paper's protocol; `draw_runs`, of several runs
 - `dynamics`: `draw_curves`, `draw_trajectories`, `draw_animation`, of descents
-- `interventions`: `patching_figure`, `algorithms_figure`
-- `problems`: `draw_problem`, `problem_figure`
-- `attention`: `draw_attention`, `attention_figure`
-- `theory`: `draw_layers_needed`
+- `interventions`: `draw_patching`, `draw_algorithms`
+- `problems`: `draw_problem`
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import json
 import textwrap
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.evaluation import profile
+from ridgeformer.evaluation import compare
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.plotting import weights
@@ -31,7 +32,7 @@ from ridgeformer.plotting.style import (
     panel,
     write,
 )
-from ridgeformer.training import GradientFlow, Training
+from ridgeformer.training import Training
 from ridgeformer.validation import choice, integer, number
 
 if TYPE_CHECKING:
@@ -39,11 +40,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "curves_figure",
     "draw_animation",
     "draw_curves",
     "draw_trajectories",
-    "trajectories_figure",
 ]
 
 Array = NDArray[np.float64]
@@ -52,33 +51,31 @@ PER_INCH = 14  # characters of a title
 RISE = 100.0  # of the loss at the start: what is higher leaves the axis
 
 
+def _named(runs: object) -> dict[str, Training]:
+    """Descents by the names that the legend gives them."""
+    if not isinstance(runs, Training | Mapping):
+        advice = 'Pass {"rate 1e-3": run}, for example; the names are those of the legend.'
+        refuse("learning curves are those of one training, or of several by name", kind_of(runs), advice)
+    named = {runs.spec.describe_model(): runs} if isinstance(runs, Training) else dict(runs)
+    if not named:
+        refuse("a picture of learning curves needs at least one run", "none", "Pass a training, or several by name.")
+    for run in named.values():
+        _check_descent(run)
+    return named
+
+
 def draw_curves(
-    path: Path | str, runs: Training | Mapping[str, Training], *, levels: Sequence[float] = (), quantity: str = "loss"
-) -> None:
-    """Write `curves_figure` to a file.
-
-    Args:
-        path: The file, which ends in .png, .pdf or .svg.
-        runs: As for `curves_figure`.
-        levels: As for `curves_figure`.
-        quantity: As for `curves_figure`.
-
-    Raises:
-        InputError: The name has another ending, there is no run, a run is not a descent, or the quantity is unknown.
-        StorageError: The file cannot be written.
-        MissingPackageError: matplotlib is not installed.
-    """
-    path = check_plot(path)
-    write(curves_figure(runs, levels=levels, quantity=quantity), path)
-
-
-def curves_figure(
-    runs: Training | Mapping[str, Training], *, levels: Sequence[float] = (), quantity: str = "loss"
+    runs: Training | Mapping[str, Training],
+    path: Path | str | None = None,
+    *,
+    levels: Sequence[float] = (),
+    quantity: str = "loss",
 ) -> Figure:
-    """Loss against the step on logarithmic axes, one line per descent, with levels as dashed lines.
+    """Draw the loss against the step on logarithmic axes, one line per descent, with levels as dashed lines.
 
     Args:
         runs: A descent, or several by name: trainings by `GradientDescent`, `SGD`, `Adam` or `GradientFlow`.
+        path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
         levels: Values to compare with, such as plateaus that a theory predicts.
         quantity: What to draw: `loss`, `adjusted_loss`, or `squared_error`, which is twice the unadjusted loss.
 
@@ -88,19 +85,12 @@ def curves_figure(
 
     Raises:
         InputError: There is no run, a run is not a descent, a level is not positive, or the quantity is none of these.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
+    path = check_plot(path)
     choice("the quantity", quantity, QUANTITIES)
-    if not isinstance(runs, Training | Mapping):
-        refuse(
-            "learning curves are those of one training, or of several by name",
-            kind_of(runs),
-            'Pass {"rate 1e-3": run}, for example; the names are those of the legend.',
-        )
-    named = {runs.spec.describe_model(): runs} if isinstance(runs, Training) else dict(runs)
-    if not named:
-        refuse("a picture of learning curves needs at least one run", "none", "Pass a training, or several by name.")
-    for run in named.values():
-        _check_descent(run)
+    named = _named(runs)
     for level in levels:
         if not 0 < number("a level", level) < float("inf"):
             refuse("a level must be positive and finite, because the axis is logarithmic", level, "Leave it out.")
@@ -108,17 +98,16 @@ def curves_figure(
     canvas = blank(6.4, 3.8)
     axis: Axes = canvas.subplots()
     values = {name: _values(run, quantity) for name, run in named.items()}
-    highest = max([RISE * float(found[0]) for found in values.values()] + [2 * level for level in levels])
+    highest = max([RISE * float(course[0]) for course in values.values()] + [2 * level for level in levels])
     for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
         x = run.history.time if by_time else run.history.step.astype(np.float64)
         label = name + _leaves(values[name], highest)
         axis.plot(x[1:], values[name][1:], color=colour, linewidth=1.6, label=label)
+        _draw_remarks(axis, run, x, values[name], colour)
     for level in levels:
         axis.axhline(level, color=DARK, linewidth=0.8, linestyle="--", zorder=1)
-        axis.annotate(
-            f"{level:.3g}", (1.0, level), (4, 0), ("axes fraction", "data"), textcoords="offset points",
-            va="center", fontsize=8, color=DARK,
-        )  # fmt: skip
+        style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8, "color": DARK}
+        axis.annotate(f"{level:.3g}", (1.0, level), (4, 0), ("axes fraction", "data"), **style)
     first = next(iter(named.values()))
     mixed = by_time and not all(_is_flow(run) for run in named.values())
     across = "time; for descents, the sum of the rates so far" if mixed else _across(first)
@@ -127,27 +116,23 @@ def curves_figure(
     _limit(axis, values.values(), highest)
     decimals(axis)
     canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    return canvas
+    return write(canvas, path)
 
 
-def draw_trajectories(path: Path | str, training: Training) -> None:
-    """Write `trajectories_figure` to a file.
-
-    Args:
-        path: The file, which ends in .png, .pdf or .svg.
-        training: As for `trajectories_figure`.
-
-    Raises:
-        InputError: The name has another ending, or there are fewer than two snapshots.
-        StorageError: The file cannot be written.
-        MissingPackageError: matplotlib is not installed.
-    """
-    path = check_plot(path)
-    write(trajectories_figure(training), path)
+def _draw_remarks(axis: Axes, run: Training, x: Array, values: Array, colour: str) -> None:
+    """The loss on fresh sequences beside that on a fixed sample, and marks where steps were clipped."""
+    history = run.history
+    fresh = values + (history.fresh_loss - history.loss) * (2 if values[0] == 2 * history.loss[0] else 1)
+    if np.isfinite(fresh).any():
+        axis.plot(x[1:], fresh[1:], color=colour, linewidth=1.2, linestyle=":", label="on fresh sequences")
+    clipped = np.flatnonzero(np.diff(history.clipped) > 0) + 1
+    if len(clipped):
+        label = f"{history.clipped[-1]:,.0f} clipped steps"
+        axis.plot(x[clipped], values[clipped], "|", color=colour, markersize=5, label=label)
 
 
-def trajectories_figure(training: Training) -> Figure:
-    """How the weights of every layer move: omegas where all directions are treated alike, else singular values.
+def draw_trajectories(training: Training, path: Path | str | None = None) -> Figure:
+    """Draw how the weights of every layer move: omegas where all directions are treated alike, else singular values.
 
     Of a looped model, the layers of one repetition are drawn.
     Diag and GD++ have four omegas. Channels have those of x and y, and the norms of all other products of an entry of P
@@ -156,13 +141,17 @@ def trajectories_figure(training: Training) -> Figure:
 
     Args:
         training: A descent with at least two snapshots.
+        path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
 
     Returns:
         The figure, one panel per layer. The horizontal axis is the step; for gradient flow it is the time.
 
     Raises:
         InputError: There are fewer than two snapshots.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
+    path = check_plot(path)
     places, layers = _snapshots(training), weights.layers(training.model)
     tracks = np.array([[weights.numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
     names, columns = weights.names(training.model), min(layers, 4)
@@ -187,15 +176,15 @@ def trajectories_figure(training: Training) -> Figure:
     canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=7)
     what = textwrap.fill(weights.meaning(training.model), int(PER_INCH * width))
     canvas.suptitle(f"{training.spec.describe_model()}\n{what}", fontsize=8)
-    return canvas
+    return write(canvas, path)
 
 
-def draw_animation(path: Path | str, training: Training, *, milliseconds: int = 250, sequences: int = 2000) -> None:
+def draw_animation(training: Training, path: Path | str, *, milliseconds: int = 250, sequences: int = 2000) -> None:
     """Write an animation of a model that learns: learning curve, profile and weights at every snapshot.
 
     Args:
-        path: The file: .gif, or .html for a page with a slider that needs nothing else.
         training: A descent with at least two snapshots.
+        path: The file: .gif, or .html for a page with a slider that needs nothing else.
         milliseconds: How long a frame is shown.
         sequences: Sequences per noise level of the profiles.
 
@@ -214,17 +203,18 @@ def draw_animation(path: Path | str, training: Training, *, milliseconds: int = 
 def _frames(training: Training, sequences: int) -> list[bytes]:
     """A PNG per snapshot. All frames have the same limits, so that nothing but the model moves."""
     places = _snapshots(training)
-    levels = [profile(training.spec.problem, shot.model, sequences=sequences) for shot in training.snapshots]
+    models = {str(i): shot.model for i, shot in enumerate(training.snapshots)}
+    profiles = compare(training.spec.problem, models, "sigma", sequences=sequences)
     nothing = training.spec.problem.signal / 2
-    lowest = min(float(found.loss.min()) for found in levels)
+    lowest = float(profiles.loss.min())
     drawn = [weights.picture(shot.model) for shot in training.snapshots]
-    limit = max(float(np.abs(found).max()) for found in drawn) or 1.0
-    found = []
-    for place, level, weight in zip(places.tolist(), levels, drawn, strict=True):
+    limit = max(float(np.abs(frame).max()) for frame in drawn) or 1.0
+    pictures = []
+    for place, level, weight in zip(places.tolist(), profiles.loss, drawn, strict=True):
         canvas = blank(9.6, 3.0)
         left, middle, right = canvas.subplots(1, 3)
         _curve_until(left, training, place)
-        middle.plot(level.sigma, level.loss, color=BLUE)
+        middle.plot(profiles.axes["sigma"], level, color=BLUE)
         panel(middle, "profile", "noise level sigma", "adjusted loss")
         middle.set(yscale="log", ylim=(max(0.7 * lowest, 1e-6 * nothing), 3 * nothing))
         decimals(middle)
@@ -233,8 +223,8 @@ def _frames(training: Training, sequences: int) -> list[bytes]:
         canvas.colorbar(image, ax=right)
         buffer = io.BytesIO()
         canvas.savefig(buffer, format="png", dpi=100)
-        found.append(buffer.getvalue())
-    return found
+        pictures.append(buffer.getvalue())
+    return pictures
 
 
 def _curve_until(axis: Axes, training: Training, place: float) -> None:
@@ -281,7 +271,7 @@ def _gif(frames: list[bytes], milliseconds: int) -> bytes:
 def _page(frames: list[bytes], milliseconds: int, training: Training) -> bytes:
     """A page of its own: the frames, a slider and a button."""
     pictures = json.dumps([f"data:image/png;base64,{base64.b64encode(frame).decode()}" for frame in frames])
-    title = training.spec.describe()
+    title = html.escape(training.spec.describe())
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>body {{ font-family: sans-serif; max-width: 920px; margin: 2em auto }} img {{ width: 100% }}
@@ -306,11 +296,11 @@ show();
 
 
 def _is_flow(training: Training) -> bool:
-    return isinstance(training.spec.protocol, GradientFlow)
+    return training.spec.protocol.axis == "time"
 
 
 def _across(training: Training) -> str:
-    return "time" if _is_flow(training) else "step"
+    return training.spec.protocol.axis
 
 
 def _leaves(values: Array, highest: float) -> str:
@@ -339,11 +329,13 @@ def _snapshots(training: Training) -> Array:
     _check_descent(training)
     if len(training.snapshots) < 2:
         rule, given = "a picture of a course needs at least two snapshots", f"{len(training.snapshots)}"
-        if (asked := len(training.spec.protocol.kept())) > 1:  # type: ignore[union-attr]
+        if (asked := len(training.spec.protocol.kept())) > 1:
             refuse(rule, f"{given} of {asked}, because the descent ended early", f"The run says: {training.message}.")
         refuse(rule, given, "Train with snapshots=20, for example.")
-    steps, protocol = np.array([shot.step for shot in training.snapshots]), training.spec.protocol
-    return protocol.times()[steps] if isinstance(protocol, GradientFlow) else steps.astype(np.float64)
+    steps, history = np.array([shot.step for shot in training.snapshots]), training.history
+    if not _is_flow(training):
+        return steps.astype(np.float64)
+    return np.asarray(history.time[np.searchsorted(history.step, steps)])
 
 
 def _check_descent(training: Training) -> None:

@@ -1,4 +1,4 @@
-"""A problem as a picture: a few of its sequences, and what varies between sequences."""
+"""A problem as a picture: a few of its sequences, and the quantities that vary between sequences."""
 
 from __future__ import annotations
 
@@ -17,45 +17,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_problem", "problem_figure"]
+__all__ = ["check_drawable", "draw_problem"]
 
 Array = NDArray[np.float64]
 SHOWN, SPECTRA, MANY = 4, 20, 4000  # sequences shown, sequences whose eigenvalues are shown, sequences counted
 LARGEST = 1 << 26  # numbers in the tokens of the sequences
 
 
-def draw_problem(path: Path | str, problem: Problem, *, seed: int = 0) -> None:
-    """Write `problem_figure` to a file.
-
-    Args:
-        path: The file, which ends in .png, .pdf or .svg.
-        problem: The distribution of sequences.
-        seed: Seed of the sequences that are shown.
-
-    Raises:
-        InputError: The name has another ending, or the sequences are too long to be drawn.
-        StorageError: The file cannot be written.
-        MissingPackageError: matplotlib is not installed.
-    """
-    path = check_plot(path)
-    write(problem_figure(problem, seed=seed), path)
-
-
-def problem_figure(problem: Problem, *, seed: int = 0) -> Figure:
-    """Draw a few sequences, and what varies between sequences.
-
-    Above, four sequences: labels against <w, x>, with the query. Below: eigenvalues of S / n of twenty contexts beside
-    those of the covariance of the features; the numbers of examples; the noise levels; the answers of queries.
+def check_drawable(problem: Problem) -> None:
+    """Refuse a problem whose sequences are too long to be drawn.
 
     Args:
         problem: The distribution of sequences.
-        seed: Seed of the sequences that are shown.
-
-    Returns:
-        The figure.
 
     Raises:
-        InputError: The sequences are too long to be drawn.
+        InputError: The sequences are too long.
     """
     if SPECTRA * problem.lengths.most * problem.dim > LARGEST:
         refuse(
@@ -63,6 +39,33 @@ def problem_figure(problem: Problem, *, seed: int = 0) -> Figure:
             f"{problem.lengths.most:,} examples of {problem.dim:,} features",
             "Draw a problem with a smaller context.",
         )
+
+
+def draw_problem(
+    problem: Problem, path: Path | str | None = None, *, title: str | None = None, seed: int = 0
+) -> Figure:
+    """Draw a few sequences, and the quantities that vary between sequences.
+
+    Above, four sequences: labels against <w, x>, with the query. Below: eigenvalues of S / n of twenty contexts beside
+    those of the covariance of the features; the numbers of examples; the noise levels; the answers of queries. Noise
+    levels and answers beyond their 99.5 % quantiles are not shown; the titles of the panels say so.
+
+    Args:
+        problem: The distribution of sequences.
+        path: The file, which ends in .png, .pdf or .svg; None to write none.
+        title: The title; None for the problem.
+        seed: Seed of the sequences that are shown.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The name has another ending, or the sequences are too long to be drawn.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
+    """
+    path = check_plot(path)
+    check_drawable(problem)
     tokens = problem.sequences(SPECTRA, seed=seed)
     canvas = blank(12, 6)
     axes = canvas.subplots(2, SHOWN)
@@ -81,8 +84,8 @@ def problem_figure(problem: Problem, *, seed: int = 0) -> Figure:
         axis.tick_params(labelsize=8)
         for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
             text.set_fontsize(9)
-    canvas.suptitle(shown_text(str(problem), 140), fontsize=11)
-    return canvas
+    canvas.suptitle(shown_text(str(problem), 140) if title is None else title, fontsize=11)
+    return write(canvas, path)
 
 
 def _sequence(axis: Axes, tokens: Sequences, index: int) -> float:
@@ -145,25 +148,27 @@ def _lengths(axis: Axes, problem: Problem) -> None:
 
 def _levels(axis: Axes, sigma: Array) -> None:
     distinct, counts = np.unique(sigma, return_counts=True)
+    cut = ""
     if len(distinct) <= 16:
         span = float(distinct[-1] - distinct[0]) or 1.0
         axis.bar(distinct, counts / len(sigma), width=0.04 * span, color=ORANGE)
         if len(distinct) == 1:
             axis.set_xlim(max(-0.05, distinct[0] - 1), distinct[0] + 1)  # the bar at 0 is whole
     else:
-        top = float(np.quantile(sigma, 0.995))
-        axis.hist(sigma[sigma <= top], bins=30, weights=_shares(sigma[sigma <= top], len(sigma)), color=ORANGE)
-    panel(axis, f"noise levels of {len(sigma):,} sequences", "sigma", "share")
+        inside = sigma[sigma <= np.quantile(sigma, 0.995)]
+        cut = "" if sigma.max() < 1.2 * inside.max() else f" (not shown: 0.5 %, up to {sigma.max():.3g})"
+        axis.hist(inside, bins=30, weights=_shares(inside, len(sigma)), color=ORANGE)
+    panel(axis, f"noise levels of {len(sigma):,} sequences{cut}", "sigma", "share")
 
 
 def _answers(axis: Axes, problem: Problem, seed: int) -> None:
-    """What is to be predicted, which has the mean square `signal`."""
+    """The answers of queries, which have the mean square `signal`."""
     short = problem.replace(context=max(2, min(problem.lengths.least, LARGEST // (16 * MANY * problem.dim))))
     answers = np.asarray(short.sequences(MANY, seed=seed).answers[:, 0])
     reach = float(np.quantile(np.abs(answers), 0.995)) or 1.0
     inside = answers[np.abs(answers) <= reach]
     axis.hist(inside, bins=40, weights=_shares(inside, len(answers)), color=BLUE)
-    panel(axis, f"answers <w, x> of queries: signal {problem.signal:.3g}", "<w, x>", "share")
+    panel(axis, f"99.5 % of the answers <w, x>: signal {problem.signal:.3g}", "<w, x>", "share")
 
 
 def _shares(values: Any, total: int) -> Array:

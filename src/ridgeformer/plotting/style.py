@@ -6,9 +6,9 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from ridgeformer.errors import InputError, MissingPackageError
+from ridgeformer.errors import MissingPackageError, refuse
 from ridgeformer.files import check_writable, write_whole
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "decimals",
     "exploded_entry",
     "logarithmic",
+    "mark_cut",
     "mark_exploded",
     "panel",
     "pictures",
@@ -195,11 +196,33 @@ def exploded_entry() -> Line2D:
     return Line2D([], [], color=DARK, linestyle="none", marker=EXPLODED, markersize=4, label=label)
 
 
-def check_plot(path: Path | str, endings: Sequence[str] = STILL) -> Path:
+def mark_cut(axis: Axes, places: Iterable[float], values: Iterable[float], colour: Any) -> None:
+    """Mark values beyond the limits of a panel: a triangle at the edge, with the value beside it.
+
+    Args:
+        axis: The panel. Its limits must be set.
+        places: [K], positions along the horizontal axis.
+        values: [K], the values; only those beyond the limits are marked.
+        colour: The colour of the line that they belong to.
+    """
+    low, high = axis.get_ylim()
+    for place, value in zip(places, values, strict=True):
+        if value < low or value > high:
+            edge, marker = (low, "v") if value < low else (high, "^")
+            axis.plot([place], [edge], marker, color=colour, markersize=5, clip_on=False, zorder=4)
+            text: Any = {"textcoords": "offset points", "fontsize": 6, "color": colour, "va": "center"}
+            axis.annotate(f"{value:.3g}", (place, edge), (4, 0), **text)
+
+
+@overload
+def check_plot(path: Path | str, endings: Sequence[str] = STILL) -> Path: ...
+@overload
+def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path | None: ...
+def check_plot(path: Path | str | None, endings: Sequence[str] = STILL) -> Path | None:
     """Refuse a picture that could not be drawn or written, before anything is computed for it.
 
     Args:
-        path: The file, which must be in a folder that can be written to.
+        path: The file, which must be in a folder that can be written to; None where no file is to be written.
         endings: The endings that its name may have.
 
     Returns:
@@ -210,11 +233,12 @@ def check_plot(path: Path | str, endings: Sequence[str] = STILL) -> Path:
         StorageError: There is no such folder, or it cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
-    path = Path(path)
-    if path.suffix not in endings:
-        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
-        raise InputError(f"the name of a plot must end in {known}; got {path.name!r}. Choose another name.")
-    check_writable(path.parent, "a plot")
+    path = None if path is None else Path(path)
+    if path is not None:
+        if path.suffix not in endings:
+            known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+            refuse(f"the name of a plot must end in {known}", repr(path.name), "Choose another name.")
+        check_writable(path.parent, "a plot")
     _matplotlib()
     return path
 
@@ -224,7 +248,7 @@ def _matplotlib() -> Any:
         import matplotlib
     except ImportError as error:
         raise MissingPackageError(
-            "figures need matplotlib, which is not installed. Run pip install 'ridgeformer[plot]'."
+            "figures need matplotlib, which is not installed. Run pip install matplotlib."
         ) from error
     return matplotlib
 
@@ -272,17 +296,22 @@ def save(draw: Callable[[], Figure], stem: Path, suffixes: Sequence[str] = SUFFI
     return written
 
 
-def write(canvas: Figure, path: Path) -> None:
-    """Write a figure to a file.
+def write(canvas: Figure, path: Path | None) -> Figure:
+    """Write a figure to a file, if one is named.
 
     Args:
         canvas: The figure.
-        path: The file, whose ending says the format.
+        path: The file, whose ending says the format; None to write none.
+
+    Returns:
+        The figure.
 
     Raises:
         StorageError: The file cannot be written.
     """
-    write_whole(path, _content(canvas, path.suffix[1:], 160))
+    if path is not None:
+        write_whole(path, _content(canvas, path.suffix[1:], 160))
+    return canvas
 
 
 def _content(canvas: Figure, suffix: str, dpi: int = 200) -> bytes:

@@ -1,34 +1,44 @@
-"""Learning curves: training loss against the sequences used."""
+"""Learning curves, and the losses of several runs."""
 
 from __future__ import annotations
 
 import itertools
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ridgeformer.losses import ROUNDING
+import numpy as np
+
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation import evaluate
+from ridgeformer.losses import rounding
 from ridgeformer.plotting.style import (
     BLUE,
     BROWN,
     GREEN,
     GREY,
+    LINES,
     ORANGE,
     PINK,
     SKY,
     TEAL,
     VERMILION,
     WINE,
+    blank,
     check_plot,
     decimals,
+    panel,
     write,
 )
-from ridgeformer.training import Paper, Training
+from ridgeformer.predictors import ConstRR
+from ridgeformer.training import Runs, Training
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_training", "training_figure"]
+__all__ = ["draw_runs", "draw_training"]
 
 PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
 WORDS = {
@@ -39,24 +49,8 @@ WORDS = {
 }
 
 
-def draw_training(path: Path | str, training: Training) -> None:
-    """Write `training_figure` to a file.
-
-    Args:
-        path: The file, which ends in .png, .pdf or .svg.
-        training: What training gave.
-
-    Raises:
-        InputError: The name has another ending.
-        StorageError: The file cannot be written.
-        MissingPackageError: matplotlib is not installed.
-    """
-    path = check_plot(path)
-    write(training_figure(training), path)
-
-
-def training_figure(training: Training) -> Figure:
-    """Training loss against sequences used, phase by phase, with the reported loss and the best achievable one.
+def draw_training(training: Training, path: Path | str | None = None) -> Figure:
+    """Draw the training loss against sequences used, phase by phase, with the reported loss and the best possible one.
 
     All of them are the same kind of loss, which the axis names. Our search trains on the adjusted loss. The paper's
     protocol trains on the unadjusted loss of sampled queries; the best achievable unadjusted loss is that of the Bayes
@@ -64,14 +58,21 @@ def training_figure(training: Training) -> Figure:
 
     Args:
         training: What training gave.
+        path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
 
     Returns:
         The figure.
+
+    Raises:
+        InputError: The name of the file has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
+    path = check_plot(path)
     from matplotlib.figure import Figure
 
     result = training.result
-    paper = isinstance(training.spec.protocol, Paper)
+    paper = not training.spec.protocol.adjusted
     kind = "unadjusted" if paper else "adjusted"
     # Whoever predicts, unadjusted - loss is, in expectation, the unadjusted loss of the oracle.
     reported, best = (
@@ -80,7 +81,6 @@ def training_figure(training: Training) -> Figure:
     canvas = Figure(figsize=(7.5, 3.6), layout="constrained")
     axis = canvas.subplots()
     highest = training.spec.problem.signal  # twice the loss of predicting nothing
-    phases = list(dict.fromkeys(training.history.phase))
     # A descent's loss is that of its own sequences, few in a race, and of those on which it fails.
     when = (
         "while training"
@@ -88,6 +88,25 @@ def training_figure(training: Training) -> Figure:
         else "at the end of each descent,\non the sequences trained on (lower than\non fresh ones, if they are few)"
     )
     axis.plot([], [], " ", label=f"{kind} loss {when}:")
+    _draw_phases(axis, training, highest)
+    label = f"{kind} loss on fresh sequences: {reported:.4g}"
+    axis.axhline(reported, color=VERMILION, linewidth=2, label=label)
+    if best > rounding(training.result.signal):
+        label = f"{kind} loss of the Bayes predictor: {best:.4g}" if paper else f"floor of the {kind} loss: {best:.4g}"
+        axis.axhline(best, color="black", linewidth=1.2, linestyle="--", label=label)
+    if left_out := sum(not loss <= highest for loss in training.history.loss):
+        axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
+    axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", yscale="log")
+    canvas.suptitle(textwrap.fill(training.spec.describe(), 80, break_on_hyphens=False), fontsize=11)
+    decimals(axis)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return write(canvas, path)
+
+
+def _draw_phases(axis: Axes, training: Training, highest: float) -> None:
+    """Losses up to `highest` against sequences used, in one colour per phase."""
+    phases = list(dict.fromkeys(training.history.phase))
     for phase, colour in zip(phases, itertools.cycle(PHASES), strict=False):
         # A start that overflowed has a loss of any size: it would leave the others no room.
         points = [
@@ -98,16 +117,61 @@ def training_figure(training: Training) -> Figure:
         works, losses = zip(*points, strict=True)
         style = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
         axis.plot(works, losses, style, markersize=4, linewidth=1.2, color=colour, label=WORDS.get(phase, phase))
-    label = f"{kind} loss on fresh sequences: {reported:.4g}"
-    axis.axhline(reported, color=VERMILION, linewidth=2, label=label)
-    if best > ROUNDING:
-        label = f"{kind} loss of the Bayes predictor: {best:.4g}" if paper else f"floor of the {kind} loss: {best:.4g}"
-        axis.axhline(best, color="black", linewidth=1.2, linestyle="--", label=label)
-    if left_out := sum(not loss <= highest for loss in training.history.loss):
-        axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
-    axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", yscale="log")
-    canvas.suptitle(textwrap.fill(training.spec.describe(), 80, break_on_hyphens=False), fontsize=11)
+
+
+def draw_runs(
+    runs: Runs, path: Path | str | None = None, *, x: str = "layers", baselines: Mapping[str, float] | None = None
+) -> Figure:
+    """Draw the losses of runs against a column, one line per family, with the spread over seeds and the floor.
+
+    Args:
+        runs: Finished runs on one problem.
+        path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+        x: The column of the horizontal axis, such as `layers` or `heads`.
+        baselines: Losses to compare with, by name; None for that of ConstRR.
+
+    Returns:
+        The figure. Lines are means over seeds; bands reach from the best to the worst seed. Hollow points are runs
+        whose model is really a simpler or a shallower one.
+
+    Raises:
+        InputError: There is no finished run, the runs are of several problems, or there is no such column.
+        MissingPackageError: matplotlib is not installed.
+        StorageError: The file cannot be written.
+    """
+    path = check_plot(path)
+    rows = [row for row, run in zip(runs.rows(), runs.entries, strict=True) if run.record is not None]
+    problems = {row["problem"] for row in rows}
+    if len(problems) != 1:
+        refuse("a picture of runs shows those of one problem", f"{len(problems)} problems", "Select some of the runs.")
+    if x not in rows[0] or not isinstance(rows[0][x], int | float):
+        refuse("x must be a column of numbers", repr(x), "Choose layers, heads or seed.")
+    canvas = blank(6.4, 3.8)
+    axis = canvas.subplots()
+    for family, colour in zip(dict.fromkeys(row["family"] for row in rows), itertools.cycle(LINES), strict=False):
+        mine = [row for row in rows if row["family"] == family]
+        places = sorted({row[x] for row in mine})
+        losses = [np.array([row["loss"] for row in mine if row[x] == place]) for place in places]
+        axis.plot(places, [values.mean() for values in losses], "o-", markersize=4, color=colour, label=family)
+        axis.fill_between(
+            places, [v.min() for v in losses], [v.max() for v in losses], color=colour, alpha=0.2, linewidth=0
+        )
+        other = [
+            (r[x], r["loss"]) for r in mine if r["actual"] and not r["actual"].startswith(f"{family}, {r['layers']} ")
+        ]
+        if other:
+            axis.plot(*zip(*other, strict=True), "o", markersize=4, color=colour, markerfacecolor="white")
+    floor = float(np.nanmean([row["floor"] for row in rows]))
+    problem = runs[0].spec.problem
+    if floor > rounding(problem.signal):
+        axis.axhline(floor, color="black", linewidth=1.2, linestyle="--", label=f"floor: {floor:.4g}")
+    if baselines is None:
+        baselines = {"ConstRR": evaluate(problem, ConstRR.tune(problem), sequences=20_000).loss}
+    for (name, loss), style in zip(baselines.items(), itertools.cycle((":", "-.")), strict=False):
+        if loss > rounding(problem.signal):
+            axis.axhline(loss, color=GREY, linewidth=1.2, linestyle=style, label=f"{name}: {loss:.4g}")
+    panel(axis, textwrap.fill(str(problem), 80), x, "adjusted loss")
+    axis.set_yscale("log")
     decimals(axis)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-    return canvas
+    canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    return write(canvas, path)

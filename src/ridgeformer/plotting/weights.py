@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine import Matrices, Mixings, Omegas
+from ridgeformer.engine.kernels import layer_of
 from ridgeformer.models.transformer import LinearTransformer
 
 __all__ = ["alone", "has_omegas", "layers", "meaning", "names", "numbers", "picture"]
@@ -65,11 +67,11 @@ def numbers(model: LinearTransformer, layer: int) -> Array:
     Returns:
         The numbers, in the order of `names`.
     """
-    kernel = [np.asarray(value[layer], np.float64) for value in model.kernel]
-    if len(kernel) == 1:
-        return kernel[0].ravel()
-    if len(kernel) == 4:
-        return _channel_numbers(*kernel)
+    kernel = layer_of(model.kernel, layer)
+    if isinstance(kernel, Omegas):
+        return np.asarray(kernel.omega, np.float64).ravel()
+    if isinstance(kernel, Mixings):
+        return _channel_numbers(*(np.asarray(value, np.float64) for value in kernel))
     return np.asarray(np.linalg.svd(alone(model, layer), compute_uv=False))
 
 
@@ -97,12 +99,12 @@ def names(model: LinearTransformer) -> list[str]:
     """
     if not has_omegas(model):
         return [f"singular value {k + 1}" for k in range(model.dim)]
-    found = [f"omega {name}" for name in OMEGAS]
-    if len(model.kernel) == 4:
-        sizes = {"vectors": model.kernel[0].shape[-1], "scalars": model.kernel[2].shape[-1]}
+    names = [f"omega {name}" for name in OMEGAS]
+    if isinstance(kernel := model.kernel, Mixings):
+        sizes = {"vectors": kernel.vectors, "scalars": kernel.scalars}
         pairs = ((to, of) for to in sizes for of in sizes if sizes[to] * sizes[of] > 1)
-        found += [f"norm {to[0]}{of[0]} ({to} from {of})" for to, of in pairs]
-    return found
+        names += [f"norm {to[0]}{of[0]} ({to} from {of})" for to, of in pairs]
+    return names
 
 
 def meaning(model: LinearTransformer) -> str:
@@ -130,4 +132,4 @@ def has_omegas(model: LinearTransformer) -> bool:
     Returns:
         True for Diag, GD++ and channels.
     """
-    return len(model.kernel) in (1, 4)
+    return not isinstance(model.kernel, Matrices)

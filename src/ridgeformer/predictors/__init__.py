@@ -1,7 +1,7 @@
 """Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
 
 from ridgeformer.predictors.base import Predictor
-from ridgeformer.predictors.bayes import DMMSE, BayesRR, best_predictor
+from ridgeformer.predictors.bayes import DMMSE, BayesRR
 from ridgeformer.predictors.choice import baselines, best_label
 from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
@@ -21,5 +21,4 @@ __all__ = [
     "TunedRR",
     "baselines",
     "best_label",
-    "best_predictor",
 ]

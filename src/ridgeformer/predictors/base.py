@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,8 +96,8 @@ def check_problem(problem: object) -> Problem:
     Raises:
         InputError: It is not a `Problem`.
     """
-    if isinstance(check_any_problem(problem), Problem):
-        return problem  # type: ignore[return-value]
+    if check_any_problem(problem).has_known_laws:
+        return cast("Problem", problem)
     refuse(
         "the problem must be a built-in Problem here, whose laws of noise and tasks are known",
         kind_of(problem),

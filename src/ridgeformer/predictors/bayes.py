@@ -9,7 +9,6 @@ eigenbasis of S, with v = sigma^2, m = min(n, d) and R the residual sum of squar
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +17,20 @@ from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
+from ridgeformer.noise.base import MOST_NODES
 from ridgeformer.predictors.ridge import Ridge
-from ridgeformer.problems import BaseProblem, Prior, Problem, Tasks
+from ridgeformer.problems import Prior, Tasks
 from ridgeformer.problems.posterior import TINY, Posterior
 from ridgeformer.problems.tasks import as_tasks
-from ridgeformer.spectrum import ContextSpectrum
+from ridgeformer.spectrum import ZERO, ContextSpectrum
 
-__all__ = ["DMMSE", "BayesRR", "best_predictor", "noise_posterior"]
+__all__ = ["DMMSE", "BayesRR", "noise_posterior"]
 
 Array = NDArray[np.float64]
 CHUNK = 512  # contexts at a time
 MOST = 1 << 24  # numbers in one array: fewer contexts at a time where a distribution needs many nodes
 TOGETHER = 8  # factors lambda + v that one logarithm is taken of
+WEAK = 0.01  # of the largest noise variance: a smaller eigenvalue of S leaves its example to the noise
 NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums add
 
 
@@ -49,9 +50,11 @@ class BayesRR(Ridge):
     def _weights(self, moments: Moments) -> Array:
         """E[w | context], [B, r]."""
         found = moments.spectrum
-        # A posterior over log sigma has a width of about 1 / sqrt(2 (n - d)): so many nodes an octave resolve it.
-        freedom = max(found.context - found.dim, 0)
-        nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
+        # A posterior over log sigma has a width of about 1 / sqrt(2 (n - k)), where k directions have a signal that is
+        # not far below the noise: so many nodes an octave resolve it.
+        strong = int((found.values.mean(0) > WEAK * self.noise.upper**2).sum())
+        freedom = max(found.context - strong, 0)
+        nodes, prior = self.noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
         shrunk = np.empty_like(found.c)
         order = np.argsort(found.residual)
         size = max(1, min(CHUNK, MOST // (len(nodes) * found.c.shape[1])))
@@ -98,8 +101,8 @@ class DMMSE:
         """
         if not isinstance(moments, Moments):
             refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments.")
-        freedom = max(int(moments.counts.max()) - moments.dim, 0)
-        nodes, prior = self.noise.quadrature(per_octave=12 + int(4 * np.sqrt(freedom)))
+        freedom = int(moments.counts.max())  # of the noise, given the task
+        nodes, prior = self.noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
         nodes, prior = nodes[prior > 0], prior[prior > 0]
         pool = self.tasks.pool(moments.dim)
         assert pool is not None
@@ -152,20 +155,6 @@ def _levels_that_matter(posterior: Posterior, nodes: Array, prior: Array) -> NDA
     return np.asarray((score > score.max(0) - np.log(len(posterior.pool)) - NEGLIGIBLE).any(1))
 
 
-def best_predictor(problem: BaseProblem) -> Any:
-    """Return the predictor of least expected loss, whose loss is the floor; None where it is not known.
-
-    Args:
-        problem: The distribution of sequences.
-
-    Returns:
-        The predictor, or None.
-    """
-    if isinstance(problem, Problem):
-        return DMMSE(problem.tasks, problem.noise) if problem.has_pool else BayesRR(problem.noise, problem.prior)
-    return problem.best_predictor()
-
-
 def _shrinkage(found: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
     """E[1 / (lambda_i + sigma^2) | context] of some contexts with similar residuals, [b, m]."""
     if len(nodes) == 1:
@@ -193,15 +182,19 @@ def noise_posterior(
     freedom = found.context - values.shape[1]
     # Below this variance the data cannot tell noise from rounding; it also gives a point at sigma = 0 a likelihood.
     least = found.rounding * found.total[part] / found.context + 1e-300
-    chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
+    chosen = prior > 0
+    if (values > ZERO).all():
+        chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
     v = np.maximum(nodes[chosen] ** 2, least[:, None])  # [b, K]
     weighted, inverse = c**2 / values, np.empty((values.shape[1], *v.shape))  # one eigenvalue after another: [m, b, K]
+    smallest, largest = float(v.min() + values.min(initial=np.inf)), float(v.max() + values.max(initial=0.0))
+    together = TOGETHER if smallest > 1e-300 ** (1 / TOGETHER) and largest < 1e300 ** (1 / TOGETHER) else 1
     score, product, shifted = residual[:, None] / v, np.ones_like(v), np.empty_like(v)  # score is -2 log p
     for i, value in enumerate(values.T):
         np.add(v, value[:, None], out=shifted)
         np.divide(1.0, shifted, out=inverse[i])
         product *= shifted
-        if i % TOGETHER == TOGETHER - 1:
+        if i % together == together - 1:
             score += np.log(product)
             product[:] = 1.0
         score += np.multiply(inverse[i], weighted[:, i, None], out=shifted)

@@ -11,10 +11,9 @@
 from __future__ import annotations
 
 from ridgeformer.predictors.base import Predictor, check_any_problem
-from ridgeformer.predictors.bayes import best_predictor
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
-from ridgeformer.problems import BaseProblem, Prior, Problem
+from ridgeformer.problems import BaseProblem
 
 __all__ = ["baselines", "best_label", "oracle_label"]
 
@@ -64,9 +63,9 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
         InputError: This is no problem.
     """
     check_any_problem(problem)
-    known, chosen, left_out = isinstance(problem, Problem), dict[str, Predictor](), list[str]()
-    prior, rank = (problem.prior, problem.law.rank) if isinstance(problem, Problem) else (Prior(), problem.dim)
-    if known:
+    chosen, left_out, prior = dict[str, Predictor](), list[str](), problem.prior
+    rank = problem.dim if prior.factor is None else prior.factor.shape[1]
+    if problem.has_known_laws:
         chosen[oracle_label(problem)] = OracleRR(prior)
     else:
         left_out.append("OracleRR is left out: the laws of noise and tasks of this problem are not known.")
@@ -82,20 +81,12 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
         chosen[f"IterativeRR({STEPS})"] = IterativeRR(STEPS)
     elif problem.is_isotropic:
         left_out.append("IterativeRR is left out for the same reason.")
-    elif isinstance(problem, Problem):
+    elif differences := problem.differences():
         left_out.append(
             "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here "
-            f"{_differences(problem)}."
+            f"{differences}."
         )
-    best = best_predictor(problem)
+    best = problem.best_predictor()
     if best is None:
         left_out.append("The floor is left out: the problem does not say which predictor is the best one.")
     return chosen | ({} if best is None else {best_label(problem): best}), left_out
-
-
-def _differences(problem: Problem) -> str:
-    """In which respects a problem is not isotropic, in words."""
-    words = {"features": "the features", "tasks": "the tasks", "query": "the queries"}
-    names = [words[name] for name in problem.unusual()]
-    found = [f"{' and '.join(names)} are not"] if names else []
-    return " and ".join([*found, *([] if problem.lengths.fixed else [f"n is {problem.lengths}"])])

@@ -6,9 +6,9 @@ box between 0 and least squares. The distance of a model's weights from the box 
 and it can be computed from the moments alone. A model that explodes leaves the box by far. (This is for tasks of mean 0
 that are equally likely in all directions; for others use a larger tolerance.)
 
->>> from ridgeformer import Problem, zoo
+>>> from ridgeformer import Problem, load
 >>> from ridgeformer.predictors import BayesRR, Guarded
->>> model = zoo.load("diag", layers=7, noise="uniform(0,5)")
+>>> model = load("zoo:diag/7/uniform(0,5)")
 >>> guarded = Guarded(model, BayesRR("uniform(0,5)"))
 >>> print(guarded.check(Problem(noise="uniform(0,5)").moments(1000).moments))
 fell back on 0 of 1000 contexts

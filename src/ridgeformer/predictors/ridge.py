@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise
 from ridgeformer.predictors.base import check_any_problem, check_enough, check_moments, check_one_length
-from ridgeformer.problems import BaseProblem, Draw, Prior, Problem
+from ridgeformer.problems import BaseProblem, Draw, Prior
 from ridgeformer.spectrum import ContextSpectrum, share_basis
 from ridgeformer.validation import integer, number
 
@@ -154,12 +155,12 @@ class ConstRR(Ridge):
             The tuned predictor.
         """
         check_any_problem(problem)
-        if isinstance(problem, Problem):
-            return cls(problem.noise.second_moment, problem.prior)
+        if (noise := _known_noise(problem)) is not None:
+            return cls(noise.second_moment, problem.prior)
         from scipy.optimize import minimize_scalar
 
         draw = _tuning_draw(problem, sequences, seed)
-        loss = _general_objective(draw, Prior())
+        loss = _general_objective(draw, problem.prior)
         scale = np.log(_label_variance(draw.moments))
 
         def of(logarithm: float) -> float:
@@ -168,7 +169,7 @@ class ConstRR(Ridge):
         grid = scale + np.linspace(-30, 10, 41)
         best = grid[int(np.argmin([of(point) for point in grid]))]
         found = minimize_scalar(of, bounds=(best - 1, best + 1), method="bounded", options={"xatol": 1e-4})
-        return cls(float(np.exp(found.x)))
+        return cls(float(np.exp(found.x)), problem.prior)
 
     def _weights(self, moments: Moments) -> Array:
         """(S + variance)^-1 a."""
@@ -242,7 +243,8 @@ class TunedRR(Ridge):
         sequences, known, found = integer("sequences", sequences), None, []
         for problem in problems:
             check_any_problem(problem)
-            if isinstance(problem, Problem) and problem.noise.second_moment == 0:
+            noise = _known_noise(problem)
+            if noise is not None and noise.second_moment == 0:
                 found.append(cls(0.0, 0.0, problem.prior))
                 continue
             draw = _tuning_draw(problem, sequences, seed)
@@ -256,10 +258,10 @@ class TunedRR(Ridge):
     def _fit(cls, problem: BaseProblem, draw: Draw) -> TunedRR:
         from scipy.optimize import minimize
 
-        prior, scale, const = Prior(), _label_variance(draw.moments), 1.0
-        if isinstance(problem, Problem):
-            prior, scale = problem.prior, problem.noise.upper**2
-            const = problem.noise.second_moment / scale
+        prior, scale, const = problem.prior, _label_variance(draw.moments), 1.0
+        if (noise := _known_noise(problem)) is not None:
+            scale = noise.upper**2
+            const = noise.second_moment / scale
         general = None if problem.is_isotropic else _general_objective(draw, prior)
 
         def sampled(logarithms: Array) -> float:
@@ -310,6 +312,11 @@ def _general_objective(draw: Draw, prior: Prior) -> Callable[[Variances], float]
         return float(draw.losses(prior.back(coordinates), draw.ridge).mean())
 
     return loss
+
+
+def _known_noise(problem: BaseProblem) -> Noise | None:
+    """The distribution of noise levels, if noise is Gaussian given its level."""
+    return problem.noise if problem.has_known_laws else None
 
 
 def _tuning_draw(problem: BaseProblem, sequences: int, seed: int) -> Draw:

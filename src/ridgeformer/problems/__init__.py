@@ -16,9 +16,10 @@ from ridgeformer.problems.features import (
     Standardised,
 )
 from ridgeformer.problems.lengths import Lengths
+from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.problem import Problem
 from ridgeformer.problems.reading import problem_from_dict
-from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Prior, Tasks
+from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Tasks
 
 __all__ = [
     "CUSTOM",

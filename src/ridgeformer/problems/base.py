@@ -1,139 +1,93 @@
-"""What every problem offers to training and evaluation."""
+"""What training and evaluation ask of a problem, whichever one it is."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Engine, Key, Law
+from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
 from ridgeformer.engine.arguments import check_sequences, make_key
-from ridgeformer.errors import refuse
+from ridgeformer.errors import kind_of, refuse
+from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.lengths import Lengths
-from ridgeformer.validation import precision
+from ridgeformer.problems.prior import Prior
+from ridgeformer.validation import integer, precision
 from ridgeformer.values import Value
 
-__all__ = ["BaseProblem", "Precision"]
+__all__ = ["Ask", "BaseProblem", "Precision"]
 
+Float = NDArray[np.floating[Any]]
 Precision = type[np.float32] | type[np.float64]
 
 
+class Ask(NamedTuple):
+    """The options of `BaseProblem.step`, checked; see there.
+
+    Attributes:
+        layout: The layout of the model's tokens.
+        dtype: The precision of the computation.
+        target: `ridge` for adjusted losses, or `task`.
+        ceiling: Losses above it enter the gradient by their logarithm.
+        gradient: Whether to compute the gradient.
+        unadjusted: Whether to return the losses against the tasks as well.
+        engine: The engine.
+        threads: The number of threads; None for the default.
+    """
+
+    layout: Layout
+    dtype: Precision
+    target: Target
+    ceiling: float
+    gradient: bool
+    unadjusted: bool
+    engine: Engine
+    threads: int | None
+
+
 class BaseProblem(Value, ABC):
-    """A distribution of sequences: what training and evaluation ask of a problem.
+    """A distribution of sequences.
 
     Attributes:
         dim: The dimension d of the features.
-        law: How an engine draws the sequences by itself; None where only `moments` can.
         lengths: The number of examples in a context.
-        noise: The distribution of noise levels; None where there is none to speak of.
+        noise: The distribution of noise levels; None where there are none.
         signal: The mean square of what is to be predicted: twice the loss of predicting 0.
+        context: The number of examples, where all contexts have the same.
     """
 
     dim: int
-    law: Law | None = None
     lengths: Lengths
     noise: Noise | None
     signal: float
+    context: Any
 
-    def moments(
-        self,
-        count: int,
-        *,
-        seed: int = 0,
-        stream: int = 0,
-        step: int = 0,
-        first: int = 0,
-        dtype: DTypeLike = np.float64,
-        sums: bool = False,
-        engine: Engine | str | None = None,
-        threads: int | None = None,
-    ) -> Draw:
-        """Draw moments of sequences.
-
-        A built-in problem draws them directly by Bartlett's decomposition, at a cost that does not depend on the number
-        of examples. Its sequence i of (seed, stream, step) is the same whatever `count`, `first` and the number of
-        threads. A problem of your own is asked for whole sequences, and other `first` or `count` give other ones.
-
-        Args:
-            count: How many sequences, B.
-            seed: The seed.
-            stream: A number that tells independent streams of one seed apart.
-            step: A further such number.
-            first: The number of the first sequence in its stream.
-            dtype: float32 or float64.
-            sums: Whether to draw the sums of the tokens too, which models with a further coordinate need.
-            engine: Where it is computed; None for the current engine.
-            threads: How many threads; None for the default.
-
-        Returns:
-            Moments, tasks, oracle weights, noise levels and the metric of the loss.
-
-        Raises:
-            InputError: A number is out of range, or what a problem of your own draws is not what it should be.
-        """
-        key, (count, first) = make_key(seed, stream, step), check_sequences(count, first)
-        return self._moments(key, count, first, precision(dtype), sums, engines.resolve(engine), threads)
-
-    @abstractmethod
-    def _moments(
-        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
-    ) -> Draw:
-        """Draw sequences; see `moments`."""
-
-    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
-        """Draw whole sequences, token by token.
-
-        Args:
-            count: How many sequences, B.
-            seed: The seed.
-            stream: A number that tells independent streams of one seed apart.
-            step: A further such number.
-            queries: How many queries each sequence has; a problem of your own decides that itself.
-
-        Returns:
-            The sequences.
-
-        Raises:
-            InputError: The problem only draws moments.
-        """
-        refuse("this needs a problem that draws tokens", f"{self}, which draws moments", "Return Sequences from draw.")
-
-    @abstractmethod
-    def at_noise(self, sigma: float) -> BaseProblem:
-        """Return the same problem with one noise level.
-
-        Args:
-            sigma: The noise level.
-
-        Returns:
-            The problem.
-        """
-
-    @abstractmethod
-    def as_dict(self) -> dict[str, Any]:
-        """Return what decides the law, as JSON has it."""
-
-    def check_named(self) -> None:
-        """Refuse a problem that a stored run could not be read back with."""
+    # ---- what it is -------------------------------------------------------------------------------------
 
     @property
-    def has_at_noise(self) -> bool:
-        """Whether `at_noise` gives the problem at one noise level."""
-        return True
+    def prior(self) -> Prior:
+        """The Gaussian law of tasks that ridge predictors assume; N(0, I) where the problem does not say."""
+        return Prior()
 
     @property
     def size(self) -> int | None:
-        """How many sequences there are; None where new ones can always be drawn."""
+        """The number of sequences of a data set; None where new sequences can always be drawn."""
         return None
 
     @property
     def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
+        return False
+
+    @property
+    def one_covariance(self) -> bool:
+        """Whether features are Gaussian with one covariance for all sequences, so that their moments are known."""
         return False
 
     @property
@@ -146,6 +100,269 @@ class BaseProblem(Value, ABC):
         """Whether tasks come from a pool, wholly or in part."""
         return False
 
-    def best_predictor(self) -> Any:
-        """Return the predictor of least expected loss; None for Gaussian problems, and where it is not known."""
+    @property
+    def has_known_laws(self) -> bool:
+        """Whether the laws of tasks and of noise levels are known, with Gaussian noise: those of a built-in problem."""
+        return False
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether the best weights are known when the noise levels are: whether losses can be adjusted."""
+        return True
+
+    @property
+    def has_at_noise(self) -> bool:
+        """Whether `at_noise` gives the problem at one noise level."""
+        return True
+
+    @property
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make the problem, by name."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The problem in one short line, without matrices, for titles and tables."""
+
+    @property
+    @abstractmethod
+    def stem(self) -> str:
+        """The part of the folder names of runs that says which problem this is."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, str]:
+        """Say what the problem is, in a sentence for each of its parts, by the name of the part."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entries that decide the law, as JSON has them; `problem_from_dict` reads them."""
+
+    def check_named(self) -> None:
+        """Refuse a problem that a stored run could not be read back with."""
+
+    def differences(self) -> str:
+        """Say in which respects a built-in problem is not isotropic; nothing of other problems."""
+        return ""
+
+    # ---- other problems ---------------------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a problem of the same class that differs in some arguments.
+
+        Args:
+            **changes: New values by name.
+
+        Returns:
+            The problem.
+
+        Raises:
+            InputError: There is no such argument.
+
+        >>> from ridgeformer import Problem
+        >>> Problem(noise=1).replace(context=40)
+        Problem(dim=10, context=40, noise=fixed(1))
+        """
+        unknown, known = [name for name in changes if name not in self.arguments], ", ".join(self.arguments) or "none"
+        if unknown:
+            refuse(f"{kind_of(self)} has the arguments {known}", ", ".join(unknown), "Pass only these.")
+        return type(self)(**{**self.arguments, **changes})
+
+    @abstractmethod
+    def at_noise(self, sigma: float) -> BaseProblem:
+        """Return the same problem with one noise level.
+
+        Args:
+            sigma: The noise level.
+
+        Returns:
+            The problem.
+        """
+
+    def edges(self) -> BaseProblem:
+        """Return the problem with its shortest and longest contexts only, where it can draw these by themselves."""
+        return self
+
+    def affordable(self, count: int) -> int:
+        """Return the number of sequences to use where an engine would draw `count`.
+
+        Args:
+            count: The number where an engine draws sequences.
+
+        Returns:
+            The number; a problem of your own, which draws tokens in Python, returns an eighth.
+        """
+        return count
+
+    # ---- what is best on it -----------------------------------------------------------------------------
+
+    def oracle(self, drawn: Sequences | Draw | Moments) -> Float | None:
+        """Return the best weights when the noise levels are known, E[w | context, noise levels].
+
+        Args:
+            drawn: The sequences, as the problem drew them. A built-in problem also takes moments with noise levels.
+
+        Returns:
+            The weights, [B, d]; None where they are not known.
+        """
         return None
+
+    def best_predictor(self) -> Any:
+        """Return the predictor of least expected loss, whose loss is the floor; None where it is not known."""
+        return None
+
+    # ---- sequences --------------------------------------------------------------------------------------
+
+    def moments(
+        self,
+        count: int,
+        *,
+        seed: int = 0,
+        stream: int = 0,
+        step: int = 0,
+        first: int = 0,
+        dtype: DTypeLike = np.float64,
+        sums: bool = False,
+        tokens: bool = False,
+        queries: int = 4,
+        engine: Engine | str | None = None,
+        threads: int | None = None,
+    ) -> Draw:
+        """Draw moments of sequences.
+
+        A built-in problem draws them directly by Bartlett's decomposition, at a cost that does not depend on the number
+        of examples. A problem of your own draws tokens and sums over them. Sequence i of (seed, stream, step) is the
+        same whatever `count`, `first` and the number of threads.
+
+        Args:
+            count: The number of sequences, B.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            first: The number of the first sequence in its stream.
+            dtype: float32 or float64.
+            sums: Whether to draw the sums of the tokens too, which models with a further coordinate need.
+            tokens: Whether to draw whole sequences and to return them as `tokens`. For a built-in problem these are
+                other sequences of the same law, and they depend on `count` and `first`.
+            queries: The number of queries of each sequence, if whole sequences are drawn; a problem of your own decides
+                that itself.
+            engine: The engine that computes; None for the current one.
+            threads: The number of threads; None for the default.
+
+        Returns:
+            Moments, tasks, oracle weights, noise levels and the metric of the loss.
+
+        Raises:
+            InputError: A number is out of range, or a problem of your own draws something that it should not.
+        """
+        key, (count, first) = make_key(seed, stream, step), check_sequences(count, first)
+        if tokens:
+            return self._draw_tokens(key, count, first, integer("queries", queries)).astype(precision(dtype))
+        return self._moments(key, count, first, precision(dtype), sums, engines.resolve(engine), threads)
+
+    @abstractmethod
+    def _moments(
+        self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
+    ) -> Draw:
+        """Draw moments of sequences; see `moments`."""
+
+    @abstractmethod
+    def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
+        """Draw whole sequences, with their moments, in float64; see `moments`."""
+
+    def sequences(
+        self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, first: int = 0, queries: int = 1
+    ) -> Sequences:
+        """Draw whole sequences, token by token: the `tokens` of `moments(..., tokens=True)`.
+
+        Args:
+            count: The number of sequences, B.
+            seed: The seed.
+            stream: A number that tells independent streams of one seed apart.
+            step: A further such number.
+            first: The number of the first sequence in its stream.
+            queries: The number of queries of each sequence; a problem of your own decides that itself.
+
+        Returns:
+            The sequences; where n varies, contexts are filled up with tokens that are 0.
+
+        Raises:
+            InputError: The problem only draws moments.
+        """
+        key, (count, first) = make_key(seed, stream, step), check_sequences(count, first)
+        drawn = self._draw_tokens(key, count, first, integer("queries", queries)).tokens
+        assert drawn is not None
+        return drawn
+
+    def step(
+        self,
+        kernel: Kernel,
+        count: int,
+        key: Key,
+        *,
+        first: int = 0,
+        layout: Layout = PAPER_LAYOUT,
+        dtype: DTypeLike = np.float64,
+        target: Target | None = None,
+        ceiling: float = np.inf,
+        gradient: bool = True,
+        unadjusted: bool = False,
+        engine: Engine | str | None = None,
+        threads: int | None = None,
+    ) -> Evaluation:
+        """Compute losses and gradient of a model on sequences that are drawn, used and forgotten.
+
+        Args:
+            kernel: The parameters of the model, as engines take them, in the given precision.
+            count: The number of sequences.
+            key: Seed, stream and step.
+            first: The number of the first sequence in its stream.
+            layout: The layout of the model's tokens.
+            dtype: float32 or float64, of the computation.
+            target: `ridge` for adjusted losses or `task`; None for `ridge`, or `task` for pools, whose oracle no engine
+                computes.
+            ceiling: Losses above it enter the gradient by their logarithm.
+            gradient: Whether to compute the gradient.
+            unadjusted: Whether to return the losses against the tasks as well.
+            engine: The engine that computes; None for the current one.
+            threads: The number of threads; None for the default.
+
+        Returns:
+            Losses and what else was asked for.
+        """
+        key, (count, first), engine = make_key(*key), check_sequences(count, first), engines.resolve(engine)
+        goal: Target = target or ("task" if self.has_pool else "ridge")
+        ask = Ask(layout, precision(dtype), goal, ceiling, gradient, unadjusted, engine, threads)
+        return self._step(kernel, key, count, first, ask)
+
+    def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+        """Draw moments, then evaluate the model on them; see `step`."""
+        sums = ask.layout.coordinate != "none"
+        draw = self._moments(key, count, first, ask.dtype, sums, ask.engine, ask.threads)
+        return self._evaluated(kernel, draw, ask)
+
+    def _evaluated(self, kernel: Kernel, draw: Draw, ask: Ask) -> Evaluation:
+        """Evaluate a model on sequences; see `step`."""
+        layout, engine, draw = ask.layout, ask.engine, draw.astype(ask.dtype)
+        goal = draw.with_intercept() if layout.counted else draw
+        gram, targets = draw.moments.gram_of(layout), {"ridge": goal.ridge, "task": goal.task}
+
+        def evaluate(target: Target, gradient: bool) -> Evaluation:
+            return engine.evaluate(
+                kernel,
+                gram,
+                targets[target],
+                metric=goal.metric,
+                counted=goal.task.shape[1],
+                ceiling=ask.ceiling,
+                gradient=gradient,
+                threads=ask.threads,
+            )
+
+        evaluation = evaluate(ask.target, ask.gradient)
+        if not ask.unadjusted:
+            return evaluation
+        losses = evaluation.losses if ask.target == "task" else evaluate("task", False).losses
+        if goal.offset is not None:
+            losses = losses + goal.offset.astype(losses.dtype)
+        return replace(evaluation, unadjusted=losses)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Engine, Key
-from ridgeformer.engine.arguments import check_sequences, make_key
-from ridgeformer.errors import kind_of, refuse, shown
+from ridgeformer.engine import Engine, Evaluation, Kernel, Key
+from ridgeformer.errors import InputError, kind_of, refuse, shown
+from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
-from ridgeformer.problems.base import BaseProblem, Precision
+from ridgeformer.problems.bank import Bank
+from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.lengths import Lengths
-from ridgeformer.validation import array, integer, real
+from ridgeformer.problems.text import Described, short
+from ridgeformer.validation import array, integer
 
-__all__ = ["CUSTOM", "CustomProblem", "from_tokens"]
+__all__ = ["CUSTOM", "CustomProblem"]
 
 SAMPLED = 1024  # sequences from which the size of the labels is estimated
+OWN = "_CustomProblem__own"  # the attribute that holds what is computed from a problem, and no part of its state
 CUSTOM: dict[str, type[CustomProblem]] = {}  # by name; a subclass with a name enters itself
 
 
@@ -34,10 +40,13 @@ class CustomProblem(BaseProblem):
     (moments). The same random numbers must give the same sequences. Without task vectors, the loss is that of the
     queries.
 
-    Runs on a problem can be stored, found again and swept over if its class has an attribute `name`, keeps its
-    arguments as attributes of the same names, and is imported. `best_predictor` may return a predictor whose loss is
-    the floor; without one the floor is unknown. `at_noise(sigma)` may return the same problem at one noise level, for
-    profiles.
+    Further methods are optional. `oracle(drawn)` returns the weights of an oracle, so that losses can be adjusted;
+    `best_predictor()` returns a predictor whose loss is the floor, which is unknown otherwise; `at_noise(sigma)`
+    returns the same problem at one noise level.
+
+    Runs on a problem can be stored, found again and swept over if its class has an attribute `name` and is imported,
+    and if the arguments of its `__init__` are numbers, text, arrays, lists, dicts, or distributions and laws of this
+    package. Two problems are equal if they have the same class, arguments and attributes.
 
     Attributes:
         name: The name under which runs on the problem are stored; None if they are not.
@@ -101,68 +110,116 @@ class CustomProblem(BaseProblem):
     @property
     def signal(self) -> float:  # type: ignore[override]
         """The mean square of what is to be predicted, estimated once from a sample."""
-        if "_signal" not in vars(self):
-            drawn = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1)
-            losses = drawn.losses(np.zeros_like(drawn.task), drawn.task)
-            if drawn.offset is not None:
-                losses = losses + drawn.offset
-            vars(self)["_signal"] = 2 * float(np.mean(losses))
-        return float(vars(self)["_signal"])
+        return float(self._facts["signal"])
 
     @property
     def feature_scale(self) -> float:
         """The root mean square of a feature, estimated once from a sample."""
-        if "_scale" not in vars(self):
-            moments = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1).moments
-            squares = np.einsum("bii->b", moments.S) / moments.dim / moments.counts
-            vars(self)["_scale"] = float(np.sqrt(squares.mean()))
-        return float(vars(self)["_scale"])
+        return float(self._facts["scale"])
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether the subclass has a method `oracle`, or draws moments with the weights of an oracle."""
+        return bool(self._facts["oracle"])
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        """What is computed from the problem: no part of its state, and never stored."""
+        return vars(self).setdefault(OWN, {})  # type: ignore[no-any-return]
+
+    @property
+    def _facts(self) -> dict[str, float]:
+        """The mean square of labels and features, and whether there is an oracle, from a sample."""
+        if "facts" not in self._own:
+            draw = self.moments(SAMPLED, seed=0, stream=(1 << 32) - 1)
+            squares = np.einsum("bii->b", draw.moments.S) / draw.moments.dim / draw.moments.counts
+            signal = 2 * float(draw.both_losses(np.zeros_like(draw.task))[1].mean())
+            self._own["facts"] = {"signal": signal, "scale": np.sqrt(squares.mean()), "oracle": draw.oracle}
+        return self._own["facts"]  # type: ignore[no-any-return]
+
+    def affordable(self, count: int) -> int:
+        """See `BaseProblem.affordable`."""
+        return count // 8
+
+    # ---- sequences --------------------------------------------------------------------------------------
+
+    @property
+    def _bank(self) -> Bank:
+        if "bank" not in self._own:
+            self._check_setup()
+            self._own["bank"] = Bank(self.drawn, self.lengths.most * self.dim)
+        return self._own["bank"]  # type: ignore[no-any-return]
 
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        self._check_setup()
-        drawn = self.draw(np.random.default_rng(np.random.SeedSequence((*key, first))), count)
-        if isinstance(drawn, Sequences):
-            drawn = from_tokens(drawn)
-        if not isinstance(drawn, Draw):
-            refuse("draw must return Sequences or a Draw", kind_of(drawn), "Correct its draw method.")
-        if sums and drawn.moments.sums is None:
+        draw = self._bank.draw(key, count, first)
+        if sums and draw.moments.sums is None:
             refuse("a further coordinate needs the sums of the tokens", "moments without them", "Return Sequences.")
-        checked = drawn.checked(integer("dim", self.dim, 1, 4096), count)
-        if not np.isin(checked.moments.counts, self.lengths.values).all():
+        return draw.astype(dtype)
+
+    def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+        """Steps with gradients, which are those of training, share sequences: drawing them takes most of the time."""
+        shared = ask.gradient and not first
+        draw = self._bank.reused(key, count) if shared else self._bank.draw(key, count, first)
+        return self._evaluated(kernel, draw, ask)
+
+    def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
+        draw = self._bank.draw(key, count, first, tokens=True)
+        if draw.tokens is None:
+            refuse(
+                "this needs a problem that draws tokens", f"{self}, which draws moments", "Return Sequences from draw."
+            )
+        return draw
+
+    def drawn(self, rng: np.random.Generator, count: int) -> Draw:
+        """Draw sequences and check them.
+
+        Args:
+            rng: Random numbers.
+            count: The number of sequences.
+
+        Returns:
+            The draw, with its tokens if the problem draws these, and with the weights of the oracle if it has one.
+
+        Raises:
+            InputError: The method `draw` or `oracle` returns something that it should not.
+        """
+        drawn = self.draw(rng, count)
+        if not isinstance(drawn, Sequences | Draw):
+            refuse("draw must return Sequences or a Draw", kind_of(drawn), "Correct its draw method.")
+        draw = Draw.from_sequences(drawn) if isinstance(drawn, Sequences) else drawn
+        draw = draw.checked(integer("dim", self.dim, 1, 4096), count)
+        if not np.isin(draw.moments.counts, self.lengths.values).all():
             refuse(
                 f"contexts must have as many examples as the problem's context says, {self.lengths}",
-                repr(checked.moments),
+                repr(draw.moments),
                 "Correct context or the draw method.",
             )
-        return checked.astype(dtype)
-
-    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
-        """See `BaseProblem.sequences`."""
-        self._check_setup()
-        key, (count, _) = make_key(seed, stream, step), check_sequences(count, 0)
-        drawn = self.draw(np.random.default_rng(np.random.SeedSequence((*key, 0))), count)
-        return drawn if isinstance(drawn, Sequences) else super().sequences(count)
+        weights = self.oracle(drawn)
+        if weights is None:
+            return draw
+        if isinstance(drawn, Sequences) and drawn.task is None:
+            refuse("an oracle gives weights, so labels must be linear", "sequences without tasks", "Return the tasks.")
+        return replace(draw, ridge=array("the weights of the oracle", weights, draw.task.shape), oracle=True)
 
     def _check_setup(self) -> None:
         """Refuse a class that does not set what it must, or that draws other sequences from the same random numbers."""
-        if "_set_up" in vars(self):
-            return
         if getattr(self, "dim", None) is None or self.context is None:
             refuse(
                 "a problem of your own must set self.dim and self.context in its __init__",
                 f"{kind_of(self)} without them",
                 "Write self.dim, self.context = 5, 10, for example.",
             )
-        one, other = (_first_labels(self.draw(np.random.default_rng(0), 2)) for _ in range(2))
-        if one is not None and other is not None and not np.array_equal(one, other, equal_nan=True):
+        one, other = (_numbers(self.draw(np.random.default_rng(0), 2)) for _ in range(2))
+        if not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(one, other, strict=True)):
             refuse(
                 "the same random numbers must give the same sequences",
                 f"{kind_of(self)} whose draw gives others every time",
                 "Use the given rng, and no other random numbers.",
             )
-        vars(self)["_set_up"] = True
+
+    # ---- other problems ---------------------------------------------------------------------------------
 
     @property
     def has_at_noise(self) -> bool:
@@ -181,51 +238,62 @@ class CustomProblem(BaseProblem):
             "Write a method at_noise(sigma) that returns the problem with that noise level.",
         )
 
+    # ---- text and identity ------------------------------------------------------------------------------
+
+    def __new__(cls, *args: Any, **keywords: Any) -> CustomProblem:
+        """Remember the arguments: together with the class they are what the problem is."""
+        made = super().__new__(cls)
+        vars(made)[OWN] = {"given": (args, keywords)}
+        return made
+
     @property
-    def arguments(self) -> list[str]:
-        """The names of the arguments of `__init__`."""
-        return list(inspect.signature(type(self).__init__).parameters)[1:]
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `__init__` with their values, defaults included."""
+        args, keywords = self._own["given"]
+        bound = inspect.signature(type(self)).bind(*args, **keywords)
+        bound.apply_defaults()
+        variable = [p.name for p in bound.signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        if variable:
+            refuse("a problem must name all its arguments", f"*{', *'.join(variable)} in __init__", "Name them.")
+        return dict(bound.arguments)
 
-    def replace(self, **changes: Any) -> CustomProblem:
-        """Return a problem of the same class that differs in some arguments of `__init__`.
+    @property
+    def label(self) -> str:
+        """See `BaseProblem.label`."""
+        inner = ",".join(f"{name}={short(value)}" for name, value in self._state().items() if name[0] != "_")
+        return f"{self.name or type(self).__name__}({inner})"
 
-        Args:
-            **changes: New values by name. The others are taken from the attributes of the same names.
+    @property
+    def stem(self) -> str:
+        """See `BaseProblem.stem`."""
+        return str(self.as_dict()["problem"])
 
-        Returns:
-            The problem.
-
-        Raises:
-            InputError: There is no such argument, or the problem does not keep its arguments as attributes.
-        """
-        names = self.arguments
-        unknown = [name for name in changes if name not in names]
-        if unknown:
-            refuse(
-                f"{kind_of(self)} has the arguments {', '.join(names) or 'none'}",
-                ", ".join(unknown),
-                "Pass only these.",
-            )
-        missing = [name for name in names if name not in changes and not hasattr(self, name)]
-        if missing:
-            refuse(
-                "a problem must keep its arguments as attributes of the same names",
-                f"{kind_of(self)} without {', '.join(missing)}",
-                "Set them in its __init__.",
-            )
-        return type(self)(**{name: changes[name] if name in changes else getattr(self, name) for name in names})
+    def describe(self) -> dict[str, str]:
+        """See `BaseProblem.describe`."""
+        return {"problem": inspect.getdoc(type(self)) or f"Sequences are drawn by {type(self).__name__}."}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the name of the class and its arguments, as JSON has them; without a name, its class and identity."""
+        """Return the name of the class and its arguments, as JSON has them; without a name, its class and identity.
+
+        Where attributes do not just repeat the arguments, they are part of it as a checksum.
+
+        Raises:
+            InputError: An argument or an attribute has a type that cannot be stored.
+        """
         if self.name is None:
             return {"problem": f"{type(self).__name__} at {id(self):#x}"}
-        return {"problem": self.name, "arguments": {name: _plain(value) for name, value in self._state().items()}}
+        stored, state = ({name: _plain(name, v) for name, v in d.items()} for d in (self.arguments, self._state()))
+        facts: dict[str, Any] = {"problem": self.name, "arguments": stored}
+        if any(name not in stored or stored[name] != value for name, value in state.items()):
+            facts["state"] = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+        return facts
 
     def check_named(self) -> None:
         """Refuse a problem that a stored run could not be read back with.
 
         Raises:
-            InputError: The class has no name, or is not the one that its name stands for.
+            InputError: The class has no name, or is not the one that its name stands for, or an argument or attribute
+                has a type that cannot be stored.
         """
         if self.name is None or CUSTOM.get(self.name) is not type(self):
             refuse(
@@ -233,69 +301,65 @@ class CustomProblem(BaseProblem):
                 f"{kind_of(self)} without a name of its own",
                 'Write name = "my-problem" in its class, or train without out.',
             )
+        self.as_dict()
 
     def _state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        """All attributes, private ones included."""
+        return {name: value for name, value in vars(self).items() if name not in ("_sealed", OWN)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), OWN: {"given": self._own["given"]}}
+
+    def _seal(self) -> Self:
+        own = vars(self).pop(OWN)
+        super()._seal()
+        vars(self)[OWN] = own
+        return self
 
     def __str__(self) -> str:
-        inner = ",".join(f"{name}={shown(value, 30)}" for name, value in self._state().items())
-        return f"{self.name or type(self).__name__}({inner})"
+        return self.label
 
     def __repr__(self) -> str:
-        return str(self)
+        return self.label
 
     def __eq__(self, other: object) -> bool:
         if self is other or self.name is None or type(self) is not type(other):
             return self is other
-        return isinstance(other, CustomProblem) and self.as_dict() == other.as_dict()
+        try:
+            return self.as_dict() == other.as_dict()
+        except InputError:  # of what cannot be compared, each is only itself
+            return False
 
     def __hash__(self) -> int:
-        return hash(str(self)) if self.name is not None else id(self)
+        return hash((self.name, self.dim)) if self.name is not None else id(self)
 
 
-def _first_labels(drawn: object) -> NDArray[Any] | None:
-    """Numbers that tell one draw from another; None for what is no draw, which is refused elsewhere."""
-    drawn_y = drawn.y if isinstance(drawn, Sequences) else drawn.task if isinstance(drawn, Draw) else None
-    found = None if drawn_y is None else np.asarray(drawn_y)
-    return found if found is not None and found.dtype.kind == "f" else None
+def _numbers(drawn: object) -> list[NDArray[Any]]:
+    """The arrays of numbers of a draw; none for what is no draw, which is refused elsewhere."""
+    if isinstance(drawn, Draw):
+        drawn = drawn.moments if drawn.tokens is None else drawn.tokens
+    held = vars(drawn).values() if isinstance(drawn, Sequences | Moments) else ()
+    return [value for value in held if isinstance(value, np.ndarray) and value.dtype.kind in "fiu"]
 
 
-def from_tokens(sequences: Sequences) -> Draw:
-    """Return the draw of sequences whose shapes fit together.
-
-    Args:
-        sequences: The sequences.
-
-    Returns:
-        Their moments, and what is known about each.
+def _plain(name: str, value: Any) -> Any:
+    """A value as JSON has it.
 
     Raises:
-        InputError: Shapes do not fit, values are not finite, or answers are not those of the tasks.
+        InputError: Of another value, text would not tell whether it is the same.
     """
-    x, queries = real("x", sequences.x), real("queries", sequences.queries)
-    if x.ndim != 3:
-        refuse("x must have shape (B, n, d)", f"shape {x.shape}", "Correct the draw method.")
-    array("y", sequences.y, x.shape[:2])
-    array("queries", queries, (x.shape[0], "m", x.shape[2]))
-    array("answers", sequences.answers, queries.shape[:2])
-    if sequences.task is not None:
-        task = array("task", sequences.task, (x.shape[0], x.shape[2]))
-        said, right = np.asarray(sequences.answers), np.einsum("bmd,bd->bm", queries, task)
-        if not np.allclose(said, right, rtol=1e-5, atol=1e-5 * max(float(np.abs(right).max()), 1e-300)):
-            refuse(
-                "where tasks are given, answers must be <task, query>, without noise",
-                "others",
-                "Correct them, or leave out the tasks.",
-            )
-    return Draw.from_sequences(sequences)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(key): _plain(name, inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray | list | tuple | range):
-        return [_plain(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
+        return [_plain(name, item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
     if isinstance(value, np.generic):
         return value.item()
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, Described | Lengths) or (isinstance(value, Noise) and value.has_text):
+        return str(value)
+    refuse(
+        "a problem is stored and compared by its arguments and attributes: numbers, text, arrays, lists and laws",
+        f"{kind_of(value)} called {name}",
+        "Pass numbers or text, and make other objects in the method draw.",
+    )

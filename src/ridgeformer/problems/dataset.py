@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ridgeformer.engine import Engine, Key
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.problems.base import Precision
-from ridgeformer.problems.custom import CustomProblem, from_tokens
+from ridgeformer.problems.base import BaseProblem, Precision
+from ridgeformer.problems.custom import CustomProblem
 from ridgeformer.problems.draws import Draw, Sequences
+from ridgeformer.problems.text import shown_text
 
 __all__ = ["Dataset"]
 
@@ -26,7 +29,7 @@ class Dataset(CustomProblem):
     def __init__(self, sequences: Sequences) -> None:
         if not isinstance(sequences, Sequences):
             refuse("a data set is made of Sequences", kind_of(sequences), "Pass Sequences(x, y, ...).")
-        self._tokens, self._drawn = sequences, from_tokens(sequences)
+        self._drawn = Draw.from_sequences(sequences)
         moments = self._drawn.moments
         self._count, self.dim, self.context = len(moments), moments.dim, np.unique(moments.counts).tolist()
 
@@ -38,11 +41,6 @@ class Dataset(CustomProblem):
     def __len__(self) -> int:
         return self._count
 
-    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
-        """See `BaseProblem.sequences`."""
-        rng = np.random.default_rng(np.random.SeedSequence((seed, stream, step)))
-        return self._tokens.chosen(rng.permutation(self._count)[np.arange(count) % self._count])
-
     def draw(self, rng: np.random.Generator, count: int) -> Draw:
         """See `CustomProblem.draw`."""
         return self._at(rng, 0, count)
@@ -50,11 +48,18 @@ class Dataset(CustomProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        return self._at(np.random.default_rng(np.random.SeedSequence(key)), first, count).astype(dtype)
+        return replace(self._draw_tokens(key, count, first, 0), tokens=None).astype(dtype)
+
+    _step = BaseProblem._step
+
+    def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
+        return self._at(np.random.default_rng(np.random.SeedSequence(key)), first, count)
 
     def _at(self, rng: np.random.Generator, first: int, count: int) -> Draw:
-        """So many sequences of a random order, from the first one on."""
+        """Sequences of a random order, from the first one on."""
         return self._drawn.chosen(rng.permutation(self._count)[(first + np.arange(count)) % self._count])
 
-    def __str__(self) -> str:
-        return f"Dataset({self._count} sequences, dim={self.dim}, context={self.lengths})"
+    @property
+    def label(self) -> str:
+        """See `BaseProblem.label`."""
+        return f"Dataset({self._count} sequences, dim={self.dim}, context={shown_text(str(self.lengths), 40)})"

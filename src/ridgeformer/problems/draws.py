@@ -1,8 +1,8 @@
-"""What a problem gives: whole sequences, or their moments with what is known about each."""
+"""Whole sequences of a problem, or their moments with the known facts about each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.moments import Moments
-from ridgeformer.validation import array
+from ridgeformer.moments import Index, Moments
+from ridgeformer.problems.matrices import check_metric
+from ridgeformer.problems.prior import Prior
+from ridgeformer.spectrum import solve
+from ridgeformer.validation import array, real
 from ridgeformer.values import Value, read_only
 
 __all__ = ["Draw", "Sequences"]
@@ -30,10 +33,10 @@ class Sequences(Value):
         queries: The features of the queries, [B, m, d].
         answers: Their labels without noise, [B, m].
         task: The w of each sequence, [B, d]; None where labels are not linear in the features.
-        sigma: The noise level of each sequence, [B]; None where there is none.
+        sigma: The noise level of each sequence, [B], or of each token, [B, n]; None where there is none.
         context: How many of the n tokens each context has, [B], where that varies; the tokens beyond are 0.
-        metric: The covariance of the queries, [d, d] for all sequences or [B, d, d], where it is known and not the
-            identity. Losses then need no sampled queries.
+        metric: The covariance of the queries, [d, d] for all sequences or [B, d, d], where it is known and queries have
+            mean 0. The losses of sequences with tasks then need no sampled queries; others do not use it.
     """
 
     x: Array
@@ -45,22 +48,53 @@ class Sequences(Value):
     context: NDArray[np.int64] | None = None
     metric: Array | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "queries", "answers", "task", "sigma", "metric"):
+            if getattr(self, name) is not None:
+                setattr(self, name, real(name, getattr(self, name)))
+
     def __repr__(self) -> str:
         count, n, d = self.x.shape
         return f"Sequences({count} of {n} tokens, dim={d}, {self.queries.shape[1]} queries each)"
 
     @property
     def moments(self) -> Moments:
-        """The moments of the contexts."""
+        """The moments of the contexts; their noise levels are those of the sequences, not of single tokens."""
         found = Moments.from_tokens(self.x, self.y, self.context)
-        sigma = None if self.sigma is None else np.asarray(self.sigma)
+        sigma = self.sigma if np.ndim(self.sigma) == 1 else None  # type: ignore[arg-type]
         return Moments._trusted(found.gram, found.context, sigma, found.sums)
 
-    def chosen(self, index: NDArray[np.integer[Any]]) -> Sequences:
+    def ridge(self, prior: Prior | None = None) -> Array:
+        """Compute E[w | context, noise levels] for Gaussian tasks and noise: the oracle, also of tokens of own levels.
+
+        With X the features of a context, D the diagonal matrix of the noise variances of its tokens and tasks from
+        N(mu, Gamma), it is mu + Gamma X' (X Gamma X' + D)^-1 (y - X mu).
+
+        Args:
+            prior: The law of the tasks; None for N(0, I).
+
+        Returns:
+            The weights, [B, d].
+
+        Raises:
+            InputError: The sequences have no noise levels.
+        """
+        if self.sigma is None:
+            refuse("an oracle needs to know the noise levels", "sequences without sigma", "Pass sigma to Sequences.")
+        prior = Prior() if prior is None else prior
+        x, n = self.x if prior.factor is None else self.x @ prior.factor, self.x.shape[1]
+        y = self.y if prior.mean is None else self.y - self.x @ prior.mean
+        there = np.arange(n) < (n if self.context is None else self.context[:, None])
+        variance = np.where(there, np.square(self.sigma if np.ndim(self.sigma) == 2 else self.sigma[:, None]), 1.0)
+        y = np.where(there, y, 0.0)
+        inner = x @ np.swapaxes(x, 1, 2) + variance[:, :, None] * np.eye(n)
+        return prior.back(np.einsum("bnr,bn->br", x, solve(inner, y)))
+
+    def chosen(self, index: Index) -> Sequences:
         """Return some of the sequences.
 
         Args:
-            index: Which ones, [b].
+            index: Their numbers, [b], or a slice of them.
 
         Returns:
             Their tokens.
@@ -113,25 +147,76 @@ class Draw(Value):
 
         Returns:
             The draw.
-        """
-        moments, queries = sequences.moments, np.asarray(sequences.queries, np.float64)
-        metric, mean = sequences.metric, None
-        if metric is None:
-            metric, mean = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1], queries.mean(1)
-        if sequences.task is not None:
-            return cls(moments, sequences.task, sequences.task, sequences.sigma, metric, oracle=False, mean=mean)
-        answers = np.asarray(sequences.answers, np.float64)
-        # The least-squares fit to the queries, of least norm; what it leaves is the offset.
-        fit = (np.linalg.pinv(queries) @ answers[..., None])[..., 0]
-        left = answers - np.einsum("bmd,bd->bm", queries, fit)
-        offset = 0.5 * np.square(left).mean(1)
-        return cls(moments, fit, fit, sequences.sigma, metric, offset, False, queries.mean(1), left.mean(1))
 
-    def chosen(self, index: NDArray[np.integer[Any]]) -> Draw:
+        Raises:
+            InputError: Shapes do not fit, values are not finite, or answers are not those of the tasks.
+        """
+        x = array("x", sequences.x, ("B", "n", "d"))
+        B, n, d = x.shape
+        array("y", sequences.y, (B, n))
+        queries = array("queries", sequences.queries, (B, "m", d)).astype(np.float64)
+        answers = array("answers", sequences.answers, queries.shape[:2]).astype(np.float64)
+        if sequences.sigma is not None:
+            levels = array("sigma", sequences.sigma, (B, n) if np.ndim(sequences.sigma) == 2 else (B,))
+            if (levels < 0).any():
+                refuse("noise levels must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
+        moments = sequences.moments
+        metric, mean = np.swapaxes(queries, 1, 2) @ queries / queries.shape[1], queries.mean(1)
+        if sequences.task is None:
+            # The least-squares fit to the queries, of least norm; what it leaves is the offset.
+            fit = (np.linalg.pinv(queries) @ answers[..., None])[..., 0]
+            left = answers - np.einsum("bmd,bd->bm", queries, fit)
+            offset = 0.5 * np.square(left).mean(1)
+            return cls(moments, fit, fit, moments.sigma, metric, offset, False, mean, left.mean(1), sequences)
+        task = array("task", sequences.task, (B, d))
+        right = np.einsum("bmd,bd->bm", queries, task)
+        if not np.allclose(answers, right, rtol=1e-5, atol=1e-5 * max(float(np.abs(right).max()), 1e-300)):
+            refuse(
+                "where tasks are given, answers must be <task, query>, without noise",
+                "others",
+                "Correct them, or leave out the tasks.",
+            )
+        if sequences.metric is not None:
+            metric, mean = check_metric(sequences.metric, B, d), None
+        return cls(moments, task, task, moments.sigma, metric, oracle=False, mean=mean, tokens=sequences)
+
+    @classmethod
+    def joined(cls, draws: Sequence[Draw]) -> Draw:
+        """Put draws of one problem together.
+
+        Args:
+            draws: The draws, at least one.
+
+        Returns:
+            All their sequences.
+        """
+        if len(draws) == 1:
+            return draws[0]
+        first, parts = draws[0], [draw.moments for draw in draws]
+        moments = Moments._trusted(
+            _joined([part.gram for part in parts]),
+            np.concatenate([part.counts for part in parts]) if np.ndim(parts[0].context) else parts[0].context,
+            _joined([part.sigma for part in parts]),
+            _joined([part.sums for part in parts]),
+        )
+        others = {
+            name: _joined([getattr(draw, name) for draw in draws], axes)
+            for name, axes in (("task", 1), ("sigma", 1), ("metric", 3), ("offset", 1), ("mean", 2), ("surplus", 1))
+        }
+        others["ridge"] = others["task"] if first.ridge is first.task else _joined([draw.ridge for draw in draws])
+        return cls(moments, **others, oracle=first.oracle, tokens=_joined_tokens([draw.tokens for draw in draws]))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the arrays, without tokens."""
+        arrays = [*vars(self.moments).values(), *vars(self).values()]
+        return sum(value.nbytes for value in arrays if isinstance(value, np.ndarray))
+
+    def chosen(self, index: Index) -> Draw:
         """Return some of the sequences.
 
         Args:
-            index: Which ones, [b].
+            index: Their numbers, [b], or a slice of them.
 
         Returns:
             Their draw.
@@ -252,15 +337,14 @@ class Draw(Value):
         array("gram", self.moments.gram, (count, dim + 1, dim + 1))
         array("task", self.task, (count, dim))
         array("ridge", self.ridge, (count, dim))
-        if self.metric is not None:
-            array("metric", self.metric, (dim, dim) if np.ndim(self.metric) == 2 else (count, dim, dim))
+        if self.metric is not None and self.tokens is None:
+            check_metric(self.metric, count, dim)
         if self.mean is not None:
             array("mean", self.mean, (dim,) if np.ndim(self.mean) == 1 else (count, dim))
-        for name, value in (("offset", self.offset), ("surplus", self.surplus)):
-            if value is not None:
-                array(name, value, (count,))
-        if self.sigma is not None and (array("sigma", self.sigma, (count,)) < 0).any():
-            refuse("noise levels must not be negative", float(np.min(self.sigma)), "Correct the draw method.")
+        for name, value in (("offset", self.offset), ("surplus", self.surplus), ("sigma", self.sigma)):
+            if value is not None and (array(name, value, (count,)) < 0).any() and name != "surplus":
+                what = "noise levels" if name == "sigma" else "offsets, which are mean squares,"
+                refuse(f"{what} must not be negative", float(np.min(value)), "Correct the draw method.")
         return self
 
     def astype(self, dtype: type) -> Draw:
@@ -284,6 +368,25 @@ class Draw(Value):
         return replace(self, moments=moments, task=task, ridge=ridge, metric=metric, mean=mean)
 
 
-def _pick(value: Any, index: NDArray[np.integer[Any]], axes: int = 1) -> Any:
+def _pick(value: Any, index: Index, axes: int = 1) -> Any:
     """Some rows of an array, if there is one; one with fewer axes is shared by all sequences."""
-    return value if value is None or np.ndim(value) < axes else np.asarray(value[index])
+    return value if value is None or np.ndim(value) < axes else value[index]
+
+
+def _joined(values: Sequence[Any], axes: int = 1) -> Any:
+    """Rows of several arrays, if there are any, with the batch innermost in memory, as the engines like it."""
+    if values[0] is None or np.ndim(values[0]) < axes:
+        return values[0]
+    count = sum(map(len, values))
+    whole = np.moveaxis(np.empty((*values[0].shape[1:], count), values[0].dtype), -1, 0)
+    return read_only(np.concatenate(values, out=whole))
+
+
+def _joined_tokens(parts: Sequence[Sequences | None]) -> Sequences | None:
+    if parts[0] is None:
+        return None
+    every: list[Any] = list(parts)
+    axes = {"metric": 3}
+    return Sequences(
+        **{f.name: _joined([getattr(part, f.name) for part in every], axes.get(f.name, 1)) for f in fields(Sequences)}
+    )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
+from ridgeformer.problems.matrices import check_covariance, fitting
 from ridgeformer.problems.text import Described, parse_call
 from ridgeformer.validation import array, integer, number, real
 
@@ -28,8 +29,6 @@ __all__ = [
     "Spectrum",
     "Standardised",
     "as_features",
-    "check_covariance",
-    "fitting",
     "parse_features",
 ]
 
@@ -38,44 +37,6 @@ EXAMPLES = (
     "Write isotropic(), spectrum(1,0.5,0.25), powerlaw(1), covariance([[1,0.5],[0.5,1]]), rotated(powerlaw(1)), "
     "factors(2), scales(0.5) or standardised(factors(2))."
 )
-
-
-def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
-    """Return a covariance matrix [d, d] as float64.
-
-    Args:
-        name: What it is, for messages.
-        matrix: The matrix.
-        definite: Whether all its eigenvalues must be positive; otherwise they may also be zero.
-
-    Returns:
-        The matrix, exactly symmetric.
-
-    Raises:
-        InputError: It is not square, not symmetric, or has a negative eigenvalue, or a zero one where none may be.
-    """
-    found = array(name, matrix, ("d", "d")).astype(np.float64)
-    if found.shape[0] != found.shape[1]:
-        refuse(f"{name} must be square", f"shape {found.shape}", "Pass a matrix [d, d].")
-    scale = float(np.abs(found).max())
-    gaps = np.abs(found - found.T)
-    if float(gaps.max()) > 1e-9 * scale:
-        i, j = (int(k) for k in np.unravel_index(gaps.argmax(), gaps.shape))
-        received = f"{found[i, j]:g} at [{i}, {j}] and {found[j, i]:g} at [{j}, {i}]"
-        refuse(f"{name} must be symmetric", received, "Pass (A + A.T) / 2, if A is meant to be symmetric.")
-    found = (found + found.T) / 2
-    least = float(np.linalg.eigvalsh(found)[0])
-    if definite and not least > 1e-12 * scale:
-        refuse(
-            f"{name} must be positive definite",
-            f"a smallest eigenvalue of {least:.3g}",
-            "Add a multiple of the identity.",
-        )
-    if least < -1e-9 * scale:
-        refuse(
-            f"{name} must have no negative eigenvalue", f"{least:.3g}", "Pass A @ A.T for some matrix A, for example."
-        )
-    return found
 
 
 class Features(Described):
@@ -115,11 +76,24 @@ class Features(Described):
         """Whether features are standardised within each context."""
         return False
 
+    def query_moment(self, dim: int, context: int) -> Array:
+        """Return E[x x'] of a query, which may depend on the number of examples.
+
+        Args:
+            dim: The dimension d of the features.
+            context: The number of examples n.
+
+        Returns:
+            The matrix, [d, d].
+        """
+        return self.mean_covariance(dim)
+
 
 class Isotropic(Features):
     """x ~ N(0, I), as in the seed paper."""
 
     name = "isotropic"
+    words = "x is N(0, I) in {dim} dimensions"
 
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""
@@ -138,6 +112,7 @@ class Covariance(Features):
     """
 
     name = "covariance"
+    words = "x is N(0, Lambda) with a given {dim} x {dim} matrix Lambda"
 
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = check_covariance("the covariance of features", matrix, definite=True)
@@ -185,6 +160,7 @@ class Spectrum(_Diagonal):
     """
 
     name = "spectrum"
+    words = "x has independent coordinates with {dim} given variances"
 
     def __init__(self, *values: float) -> None:
         self._values = array("the spectrum of features", np.array(values, float), ("d",)).astype(np.float64)
@@ -207,6 +183,7 @@ class PowerLaw(_Diagonal):
     """
 
     name = "powerlaw"
+    words = "x has independent coordinates with variances in proportion to i^-{exponent:g}, their sum is {dim}"
 
     def __init__(self, exponent: float) -> None:
         self.exponent = number("the exponent of a power law", exponent)
@@ -239,6 +216,7 @@ class Rotated(_Drawn):
     """
 
     name = "rotated"
+    words = "Each sequence has a random rotation of the same law: {spectrum}"
 
     def __init__(self, *spectrum: Features | float) -> None:
         given = spectrum[0] if len(spectrum) == 1 else None
@@ -274,6 +252,10 @@ class Factors(_Drawn):
     """
 
     name = "factors"
+    words = (
+        "Each sequence has random correlations from {count} common factors, with a unique variance of {unique:g}; "
+        "every feature has variance 1"
+    )
 
     def __init__(self, count: int, unique: float = 0.5) -> None:
         self.count = integer("the number of factors", count, 1, 4096)
@@ -286,6 +268,10 @@ class Factors(_Drawn):
         if self.count > dim:
             refuse(f"there can be at most d = {dim} factors", self.count, f"Pass {dim} or less.")
         return {"covariance": "factors", "factors": self.count, "unique": self.unique}
+
+    def describe(self, dim: int) -> str:
+        """See `Described.describe`."""
+        return super().describe(dim).replace(" 1 common factors", " 1 common factor")
 
     def mean_covariance(self, dim: int) -> Array:
         """See `Features.mean_covariance`."""
@@ -313,6 +299,7 @@ class Scales(_Drawn):
     """
 
     name = "scales"
+    words = "{base}; each sequence then has random scales, whose logarithms have a spread of {spread:g}"
 
     def __init__(self, spread: float, base: Features | None = None) -> None:
         self.spread, self.base = number("the spread of scales", spread), as_features(base)
@@ -355,6 +342,7 @@ class Standardised(_Drawn):
     """
 
     name = "standardised"
+    words = "{base}; features are then shifted and scaled to mean 0 and variance 1 within each context"
 
     def __init__(self, base: Features | None = None) -> None:
         self.base = as_features(base)
@@ -367,9 +355,31 @@ class Standardised(_Drawn):
 
     def mean_covariance(self, dim: int) -> Array:
         """See `Features.mean_covariance`. These are the correlations before: those in a context differ a little."""
-        base = self.base.mean_covariance(dim)
+        base = (self.base.base if isinstance(self.base, Scales) else self.base).mean_covariance(dim)
         scale = np.sqrt(np.diag(base))
         return np.asarray(base / scale[:, None] / scale)
+
+    def query_moment(self, dim: int, context: int) -> Array:
+        """Return E[x x'] of a query x that is shifted and scaled by the means and deviations of a context.
+
+        For two features with the correlation r and m = n - 1, E[1 / (s_1 s_2)] of the sums of squares s^2 is
+        F(1/2, 1/2; m/2; r^2) / 2 times the square of Gamma((m-1)/2) / Gamma(m/2), with the hypergeometric function F.
+
+        Args:
+            dim: The dimension d of the features.
+            context: The number of examples n. The moment is infinite for n <= 3, where it is that for n = 4.
+
+        Returns:
+            The matrix, [d, d].
+        """
+        from scipy.special import gammaln, hyp2f1
+
+        n, r = max(context, 4), self.mean_covariance(dim)
+        m = n - 1
+        size = np.exp(2 * (gammaln((m - 1) / 2) - gammaln(m / 2))) / 2
+        found = r * (n + 1) * size * hyp2f1(0.5, 0.5, m / 2, np.minimum(r**2, 1.0))
+        np.fill_diagonal(found, (n + 1) / (n - 3))
+        return np.asarray(found)
 
     def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
         """See `Features.covariances`. These are the covariances before standardising."""
@@ -425,23 +435,3 @@ def as_features(value: object) -> Features:
     if given.ndim == 1:
         return Spectrum(*given.tolist())
     return Covariance(given)
-
-
-def fitting(name: str, value: Array, dim: int) -> Array:
-    """Return an array whose length is the dimension.
-
-    Args:
-        name: What it is, for the error message.
-        value: The array, [d, ...].
-        dim: The dimension d.
-
-    Returns:
-        The array.
-
-    Raises:
-        InputError: It is one for another dimension.
-    """
-    if len(value) != dim:
-        remedy = f"Use dim={len(value)}, or pass one for dimension {dim}."
-        refuse(f"{name} must fit the dimension {dim}", f"one for dimension {len(value)}", remedy)
-    return value

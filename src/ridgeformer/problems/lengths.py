@@ -92,6 +92,13 @@ class Lengths(Value):
         """
         return np.asarray(self.values[np.minimum((u * len(self.values)).astype(np.int64), len(self.values) - 1)])
 
+    def describe(self) -> str:
+        """Say in a sentence how many examples a context has."""
+        if self.fixed:
+            return f"Every context has n = {self} examples."
+        number = f"n is one of the {len(self.values)} numbers {self}"
+        return f"{number}, each with the same probability; the mean is {self.mean:g}."
+
     def __str__(self) -> str:
         if len(self.values) > 2 and self.most - self.least == len(self.values) - 1:
             return f"{self.least}..{self.most}"

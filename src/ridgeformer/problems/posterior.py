@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.moments import Moments
-from ridgeformer.problems.tasks import Prior, Tasks
+from ridgeformer.problems.prior import Prior
+from ridgeformer.problems.tasks import Tasks
 
 __all__ = ["TINY", "Posterior", "oracle_of_pool"]
 

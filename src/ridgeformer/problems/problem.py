@@ -21,19 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Choices, Engine, Key, Law, Layout
+from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.arguments import check_sequences, make_key
 from ridgeformer.errors import refuse, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
-from ridgeformer.problems.base import BaseProblem, Precision
+from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
 from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.posterior import oracle_of_pool
-from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
+from ridgeformer.problems.prior import Prior
+from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
+from ridgeformer.problems.text import shown_text
 from ridgeformer.problems.tokens import draw_tokens
-from ridgeformer.validation import integer
+from ridgeformer.validation import integer, keywords
 from ridgeformer.values import read_only
 
 __all__ = ["Problem"]
@@ -55,7 +57,8 @@ class Problem(BaseProblem):
             level, or a frozen scipy.stats distribution. It has no default.
         features: The law of the features: `Features`, their text such as `"powerlaw(1)"`, a covariance matrix [d, d] or
             variances [d]; None for N(0, I).
-        tasks: The law of the tasks w: `Tasks` or their text such as `"lowrank(3)"` or `"pool(64)"`; None for N(0, I).
+        tasks: The law of the tasks w: `Tasks`, their text such as `"lowrank(3)"` or `"pool(64)"`, a covariance matrix
+            [d, d] or variances [d]; None for N(0, I).
         query: The covariance of the queries, given like features that are the same for all sequences; None for that of
             the features.
 
@@ -66,6 +69,7 @@ class Problem(BaseProblem):
     law: Law
     noise: Noise
 
+    @keywords()
     def __init__(
         self,
         dim: int = 10,
@@ -97,21 +101,18 @@ class Problem(BaseProblem):
         self.law = self._law()
 
     def _law(self) -> Law:
-        query = None if self.query is None else self.query.mean_covariance(self.dim)
         return Law(
             self.dim,
             self.lengths.most,
             self.lengths.least,
             **self.features.law(self.dim),
             **self.tasks.law(self.dim),
-            query=query,
+            query=None if self.query is None else self.query.mean_covariance(self.dim),
         )
 
     def __init_subclass__(cls, **keywords: object) -> NoReturn:
         """Refuse subclasses: what they override would be used in some places and not in others."""
         refuse("Problem has no subclasses", cls.__name__, "Derive a problem of your own from CustomProblem.")
-
-    # ---- what it is -------------------------------------------------------------------------------------
 
     @property
     def context(self) -> int:
@@ -121,8 +122,7 @@ class Problem(BaseProblem):
             InputError: It varies; see `lengths`.
         """
         if not self.lengths.fixed:
-            rule = "this needs a fixed number of examples"
-            refuse(rule, f"n = {self.lengths}", "Use a problem with one context length.")
+            refuse("this needs a fixed number of examples", f"n = {self.lengths}", "Use one context length.")
         return self.lengths.most
 
     @property
@@ -143,59 +143,72 @@ class Problem(BaseProblem):
     @cached_property
     def query_covariance(self) -> Array:
         """The covariance of the queries, [d, d]; its average where each sequence has its own."""
-        return (self.query or self.features).mean_covariance(self.dim)
+        return read_only((self.query or self.features).mean_covariance(self.dim))
 
     @cached_property
     def signal(self) -> float:  # type: ignore[override]
-        """E[<w, x>^2] over tasks and queries: twice the loss of predicting 0. It is d for isotropic problems."""
+        """E[<w, x>^2] over tasks and queries: twice the loss of predicting 0. It is d for isotropic problems.
+
+        Of standardised features it is infinite for n <= 3, where that for n = 4 takes its place.
+        """
         if self.is_isotropic:
             return float(self.dim)
-        found = float((self.query_covariance * self.tasks.second_moment(self.dim)).sum())
-        if self.features.standardised:
-            # A query standardised by n others has variance (n + 1) / (n - 3), infinite for n <= 3; about that much for
-            # the products of two features.
-            n = np.maximum(self.lengths.values, 4).astype(np.float64)
-            found *= float(np.mean((n + 1) / (n - 3)))
-        return found
+        tasks = self.tasks.second_moment(self.dim)
+        if not self.features.standardised:
+            return float((self.query_covariance * tasks).sum())
+        covariances = [self.features.query_moment(self.dim, n) for n in self.lengths.values.tolist()]
+        return float((np.mean(covariances, axis=0) * tasks).sum())
 
     @property
     def feature_scale(self) -> float:
         """The root mean square of a feature."""
         return 1.0 if self.is_isotropic else float(np.sqrt(np.diag(self.features.mean_covariance(self.dim)).mean()))
 
+    @property
+    def has_known_laws(self) -> bool:
+        """See `BaseProblem.has_known_laws`."""
+        return True
+
+    @property
+    def one_covariance(self) -> bool:
+        """See `BaseProblem.one_covariance`."""
+        return self.features.fixed
+
+    def differences(self) -> str:
+        """See `BaseProblem.differences`."""
+        words = {"features": "the features", "tasks": "the tasks", "query": "the queries"}
+        names = [words[name] for name in self.unusual()]
+        laws = [f"{' and '.join(names)} are not"] if names else []
+        return " and ".join([*laws, *([] if self.lengths.fixed else [f"n is {self.lengths}"])])
+
     def at_noise(self, sigma: float) -> Problem:
-        """Return the same problem with one noise level.
-
-        Args:
-            sigma: The noise level.
-
-        Returns:
-            The problem.
-        """
+        """See `BaseProblem.at_noise`."""
         return self.replace(noise=Fixed(float(sigma)))
 
-    def replace(self, **changes: Any) -> Problem:
-        """Return a problem that differs in some arguments.
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """See `BaseProblem.arguments`."""
+        laws = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        return {"dim": self.dim, "context": self.lengths, "noise": self.noise, **laws}
 
-        Args:
-            **changes: New values by name, as `Problem` takes them.
+    def edges(self) -> Problem:
+        """See `BaseProblem.edges`."""
+        return self if self.lengths.fixed else self.replace(context=[self.lengths.least, self.lengths.most])
 
-        Returns:
-            The problem.
-        """
-        given = {
-            "dim": self.dim,
-            "context": self.lengths,
-            "noise": self.noise,
-            "features": self.features,
-            "tasks": self.tasks,
-            "query": self.query,
-        }
-        if not changes.keys() <= given.keys():
-            refuse(f"a problem has {', '.join(given)}", ", ".join(changes), "Pass only these.")
-        return Problem(**{**given, **changes})
+    def oracle(self, drawn: Sequences | Draw | Moments) -> Array:
+        """See `BaseProblem.oracle`."""
+        moments = drawn if isinstance(drawn, Moments) else drawn.moments
+        if self.has_pool:
+            return oracle_of_pool(self.tasks, moments)
+        from ridgeformer.predictors.ridge import OracleRR
 
-    # ---- text and identity ------------------------------------------------------------------------------
+        return OracleRR(self.prior).weights(moments)
+
+    def best_predictor(self) -> Any:
+        """See `BaseProblem.best_predictor`: `DMMSE` for tasks of a pool, else `BayesRR`."""
+        from ridgeformer.predictors.bayes import DMMSE, BayesRR
+
+        return DMMSE(self.tasks, self.noise) if self.has_pool else BayesRR(self.noise, self.prior)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the arguments as JSON has them, without those that have their defaults; `from_dict` reads them back.
@@ -261,6 +274,43 @@ class Problem(BaseProblem):
         usual = Isotropic(), Gaussian(), None
         return {name: part for (name, part), one in zip(found.items(), usual, strict=True) if part not in (None, one)}
 
+    @property
+    def label(self) -> str:
+        """See `BaseProblem.label`."""
+        extra = "".join(f" {name}={value.label}" for name, value in self.unusual().items())
+        return f"d={self.dim} n={shown_text(str(self.lengths), 40)} {shown_text(str(self.noise), 60)}{extra}"
+
+    @property
+    def stem(self) -> str:
+        """See `BaseProblem.stem`."""
+        return str(self.noise)
+
+    def describe(self) -> dict[str, str]:
+        """Say what the problem is, in a sentence for each of its parts.
+
+        Returns:
+            A sentence for `features`, `tasks`, `context`, `noise` and `query`.
+
+        >>> problem = Problem(dim=4, context="10..40", noise="uniform(0,2)", tasks="pool(64)")
+        >>> for part, sentence in problem.describe().items():
+        ...     print(f"{part}: {sentence}")
+        features: x is N(0, I) in 4 dimensions.
+        tasks: w is drawn from a pool of 64 vectors, which are themselves drawn from N(0, I) with seed 0.
+        context: n is one of the 31 numbers 10..40, each with the same probability; the mean is 25.
+        noise: sigma has the distribution uniform(0,2); E[sigma^2] is 1.333.
+        query: Queries have the covariance of the features.
+        """
+        query = "Queries have the covariance of the features."
+        if self.query is not None:
+            query = f"Queries have another covariance than the features: {self.query.describe(self.dim)}."
+        return {
+            "features": self.features.describe(self.dim) + ".",
+            "tasks": self.tasks.describe(self.dim) + ".",
+            "context": self.lengths.describe(),
+            "noise": f"sigma has the distribution {self.noise}; E[sigma^2] is {self.noise.second_moment:.4g}.",
+            "query": query,
+        }
+
     def __str__(self) -> str:
         extra = "".join(f" {name}={value}" for name, value in self.unusual().items())
         return f"d={self.dim} n={self.lengths} {self.noise}{extra}"
@@ -277,8 +327,6 @@ class Problem(BaseProblem):
 
     def __hash__(self) -> int:
         return hash(self._identity())
-
-    # ---- sampling ---------------------------------------------------------------------------------------
 
     def choices(
         self,
@@ -331,29 +379,46 @@ class Problem(BaseProblem):
         drawn = engine.sample(self.law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
         if sums:
-            d = self.dim
-            kept = np.append(np.arange(d), d + 1)
+            d, kept = self.dim, np.append(np.arange(self.dim), self.dim + 1)
             gram, total = np.asarray(gram[:, kept[:, None], kept]), np.asarray(gram[:, d, kept])
         context = self.lengths.most if choices.counts is None else np.asarray(choices.counts)
         moments = Moments._trusted(gram, context, choices.sigma, total)
-        if self.has_pool:
-            ridge = oracle_of_pool(self.tasks, moments).astype(dtype)
+        if not self._engine_has_oracle:
+            ridge = self.oracle(moments).astype(dtype)
         metric = self.law.metric if drawn.metric is None else drawn.metric
         shown: Any = None if metric is None else read_only(np.asarray(metric, dtype))
         return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, shown)
 
-    def sequences(self, count: int, *, seed: int = 0, stream: int = 0, step: int = 0, queries: int = 1) -> Sequences:
-        """Draw whole sequences: tokens, queries, task vectors, noise levels. Same law as `moments`, other numbers.
+    @property
+    def _engine_has_oracle(self) -> bool:
+        """Whether engines compute the oracle: not of pools, nor where n may be below or above the rank of the tasks.
 
-        Args:
-            count: How many sequences, B.
-            seed: The seed.
-            stream: A number that tells independent streams of one seed apart.
-            step: A further such number.
-            queries: How many queries each sequence has.
-
-        Returns:
-            The sequences; where n varies, contexts are filled up with tokens that are 0.
+        There the systems that engines solve are singular without noise.
         """
-        key, (count, _) = make_key(seed, stream, step), check_sequences(count, 0)
-        return draw_tokens(self, key, count, integer("queries", queries))
+        least = self.lengths.least - self.features.standardised
+        return not self.has_pool and not least < self.law.rank < min(self.lengths.most, self.dim)
+
+    def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
+        """Draw whole sequences. They have the same law as those of `_moments`, and other numbers."""
+        tokens = draw_tokens(self, (*key, first), count, queries)
+        moments, task = tokens.moments, tokens.task
+        assert task is not None
+        return Draw(moments, task, self.oracle(moments), tokens.sigma, tokens.metric, tokens=tokens)
+
+    def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
+        """Let the engine draw and evaluate at once; the oracle of a pool is computed here, from moments."""
+        if ask.target == "ridge" and not self._engine_has_oracle:
+            return super()._step(kernel, key, count, first, ask)
+        return ask.engine.step(
+            kernel,
+            self.law,
+            self.choices(count, **key._asdict(), first=first, engine=ask.engine),
+            key,
+            layout=ask.layout,
+            target=ask.target,
+            ceiling=ask.ceiling,
+            gradient=ask.gradient,
+            unadjusted=ask.unadjusted,
+            first=first,
+            threads=ask.threads,
+        )

@@ -36,4 +36,11 @@ def problem_from_dict(stored: Mapping[str, Any]) -> BaseProblem:
             shown(stored["problem"]),
             "Import the module that defines its class first.",
         )
-    return kind(**stored["arguments"])
+    problem = kind(**stored["arguments"])
+    if problem.as_dict().get("state") != stored.get("state"):
+        refuse(
+            "a class must make the same problem from the same arguments",
+            f"{shown(stored['problem'])}, whose attributes are not those of the stored one",
+            "Let its attributes depend on its arguments alone.",
+        )
+    return problem

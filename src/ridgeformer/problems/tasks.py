@@ -9,18 +9,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
-from ridgeformer.moments import Moments
-from ridgeformer.problems.features import check_covariance, fitting
+from ridgeformer.problems.matrices import check_covariance, fitting
+from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.text import Described, parse_call
-from ridgeformer.validation import array, choice, integer, number
+from ridgeformer.validation import array, choice, integer, number, real
 
-__all__ = ["Gaussian", "LowRankTasks", "Mixture", "Pool", "Prior", "Tasks", "as_tasks", "parse_tasks"]
+__all__ = ["Gaussian", "LowRankTasks", "Mixture", "Pool", "Tasks", "as_tasks", "parse_tasks"]
 
 Array = NDArray[np.float64]
 EXAMPLES = (
@@ -28,60 +28,6 @@ EXAMPLES = (
     "pool(64,seed=1,law='sphere'), pool([[1,0],[0,1]]) or mixture(pool(64),0.1)."
 )
 MOST_POOL = 1 << 24
-CHUNK = 1 << 23  # numbers in one array
-
-
-class Prior(NamedTuple):
-    """A Gaussian law of tasks, w = mean + factor g with g ~ N(0, I): what ridge predictors assume.
-
-    Attributes:
-        mean: [d], or None for 0.
-        factor: [d, r], or None for the identity.
-    """
-
-    mean: Array | None = None
-    factor: Array | None = None
-
-    @property
-    def is_standard(self) -> bool:
-        """Whether w ~ N(0, I)."""
-        return self.mean is None and self.factor is None
-
-    def whiten(self, moments: Moments) -> Moments:
-        """Return the moments of the same contexts in the coordinates g, in which tasks are N(0, I).
-
-        Args:
-            moments: The contexts.
-
-        Returns:
-            The moments, of dimension r.
-        """
-        if self.is_standard:
-            return moments
-        S, a, l = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))  # noqa: E741
-        if self.mean is not None:
-            Sm = S @ self.mean
-            l = np.maximum(l - 2 * (a @ self.mean) + Sm @ self.mean, 0.0)  # noqa: E741
-            a = a - Sm
-        if self.factor is not None:
-            S, a = self.factor.T @ S @ self.factor, a @ self.factor
-        d = S.shape[1]
-        gram = np.empty((len(S), d + 1, d + 1))
-        gram[:, :d, :d], gram[:, d, d] = (S + np.swapaxes(S, 1, 2)) / 2, l
-        gram[:, :d, d] = gram[:, d, :d] = a
-        return Moments._trusted(gram, moments.context, moments.sigma)
-
-    def back(self, weights: Array) -> Array:
-        """Return weights from those in the coordinates g.
-
-        Args:
-            weights: Weights in the coordinates g, [B, r].
-
-        Returns:
-            Weights, [B, d].
-        """
-        found = weights if self.factor is None else weights @ self.factor.T
-        return found if self.mean is None else found + self.mean
 
 
 class Tasks(Described):
@@ -166,6 +112,7 @@ class Gaussian(Tasks):
     """
 
     name = "gaussian"
+    words = "w is N(0, I)"
 
     def __init__(self, mean: ArrayLike | None = None, covariance: ArrayLike | None = None) -> None:
         self.mean = None if mean is None else array("the mean of tasks", mean, ("d",)).astype(np.float64)
@@ -180,6 +127,13 @@ class Gaussian(Tasks):
                 fitting(f"the {name} of tasks", value, dim)
         return Prior(self.mean, None if self.covariance is None else _factor(self.covariance))
 
+    def describe(self, dim: int) -> str:
+        """See `Described.describe`."""
+        if self.mean is None and self.covariance is None:
+            return self.words
+        mean = "mean 0" if self.mean is None else "a given mean"
+        return f"w is Gaussian with {mean} and {'covariance I' if self.covariance is None else 'a given covariance'}"
+
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
         named = {"mean": self.mean, "covariance": self.covariance}
         return [], {name: value for name, value in named.items() if value is not None}
@@ -193,6 +147,7 @@ class LowRankTasks(Tasks):
     """
 
     name = "lowrank"
+    words = "w is Gaussian in the first {rank} coordinates, with variance d / {rank}, and 0 in the others"
 
     def __init__(self, rank: int) -> None:
         self.rank = integer("the rank of tasks", rank, 1, 4096)
@@ -217,6 +172,7 @@ class Pool(Tasks):
     """
 
     name = "pool"
+    words = "w is drawn from a pool of {count} vectors, which are themselves drawn from {law} with seed {seed}"
 
     def __init__(self, tasks: int | ArrayLike, *, seed: int = 0, law: str = "gaussian") -> None:
         self.seed, self.kind = integer("the seed of a pool", seed, 0, (1 << 63) - 1), law
@@ -264,6 +220,12 @@ class Pool(Tasks):
             )
         return self.vectors
 
+    def describe(self, dim: int) -> str:
+        """See `Described.describe`."""
+        law = "N(0, I)" if self.kind == "gaussian" else "the sphere of radius sqrt(d)"
+        given = f"w is drawn from a pool of {self.count} given vectors"
+        return self.words.format(count=self.count, law=law, seed=self.seed) if self.vectors is None else given
+
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
         if self.vectors is not None:
             return [self.vectors], {}
@@ -281,6 +243,7 @@ class Mixture(Tasks):
     """
 
     name = "mixture"
+    words = "w is new with probability {_new:g}, and otherwise from a pool: {_pool}"
 
     def __init__(self, pool: Pool, new: float, prior: Tasks | None = None) -> None:
         self._new, self._prior = number("the share of new tasks", new), prior or Gaussian()
@@ -330,7 +293,7 @@ def as_tasks(value: object) -> Tasks:
     """Return tasks in any of the forms that `Problem` takes.
 
     Args:
-        value: Tasks, their text, or None for N(0, I).
+        value: Tasks, their text, a covariance matrix [d, d], variances [d], or None for N(0, I).
 
     Returns:
         The tasks.
@@ -344,7 +307,10 @@ def as_tasks(value: object) -> Tasks:
         return value
     if isinstance(value, str):
         return parse_tasks(value)
-    refuse("tasks must be a law of tasks or its text", shown(value), EXAMPLES)
+    if not isinstance(value, list | tuple | np.ndarray):
+        refuse("tasks must be a law of tasks, its text or a covariance matrix", shown(value), EXAMPLES)
+    given = real("the covariance of tasks", value)
+    return Gaussian(covariance=np.diag(given) if given.ndim == 1 else given)
 
 
 def _factor(covariance: Array) -> Array | None:

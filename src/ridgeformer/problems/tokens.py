@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Key
 from ridgeformer.problems.draws import Sequences
 from ridgeformer.values import read_only
 
@@ -19,12 +18,12 @@ __all__ = ["draw_tokens"]
 Array = NDArray[np.float64]
 
 
-def draw_tokens(problem: Problem, key: Key, count: int, queries: int) -> Sequences:
+def draw_tokens(problem: Problem, key: tuple[int, ...], count: int, queries: int) -> Sequences:
     """Draw whole sequences.
 
     Args:
         problem: The distribution of sequences.
-        key: The stream of random sequences.
+        key: The stream of random sequences, and the number of the first one.
         count: How many sequences, B.
         queries: How many queries each sequence has.
 

@@ -1,6 +1,6 @@
 """Ridgeformer in scikit-learn: a regressor that predicts by exact Bayes, or by a linear transformer with a guard.
 
-Needs scikit-learn: pip install 'ridgeformer[sklearn]'.
+Needs scikit-learn: pip install scikit-learn.
 
 >>> from ridgeformer.sklearn import InContextRegressor
 >>> from sklearn.datasets import load_diabetes
@@ -17,7 +17,7 @@ try:
     import sklearn as _sklearn  # noqa: F401
 except ImportError as error:  # pragma: no cover (the tests have it)
     raise MissingPackageError(
-        "ridgeformer.sklearn needs scikit-learn, which is not installed. Run pip install 'ridgeformer[sklearn]'."
+        "ridgeformer.sklearn needs scikit-learn, which is not installed. Run pip install scikit-learn."
     ) from error
 
 from ridgeformer.sklearn.regressor import FallbackWarning, InContextRegressor

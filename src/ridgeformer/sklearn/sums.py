@@ -52,7 +52,8 @@ class Sums(Value):
             The sums.
         """
         total = float(weights.sum())
-        x_mean, y_mean = weights @ x / total, weights @ y / total
+        # Means of differences from the first row: those of constant columns are exactly 0, whatever the number of rows.
+        x_mean, y_mean = (part[0] + weights @ (part - part[0]) / total for part in (x, y))
         x, y = x - x_mean, y - y_mean
         weighted = weights[:, None] * x
         return cls(total, x_mean, y_mean, weighted.T @ x, weighted.T @ y, weights @ y**2)
@@ -90,5 +91,5 @@ class Sums(Value):
 
 
 def _deviation(squares: Array, mean: Array, weight: float) -> Array:
-    found = np.sqrt(squares / weight)
-    return np.where(found > ROUNDING * np.abs(mean), found, 0.0)
+    deviation = np.sqrt(squares / weight)
+    return np.where(deviation > ROUNDING * np.abs(mean), deviation, 0.0)

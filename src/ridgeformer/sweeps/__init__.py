@@ -3,6 +3,5 @@
 from ridgeformer.sweeps.execute import Failure, State, Sweep, sweep
 from ridgeformer.sweeps.grid import Grid
 from ridgeformer.sweeps.grid_file import read_grid
-from ridgeformer.sweeps.listing import Entry, list_runs
 
-__all__ = ["Entry", "Failure", "Grid", "State", "Sweep", "list_runs", "read_grid", "sweep"]
+__all__ = ["Failure", "Grid", "State", "Sweep", "read_grid", "sweep"]

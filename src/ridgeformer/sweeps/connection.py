@@ -106,8 +106,8 @@ class Connection:
 
 
 async def _identity(client: Any) -> dict[str, Any]:
-    found: dict[str, Any] = await client.scheduler.identity()
-    return found
+    identity: dict[str, Any] = await client.scheduler.identity()
+    return identity
 
 
 def _is_connected(client: Any) -> bool:

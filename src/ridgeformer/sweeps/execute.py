@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import RidgeformerError, refuse
-from ridgeformer.problems import BaseProblem, Problem
+from ridgeformer.problems import BaseProblem
 from ridgeformer.sweeps.connection import Connection
-from ridgeformer.training import Spec
-from ridgeformer.training.runs import Folder
+from ridgeformer.training import Runs, Spec
+from ridgeformer.training.runs import read_entry
 from ridgeformer.training.session import Session
 from ridgeformer.training.spec import parse_spec
-from ridgeformer.training.stored import has_record, is_finished, read_record
+from ridgeformer.training.store import Folder
+from ridgeformer.training.store.files import has_record, is_finished, read_record
 from ridgeformer.validation import integer
 
 __all__ = ["Failure", "State", "Sweep", "sweep"]
@@ -84,16 +85,21 @@ class Sweep:
     """What a sweep left behind.
 
     Attributes:
-        folders: The folders of all finished runs.
+        runs: The finished runs, as a table.
         failures: The runs that failed, with their reasons.
-        found: How many runs were finished before the sweep began.
+        reused: How many runs were finished before the sweep began.
         seconds: How long the sweep took.
     """
 
-    folders: list[Path]
+    runs: Runs
     failures: list[Failure]
-    found: int
+    reused: int
     seconds: float
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of the finished runs."""
+        return [entry.folder for entry in self.runs.entries if entry.folder is not None]
 
 
 def sweep(
@@ -117,7 +123,7 @@ def sweep(
         interval: Seconds between two looks at the executor.
 
     Returns:
-        The folders of all finished runs, and the runs that failed, each with its reason.
+        The finished runs as a table, and the runs that failed, each with its reason.
 
     Raises:
         InputError: A problem of your own has a class that workers cannot import, or that has no name.
@@ -131,8 +137,8 @@ def sweep(
     store = Folder(out)
     began = time.monotonic()
     places = {spec.name: store.path / spec.name for spec in wanted}
-    found = {name for name, place in places.items() if _is_finished(place)}
-    units = [unit for unit in _units(wanted) if any(spec.name not in found for spec in unit)]
+    finished = {name for name, place in places.items() if _is_finished(place)}
+    units = [unit for unit in _units(wanted) if any(spec.name not in finished for spec in unit)]
     driver = _Driver(store.path, executor, workers, interval)
     ratios: dict[str, float] = {}
 
@@ -142,7 +148,7 @@ def sweep(
                 ratios[name] = _ratio(place)
         done = len(ratios)
         seconds = time.monotonic() - began
-        share = (done - len(found)) / max(len(wanted) - len(found), 1)
+        share = (done - len(finished)) / max(len(wanted) - len(finished), 1)
         left = seconds * (1 - share) / share if share else float("inf")
         known = [item for item in ratios.items() if item[1] < float("inf")]
         best = min(known, key=lambda item: item[1], default=None)
@@ -154,8 +160,8 @@ def sweep(
     finally:
         driver.close()
     report(0)
-    folders = [place for place in places.values() if _is_finished(place)]
-    return Sweep(folders, driver.failures, len(found), time.monotonic() - began)
+    runs = Runs(tuple(read_entry(place) for place in places.values() if _is_finished(place)))
+    return Sweep(runs, driver.failures, len(finished), time.monotonic() - began)
 
 
 def _is_finished(place: Path) -> bool:
@@ -183,8 +189,6 @@ def _units(specs: Sequence[Spec]) -> list[Unit]:
 
 def _check_importable(problem: BaseProblem) -> None:
     """Refuse a problem of the user's own that a worker could not make again from its name and arguments."""
-    if isinstance(problem, Problem):
-        return
     problem.check_named()
     kind = type(problem)
     main = sys.modules.get("__main__")
@@ -198,7 +202,7 @@ def _check_importable(problem: BaseProblem) -> None:
 
 def _module(spec: Spec) -> dict[str, str]:
     """Where the class of a problem of the user's own is defined, for workers to import."""
-    return {} if isinstance(spec.problem, Problem) else {"module": type(spec.problem).__module__}
+    return {"module": type(spec.problem).__module__}
 
 
 def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
@@ -295,17 +299,17 @@ class _Driver:
             report(min(len(running), self.workers) if self.given is None else len(running))
 
     def _submit_all(self, units: list[Unit], chosen: list[int]) -> Running:
-        found = Running()
+        running = Running()
         for i in chosen:
             specs = [{**spec.as_dict(), **_module(spec)} for spec in units[i]]
             try:
-                found[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
+                running[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
             except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice
                 self.connection.is_open()
                 self._fail(
                     units[i], f"the executor accepts no more work ({error}). Restart it, then give the command again."
                 )
-        return found
+        return running
 
     def _collect(self, units: list[Unit], running: Running) -> list[int]:
         """Wait for units to end, take them out of `running` and note what failed; returns those that were lost."""

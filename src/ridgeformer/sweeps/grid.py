@@ -1,7 +1,7 @@
 """Grids of runs: problems x families x depths x heads x seeds.
 
 >>> from ridgeformer.sweeps.grid import Grid
->>> grid = Grid(noise=["fixed(1)", "fixed(2)"], family=["diag"], layers=[1, 2], seed=[0, 1, 2])
+>>> grid = Grid(noise=["fixed(1)", "fixed(2)"], families=["diag"], layers=[1, 2], seeds=[0, 1, 2])
 >>> len(list(grid.specs()))
 12
 """
@@ -23,14 +23,13 @@ from ridgeformer.problems import BaseProblem, Lengths, Problem
 from ridgeformer.problems.features import as_features
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.training import Search, Spec
-from ridgeformer.training.protocols import Protocol, as_protocol
-from ridgeformer.training.spec import make_spec
+from ridgeformer.training.spec import Protocol, as_protocol, make_spec
 from ridgeformer.validation import integer
 
 __all__ = ["AXES", "Grid", "check_values"]
 
 LAW = ("noise", "dim", "context", "features", "tasks", "query")  # axes of the built-in problem
-AXES = (*LAW, "family", "layers", "heads", "seed")
+AXES = (*LAW, "families", "layers", "heads", "seeds")
 MOST_RUNS = 1_000_000
 MOST_CHECKED = 10_000  # combinations of laws that are made to see whether they fit together
 
@@ -46,10 +45,10 @@ class Grid:
         features: Laws of the features, by their text.
         tasks: Laws of the tasks, by their text.
         query: Covariances of the queries, by their text; `none` for that of the features.
-        family: Names of families.
+        families: Names of families.
         layers: Numbers of layers.
         heads: Numbers of heads per layer.
-        seed: Seeds of training.
+        seeds: Seeds of training.
         protocol: How to train.
         sequences: How many fresh sequences the losses are measured on.
         problem: Problems instead of `noise`, `dim`, `context`, `features`, `tasks` and `query`. A problem of your own
@@ -63,10 +62,10 @@ class Grid:
     noise: Sequence[str] = ()
     dim: Sequence[int] = (10,)
     context: Sequence[int | str] = (20,)
-    family: Sequence[str] = ("diag",)
+    families: Sequence[str] = ("diag",)
     layers: Sequence[int] = (4,)
     heads: Sequence[int] = (1,)
-    seed: Sequence[int] = (0,)
+    seeds: Sequence[int] = (0,)
     protocol: Protocol = field(default_factory=Search)
     sequences: int = 100_000
     features: Sequence[str] = ("isotropic()",)
@@ -114,9 +113,9 @@ class Grid:
     def specs(self) -> Iterator[Spec]:
         """Yield every run, problem by problem and seed by seed, shallow before deep."""
         for problem in self.problems():
-            for seed in self.seed:
+            for seed in self.seeds:
                 for heads in self.heads:
-                    for family in self.family:
+                    for family in self.families:
                         for layers in sorted(self.layers):
                             yield make_spec(
                                 problem,
@@ -171,12 +170,12 @@ def _check(axis: str, value: Any) -> None:
         _text(axis, value)
     elif axis == "problem":
         check_any_problem(value)
-    elif axis == "family":
+    elif axis == "families":
         if not isinstance(value, str):
             refuse("a family must be listed by its name", shown(value), 'Write "diag", for example.')
         family_named(value)
     else:
-        chosen = {"layers": 1, "heads": 1, "seed": 0, axis: value}
+        chosen = {"layers": 1, "heads": 1, "seed": 0, axis.removesuffix("s") if axis == "seeds" else axis: value}
         make_spec(ANY_PROBLEM, "gdpp", **chosen, protocol=SEARCH, sequences=2)
 
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.sweeps.grid import AXES, Grid, check_values
-from ridgeformer.training.protocols import NAMES, Protocol
+from ridgeformer.training.spec import PROTOCOLS, Protocol
 
 __all__ = ["read_grid"]
 
@@ -50,28 +50,28 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
         refuse("a grid must be the name of a file", shown(path), "Pass a path such as grid.toml.")
     place = Path(path)
     text = _read(place)
-    found = _parse(place, text)
-    _check_keys(place, text, found, "a grid", Grid)
-    if "noise" not in found:
+    values = _parse(place, text)
+    _check_keys(place, text, values, "a grid", Grid)
+    if "noise" not in values:
         raise InputError(f'a grid must have the key noise; {_name(place)} has none. Add noise = ["uniform(0,5)"].')
-    if "protocol" in found:
-        found["protocol"] = _protocol(place, text, found["protocol"])
+    if "protocol" in values:
+        values["protocol"] = _protocol(place, text, values["protocol"])
     try:
-        return Grid(**found)
+        return Grid(**values)
     except InputError as error:
-        _blame(place, text, found)
+        _blame(place, text, values)
         raise InputError(f"{_name(place)}: {error}") from error
 
 
-def _blame(place: Path, text: str, found: dict[str, Any]) -> None:
+def _blame(place: Path, text: str, values: dict[str, Any]) -> None:
     """Raise an error that names the line and the key, if it is the value of one key alone that is wrong."""
     for key in (*AXES, "sequences"):
-        if key in found:
+        if key in values:
             try:
                 if key in AXES:
-                    check_values(key, found[key])
+                    check_values(key, values[key])
                 else:
-                    Grid(noise=["fixed(1)"], sequences=found[key])
+                    Grid(noise=["fixed(1)"], sequences=values[key])
             except InputError as error:
                 _complain(place, text, key, str(error))
 
@@ -79,12 +79,12 @@ def _blame(place: Path, text: str, found: dict[str, Any]) -> None:
 def _read(place: Path) -> str:
     """The text of a regular file; anything else could block, or never end."""
     try:
-        found = place.stat()
-        if not stat.S_ISREG(found.st_mode):
-            kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
+        status = place.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or a device"
             raise ValueError(f"it is {kind}")
-        if found.st_size > LARGEST:
-            raise ValueError(f"it has {found.st_size:,} bytes, more than {LARGEST:,}")
+        if status.st_size > LARGEST:
+            raise ValueError(f"it has {status.st_size:,} bytes, more than {LARGEST:,}")
         with place.open("rb") as file:
             return file.read(LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -98,7 +98,7 @@ def _parse(place: Path, text: str) -> dict[str, Any]:
     try:
         if max(line.count(".") for line in IN_STRINGS.sub("", text).split("\n")) > MOST_DOTS:
             raise RecursionError
-        found = tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         why = shown(error, 200)
     except RecursionError:
@@ -108,9 +108,9 @@ def _parse(place: Path, text: str) -> dict[str, Any]:
         line = text.count("\n", 0, digits.start()) + 1 if digits else "?"
         why = f"line {line} has a whole number of more than 64 bits"
     else:
-        for key, value in found.items():
+        for key, value in values.items():
             _check_sizes(place, text, key, value)
-        return found
+        return values
     raise InputError(f"a grid must be TOML; {_name(place)} is not: {why}. It needs, for example, {EXAMPLE}.")
 
 
@@ -126,20 +126,20 @@ def _check_sizes(place: Path, text: str, key: str, value: Any) -> None:
 
 def _protocol(place: Path, text: str, table: Any) -> Protocol:
     name = table.get("name", "search") if isinstance(table, Mapping) else None
-    if not isinstance(name, str) or name not in NAMES:
-        rule = f"[protocol] must have the name {' or '.join(NAMES)}"
+    if not isinstance(name, str) or name not in PROTOCOLS:
+        rule = f"[protocol] must have the name {' or '.join(PROTOCOLS)}"
         _complain(place, text, "protocol", f"{rule}; got {shown(table)}. Choose one of these.")
     parameters = {key: value for key, value in table.items() if key != "name"}
-    _check_keys(place, text, parameters, "[protocol]", NAMES[name])
+    _check_keys(place, text, parameters, "[protocol]", PROTOCOLS[name])
     try:
-        return NAMES[name](**parameters)
+        return PROTOCOLS[name](**parameters)
     except InputError as error:
         _complain(place, text, "protocol", str(error))
 
 
-def _check_keys(place: Path, text: str, found: Mapping[str, Any], what: str, kind: type) -> None:
+def _check_keys(place: Path, text: str, values: Mapping[str, Any], what: str, kind: type) -> None:
     known = [f.name for f in fields(kind) if f.name != "problem"]  # problems are objects, which no file can hold
-    for key in found:
+    for key in values:
         if key not in known:
             rule = f"a key of {what} must be one of {', '.join(known)}"
             _complain(place, text, key, f"{rule}; got {shown(key)}. Rename it or remove it.")

@@ -1,11 +1,8 @@
-"""The paper's statements as running checks: each module holds one statement's mathematics and its `check`.
+"""Closed forms that hold for any problem. The theorems of a paper are in its package under `ridgeformer.papers`.
 
->>> from ridgeformer.theory import verify
->>> [check.passed for check in verify(["linear_model"])]
-[True, True, True, True, True, True, True, True]
+>>> from ridgeformer import Problem
+>>> from ridgeformer.theory import one_layer
+>>> problem = Problem(dim=3, context=8, noise=1)
+>>> round(one_layer.risk(problem, one_layer.optimum(problem)), 4)
+0.5769
 """
-
-from ridgeformer.theory.statement import Check
-from ridgeformer.theory.verification import STATEMENTS, verify
-
-__all__ = ["STATEMENTS", "Check", "verify"]

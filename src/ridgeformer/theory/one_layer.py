@@ -8,7 +8,8 @@ and n examples, E[a w'] = n Lambda Gamma = M1 and
 because E[S B S] = n (n + 1) Lambda B Lambda + n tr(B Lambda) Lambda for symmetric B. The risk, 1/2 E <w_hat - w, x>^2
 at a query x of covariance Lambda_q, is 1/2 tr(Lambda_q [W M2 W' - 2 W M1 + Gamma]), least for W = M1' M2^-1. Where n
 varies, n and n (n + 1) are replaced by their means. Where tasks w and -w are equally likely, this is the best one-layer
-model; otherwise a Full layer can gain a little by adding S v and l v for some vector v.
+model; otherwise a Full layer can gain a little by adding S v and l v for some vector v. `risk` also takes W [d, d + 1],
+which multiplies (a, l).
 
 >>> from ridgeformer import Problem
 >>> problem = Problem(dim=3, context=8, noise=1)
@@ -26,11 +27,12 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.population import task_moments
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import array
 
-__all__ = ["model_of", "optimum", "risk"]
+__all__ = ["matrix_of", "model_of", "optimum", "risk"]
 
 Array = NDArray[np.float64]
 
@@ -56,7 +58,7 @@ def risk(problem: Problem, W: ArrayLike) -> float:
 
     Args:
         problem: A problem whose features have the same covariance in all sequences.
-        W: Any matrix, [d, d].
+        W: Any matrix, [d, d]; or [d, d + 1] for the predictor W (a, l).
 
     Returns:
         The loss.
@@ -64,8 +66,9 @@ def risk(problem: Problem, W: ArrayLike) -> float:
     Raises:
         InputError: W does not fit the problem, or the covariance of the features varies.
     """
-    first, second, tasks = _moments(problem)
-    W_ = array("W", W, (problem.dim, problem.dim)).astype(np.float64)
+    wide = np.ndim(W) == 2 and np.shape(W)[1] == problem.dim + 1
+    first, second, tasks = _moments(problem, squares=wide)
+    W_ = array("W", W, (problem.dim, len(second))).astype(np.float64)
     inner = W_ @ second @ W_.T - W_ @ first - (W_ @ first).T + tasks
     return 0.5 * float((problem.query_covariance * inner).sum())
 
@@ -86,8 +89,31 @@ def model_of(W: ArrayLike) -> LinearTransformer:
     return LinearTransformer(Full(P, Q))
 
 
-def _moments(problem: Problem) -> tuple[Array, Array, Array]:
-    """M1 = E[a w'], M2 = E[a a'] and Gamma = E[w w'], each [d, d]."""
+def matrix_of(model: LinearTransformer) -> Array:
+    """Return the W of a one-layer model, the inverse of `model_of`.
+
+    A layer may also add S v, and multiples of l, to w_hat = W a; see `population`.
+
+    Args:
+        model: A model with one layer and tokens (x, y).
+
+    Returns:
+        W, [d, d].
+
+    Raises:
+        InputError: The model has more than one layer.
+    """
+    if model.layers != 1:
+        refuse("the matrix W is that of one layer", f"{model.layers} layers", "Pass a model with one layer.")
+    d = model.dim
+    P, Q = (np.asarray(value, np.float64)[0] for value in model.family.dense(d))
+    # w_hat_i = -sum_ab p_a Q_bi G_ab: the entries with one of a, b the label.
+    own, other = np.einsum("h,hji->ij", P[:, d, d], Q[:, :d, :d]), np.einsum("hj,hi->ij", P[:, d, :d], Q[:, d, :d])
+    return np.asarray(-(own + other))
+
+
+def _moments(problem: Problem, squares: bool = False) -> tuple[Array, Array, Array]:
+    """M1 = E[a w'], M2 = E[a a'] and Gamma = E[w w'], each [d, d]; with squares, of (a, l) instead of a."""
     features = check_problem(problem).features
     if not features.fixed:
         refuse("the closed form is for features with one covariance", features, "Evaluate a trained model instead.")
@@ -95,4 +121,13 @@ def _moments(problem: Problem) -> tuple[Array, Array, Array]:
     n = problem.lengths.values.astype(np.float64)
     power = float((covariance * tasks).sum()) + problem.noise.second_moment
     second = np.mean(n * (n + 1)) * covariance @ tasks @ covariance + n.mean() * power * covariance
-    return n.mean() * covariance @ tasks, second, tasks
+    first = n.mean() * covariance @ tasks
+    if not squares:
+        return first, second, tasks
+    mean, _, cubic, q, q2 = task_moments(problem, covariance)
+    s2, s4 = problem.noise.second_moment, problem.noise.fourth_moment
+    pairs, odd = np.mean(n * (n + 2)), cubic + s2 * mean  # E[w (q + sigma^2)], with q = w' Lambda w
+    wide = np.zeros((len(tasks) + 1,) * 2)
+    wide[:-1, :-1], wide[-1, -1] = second, pairs * (q2 + 2 * q * s2 + s4)
+    wide[-1, :-1] = wide[:-1, -1] = pairs * covariance @ odd
+    return np.vstack([first, n.mean() * odd]), wide, tasks

@@ -12,7 +12,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ridgeformer.engine.law import Layout
 from ridgeformer.errors import kind_of, refuse, shown
-from ridgeformer.models.moment_form import gram_of
 from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import choice, integer
 
@@ -91,6 +90,12 @@ class ProblemDataset(IterableDataset):
         choice("the form", form, ("moments", "tokens"))
         if dtype not in (torch.float32, torch.float64):
             refuse("the dtype must be torch.float32 or torch.float64", shown(dtype), "Choose one of these.")
+        if form == "tokens" and not problem.lengths.fixed:
+            refuse(
+                "token form needs contexts of one length",
+                f"n = {problem.lengths}, which would be filled up with tokens that count as examples",
+                'Use form="moments", or a problem with one context length.',
+            )
         if layout is not None and not isinstance(layout, Layout):
             refuse("the layout must be a Layout", shown(layout), "Pass model.layout.")
         self.problem, self.form, self.dtype = problem, form, dtype
@@ -124,7 +129,7 @@ class ProblemDataset(IterableDataset):
         sums = self.layout.coordinate != "none"
         draw = self.problem.moments(self.batch, step=number, dtype=dtype, sums=sums, **self.key)
         metric = None if draw.metric is None else self._tensor(draw.metric)
-        gram = gram_of(self.layout, draw.moments)
+        gram = draw.moments.gram_of(self.layout)
         return MomentBatch(self._tensor(gram), self._tensor(draw.ridge), metric, self._tensor(draw.task))
 
     def _tensor(self, value: Any) -> Tensor:

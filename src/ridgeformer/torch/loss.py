@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from ridgeformer import engine as engines
+from ridgeformer.engine.kernels import KERNELS, Kernel
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.torch.kernels import kernel_of
-from ridgeformer.torch.modules import TorchModel, check_tensor, gram_tensor
+from ridgeformer.torch.modules import TorchModel, check_tensor, gram_tensor, is_transformed
+from ridgeformer.validation import real
 
 __all__ = ["moment_loss", "token_loss"]
 
@@ -32,9 +34,9 @@ def moment_loss(
     """Return the mean loss 1/2 (w_hat - target)' metric (w_hat - target) of contexts.
 
     On the CPU the native kernel computes loss and gradient in one pass, by the operator `ridgeformer::moment_loss`. On
-    other devices, in other dtypes than float32 and float64, and where moments or targets need a gradient themselves,
-    the same recursion runs in PyTorch. The gradient of the native kernel leaves out sequences on which the model
-    overflows; it cannot be differentiated again.
+    other devices, in other dtypes than float32 and float64, inside `torch.func.grad` and `torch.func.vmap`, and where
+    moments or targets need a gradient themselves, the same recursion runs in PyTorch. The gradient of the native kernel
+    leaves out sequences on which the model overflows; it cannot be differentiated again.
 
     Args:
         parameters: A module that `to_torch` made, or its parameters by name (see `like`).
@@ -70,10 +72,10 @@ def moment_loss(
         goal, weight = _counted(goal, weight)
     rest = [gram, goal, *([] if weight is None else [weight])]
     native = all(value.device.type == "cpu" and value.dtype in PRECISE for value in (*kernel, *rest))
-    if native and not any(value.requires_grad for value in rest):
+    if native and not is_transformed() and not any(value.requires_grad for value in rest):
         gradient = torch.is_grad_enabled() and any(value.requires_grad for value in kernel)
-        found: Tensor = _native(list(kernel), gram, goal, weight, gradient)[0]
-        return found
+        loss: Tensor = _native(type(kernel).__name__, list(kernel), gram, goal, weight, gradient)[0]
+        return loss
     error = module.map_of(kernel, gram)[:, : goal.shape[1]] - goal
     weighed = error if weight is None else (weight @ error[..., None])[..., 0]
     return 0.5 * (error * weighed).sum(1).mean()
@@ -97,7 +99,7 @@ def token_loss(module: torch.nn.Module, x: Tensor, y: Tensor, queries: Tensor, a
 
 def _kernel(
     parameters: TorchModel | Mapping[str, Tensor], like: LinearTransformer | None
-) -> tuple[LinearTransformer, TorchModel, tuple[Tensor, ...]]:
+) -> tuple[LinearTransformer, TorchModel, Kernel]:
     """The model, a module of its shape, and the kernel of the parameters."""
     if isinstance(parameters, TorchModel):
         return parameters.source, parameters, parameters.kernel()
@@ -121,10 +123,10 @@ def _kernel(
 def _checked(name: str, value: Any, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """A tensor of this shape; arrays are copied and converted, tensors must fit as they are."""
     if isinstance(value, np.ndarray):
-        value = torch.from_numpy(np.array(value, subok=False, order="K")).to(like.device, like.dtype)
+        value = torch.from_numpy(np.array(real(name, value), subok=False, order="K")).to(like.device, like.dtype)
     check_tensor(name, value, shape, like)
-    found: Tensor = value
-    return found
+    tensor: Tensor = value
+    return tensor
 
 
 def _counted(goal: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -137,22 +139,26 @@ def _counted(goal: Tensor, metric: Tensor | None) -> tuple[Tensor, Tensor | None
 
 
 @torch.library.custom_op("ridgeformer::moment_loss", mutates_args=())
-def _native(kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool) -> list[Tensor]:
+def _native(
+    kind: str, kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool
+) -> list[Tensor]:
     """The mean loss, and its gradient with respect to the kernel if asked for."""
-    found = engines.current().evaluate(
-        tuple(value.detach().numpy() for value in kernel),
+    result = engines.current().evaluate(
+        KERNELS[kind](*(value.detach().numpy() for value in kernel)),
         gram.detach().numpy(),
         target.detach().numpy(),
         metric=None if metric is None else metric.detach().numpy(),
         counted=target.shape[1],
         gradient=gradient,
     )
-    slope = found.gradient or ()
-    return [gram.new_tensor(found.loss), *(torch.from_numpy(piece).to(gram.dtype) for piece in slope)]
+    slope = result.gradient or ()
+    return [gram.new_tensor(result.loss), *(torch.from_numpy(piece).to(gram.dtype) for piece in slope)]
 
 
 @_native.register_fake
-def _(kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool) -> list[Tensor]:
+def _(
+    kind: str, kernel: list[Tensor], gram: Tensor, target: Tensor, metric: Tensor | None, gradient: bool
+) -> list[Tensor]:
     return [gram.new_empty(()), *(gram.new_empty(value.shape) for value in kernel if gradient)]
 
 
@@ -167,7 +173,7 @@ def _backward(ctx: Any, gradient: list[Tensor]) -> Any:
             "a second derivative",
             "Use module.weights(gram) and a loss of your own.",
         )
-    return [gradient[0] * piece for piece in ctx.saved_tensors], None, None, None, None
+    return None, [gradient[0] * piece for piece in ctx.saved_tensors], None, None, None, None
 
 
 _native.register_autograd(_backward, setup_context=_save)

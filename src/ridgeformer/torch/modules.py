@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ridgeformer.engine import Layout
+from ridgeformer.engine import Kernel, Layout
+from ridgeformer.engine.kernels import layer_of
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.torch.kernels import attention, kernel_of, to_numpy
+from ridgeformer.torch.kernels import kernel_of, to_numpy
 
-__all__ = ["TorchLayer", "TorchModel", "check_tensor", "from_torch", "gram_tensor", "to_torch"]
+__all__ = ["TorchLayer", "TorchModel", "check_tensor", "from_torch", "gram_tensor", "is_transformed", "to_torch"]
 
 TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
 
@@ -37,25 +38,25 @@ class _Values(nn.Module):
         Returns:
             The parameter.
         """
-        found: Tensor = getattr(self, _attribute(name))
-        return found
+        parameter: Tensor = getattr(self, _attribute(name))
+        return parameter
 
 
 class TorchLayer(_Values):
     """One layer of linear attention, and its parameters; none where layers share theirs, which belong to the model."""
 
-    def forward(self, tokens: Tensor, gram: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, gram: Tensor, kernel: Kernel) -> Tensor:
         """Apply e -> e + sum_k P_k G Q_k e, which is linear attention to the context.
 
         Args:
             tokens: The tokens, [B, t, D].
             gram: The Gram matrices of the context's tokens at this layer, [B, D, D].
-            *parameters: One layer of `TorchModel.kernel`.
+            kernel: One layer of `TorchModel.kernel`.
 
         Returns:
             The tokens after the layer, [B, t, D].
         """
-        return tokens + tokens @ attention(parameters, gram).mT
+        return tokens + tokens @ kernel.attention(gram, torch).mT
 
 
 class TorchModel(nn.Module):
@@ -89,7 +90,7 @@ class TorchModel(nn.Module):
             return {name: self.shared.value(name) for name in self.names}
         return {name: torch.stack([layer.value(name) for layer in self.layers], self.axis) for name in self.names}
 
-    def kernel(self) -> tuple[Tensor, ...]:
+    def kernel(self) -> Kernel:
         """Return what an engine takes, layers first, differentiably; see `Family.kernel`."""
         return kernel_of(type(self.source.family), self.source.dim, self.arrays())
 
@@ -122,9 +123,10 @@ class TorchModel(nn.Module):
         asked = self._tokens(queries, torch.zeros_like(queries[..., 0]), float(layout.counted))
         tokens = torch.cat([context, asked], 1)
         share = 1 / n if layout.attention == "mean" else 1.0
-        for layer, parameters in zip(self.layers, zip(*self.kernel(), strict=True), strict=True):
+        kernel = self.kernel()
+        for number, layer in enumerate(self.layers):
             seen = tokens[:, :n]
-            tokens = layer(tokens, share * (seen.mT @ seen), *parameters)
+            tokens = layer(tokens, share * (seen.mT @ seen), layer_of(kernel, number))
         return -tokens[:, n:, -1]
 
     def weights(self, moments: Moments | Tensor) -> Tensor:
@@ -164,7 +166,7 @@ class TorchModel(nn.Module):
             return gram.new_zeros(len(gram))
         return self.map_of(self.kernel(), gram)[:, self.source.dim]
 
-    def map_of(self, kernel: Sequence[Tensor], gram: Tensor) -> Tensor:
+    def map_of(self, kernel: Kernel, gram: Tensor) -> Tensor:
         """Compute what predictions are made of: minus the last row of the map that all layers apply to a token.
 
         Args:
@@ -176,8 +178,8 @@ class TorchModel(nn.Module):
         """
         unit = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         tokens = unit.expand_as(gram)
-        for layer, parameters in zip(self.layers, zip(*kernel, strict=True), strict=True):
-            tokens = layer(tokens, tokens.mT @ gram @ tokens, *parameters)
+        for number, layer in enumerate(self.layers):
+            tokens = layer(tokens, tokens.mT @ gram @ tokens, layer_of(kernel, number))
         return -tokens[:, :-1, -1]
 
     def _tokens(self, x: Tensor, y: Tensor, coordinate: float) -> Tensor:
@@ -311,5 +313,15 @@ def gram_tensor(model: LinearTransformer, moments: Moments | Tensor | Any, like:
             "Pass Moments, or batches of ProblemDataset(..., layout=model.layout).",
         )
     check_tensor("gram", moments, ("B", width, width), like)
-    found: Tensor = moments
-    return found
+    gram: Tensor = moments
+    if not is_transformed() and not torch.compiler.is_compiling():
+        with torch.no_grad():
+            differs = (gram - gram.mT).abs().amax() > 1e-3 * gram.abs().amax()
+        if differs:  # False where there is NaN
+            refuse("gram must be symmetric", "matrices that are not", "Pass Moments, or X.mT @ X of tokens X.")
+    return gram
+
+
+def is_transformed() -> bool:
+    """Tell whether this call happens inside `torch.func.grad`, `vmap` or another transformation of functions."""
+    return bool(torch._C._are_functorch_transforms_active())

@@ -1,10 +1,13 @@
 """From a problem to a linear transformer: `train`, `train_many`, protocols, callbacks, and runs that can be resumed."""
 
 from ridgeformer.training.callbacks import Callback, TrainingProgress
+from ridgeformer.training.descent import SGD, Adam, Fresh, GradientDescent, GradientFlow, Population, Sample
 from ridgeformer.training.history import History, Snapshot
 from ridgeformer.training.loggers import CSVLogger, TensorBoardLogger, WandbLogger
-from ridgeformer.training.protocols import SGD, Adam, GradientDescent, GradientFlow, Paper, Search
+from ridgeformer.training.paper import Paper
 from ridgeformer.training.results import Training, load_run
+from ridgeformer.training.runs import Run, Runs, load_runs
+from ridgeformer.training.search import Search
 from ridgeformer.training.spec import Spec
 from ridgeformer.training.train import train, train_many
 
@@ -13,10 +16,15 @@ __all__ = [
     "Adam",
     "CSVLogger",
     "Callback",
+    "Fresh",
     "GradientDescent",
     "GradientFlow",
     "History",
     "Paper",
+    "Population",
+    "Run",
+    "Runs",
+    "Sample",
     "Search",
     "Snapshot",
     "Spec",
@@ -25,6 +33,7 @@ __all__ = [
     "TrainingProgress",
     "WandbLogger",
     "load_run",
+    "load_runs",
     "train",
     "train_many",
 ]

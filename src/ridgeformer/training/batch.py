@@ -1,4 +1,4 @@
-"""Contexts as training evaluates them, and what the loss of one of them counts."""
+"""Contexts as training evaluates them, and the weight of a single loss."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Evaluation, Layout
-from ridgeformer.models.moment_form import gram_of
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 
-__all__ = ["Batch", "ceiling", "damped"]
+__all__ = ["STORED", "Batch", "ceiling", "damped"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
+STORED = 1 << 27  # bytes of Gram matrices that are stored; beyond, they are drawn again every time
 
 
 def ceiling(problem: BaseProblem) -> float:
@@ -72,7 +72,7 @@ class Batch:
             The contexts.
         """
         counted = draw.with_intercept() if layout.counted else draw
-        return cls(gram_of(layout, draw.moments), np.asarray(counted.ridge), counted.metric)
+        return cls(draw.moments.gram_of(layout), np.asarray(counted.ridge), counted.metric)
 
     @classmethod
     def none(cls, problem: BaseProblem, layout: Layout) -> Batch:
@@ -85,9 +85,9 @@ class Batch:
         Returns:
             An empty batch of the right shapes.
         """
-        D, c = problem.dim + layout.extra + 1, problem.dim + layout.counted
-        without_metric = problem.law is not None and problem.law.metric is None and not problem.law.own_metric
-        return cls(np.empty((0, D, D)), np.empty((0, c)), None if without_metric else np.empty((0, c, c)))
+        one = cls.of(problem.moments(1, sums=layout.coordinate != "none"), layout)
+        metric = None if one.metric is None else np.empty((0, *one.metric.shape[-2:]))
+        return cls(one.gram[:0], one.target[:0], metric)
 
     def __len__(self) -> int:
         return len(self.gram)
@@ -149,7 +149,7 @@ class Batch:
             threads: Threads of the engine; None for all.
 
         Returns:
-            What the engine found.
+            The evaluation of the engine.
         """
         return engines.current().evaluate(
             model.kernel,

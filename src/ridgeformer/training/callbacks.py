@@ -1,22 +1,24 @@
-"""Callbacks: what is told about a training while it runs.
+"""Callbacks, which follow a training while it runs, and the progress line, which is one of them.
 
 A callback is an object with any of the methods of `Callback`. A plain function is the simplest form: it is called where
-`on_step` is. If a callback raises an error, training stops; with a folder for runs it can be resumed.
+`on_step` is. If a callback raises an error, training stops; with a folder for runs it can be resumed. The progress line
+is the only thing that the library itself prints.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ridgeformer.errors import kind_of, refuse
+from ridgeformer.training.results import Training
 from ridgeformer.training.spec import Spec
 
-if TYPE_CHECKING:
-    from ridgeformer.training.results import Training
+__all__ = ["AnyCallback", "Callback", "Display", "TrainingProgress", "as_callbacks"]
 
-__all__ = ["AnyCallback", "Callback", "TrainingProgress", "as_callbacks"]
+PATIENCE = 2.0  # seconds after which the progress line appears
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class TrainingProgress:
         loss: The training loss now.
         seconds: Time since the call began.
         remaining: Seconds until the call ends; an estimate.
-        record: What was recorded, by the names of the columns: of a descent a row of its history (step, time,
-            sequences, loss, adjusted_loss, gradient_norm, seconds, ratio), of a search its loss.
+        record: The recorded numbers by the names of the columns: of a descent a row of its history, of a search its
+            loss; and the ratio of the adjusted loss to the floor.
     """
 
     spec: Spec
@@ -53,7 +55,7 @@ class Callback:
     """
 
     def on_start(self, spec: Spec) -> None:
-        """Called before a run is trained, not for one that is found finished.
+        """Called before a run is trained, not for one that is finished already.
 
         Args:
             spec: The run; `spec.name` is the name of its folder.
@@ -101,11 +103,65 @@ def as_callbacks(values: Sequence[AnyCallback]) -> list[Callback]:
     """
     if isinstance(values, Callback) or callable(values) or not isinstance(values, Sequence):
         refuse("callbacks must be a list", kind_of(values), "Pass callbacks=[...].")
-    found = []
+    callbacks = []
     for value in values:
         if not isinstance(value, Callback) and (isinstance(value, type) or not callable(value)):
             refuse(
                 "a callback must be a Callback or a function", f"{value!r}"[:80], "Pass CSVLogger(path), for example."
             )
-        found.append(value if isinstance(value, Callback) else _Function(value))
-    return found
+        callbacks.append(value if isinstance(value, Callback) else _Function(value))
+    return callbacks
+
+
+class Display(Callback):
+    """A progress line on stderr, where that is a terminal or a notebook. Close it when training is over.
+
+    Args:
+        after: Seconds after which it appears: short trainings show nothing.
+    """
+
+    def __init__(self, after: float = PATIENCE) -> None:
+        self.after = after
+        self._bar: Any = None
+        self._quiet = False
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """See `Callback.on_step`."""
+        if self._quiet or progress.seconds < self.after:
+            return
+        if self._bar is None:
+            self.begin(progress.spec.describe_model())
+        if self._bar is not None:
+            self._show(progress)
+
+    def begin(self, text: str, state: str = "") -> None:
+        """Show the line, if stderr is a terminal or a notebook.
+
+        Args:
+            text: What is trained.
+            state: How far it has come.
+        """
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        console = Console(stderr=True)
+        if not (console.is_terminal or console.is_jupyter):
+            self._quiet = True
+            return
+        columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._row = self._bar.add_task(text, total=1.0, state=state)
+        self._bar.start()
+
+    def _show(self, now: TrainingProgress) -> None:
+        loss, share = now.record.get("adjusted_loss", now.loss), now.record.get("ratio", math.nan)
+        ratio = f" ({share:.2f} times the floor)" if math.isfinite(share) else ""
+        step = f" step {now.record['step']:,.0f}" if "step" in now.record else ""
+        state = f"{now.phase}{step}: loss {loss:.4g}{ratio}, {now.seconds:.0f} s, about {now.remaining:.0f} s left"
+        self._bar.update(self._row, completed=now.fraction, description=now.spec.describe_model(), state=state)
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = None

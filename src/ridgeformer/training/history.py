@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation.table import Table, lines, ratio
+from ridgeformer.evaluation import Loss
+from ridgeformer.evaluation.table import Table, lines
+from ridgeformer.losses import ratio
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.values import Value
 
@@ -17,8 +19,11 @@ __all__ = ["COLUMNS", "History", "Point", "Snapshot"]
 
 Array = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
-# What a descent records at a step. The time is the sum of the learning rates so far: the time of gradient flow.
-COLUMNS = ("step", "time", "sequences", "loss", "adjusted_loss", "gradient_norm", "seconds")
+# The columns of a descent as they are stored; the last three are missing in runs of earlier versions.
+COLUMNS = (
+    *("step", "time", "sequences", "loss", "adjusted_loss", "gradient_norm", "seconds"),
+    *("rate", "clipped", "fresh_loss"),
+)
 SHOWN = 20  # rows that are printed, at most
 
 
@@ -61,13 +66,18 @@ class History(Value, Table):
     Attributes:
         phase: The part of the search, or the name of the protocol, for every row.
         step: The number of the step, or of the piece of work, [K].
-        time: The sum of the learning rates so far, which is the time of gradient flow, [K].
+        time: The time of gradient flow, [K]: the sum of the learning rates so far. A clipped step counts as one at a
+            smaller rate. NaN for Adam and with momentum, which do not follow the flow.
         sequences: Sequences used so far, [K]; 0 for the population gradient.
         loss: The training loss, [K]. Of descents it is unadjusted; of searches it is adjusted.
         adjusted_loss: The adjusted loss, [K]: the unadjusted one minus the loss of the oracle.
         ratio: The adjusted loss over the floor, [K].
         gradient_norm: The Euclidean norm of the gradient, [K].
         seconds: Time spent on the run so far, [K].
+        rate: The learning rate of the next step, [K].
+        clipped: How many steps so far had a gradient that was scaled down, [K].
+        fresh_loss: Of descents on a fixed sample, the loss on fresh sequences instead, [K]; otherwise NaN. Its
+            distance from `loss` is what was learnt of the sample alone.
     """
 
     phase: tuple[str, ...]
@@ -79,15 +89,18 @@ class History(Value, Table):
     ratio: Array
     gradient_norm: Array
     seconds: Array
+    rate: Array
+    clipped: Array
+    fresh_loss: Array
 
     @classmethod
-    def of_points(cls, points: list[Point], oracle: float, floor: float) -> History:
+    def of_points(cls, points: list[Point], oracle: float, result: Loss) -> History:
         """Return the history of a search or of the paper's protocol.
 
         Args:
             points: Its pieces of work.
             oracle: The loss of the oracle, by which their losses are larger than adjusted ones.
-            floor: The floor of the adjusted loss.
+            result: The loss of the trained model, with its floor.
 
         Returns:
             The table.
@@ -101,35 +114,30 @@ class History(Value, Table):
             sequences=np.array([point.sequences for point in points], np.int64),
             loss=loss,
             adjusted_loss=loss - oracle,
-            ratio=_ratios(loss - oracle, floor),
+            ratio=_ratios(loss - oracle, result),
             gradient_norm=unknown,
             seconds=np.array([point.seconds for point in points], np.float64),
+            rate=unknown,
+            clipped=unknown,
+            fresh_loss=unknown,
         )
 
     @classmethod
-    def of_descent(cls, name: str, table: Array, floor: float) -> History:
+    def of_descent(cls, name: str, table: Array, result: Loss) -> History:
         """Return the history of a descent.
 
         Args:
             name: The name of the protocol.
-            table: What was recorded, in the order of `COLUMNS`, [K, 7].
-            floor: The floor of the adjusted loss.
+            table: What was recorded, in the order of `COLUMNS`, [K, 10], or [K, 7] in runs of earlier versions.
+            result: The loss of the trained model, with its floor.
 
         Returns:
             The table.
         """
-        column = dict(zip(COLUMNS, table.T, strict=True))
-        return cls(
-            phase=(name,) * len(table),
-            step=column["step"].astype(np.int64),
-            time=column["time"],
-            sequences=column["sequences"].astype(np.int64),
-            loss=column["loss"],
-            adjusted_loss=column["adjusted_loss"],
-            ratio=_ratios(column["adjusted_loss"], floor),
-            gradient_norm=column["gradient_norm"],
-            seconds=column["seconds"],
-        )
+        unknown = dict.fromkeys(COLUMNS, np.full(len(table), np.nan))
+        column = {**unknown, **dict(zip(COLUMNS, table.T, strict=False))}
+        whole = {"step": column.pop("step").astype(np.int64), "sequences": column.pop("sequences").astype(np.int64)}
+        return cls((name,) * len(table), **whole, **column, ratio=_ratios(column["adjusted_loss"], result))
 
     def rows(self) -> list[dict[str, Any]]:
         """See `Table.rows`."""
@@ -145,7 +153,7 @@ class History(Value, Table):
         """Whether all is equal but for the seconds."""
         if not isinstance(other, History) or self.phase != other.phase:
             return False
-        names = ("step", "time", "sequences", "loss", "adjusted_loss", "ratio", "gradient_norm")
+        names = (*(name for name in COLUMNS if name != "seconds"), "ratio")
         return all(np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
@@ -176,5 +184,5 @@ class History(Value, Table):
         return super().__str__() if len(self) else "no recorded steps"
 
 
-def _ratios(adjusted: Array, floor: float) -> Array:
-    return np.array([ratio(value, floor) for value in adjusted.tolist()], np.float64)
+def _ratios(adjusted: Array, result: Loss) -> Array:
+    return np.array([ratio(value, result.floor, result.signal) for value in adjusted.tolist()], np.float64)

@@ -74,7 +74,7 @@ class CSVLogger(Callback):
 class TensorBoardLogger(Callback):
     """Writes every recorded number that is finite as a scalar for TensorBoard, one folder per run.
 
-    It needs tensorboardX (`pip install 'ridgeformer[tensorboard]'`), or PyTorch with tensorboard.
+    It needs tensorboardX (`pip install tensorboardX`), or PyTorch with tensorboard.
 
     Args:
         folder: Where TensorBoard looks for runs.
@@ -141,7 +141,7 @@ class WandbLogger(Callback):
 
 
 def _finite(progress: TrainingProgress) -> dict[str, float]:
-    """What was recorded, without the step and without numbers that no axis has room for: the ratio to a floor of 0."""
+    """The recorded numbers that are finite, without the step."""
     return {name: value for name, value in progress.record.items() if name != "step" and math.isfinite(value)}
 
 
@@ -150,7 +150,7 @@ def _writer() -> Any:
         return importlib.import_module("tensorboardX").SummaryWriter
     except ImportError:
         rule = "TensorBoard needs tensorboardX, or PyTorch with tensorboard"
-        remedy = "Run pip install 'ridgeformer[tensorboard]'."
+        remedy = "Run pip install tensorboardX."
         return _imported("torch.utils.tensorboard", rule, remedy).SummaryWriter
 
 

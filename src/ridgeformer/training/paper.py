@@ -1,4 +1,4 @@
-"""What the paper did: Adam on the query loss, from one small random start, at a constant rate.
+"""The protocol of the paper: Adam on the query loss, from one small random start, at a constant rate.
 
 The query loss is 1/2 <w_hat - w, x>^2 for a sampled query x. Its gradient is that of 1/2 |w_hat - t|^2 for the fixed
 target t = w_hat - <w_hat - w, x> x, which any engine can differentiate.
@@ -6,51 +6,83 @@ target t = w_hat - <w_hat - w, x> x, which any engine can differentiate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
-from ridgeformer.training.job import RACE, Found, Job, Report, Step, Steps, follow
-from ridgeformer.training.protocols import Paper
+from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, follow
+from ridgeformer.training.spec import Protocol, Spec
+from ridgeformer.validation import integer, positive
 
-__all__ = ["query_gradient", "train_as_the_paper"]
+__all__ = ["Paper", "query_gradient"]
 
 Array = NDArray[np.float64]
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
 SAVED = 1000  # steps between two checkpoints
 ROWS = 200  # of the history, about
+PARTS = ("point", "mean", "square")
 
 
-def train_as_the_paper(job: Job, protocol: Paper, report: Report) -> Found:
-    """Train by Adam from a small random start or a given one, to the end or until the loss is not finite.
+@dataclass(frozen=True, kw_only=True)
+class Paper(Protocol):
+    """The protocol of the paper: the query loss, Adam, a constant rate, one small random start.
 
-    Args:
-        job: What to find.
-        protocol: Steps, sequences per step, learning rate.
-        report: Is called after every checkpoint.
+    Attributes:
+        steps: Steps of Adam.
+        batch: Sequences per step.
+        rate: The learning rate.
 
-    Returns:
-        The last model.
+    Raises:
+        InputError: A value is outside its range.
     """
-    return follow(_adam(job, protocol), report)
+
+    name: ClassVar[str] = "paper"
+    adjusted: ClassVar[bool] = False
+
+    steps: int = 200_000
+    batch: int = 2048
+    rate: float = 1e-4
+
+    def __post_init__(self) -> None:
+        integer("steps", self.steps)
+        integer("batch", self.batch, 1, 1 << 24)
+        positive("the learning rate", self.rate, 1e-4)
+
+    def complete(self, spec: Spec) -> Spec:
+        """See `Protocol.complete`."""
+        if not spec.problem.is_isotropic:
+            refuse("the paper's protocol is for the paper's problem", spec.problem, "Use the protocol search.")
+        return spec
+
+    def cost(self, spec: Spec) -> float:
+        """See `Protocol.cost`."""
+        return float(self.steps * self.batch)
+
+    def run(self, job: Job) -> Outcome:
+        """See `Protocol.run`: Adam from a small random start or a given one, while the loss is finite."""
+        return follow(_adam(job, self), job)
+
+    def advice(self) -> str:
+        """See `Protocol.advice`."""
+        return f"; a rate of {self.rate / 10:.3g} may help"
 
 
 def _adam(job: Job, protocol: Paper) -> Steps:
-    model = job.start()
+    model, every = job.start(), min(max(protocol.steps // ROWS, 1), SAVED)
     names = [*model.family.arrays]
-    kept = next((found for t in _checkpoints(protocol.steps) if (found := job.journal.recall(f"step/{t}"))), None)
-    if kept is None:
-        zeros = [np.zeros(value.shape) for value in model.family.arrays.values()]
-        kept = dict(zip(_names(names), [*model.family.arrays.values(), *zeros, *zeros], strict=True))
-        kept["taken"] = np.zeros(1, np.int64)
-    taken = int(kept["taken"][0])
-    point, mean, square = ({name: kept[f"{part}/{name}"].copy() for name in names} for part in PARTS)
+    state = _restored(job, protocol, model)
+    taken = int(state["taken"][0])
+    point, mean, square = ({name: state[f"{part}/{name}"].copy() for name in names} for part in PARTS)
     losses: list[float] = []
     notes: list[tuple[int, float, float]] = []  # sequences, mean loss and time, noted with the next checkpoint
-    every = min(max(protocol.steps // ROWS, 1), SAVED)
     while taken < protocol.steps:
-        model = LinearTransformer(job.family(**point), job.problem.dim)
+        model = job.model(job.spec.family(**point))
         loss, slope = query_gradient(
             job.problem, model, batch=protocol.batch, seed=job.seed, step=taken, threads=job.threads
         )
@@ -61,36 +93,36 @@ def _adam(job: Job, protocol: Paper) -> Steps:
             square[name] += (1 - SECOND) * (slope[name] ** 2 - square[name])
             size = np.sqrt(square[name] / (1 - SECOND**taken)) + TINY
             point[name] -= protocol.rate * mean[name] / (1 - FIRST**taken) / size
-        if taken % every == 0 or taken % SAVED == 0 or taken == protocol.steps:
+        saves = taken % SAVED == 0 or taken == protocol.steps
+        if taken % every == 0 or saves:
             notes.append((protocol.batch * len(losses), float(np.mean(losses)), job.journal.seconds))
             losses = []
-        lost = not np.isfinite(loss) or not all(np.isfinite(value).all() for value in point.values())
-        if taken % SAVED == 0 or taken == protocol.steps or lost:
-            current = [values[name] for values in (point, mean, square) for name in names]
-            state = {key: value.copy() for key, value in zip(_names(names), current, strict=True)}
-            if lost:
-                return Found(model, False, f"the loss was not finite at step {taken:,}", lost=True)
-            state["taken"] = np.array([taken])
+        if not np.isfinite(loss) or not all(np.isfinite(value).all() for value in point.values()):
+            return Outcome(model, False, f"the loss was not finite at step {taken:,}", lost=True)
+        if saves:
             job.journal.forget(f"step/{(taken - 1) // SAVED * SAVED}")
             for note in notes:
                 job.journal.note("adam", *note)
-            job.journal.keep(f"step/{taken}", state)
+            job.journal.keep(f"step/{taken}", _stored(taken, point, mean, square))
             loss, notes = notes[-1][1], []
-            yield Step(LinearTransformer(job.family(**point), job.problem.dim), "adam", taken / protocol.steps, loss)
-    return Found(
-        LinearTransformer(job.family(**point), job.problem.dim), False, f"all {protocol.steps:,} steps were taken"
-    )
+            yield Step(job.model(job.spec.family(**point)), "adam", taken / protocol.steps, loss)
+    return Outcome(job.model(job.spec.family(**point)), False, f"all {protocol.steps:,} steps were taken")
 
 
-PARTS = ("point", "mean", "square")
+def _stored(taken: int, *parts: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
+    named = ((f"{part}/{name}", values[name]) for part, values in zip(PARTS, parts, strict=True) for name in values)
+    arrays = {name: value.copy() for name, value in named}
+    return {**arrays, "taken": np.array([taken])}
 
 
-def _names(names: list[str]) -> list[str]:
-    return [f"{part}/{name}" for part in PARTS for name in names]
-
-
-def _checkpoints(steps: int) -> list[int]:
-    return [steps, *range(steps - steps % SAVED, 0, -SAVED)]
+def _restored(job: Job, protocol: Paper, start: LinearTransformer) -> Mapping[str, NDArray[Any]]:
+    """The last checkpoint in the journal, or the beginning."""
+    steps = protocol.steps
+    for taken in (steps, *range(steps - steps % SAVED, 0, -SAVED)):
+        if (stored := job.journal.recall(f"step/{taken}")) is not None:
+            return stored
+    zeros = {name: np.zeros(value.shape) for name, value in start.family.arrays.items()}
+    return _stored(0, {name: np.asarray(value) for name, value in start.family.arrays.items()}, zeros, zeros)
 
 
 def query_gradient(
@@ -120,5 +152,5 @@ def query_gradient(
     good = np.isfinite(target).all(1)
     if not good.all():
         return float("inf"), {name: np.zeros(value.shape) for name, value in model.family.arrays.items()}
-    found = model.evaluate(draw.moments, target, gradient=True, threads=threads)
-    return loss, model.family.pullback(found.gradient)
+    evaluation = model.evaluate(draw.moments, target, gradient=True, threads=threads)
+    return loss, model.family.pullback(evaluation.gradient)

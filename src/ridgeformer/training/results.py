@@ -1,4 +1,4 @@
-"""What training gives, and how it is read back from a run's folder."""
+"""A finished training, and how it is read back from the folder of its run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
-from ridgeformer.evaluation import Result
-from ridgeformer.evaluation.oracle import expected_oracle_loss
+from ridgeformer.evaluation import Loss
+from ridgeformer.evaluation.results import OPTIONAL
+from ridgeformer.exact import expected_oracle_loss
 from ridgeformer.files import short
+from ridgeformer.losses import warn_below_floor
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import Problem
 from ridgeformer.training.history import History, Point, Snapshot
-from ridgeformer.training.protocols import Paper
+from ridgeformer.training.job import Price
 from ridgeformer.training.spec import Spec, parse_spec
-from ridgeformer.training.stored import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
+from ridgeformer.training.store.files import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
 from ridgeformer.values import Value
 
 __all__ = ["Status", "Training", "load_run", "training_of_record"]
@@ -33,7 +34,7 @@ SHOT = "snapshots/"  # how the names of stored snapshots begin
 
 @dataclass(eq=False, repr=False)
 class Training(Value):
-    """What training gave.
+    """A finished training.
 
     Attributes:
         model: The trained model.
@@ -49,28 +50,43 @@ class Training(Value):
         made_with: Versions, engine and number of threads.
         folder: Where the run is stored; None if it is not.
         course: What a descent recorded, as it is stored; see `history` and `snapshots`.
+        actual_family: The simplest family that the model is of: that of the model which the search chose.
+        price: What avoiding explosions cost a search; None where that is not known.
     """
 
     model: LinearTransformer
     spec: Spec
     status: Status
     message: str
-    result: Result
+    result: Loss
     points: tuple[Point, ...]
     seconds: float
     total_seconds: float
     made_with: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     course: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    actual_family: str = ""
+    price: Price | None = None
+
+    @property
+    def actual(self) -> str:
+        """The model that it really is, such as `gdpp, 2 layers`: its simplest family, and the layers that do something.
+
+        The search may choose a model of a simpler family, or a shallower one, whose further layers do nothing.
+        """
+        P, Q = np.asarray(self.model.P), np.asarray(self.model.Q)
+        works = (np.abs(P).max((2, 3)) * np.abs(Q).max((2, 3)) > 0).any(1)
+        layers = max(int(works.sum()) // self.model.family.loops, 1)
+        return f"{self.actual_family or self.spec.family.name}, {layers} layer{'s' * (layers > 1)}"
 
     @functools.cached_property
     def history(self) -> History:
         """The course of the training, a table: print it, or use `to_pandas()`."""
         if "table" in self.course:
-            return History.of_descent(type(self.spec.protocol).__name__, self.course["table"], self.floor)
-        problem, paper = self.spec.problem, isinstance(self.spec.protocol, Paper)
-        oracle = expected_oracle_loss(problem) if paper and isinstance(problem, Problem) else 0.0
-        return History.of_points(list(self.points), oracle, self.floor)
+            return History.of_descent(type(self.spec.protocol).__name__, self.course["table"], self.result)
+        problem, adjusted = self.spec.problem, self.spec.protocol.adjusted
+        oracle = 0.0 if adjusted or not problem.has_known_laws else expected_oracle_loss(problem)
+        return History.of_points(list(self.points), oracle, self.result)
 
     @functools.cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -96,10 +112,10 @@ class Training(Value):
         return self.result.floor
 
     def __repr__(self) -> str:
+        actual = "" if self.spec.describe_model().startswith(self.actual) else f" (actual: {self.actual})"
         ratio = f", {self.result.ratio:.3g} x the floor" if math.isfinite(self.result.ratio) else ""
-        return (
-            f"Training({self.spec.describe()}: {self.status}, loss {self.loss:.4g}{ratio}, {self.total_seconds:.1f} s)"
-        )
+        end = f"{self.status}, loss {self.loss:.4g}{ratio}, {self.total_seconds:.1f} s"
+        return f"Training({self.spec.describe()}{actual}: {end})"
 
     def record(self) -> dict[str, Any]:
         """Return what the run's folder holds besides the model, as values that JSON can hold."""
@@ -114,6 +130,9 @@ class Training(Value):
             "seconds": self.seconds,
             "total_seconds": self.total_seconds,
             "made_with": self.made_with,
+            "actual_family": self.actual_family,
+            "actual": self.actual,
+            "price": None if self.price is None else self.price._asdict(),
         }
 
 
@@ -162,9 +181,13 @@ def training_of_record(
         InputError: The record is incomplete.
     """
     try:
-        found = record["result"]
-        kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int}
-        result = Result(**{f: kinds.get(f, float)(_known(found[f])) for f in Result.__dataclass_fields__})
+        fields = record["result"]
+        later = {"unexploded": None, "signal": spec.problem.signal, "adjusted": fields["loss"] != fields["unadjusted"]}
+        kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int, "adjusted": bool}
+        values = {**later, **fields}  # earlier versions did not store all
+        stored = [name for name in Loss.__dataclass_fields__ if name not in OPTIONAL or values.get(name) is not None]
+        result = Loss(**{name: kinds.get(name, float)(_known(values[name])) for name in stored})
+        warn_below_floor(result.name, result.loss, result.error, result.floor, result.floor_error, result.signal)
         return Training(
             model=model,
             spec=spec,
@@ -179,6 +202,8 @@ def training_of_record(
             made_with=dict(record["made_with"]),
             folder=folder,
             course=course or {},
+            actual_family=str(record.get("actual_family", spec.family.name)),
+            price=None if record.get("price") is None else Price(**record["price"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _incomplete(folder, error) from error

@@ -1,223 +1,393 @@
-"""Where runs are kept: in memory, or each in a folder of its own, as `ridgeformer.training.stored` describes it.
+"""Several trainings as one table: those of `train_many`, of a sweep, or of a folder.
 
-A damaged run is reported, set aside and trained again.
+>>> import tempfile
+>>> from ridgeformer import Problem, train
+>>> out = tempfile.mkdtemp()
+>>> done = train(Problem(dim=2, context=4, noise="fixed(1)"), "gdpp", layers=1, sequences=500, out=out)
+>>> runs = load_runs(out)
+>>> [(row["family"], row["status"], row["loss"] == done.loss) for row in runs.rows()]
+[('gdpp', 'converged', True)]
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
-import warnings
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ridgeformer.errors import DamageError, InputError, RidgeformerError
-from ridgeformer.files import make_folder, open_regular, remove, set_aside, write_whole
-from ridgeformer.models.file import fingerprint, save
-from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.tensors import digest, pack
-from ridgeformer.training.journal import DamagedRunWarning, Journal
-from ridgeformer.training.stored import (
-    COURSE,
-    INIT,
-    JOURNAL,
-    MODEL,
-    RECORD,
-    SPEC,
-    Arrays,
-    Record,
-    checksum,
-    has_record,
-    is_finished,
-    read_course,
-    read_run,
-)
+from ridgeformer.engine import PAPER_LAYOUT
+from ridgeformer.errors import InputError, RidgeformerError, refuse, shown
+from ridgeformer.evaluation.table import Table
+from ridgeformer.files import LARGEST_TEXT, parse_json
+from ridgeformer.jsonable import jsonable
+from ridgeformer.losses import SAYS_NOTHING, warn_below_floor
+from ridgeformer.training.results import Training, load_run
+from ridgeformer.training.spec import PROTOCOLS
+from ridgeformer.training.store.files import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
 
-__all__ = ["Folder", "Memory", "Runs"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Run", "Runs", "load_runs", "protocol_of", "read_entry"]
+
+FACTOR = 1.2  # times the loss of another seed: where a run ended in a worse local minimum
+SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
+BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int,), "context": (int, str)}
+OWN: dict[str, tuple[type, ...]] = {"problem": (str,), "arguments": (dict,)}  # of a problem of the user's own
+HOW: dict[str, tuple[type, ...]] = {"protocol": (dict,), "layout": (dict,), "init": (str,)}
+PARTS = ("features", "tasks", "query")
 
 
-class Memory:
-    """A store for runs of this process only; it has the methods of `Folder`."""
+@dataclass(frozen=True)
+class Run:
+    """One line of `Runs`: a run as its folder shows it, without its model, or a training in memory.
 
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[LinearTransformer, Record]] = {}
-        self._courses: dict[str, Arrays] = {}
-
-    def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
-        """Return a finished run. See `Folder.find`."""
-        return self._found.get(name)
-
-    def course(self, name: str, record: Record) -> Arrays:
-        """Return what a descent recorded. See `Folder.course`."""
-        return self._courses.get(name, {})
-
-    def journal(
-        self, name: str, spec: Record, writer: Mapping[str, Any], init: LinearTransformer | None = None
-    ) -> Journal:
-        """Return an empty journal. See `Folder.journal`."""
-        return Journal()
-
-    def store(
-        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Arrays | None = None
-    ) -> None:
-        """Keep a finished run. See `Folder.store`."""
-        self._found[name], self._courses[name] = (model, record), course or {}
-
-    def where(self, name: str) -> Path | None:
-        """Return None: there is no folder. See `Folder.where`."""
-        return None
-
-
-class Folder:
-    """A store for runs in the sub-folders of one folder. Several processes may share it: files are replaced whole.
-
-    Args:
-        path: The folder; it is made if it does not exist.
-        interval: Seconds between two writings of a journal, at least.
-
-    Raises:
-        InputError: The path is that of a file, or no path.
-        StorageError: The folder cannot be made.
+    Attributes:
+        folder: Where it is; None if it is not stored.
+        spec: What was asked for, as JSON; None if the run is damaged.
+        record: All that is stored about a finished run; None if the run is unfinished or damaged.
+        damage: What is wrong with a damaged run, and what to do; None if nothing is.
+        known: The training, if it is in memory.
     """
 
-    def __init__(self, path: str | os.PathLike[str], interval: float = 1.0) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"runs need the name of a folder; got {path!r}. Pass a path such as runs/.")
-        self.path, self.interval = Path(path), interval
-        if os.path.exists(self.path) and not os.path.isdir(self.path):  # never raise, unlike Path's own methods
-            raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
-        make_folder(self.path, "runs")
+    folder: Path | None
+    spec: dict[str, Any] | None = None
+    record: dict[str, Any] | None = None
+    damage: str | None = None
+    known: Training | None = field(default=None, repr=False)
 
-    def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
-        """Return a finished run; one that is damaged is set aside, with a warning, and not found.
+    @classmethod
+    def of(cls, training: Training) -> Run:
+        """Return the line of a training.
 
         Args:
-            name: The name of the run.
-            spec: Its spec, as JSON.
+            training: The training.
 
         Returns:
-            The model and its record; None if this folder has no such finished run.
+            The line.
         """
-        folder = self.path / name
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"a run needs a folder; {folder} is a file. Move the file away, or choose another folder.")
-        if not has_record(folder):
-            return None
-        try:
-            model, record = read_run(folder)
-            if record["spec"] != spec:
-                raise DamageError(f"the record of {folder} is of another run: {_difference(record['spec'], spec)}.")
-            read_course(folder, record)
-        except DamageError as error:
-            set_aside(*(folder / name for name in (MODEL, RECORD, COURSE)))
-            _warn(f"{error} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
-            return None
-        with contextlib.suppress(InputError, OSError):  # a folder that cannot be written to can still be read
-            self._check_spec(folder, spec)
-            remove(folder / JOURNAL)  # left there by a kill between the record and its removal
-        return model, record
+        record = training.record()
+        return cls(training.folder, record["spec"], record, known=training)
 
-    def course(self, name: str, record: Record) -> Arrays:
-        """Return what a descent recorded.
-
-        Args:
-            name: The name of a finished run.
-            record: Its record.
-
-        Returns:
-            The arrays by name; none for other runs.
-        """
-        return read_course(self.path / name, record)
-
-    def journal(
-        self, name: str, spec: Record, writer: Mapping[str, Any], init: LinearTransformer | None = None
-    ) -> Journal:
-        """Return what an unfinished run has done so far.
-
-        Args:
-            name: The name of the run.
-            spec: Its spec, as JSON.
-            writer: What decides the bits besides the spec: the version and the engine.
-            init: The model that the run starts from, which is stored with it; None for random starts.
-
-        Returns:
-            The journal, which is empty for a new run.
+    @property
+    def training(self) -> Training:
+        """The run with its model, read from its folder if need be.
 
         Raises:
-            StorageError: The folder of the run cannot be written to.
+            InputError: The run is not finished, or it is damaged.
         """
-        folder = self.path / name
-        make_folder(folder, "runs")
-        self._check_spec(folder, spec)
-        if init is not None:
-            save(init, folder / INIT)
-        return Journal(folder / JOURNAL, self.interval, {"run": name, **writer})
+        if self.known is not None:
+            return self.known
+        if self.folder is None or self.record is None:
+            refuse("a training is a finished run", self.status, "Train it to its end first.")
+        return load_run(self.folder)
 
-    def store(
-        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Arrays | None = None
-    ) -> None:
-        """Keep a finished run, unless another process has finished it meanwhile.
+    @property
+    def name(self) -> str:
+        """The name of its folder; empty if it is not stored."""
+        return "" if self.folder is None else self.folder.name
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns by name: what was asked for, and what came out."""
+        spec, record = self.spec or {}, self.record or {}
+        result = record.get("result", {})
+        numbers = {name: _number(result.get(name)) for name in ("loss", "error", "floor", "ratio")}
+        return {
+            **{name: spec.get(name, "") for name in ("family", "layers", "heads", "seed")},
+            "problem": self.problem,
+            "protocol": self.protocol,
+            **numbers,
+            "status": self.status,
+            "exploded": -1 if self.exploded is None else self.exploded,
+            "seconds": _number(record.get("seconds")),
+            "actual": str(record.get("actual", "")),
+            "run": self.name,
+        }
+
+    @property
+    def problem(self) -> str:
+        """The problem in words."""
+        if self.spec is None:
+            return ""
+        own = self.spec.get("problem")
+        law = own or f"d={self.spec['dim']} n={self.spec['context']} {self.spec['noise']}"
+        return f"{law} {self.details}".strip()
+
+    @property
+    def status(self) -> str:
+        """The status of training; or `unfinished`, or `damaged`."""
+        if self.record is not None:
+            return str(self.record["status"])
+        return "unfinished" if self.damage is None else "damaged"
+
+    @property
+    def details(self) -> str:
+        """What the name of the folder does not show of the problem: features, tasks and queries, or arguments."""
+        return "" if self.spec is None else _details(self.spec)
+
+    @property
+    def protocol(self) -> str:
+        """How the run was trained: the protocol, and what differs from its defaults, from a fresh start and layout."""
+        return "" if self.spec is None else protocol_of(self.spec)
+
+    @property
+    def exploded(self) -> int | None:
+        """How many fresh sequences exploded; None where that is not known."""
+        number = None if self.record is None else self.record["result"].get("exploded")
+        return number if type(number) is int else None
+
+    @property
+    def loss(self) -> float:
+        """The adjusted loss; infinite where there is none."""
+        return math.inf if self.record is None else float(self.record["result"]["loss"])
+
+    @property
+    def ratio(self) -> float | None:
+        """Loss over floor; None where there is no loss, or where the ratio says nothing; see `Loss.ratio`."""
+        ratio = None if self.record is None else self.record["result"]["ratio"]
+        return None if ratio is None or ratio >= SAYS_NOTHING else float(ratio)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Runs(Table, Sequence[Training]):
+    """Several trainings: a table, and a sequence of the trainings themselves.
+
+    Iterating gives the `Training` of every finished run; `entries` has the unfinished and damaged ones too.
+
+    Attributes:
+        entries: One `Run` for each line of the table.
+    """
+
+    entries: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, trainings: Iterable[Training]) -> Runs:
+        """Return a table of trainings.
 
         Args:
-            name: The name of the run.
-            model: Its model.
-            record: What `Training.record` returned.
-            journal: Its journal, which is removed.
-            course: What a descent recorded.
-
-        Raises:
-            StorageError: The folder of the run cannot be written to.
-        """
-        folder = self.path / name
-        if is_finished(folder):
-            return journal.remove()
-        save(model, folder / MODEL, record=record)
-        sealed = {**record, "model": fingerprint(model)}
-        if course:
-            write_whole(folder / COURSE, pack(course, {"format": "ridgeformer-course"}))
-            sealed["course"] = digest(course)
-        sealed["checksum"] = checksum(sealed)
-        write_whole(folder / RECORD, json.dumps(sealed, indent=2).encode())
-        journal.remove()
-
-    def where(self, name: str) -> Path | None:
-        """Return the folder of a run, whether it exists or not.
-
-        Args:
-            name: The name of the run.
+            trainings: The trainings, in the order of the lines.
 
         Returns:
-            The folder.
+            The table.
         """
-        return self.path / name
+        return cls(tuple(map(Run.of, trainings)))
 
-    @staticmethod
-    def _check_spec(folder: Path, spec: Record) -> None:
-        """Write `spec.json`; one that is damaged, or of another run, is set aside with a warning."""
-        known, text = folder / SPEC, json.dumps(spec, indent=2).encode()
-        if known.exists() and not _holds(known, text):
-            set_aside(known)
-            _warn(f"{known} is damaged, or of another run; it is written anew")
-        if not known.exists():
-            write_whole(known, text)
+    @property
+    def finished(self) -> list[Run]:
+        """The lines of finished runs."""
+        return [entry for entry in self.entries if entry.record is not None]
+
+    def __len__(self) -> int:
+        return len(self.finished)
+
+    def __iter__(self) -> Iterator[Training]:
+        return (entry.training for entry in self.finished)
+
+    def __getitem__(self, index: Any) -> Any:
+        """The training with this number, or the `Runs` of a slice."""
+        if isinstance(index, slice):
+            return Runs(tuple(self.finished[index]))
+        return self.finished[index].training
+
+    def __repr__(self) -> str:
+        return f"Runs({len(self.entries)} runs, {len(self)} finished)"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """See `Table.rows`. A run that lost against another seed by a factor has the status `local minimum`."""
+        rows = [entry.row() for entry in self.entries]
+        best: dict[Any, float] = {}
+        same = [tuple(row[name] for name in ("family", "layers", "heads", "problem", "protocol")) for row in rows]
+        for key, row in zip(same, rows, strict=True):
+            best[key] = min(best.get(key, math.inf), row["loss"] if row["loss"] == row["loss"] else math.inf)
+        for key, row in zip(same, rows, strict=True):
+            if row["status"] == "converged" and row["loss"] - 2 * row["error"] > FACTOR * best[key]:
+                row["status"] = "local minimum"
+        return rows
+
+    def plot(
+        self, path: str | Path | None = None, *, x: str = "layers", baselines: Mapping[str, float] | None = None
+    ) -> Figure:
+        """Draw the loss against a column, one line per family, with the spread over seeds and the floor.
+
+        Args:
+            path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+            x: The column of the horizontal axis, such as `layers` or `heads`.
+            baselines: Losses to compare with, by name; None for that of ConstRR.
+
+        Returns:
+            The figure, a `matplotlib.figure.Figure`.
+
+        Raises:
+            InputError: There is no finished run, the runs are of several problems, or there is no such column.
+            MissingPackageError: matplotlib is not installed.
+            StorageError: The file cannot be written.
+        """
+        from ridgeformer.plotting.training import draw_runs
+
+        return draw_runs(self, path, x=x, baselines=baselines)
+
+    def _title(self) -> str:
+        return f"{len(self.entries)} runs"
+
+    def _printed(self) -> list[Mapping[str, Any]]:
+        rows = self.rows()
+        same = {"heads": 1, "exploded": 0}
+        hidden = {name for name, usual in same.items() if all(row[name] == usual for row in rows)}
+        hidden |= {name for name in ("problem", "protocol") if len({row[name] for row in rows}) == 1}
+        return [{name: value for name, value in row.items() if name not in hidden | {"run", "error"}} for row in rows]
+
+    def __str__(self) -> str:
+        return super().__str__() if self.entries else "no runs"
 
 
-Runs = Memory | Folder
+def load_runs(folder: str | os.PathLike[str]) -> Runs:
+    """Read the runs in the sub-folders of a folder. A loss that is below its floor is a `BelowFloorWarning`.
 
+    Args:
+        folder: A folder of runs. Sub-folders that are no runs are left out.
 
-def _holds(path: Path, content: bytes) -> bool:
+    Returns:
+        The finished runs by problem, the best first; then the unfinished and the damaged ones by name.
+
+    Raises:
+        InputError: The folder cannot be read.
+    """
     try:
-        with open_regular(path, "a spec") as file:
-            return file.read() == content
-    except RidgeformerError:
-        return False
+        entries = [read_entry(place) for place in sorted(Path(folder).iterdir()) if is_run(place)]
+    except OSError as error:
+        raise InputError(
+            f"runs are stored in a folder; {shown(Path(folder), 200)} cannot be read as one ({error.strerror}). "
+            "Check the path."
+        ) from error
+    for entry in entries:
+        _check_floor(entry)
+    return Runs(tuple(sorted(entries, key=_order)))
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, DamagedRunWarning, stacklevel=6)
+def _number(value: Any) -> float:
+    return float(value) if type(value) in (int, float) else math.nan
 
 
-def _difference(stored: Record, asked: Record) -> str:
-    return "other " + ", ".join(sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key)))
+def read_entry(folder: Path) -> Run:
+    """Read what the folder of a run says about it; all that can be wrong with it becomes `Run.damage`.
+
+    Args:
+        folder: The folder of one run.
+
+    Returns:
+        The run.
+    """
+    try:
+        if not os.path.lexists(folder / RECORD):
+            _check_file(folder / SPEC, LARGEST_TEXT)
+            return Run(folder, _checked_spec(parse_json((folder / SPEC).read_text())))
+        _check_file(folder / RECORD, LARGEST_TEXT)
+        _check_file(folder / MODEL)
+        record = read_record(folder)
+        _check_numbers(record)
+        return Run(folder, _checked_spec(record["spec"]), jsonable(record))
+    except RidgeformerError as error:
+        return Run(folder, damage=shown(error, 500))
+    except OSError as error:
+        what = f"{Path(error.filename or folder).name} is not ({error.strerror})"
+        remedy = f"Check its permissions, or: {AGAIN[0].lower()}{AGAIN[1:]}"
+        return Run(folder, damage=f"the files of a run must be readable; {what}. {remedy}")
+    except Exception as error:  # whatever a file of any content makes its readers raise
+        why = f"{type(error).__name__}: {shown(error, 120)}"
+        return Run(
+            folder, damage=f"the files of a run must be complete; some files of this run are damaged ({why}). {AGAIN}"
+        )
+
+
+def _check_file(path: Path, most: float = math.inf) -> None:
+    """Refuse what would block or fill the memory when it is read."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path.name} must be a file; it is a folder, a pipe or a device. {AGAIN}")
+    if status.st_size > most:
+        raise InputError(f"{path.name} must have at most {most:,} bytes; it has {status.st_size:,}. {AGAIN}")
+
+
+def _checked_spec(spec: Any) -> dict[str, Any]:
+    """A spec of JSON; raises if it is none."""
+    kinds: dict[str, tuple[type, ...]] = SHAPE | (OWN if "problem" in spec else BUILT_IN)
+    optional: dict[str, tuple[type, ...]] = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
+    optional |= {name: kind for name, kind in HOW.items() if name in spec}
+    checked: dict[str, Any] = {name: spec[name] for name in kinds | optional}
+    for name, kind in (kinds | optional).items():
+        if type(checked[name]) not in kind:
+            wanted = " or ".join(one.__name__ for one in kind)
+            raise InputError(f"{name} must be of type {wanted}; it is {shown(checked[name])}. {AGAIN}")
+    return checked
+
+
+def _check_numbers(record: dict[str, Any]) -> None:
+    """Refuse a record whose numbers are none: there is no place for it among the others."""
+    if not isinstance(record["status"], str):
+        raise InputError(f"the status of a run must be text; it is {shown(record['status'])}. {AGAIN}")
+    for name in ("loss", "ratio"):
+        value = record["result"][name]
+        if name == "ratio" and value is None:
+            continue
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise InputError(f"the {name} of a run must be a finite number; it is {shown(value)}. {AGAIN}")
+
+
+def _check_floor(entry: Run) -> None:
+    """Warn if the loss of a finished run is below its floor."""
+    result = {} if entry.record is None else entry.record["result"]
+    numbers: list[Any] = [result.get(name) for name in ("loss", "error", "floor", "floor_error")]
+    numbers.append(result.get("signal", 1.0))  # not stored by earlier versions
+    if all(type(number) in (int, float) for number in numbers):
+        with contextlib.suppress(OverflowError):  # a whole number of a damaged record that no float can hold
+            warn_below_floor(entry.name, *map(float, numbers))
+
+
+def _order(entry: Run) -> tuple[Any, ...]:
+    """Finished before unfinished before damaged; by problem, then by loss."""
+    state = 0 if entry.record is not None else 1 if entry.damage is None else 2
+    problem = _place(entry.spec) if state == 0 and entry.spec else ()
+    return state, problem, entry.loss, str(entry.folder)
+
+
+def _place(spec: dict[str, Any]) -> tuple[Any, ...]:
+    """Where the problem of a run stands in a list: by noise, dimension and context length, then by its other parts."""
+    if "problem" in spec:
+        return spec["problem"], 0, 0, json.dumps(spec["arguments"], sort_keys=True)
+    context = spec["context"]
+    text = "" if isinstance(context, int) else context
+    return spec["noise"], spec["dim"], 0 if text else context, text + _details(spec)
+
+
+def _details(spec: dict[str, Any]) -> str:
+    """What the name of a run's folder does not show of its problem; nothing for isotropic problems."""
+    if "problem" in spec:
+        return " ".join(f"{name}={shown(value, 40)}" for name, value in spec["arguments"].items())
+    return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)
+
+
+def protocol_of(spec: dict[str, Any]) -> str:
+    """Return the protocol of a run, and what differs from its defaults, from a fresh start and from the usual layout.
+
+    Args:
+        spec: The spec of the run, as it is stored.
+
+    Returns:
+        The name of the protocol, and options such as `rate=0.01`.
+    """
+    given = spec.get("protocol", {})
+    name = shown(given.get("name", "?"), 20).strip("'")
+    usual = PROTOCOLS[name]().as_dict() if name in PROTOCOLS else {"name": name}
+    if usual.get("batch", "") is None:  # chosen by the problem
+        usual["batch"] = given.get("batch")
+    words = [f"{key}={shown(value, 30)}" for key, value in given.items() if key not in usual or usual[key] != value]
+    layout = asdict(PAPER_LAYOUT)
+    words += [f"{key}={shown(value, 20)}" for key, value in spec.get("layout", {}).items() if layout.get(key) != value]
+    words += [f"init={spec['init'][:8]}"] if "init" in spec else []
+    return " ".join([name, *words])

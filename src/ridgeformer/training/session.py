@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import platform
 import time
 from collections.abc import Sequence
@@ -11,23 +12,19 @@ from typing import Any
 import numpy as np
 
 from ridgeformer import engine as engines
-from ridgeformer.evaluation import Result, evaluate
-from ridgeformer.evaluation.comparison import floor_and_error
-from ridgeformer.evaluation.table import ratio, without_rounding
+from ridgeformer._version import __version__
+from ridgeformer.evaluation import Loss, evaluate, floor
 from ridgeformer.exact import const_loss
+from ridgeformer.losses import ratio, without_rounding
 from ridgeformer.predictors import ConstRR
-from ridgeformer.problems import BaseProblem, Problem
+from ridgeformer.problems import BaseProblem
 from ridgeformer.training.callbacks import Callback, TrainingProgress
-from ridgeformer.training.descent import descend_and_record
 from ridgeformer.training.history import Point
-from ridgeformer.training.job import Found, Job, Step
-from ridgeformer.training.journal import Journal
-from ridgeformer.training.paper import train_as_the_paper
-from ridgeformer.training.protocols import Paper, Search
+from ridgeformer.training.job import Job, Outcome, Parent, Step
 from ridgeformer.training.results import Status, Training, training_of_record
-from ridgeformer.training.runs import Folder, Runs
-from ridgeformer.training.search import search
-from ridgeformer.training.spec import Spec, estimate_seconds, parents, with_ancestors
+from ridgeformer.training.spec import Spec, with_ancestors
+from ridgeformer.training.store import Store
+from ridgeformer.training.store.journal import Journal
 
 __all__ = ["Session"]
 
@@ -38,24 +35,23 @@ class Session:
     """Trains specs with what they need first, and reports how far it has come.
 
     Args:
-        runs: Where finished runs are found and stored.
-        callbacks: Are told about every run and every piece of work.
+        store: The store of finished runs.
+        callbacks: Are called for every run and every piece of work.
         threads: Threads of the engine; None for all.
         specs: All that will be trained; what they need is added.
     """
 
-    def __init__(self, runs: Runs, callbacks: Sequence[Callback], threads: int | None, specs: Sequence[Spec]) -> None:
-        self.runs, self.callbacks, self.threads = runs, callbacks, threads
-        if isinstance(runs, Folder):
-            for spec in specs:
-                spec.problem.check_named()
+    def __init__(self, store: Store, callbacks: Sequence[Callback], threads: int | None, specs: Sequence[Spec]) -> None:
+        self.store, self.callbacks, self.threads = store, callbacks, threads
+        for spec in specs:
+            store.check(spec.problem)
         self.began = time.monotonic()
         needed = {other.name: other for spec in specs for other in with_ancestors(spec)}
-        self.costs = {name: estimate_seconds(spec) for name, spec in needed.items()}
+        self.costs = {name: spec.protocol.cost(spec) for name, spec in needed.items()}
         self.finished: dict[str, Training] = {}
         self.lineages: dict[str, set[str]] = {}  # of a finished run: itself and all that it was grown from
-        seconds = [s.protocol.seconds for s in specs if isinstance(s.protocol, Search) and s.protocol.seconds]
-        self.deadline = self.began + seconds[0] if seconds else None
+        limits = [limit for spec in specs if (limit := spec.protocol.time_limit) is not None]
+        self.deadline = self.began + limits[0] if limits else None
 
     def train(self, spec: Spec) -> Training:
         """Return a run, from the store or by training it after all that it is grown from.
@@ -70,10 +66,10 @@ class Session:
             if other.name in self.finished:
                 continue
             with engines.one_blas_thread():
-                kept = self.runs.find(other.name, other.as_dict())
-                before = [self.finished[parent.name] for parent in parents(other)]
-                stored = kept and training_of_record(
-                    other, *kept, self.runs.where(other.name), self.runs.course(other.name, kept[1])
+                known = self.store.find(other.name, other.as_dict())
+                before = [self.finished[parent.name] for parent in other.protocol.needs(other)]
+                stored = known and training_of_record(
+                    other, *known, self.store.where(other.name), self.store.course(other.name, known[1])
                 )
                 self.finished[other.name] = stored or self._train(other, before)
                 self.lineages[other.name] = {other.name}.union(*(self.lineages[t.spec.name] for t in before))
@@ -83,19 +79,19 @@ class Session:
         made_with = _made_with(self.threads)
         # Threads and versions of Python change no bits.
         writer = {name: made_with[name] for name in ("ridgeformer", "engine")}
-        journal = self.runs.journal(spec.name, spec.as_dict(), writer, spec.init)
+        journal = self.store.journal(spec.name, spec.as_dict(), writer, spec.init)
         for callback in self.callbacks:
             callback.on_start(spec)
         try:
-            found = self._search(spec, before, journal)
-            result = evaluate(spec.problem, found.model, sequences=spec.sequences)
+            outcome = spec.protocol.run(self._job(spec, before, journal))
+            result = evaluate(spec.problem, outcome.model, sequences=spec.sequences)
         except KeyboardInterrupt:
             journal.write()
             raise
-        status, message = _status(spec, found, result)
+        status, message = _status(spec, outcome, result)
         ancestors = set[str]().union(*(self.lineages[other.spec.name] for other in before))
         training = Training(
-            model=found.model,
+            model=outcome.model,
             spec=spec,
             status=status,
             message=message,
@@ -104,46 +100,31 @@ class Session:
             seconds=journal.seconds,
             total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
             made_with=made_with,
-            folder=self.runs.where(spec.name),
-            course=found.course,
+            folder=self.store.where(spec.name),
+            course=outcome.course,
+            actual_family=outcome.family or spec.family.name,
+            price=outcome.price,
         )
-        self.runs.store(spec.name, found.model, training.record(), journal, found.course)
+        self.store.store(spec.name, outcome.model, training.record(), journal, outcome.course)
         for callback in self.callbacks:
             callback.on_end(training)
         return training
 
-    def _search(self, spec: Spec, before: list[Training], journal: Journal) -> Found:
-        models = {(t.spec.family, t.spec.layers): t.model for t in before}
+    def _job(self, spec: Spec, before: list[Training], journal: Journal) -> Job:
+        models = {(run.spec.family, run.spec.layers): Parent(run.model, run.actual_family) for run in before}
         simpler = spec.family.contains
-        protocol = spec.protocol if isinstance(spec.protocol, Search) else Search()
-        job = Job(
-            problem=spec.problem,
-            family=spec.family,
-            layers=spec.layers,
-            heads=spec.heads,
-            seed=spec.seed,
-            effort=protocol.effort,
-            caution=protocol.caution,
-            precision=protocol.precision,
+        return Job(
+            spec,
+            journal,
+            self.threads,
+            functools.partial(self._report, spec),
+            self._deadline(spec),
             shallower=models.get((spec.family, spec.layers - 1)),
             simpler=models.get((simpler, spec.layers)) if simpler else None,
-            journal=journal,
-            threads=self.threads,
-            layout=spec.layout,
-            init=spec.init,
         )
 
-        def report(step: Step) -> None:
-            self._report(spec, step)
-
-        if isinstance(spec.protocol, Paper):
-            return train_as_the_paper(job, spec.protocol, report)
-        if not isinstance(spec.protocol, Search):
-            return descend_and_record(job, spec.protocol, report)
-        return search(job, report, self._deadline(spec))
-
     def _deadline(self, spec: Spec) -> float | None:
-        """A run's part of the time that is left: what it costs, of all that is still to be done."""
+        """When a run must end: it gets a share of the remaining time in proportion to its estimated cost."""
         if self.deadline is None:
             return None
         left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
@@ -151,58 +132,62 @@ class Session:
         return now + max(self.deadline - now, 0.0) * self.costs[spec.name] / left
 
     def _report(self, spec: Spec, step: Step) -> None:
+        if not self.callbacks:
+            return
         total = sum(self.costs.values())
         done = sum(self.costs[name] for name in self.finished) + step.fraction * self.costs[spec.name]
         seconds = time.monotonic() - self.began
         share = min(done / total, 1.0)
         remaining = seconds * (1 - share) / share if share else float("inf")
-        rows: list[dict[str, float]] = [{"loss": step.loss}]
-        if step.rows:
-            floor, _ = floor_and_error(spec.problem, spec.sequences, 0)  # the one that the result will have
-            rows = [{**row, "ratio": ratio(row["adjusted_loss"], floor)} for row in step.rows]
-        for row in rows:
-            now = TrainingProgress(spec, step.phase, share, row["loss"], seconds, remaining, row)
+        least, signal = _floor(spec), spec.problem.signal
+        for row in step.rows or [{"loss": step.loss}]:
+            adjusted = row.get("adjusted_loss", step.loss if spec.protocol.adjusted else math.nan)
+            record = {**row, "ratio": ratio(adjusted, least, signal)}
+            now = TrainingProgress(spec, step.phase, share, row["loss"], seconds, remaining, record)
             for callback in self.callbacks:
                 callback.on_step(now)
 
 
-def _status(spec: Spec, found: Found, result: Result) -> tuple[Status, str]:
+def _floor(spec: Spec) -> float:
+    """Return the floor that the result will have; NaN where it is not known."""
+    known = spec.problem.best_predictor() is not None
+    return floor(spec.problem, sequences=spec.sequences).loss if known else math.nan
+
+
+def _status(spec: Spec, outcome: Outcome, result: Loss) -> tuple[Status, str]:
     # A model may be close to 0, whose loss on a sample is not exactly that of predicting 0.
     nothing, loss = spec.problem.signal / 2, result.unadjusted
     worse = not loss < 1.1 * nothing or not np.isfinite(loss)
-    if found.lost or worse:
+    if outcome.lost or worse:
         above = f"its unadjusted loss of {loss:.3g} is above that of predicting 0 ({nothing:.4g}); " if worse else ""
-        return "diverged", f"{above}{found.message}{_advice(spec, found, result)}"
-    more = "; more effort may gain more" if isinstance(spec.protocol, Search) and not found.converged else ""
+        return "diverged", f"{above}{outcome.message}{_advice(spec, outcome, result)}"
+    more = "" if outcome.converged else spec.protocol.remedy
     tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
     simple = _simple_loss(spec.problem)
-    if result.loss - 2 * result.error > 1.01 * simple:
-        tail += f"; ConstRR is better, with a loss of {without_rounding(simple):.4g}"
-    return "converged" if found.converged else "budget reached", found.message + tail
+    better = result.loss - 2 * result.error > 1.01 * simple
+    if better and without_rounding(simple, spec.problem.signal):  # ConstRR is the oracle where its loss is 0
+        tail += f"; ConstRR is better, with a loss of {simple:.4g}"
+    return "converged" if outcome.converged else "budget reached", outcome.message + tail
 
 
-def _advice(spec: Spec, found: Found, result: Result) -> str:
-    """What may help a run that diverged."""
-    rate, clip = (getattr(spec.protocol, name, None) for name in ("rate", "clip"))
-    if rate is None:
-        return ""
-    if not found.lost and 0 < result.exploded < RARE * result.sequences:
+def _advice(spec: Spec, outcome: Outcome, result: Loss) -> str:
+    """Return what may help a run that diverged."""
+    advice = spec.protocol.advice()
+    if advice and not outcome.lost and 0 < result.exploded < RARE * result.sequences:
         number = f"{result.exploded} of {result.sequences:,}"
         return f"; only {number} fresh sequences explode, which a search, the default protocol, avoids"
-    return f"; a rate of {rate / 10:.3g}{'' if clip is None else f' with a clip of {clip:.3g}'} may help"
+    return advice
 
 
 @functools.lru_cache(maxsize=16)
 def _simple_loss(problem: BaseProblem) -> float:
     """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
-    if isinstance(problem, Problem) and problem.is_isotropic:
+    if problem.is_isotropic:
         return const_loss(problem)
     return evaluate(problem, ConstRR.tune(problem, sequences=2000), sequences=5000, with_floor=False).loss
 
 
 def _made_with(threads: int | None) -> dict[str, Any]:
-    from ridgeformer import __version__  # known by now, whether or not the package is installed
-
     return {
         "ridgeformer": __version__,
         "engine": engines.current().name,

@@ -1,4 +1,4 @@
-"""What decides the bits of a run: the problem, the family, the sizes, the seed and the protocol."""
+"""Everything that decides the bits of a run: the problem, the family, the sizes, the seed and the protocol."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import functools
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
@@ -18,25 +21,132 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.file import fingerprint
 from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.population import FIXED, REMEDY, check_population, has_population
 from ridgeformer.predictors.base import check_any_problem
-from ridgeformer.problems import BaseProblem, Problem, problem_from_dict
-from ridgeformer.training.protocols import (
-    NAMES,
-    GradientDescent,
-    GradientFlow,
-    Paper,
-    Protocol,
-    Search,
-    as_protocol,
-    describe,
-)
-from ridgeformer.training.rates import suited
+from ridgeformer.problems import BaseProblem, problem_from_dict
 from ridgeformer.validation import integer
 
-__all__ = ["Spec", "default_layout", "estimate_seconds", "make_spec", "parents", "parse_spec", "with_ancestors"]
+if TYPE_CHECKING:
+    from ridgeformer.training.job import Job, Outcome
 
-SAMPLE = "sample(8192)"  # what a descent follows by default where the population gradient is not known
+__all__ = ["PROTOCOLS", "Protocol", "Spec", "as_protocol", "make_spec", "parse_spec", "with_ancestors"]
+
+PROTOCOLS: dict[str, type[Protocol]] = {}  # by name; a subclass of Protocol enters itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol(ABC):
+    """A way to train: what it runs, what it completes in a spec, what it needs first and what it costs.
+
+    Subclasses are frozen dataclasses, whose fields are the settings.
+
+    Attributes:
+        name: The name in specs and on the command line.
+        adjusted: Whether the losses that it records while training are adjusted ones.
+        axis: What the steps of its history are counted in: `step`, or `time` for gradient flow.
+        records_steps: Whether it records the course of one model, step by step, with snapshots.
+        remedy: A remark for runs that did not converge.
+    """
+
+    name: ClassVar[str]
+    adjusted: ClassVar[bool] = True
+    axis: ClassVar[str] = "step"
+    records_steps: ClassVar[bool] = False
+    remedy: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            PROTOCOLS[cls.name] = cls
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the name and the settings by name, as values that JSON can hold."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"name": self.name, **values}
+
+    def differences(self) -> dict[str, Any]:
+        """Return the settings that differ from the defaults, by name, as values that JSON can hold."""
+        usual = type(self)().as_dict()
+        return {name: value for name, value in self.as_dict().items() if name not in usual or usual[name] != value}
+
+    def complete(self, spec: Spec) -> Spec:
+        """Return a spec with what this protocol leaves open, such as a learning rate.
+
+        Args:
+            spec: The spec, with this protocol.
+
+        Returns:
+            The spec that names the run.
+
+        Raises:
+            InputError: The protocol cannot train this model on this problem.
+        """
+        return spec
+
+    def needs(self, spec: Spec) -> list[Spec]:
+        """Return the runs that a run is grown from, which are trained first.
+
+        Args:
+            spec: The run.
+
+        Returns:
+            Their specs.
+        """
+        return []
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds that training may take; None for no limit."""
+        return None
+
+    @abstractmethod
+    def cost(self, spec: Spec) -> float:
+        """Estimate what a run costs without the runs that it needs, for progress and for sharing out time.
+
+        Args:
+            spec: The run.
+
+        Returns:
+            Seconds, up to a factor that is the same for all runs of one protocol.
+        """
+
+    @abstractmethod
+    def run(self, job: Job) -> Outcome:
+        """Train.
+
+        Args:
+            job: What to train, and what helps to train it.
+
+        Returns:
+            The model, and how it was found.
+        """
+
+    def kept(self) -> NDArray[np.int64]:
+        """Return the steps whose parameters are kept, ascending; none unless steps are recorded."""
+        return np.empty(0, np.int64)
+
+    def advice(self) -> str:
+        """Return what may help a run that diverged, as the end of a sentence; empty where there is nothing to say."""
+        return ""
+
+
+def as_protocol(value: object) -> Protocol:
+    """Return a protocol from one or from its name.
+
+    Args:
+        value: A protocol, or the name of one with default settings: `search`, `paper`, `descent`, `sgd`, `adam` or
+            `flow`.
+
+    Returns:
+        The protocol.
+
+    Raises:
+        InputError: It is none of these.
+    """
+    if isinstance(value, Protocol):
+        return value
+    if isinstance(value, str) and value in PROTOCOLS:
+        return PROTOCOLS[value]()
+    names, classes = ", ".join(PROTOCOLS), ", ".join(kind.__name__ for kind in PROTOCOLS.values())
+    refuse(f"the protocol must be one of {names}, or a {classes}", repr(value), "Choose one of these.")
 
 
 @dataclass(frozen=True)
@@ -73,7 +183,7 @@ class Spec:
             default is left out. A model to start from is named by its checksum.
         """
         init = {} if self.init is None else {"init": fingerprint(self.init)}
-        usual = self.layout == self.family.fitted(PAPER_LAYOUT, self.problem.dim)
+        usual = self.layout == self.family.layout_for(PAPER_LAYOUT, self.problem.dim)
         layout = {} if usual else {"layout": dataclasses.asdict(self.layout)}
         return {
             **self.problem.as_dict(),
@@ -83,7 +193,7 @@ class Spec:
             "layers": self.layers,
             "heads": self.heads,
             "seed": self.seed,
-            "protocol": describe(self.protocol),
+            "protocol": self.protocol.as_dict(),
             "sequences": self.sequences,
         }
 
@@ -91,8 +201,7 @@ class Spec:
     def name(self) -> str:
         """The name of the run's folder: readable, with a hash of the whole spec."""
         text = json.dumps(self.as_dict(), sort_keys=True)
-        law = self.problem.noise if isinstance(self.problem, Problem) else self.problem.as_dict()["problem"]
-        noise = re.sub(r"[^a-z0-9.]+", "-", str(law).lower()).strip("-")[:40]
+        noise = re.sub(r"[^a-z0-9.]+", "-", self.problem.stem.lower()).strip("-")[:40]
         size = f"d{self.problem.dim}n{str(self.problem.lengths)[:20]}"
         parts = [
             re.sub(r"[^a-z0-9_-]+", "-", self.family.name).strip("-"),
@@ -102,6 +211,11 @@ class Spec:
             f"s{self.seed}",
         ]
         return "-".join(parts) + "-" + hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    def example(self) -> Family:
+        """Return parameters of one layer, as the family makes them by itself."""
+        width = self.problem.dim + self.layout.extra
+        return self.family.random(width, 1, self.heads, 1.0, np.random.default_rng(0))
 
     def describe_model(self) -> str:
         """Return the family, the size and the layout of the model in words, such as `full, 3 layers, scratch=2`."""
@@ -125,7 +239,7 @@ def make_spec(
     seed: int = 0,
     protocol: str | Protocol = "search",
     sequences: int,
-    layout: Layout | None = None,
+    layout: Layout | Mapping[str, Any] | None = None,
     init: LinearTransformer | None = None,
 ) -> Spec:
     """Make a spec of checked values.
@@ -138,8 +252,10 @@ def make_spec(
         seed: Seed of the run, from 0 to 2^63 - 1.
         protocol: The name of a protocol, such as `search`, or a protocol, such as `Search(effort=2)`.
         sequences: How many fresh sequences the reported loss is measured on, at least 2.
-        layout: What tokens hold beside (x, y), and whether attention is a sum or a mean. None for what
-            `default_layout` returns, or the layout of `init`.
+        layout: What tokens hold beside (x, y), and whether attention is a sum or a mean: a `Layout`, or some of its
+            attributes by name, such as `{"attention": "mean"}`. What is not given follows from `init` or, without one,
+            from the problem: sums where all contexts have the same length; otherwise means, and where the family has
+            room for it, the coordinate that shows the length.
         init: A model to start from, of the same family, dimension, layers, heads and layout; None for random starts.
 
     Returns:
@@ -153,44 +269,13 @@ def make_spec(
     check_registered(family)
     layers, heads = integer("layers", layers, 1, 1000), integer("heads", heads, 1, 64)
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
-    recipe = as_protocol(protocol)
-    if isinstance(recipe, Paper) and not problem.is_isotropic:
-        refuse("the paper's protocol is for the paper's problem", problem, "Use the protocol search.")
     if layout is None and isinstance(init, LinearTransformer):
         layout = init.layout
     tokens = _layout(problem, family, layout)
-    if init is not None and isinstance(recipe, GradientDescent | GradientFlow):
-        recipe = dataclasses.replace(recipe, scale=None)  # of a random start: it changes no bits
-    spec = Spec(problem, family, layers, heads, seed, recipe, sequences, tokens, init)
+    spec = Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences, tokens, init)
     if init is not None:
         _check_start(spec, init)
-    return _completed(spec)
-
-
-def _completed(spec: Spec) -> Spec:
-    """The spec with what its descent leaves open: the batch, the population where that is known, and the rate."""
-    recipe, layers = spec.protocol, spec.layers * spec.family.loops
-    if not isinstance(recipe, GradientDescent | GradientFlow):
-        return spec
-    if recipe.batch == "population":
-        remedy = f"{FIXED}." if isinstance(recipe, GradientFlow) else REMEDY
-        check_population(spec.problem, layers, spec.layout, remedy)
-    if recipe.batch is None:
-        batch = "population" if has_population(spec.problem, layers, spec.layout) else SAMPLE
-        recipe = dataclasses.replace(recipe, batch=batch)
-    if isinstance(recipe, GradientDescent):
-        if recipe.rate is None:
-            like = _example(spec) if spec.init is None else spec.init.family
-            recipe = suited(recipe, spec.problem, spec.layout, like)
-        if recipe.clip == np.inf:
-            recipe = dataclasses.replace(recipe, clip=None)
-    return dataclasses.replace(spec, protocol=recipe)
-
-
-def _example(spec: Spec) -> Family:
-    """Parameters of one layer, as the family makes them by itself."""
-    width = spec.problem.dim + spec.layout.extra
-    return spec.family.random(width, 1, spec.heads, 1.0, np.random.default_rng(0))
+    return spec.protocol.complete(spec)
 
 
 def _check_start(spec: Spec, init: object) -> None:
@@ -207,38 +292,18 @@ def _check_start(spec: Spec, init: object) -> None:
             ", ".join(wrong),
             "Pass another start, or train a model of its shape.",
         )
-    like = _example(spec)
-    if isinstance(spec.protocol, Search) and like.arrays.keys() != init.family.arrays.keys():
-        refuse(
-            f"a search starts from models given by {' and '.join(like.arrays)}",
-            f"one given by {' and '.join(init.family.arrays)}",
-            "Convert it, or use a protocol that starts from one model, such as GradientDescent.",
-        )
 
 
-def default_layout(problem: BaseProblem, family: str | type[Family]) -> Layout:
-    """Return the layout of tokens that a problem suggests.
-
-    Args:
-        problem: What to train on.
-        family: The name of a family, or its class.
-
-    Returns:
-        Attention by sum where all contexts have the same length; otherwise by mean, and where the family has room for
-        it, the coordinate that shows the length.
-    """
-    kind = family_named(family)
-    if problem.lengths.fixed:
-        return kind.fitted(Layout(), problem.dim)
-    return kind.fitted(Layout("mean", "none" if kind.further_scalars == 0 else "length"), problem.dim)
-
-
-def _layout(problem: BaseProblem, family: type[Family], layout: Layout | None) -> Layout:
-    if layout is None:
-        return default_layout(problem, family)
-    if not isinstance(layout, Layout):
-        refuse("layout must be a Layout", kind_of(layout), 'Pass Layout("mean"), for example.')
-    return family.fitted(layout, problem.dim)
+def _layout(problem: BaseProblem, family: type[Family], given: Layout | Mapping[str, Any] | None) -> Layout:
+    """The layout of tokens: the given one, or the given attributes and what the problem suggests for the others."""
+    if isinstance(given, Layout):
+        return family.layout_for(given, problem.dim)
+    if given is not None and not isinstance(given, Mapping):
+        refuse("layout must be a Layout", kind_of(given), 'Pass Layout("mean"), for example.')
+    varies = not problem.lengths.fixed
+    coordinate = "length" if varies and family.further_scalars != 0 else "none"
+    usual = {"attention": "mean", "coordinate": coordinate} if varies else {}
+    return family.layout_for(Layout(**{**usual, **(given or {})}), problem.dim)
 
 
 def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> Spec:
@@ -257,39 +322,24 @@ def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> S
         TypeError: A value is of another type.
     """
     protocol = dict(spec["protocol"])
-    kind = NAMES[protocol.pop("name")]
-    problem = problem_from_dict(spec)
-    rest = {name: spec[name] for name in ("family", "layers", "heads", "seed", "sequences")}
+    kind = PROTOCOLS[protocol.pop("name")]
     if (spec.get("init") or None) != (init and fingerprint(init)):
         refuse(
             "a run that starts from a given model needs that model",
             "another one, or none",
             "Pass the model that the run started from, init=model.",
         )
-    layout = Layout(**spec.get("layout", {}))
-    return make_spec(problem, **rest, protocol=kind(**protocol), layout=layout, init=init)
-
-
-def parents(spec: Spec) -> list[Spec]:
-    """Return the runs that a run is grown from: one layer less, and the simpler family that its family contains.
-
-    Args:
-        spec: The run.
-
-    Returns:
-        At most two specs; none for other protocols than the search, which grow nothing.
-    """
-    if not isinstance(spec.protocol, Search):
-        return []
-    spec = dataclasses.replace(spec, init=None)
-    found = []
-    simpler, dim, layout = spec.family.contains, spec.problem.dim, Layout(spec.layout.attention)
-    if simpler is not None and spec.layout == spec.family.fitted(layout, dim):
-        heads = spec.heads if simpler.useful_heads is None else min(spec.heads, simpler.useful_heads)
-        found.append(dataclasses.replace(spec, family=simpler, heads=heads, layout=simpler.fitted(layout, dim)))
-    if spec.layers > 1:
-        found.append(dataclasses.replace(spec, layers=spec.layers - 1))
-    return found
+    return make_spec(
+        problem_from_dict(spec),
+        spec["family"],
+        layers=spec["layers"],
+        heads=spec["heads"],
+        seed=spec["seed"],
+        protocol=kind(**protocol),
+        sequences=spec["sequences"],
+        layout=Layout(**spec.get("layout", {})),
+        init=init,
+    )
 
 
 def with_ancestors(spec: Spec) -> list[Spec]:
@@ -301,31 +351,13 @@ def with_ancestors(spec: Spec) -> list[Spec]:
     Returns:
         The specs, parents before children; the last is `spec` itself.
     """
-    found: dict[str, Spec] = {}
+    ordered: dict[str, Spec] = {}
     waiting = [spec]
     while waiting:
-        missing = [parent for parent in parents(waiting[-1]) if parent.name not in found]
+        last = waiting[-1]
+        missing = [parent for parent in last.protocol.needs(last) if parent.name not in ordered]
         if missing:
             waiting.append(missing[0])
         else:
-            done = waiting.pop()
-            found[done.name] = done
-    return list(found.values())
-
-
-def estimate_seconds(spec: Spec) -> float:
-    """Estimate, roughly, what a run costs without its parents, for progress and for sharing out time.
-
-    Args:
-        spec: The run.
-
-    Returns:
-        Seconds, up to a factor that is the same for all runs of one protocol.
-    """
-    if isinstance(spec.protocol, Paper):
-        return float(spec.protocol.steps * spec.protocol.batch)
-    if not isinstance(spec.protocol, Search):
-        return float(spec.protocol.steps)
-    size = spec.problem.dim**2 / 100
-    seconds = {"gdpp": 0.15, "diag": 0.85 * spec.layers * (0.6 + 0.4 * size)}
-    return spec.protocol.effort * seconds.get(spec.family.name, 2 + 1.2 * spec.layers * spec.heads * (0.4 + 0.6 * size))
+            ordered[last.name] = waiting.pop()
+    return list(ordered.values())

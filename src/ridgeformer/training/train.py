@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ridgeformer.engine import Layout
@@ -18,19 +19,21 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
-from ridgeformer.training.callbacks import AnyCallback, Callback, as_callbacks
-from ridgeformer.training.display import Display
-from ridgeformer.training.protocols import Protocol
+from ridgeformer.training.callbacks import AnyCallback, Callback, Display, as_callbacks
 from ridgeformer.training.results import Training
-from ridgeformer.training.runs import Folder, Memory, Runs
+from ridgeformer.training.runs import Runs
 from ridgeformer.training.session import Session
-from ridgeformer.training.spec import make_spec
+from ridgeformer.training.spec import Protocol, make_spec
+from ridgeformer.training.store import Store, as_store
+from ridgeformer.validation import keywords
 
 __all__ = ["train", "train_many"]
 
 SEQUENCES = 100_000
+ELSEWHERE = dict.fromkeys(("rate", "steps", "batch"), "protocol=GradientDescent(rate=..., steps=..., batch=...)")
 
 
+@keywords(**ELSEWHERE)
 def train(
     problem: BaseProblem,
     family: str | type[Family] = "diag",
@@ -40,18 +43,17 @@ def train(
     seed: int = 0,
     protocol: str | Protocol = "search",
     sequences: int = SEQUENCES,
-    layout: Layout | None = None,
+    layout: Layout | Mapping[str, Any] | None = None,
     init: LinearTransformer | None = None,
-    out: str | os.PathLike[str] | Runs | None = None,
+    out: str | os.PathLike[str] | Store | None = None,
     callbacks: Sequence[AnyCallback] = (),
     progress: bool = True,
     threads: int | None = None,
 ) -> Training:
     """Train a linear transformer of a family on a problem: by default, find the best one.
 
-    The search grows a model. The shallower models of the family, and those of the simpler families that it contains
-    (Full contains Diag, Diag contains GD++), are trained first and stay candidates to the end. So, on the sequences
-    that select, one more layer or a larger family is never worse, unless what it is grown from explodes more often.
+    The search grows a model from shallower ones and from simpler families (Full contains Diag, Diag contains GD++),
+    which are trained first and stay candidates to the end: one more layer or a larger family is never worse.
 
     Args:
         problem: What to train on.
@@ -64,9 +66,10 @@ def train(
             how a model learns: `GradientDescent`, `SGD`, `Adam` or `GradientFlow`, or by name, with their default
             settings, `descent`, `sgd`, `adam` or `flow`.
         sequences: How many fresh sequences the reported loss is measured on.
-        layout: What the model's tokens hold beside (x, y), and whether its attention is a sum or a mean. None for sums
-            where all contexts have the same length; where it varies, for means, and for Full with a further coordinate
-            that shows the length.
+        layout: What the model's tokens hold beside (x, y), and whether its attention is a sum or a mean: a `Layout`, or
+            some of its attributes, such as `{"attention": "mean"}`. What is not given follows from the problem: sums
+            where all contexts have the same length; otherwise means, and where the family has room for it, a further
+            coordinate that shows the length.
         init: A model to start from, of the same family, layers, heads and layout. A search takes it as a further start.
             None for random starts.
         out: Folder for runs; every model, also those it is grown from, becomes a run in it. Finished runs are reused;
@@ -84,12 +87,13 @@ def train(
         InputError: An argument is not allowed.
         StorageError: The folder cannot be written to.
     """
-    rest: dict[str, Any] = {"protocol": protocol, "sequences": sequences, "layout": layout, "init": init}
-    spec = make_spec(problem, family, layers=layers, heads=heads, seed=seed, **rest)
-    with _told(callbacks, progress) as told:
-        return Session(_runs(out), told, threads, [spec]).train(spec)
+    make = functools.partial(make_spec, problem, family, protocol=protocol, sequences=sequences, layout=layout)
+    spec = make(layers=layers, heads=heads, seed=seed, init=init)
+    with _listening(callbacks, progress) as listeners:
+        return Session(as_store(out), listeners, threads, [spec]).train(spec)
 
 
+@keywords(**ELSEWHERE)
 def train_many(
     problem: BaseProblem,
     families: Sequence[str | type[Family]] = ("gdpp", "diag", "full"),
@@ -99,12 +103,12 @@ def train_many(
     seeds: Iterable[int] = (0,),
     protocol: str | Protocol = "search",
     sequences: int = SEQUENCES,
-    layout: Layout | None = None,
-    out: str | os.PathLike[str] | Runs | None = None,
+    layout: Layout | Mapping[str, Any] | None = None,
+    out: str | os.PathLike[str] | Store | None = None,
     callbacks: Sequence[AnyCallback] = (),
     progress: bool = True,
     threads: int | None = None,
-) -> list[Training]:
+) -> Runs:
     """Train several models on one problem.
 
     What one model needs of another is trained once: seven depths cost what the deepest does. Models of one seed see
@@ -125,7 +129,8 @@ def train_many(
         threads: As for `train`.
 
     Returns:
-        One training for each seed, family and depth, in this order: all depths of the first family and seed first.
+        A table, and a sequence of one training for each seed, family and depth, in this order: all depths of the first
+        family and seed first.
 
     Raises:
         InputError: An argument is not allowed, or there is nothing to train.
@@ -134,22 +139,17 @@ def train_many(
     if isinstance(families, str) or not isinstance(families, Iterable) or not isinstance(layers, Iterable):
         refuse("families and layers must be lists", f"{families!r} and {layers!r}", "Pass ['diag'] and range(1, 8).")
     depths = list(layers)
-    same: dict[str, Any] = {"heads": heads, "protocol": protocol, "sequences": sequences, "layout": layout}
-    specs = [
-        make_spec(problem, family, layers=depth, seed=seed, **same)
-        for seed in seeds
-        for family in families
-        for depth in depths
-    ]
+    make = functools.partial(make_spec, problem, heads=heads, protocol=protocol, sequences=sequences, layout=layout)
+    specs = [make(family, layers=depth, seed=seed) for seed in seeds for family in families for depth in depths]
     if not specs:
         refuse("there must be something to train", "no family, depth or seed", "Pass at least one of each.")
-    with _told(callbacks, progress) as told:
-        session = Session(_runs(out), told, threads, specs)
-        return [session.train(spec) for spec in specs]
+    with _listening(callbacks, progress) as listeners:
+        session = Session(as_store(out), listeners, threads, specs)
+        return Runs.of(session.train(spec) for spec in specs)
 
 
 @contextlib.contextmanager
-def _told(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[list[Callback]]:
+def _listening(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[list[Callback]]:
     """All callbacks; the progress line is closed at the end, however training ends."""
     if not isinstance(progress, bool):
         refuse("progress must be True or False", shown(progress), "Pass functions as callbacks=[...].")
@@ -159,9 +159,3 @@ def _told(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[list[Cal
     finally:
         if line is not None:
             line.close()
-
-
-def _runs(out: str | os.PathLike[str] | Runs | None) -> Runs:
-    if out is None:
-        return Memory()
-    return out if isinstance(out, Memory | Folder) else Folder(out)

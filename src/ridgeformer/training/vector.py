@@ -100,25 +100,43 @@ class Vector:
         Returns:
             The model.
         """
+        family = type(self._like.family)(**self._arrays(vector, dtype))
+        return LinearTransformer(family, self._like.dim, self._like.layout)
+
+    def passing(self, vector: Array, dtype: type = np.float64) -> LinearTransformer:
+        """Return the model with these numbers for one evaluation: its parameters are not checked, which is faster.
+
+        Args:
+            vector: The numbers.
+            dtype: The precision of the model.
+
+        Returns:
+            The model, which must not be kept.
+        """
+        return LinearTransformer(
+            self._like.family.with_arrays(self._arrays(vector, dtype)), self._like.dim, self._like.layout
+        )
+
+    def _arrays(self, vector: Array, dtype: type) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {}
         for name, values in zip(self._shapes, pieces(vector / self.scale, self._shapes.values()), strict=True):
             arrays[name] = (values * self._factors[name] if name in self._factors else values).astype(dtype)
-        return LinearTransformer(type(self._like.family)(**arrays), self._like.dim, self._like.layout)
+        return arrays
 
     def matrices(self) -> list[tuple[int, int, int]]:
-        """Return what the numbers are: stacks of K matrices m x n, as (K, m, n).
+        """Return the shapes of the numbers: stacks of K matrices m x n, as (K, m, n).
 
         Returns:
             One entry for each run of arrays whose axes after layers and heads are the same.
         """
-        found: list[tuple[int, int, int]] = []
+        stacks: list[tuple[int, int, int]] = []
         for shape in self._shapes.values():
             m, n = (1, 1, *shape[2:])[-2:]
             count = int(np.prod(shape)) // (m * n)
-            if found and found[-1][1:] == (m, n):
-                count += found.pop()[0]
-            found.append((count, m, n))
-        return found
+            if stacks and stacks[-1][1:] == (m, n):
+                count += stacks.pop()[0]
+            stacks.append((count, m, n))
+        return stacks
 
     def slope(self, gradient: dict[str, Array]) -> Array:
         """Convert a gradient.

@@ -1,9 +1,9 @@
 """Trained models that ship with the package: the best of five seeds for every cell of the paper's Table 1.
 
->>> from ridgeformer import zoo
->>> zoo.load("full", layers=7, noise="categorical(1,3)")
+>>> from ridgeformer import load, zoo
+>>> load("zoo:full/7/categorical(1,3)")
 LinearTransformer(full, dim=10, layers=7, heads=1)
->>> zoo.record("full", layers=7, noise="categorical(1,3)").status
+>>> zoo.record("zoo:full/7/categorical(1,3)").status
 'converged'
 """
 
@@ -25,10 +25,10 @@ from ridgeformer.models.names import family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tensors
-from ridgeformer.training.stored import read_run
+from ridgeformer.training.store.files import read_run
 from ridgeformer.values import Value
 
-__all__ = ["MODELS", "PREFIX", "Made", "Zoo", "gather", "load", "place", "read", "record", "shipped"]
+__all__ = ["MODELS", "PREFIX", "Made", "Zoo", "gather", "place", "read", "record", "shipped"]
 
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
@@ -110,7 +110,7 @@ class Zoo(Value):
         runs = self.made[self._cell(family, layers, noise)]
         return min(runs, key=lambda seed: (runs[seed].exploded, runs[seed].loss, seed))
 
-    def load(self, family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> LinearTransformer:
+    def model(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> LinearTransformer:
         """Return a model.
 
         Args:
@@ -128,23 +128,22 @@ class Zoo(Value):
         cell = self._cell(family, layers, noise)
         chosen = self.best(*cell) if seed is None else seed
         if (cell, chosen) not in self.models:
-            kept = sorted(other for known, other in self.models if known == cell)
-            known = ", ".join(map(str, kept))
+            seeds = ", ".join(str(other) for known, other in sorted(self.models) if known == cell)
             refuse(
-                f"the zoo has the weights of seed {known} of this model",
+                f"the zoo has the weights of seed {seeds} of this model",
                 f"seed {seed!r}",
                 "Leave out the seed for the best one.",
             )
         return self.models[cell, chosen]
 
-    def record(self, family: str, layers: int, noise: str | Noise, *, seed: int | None = None) -> Made:
+    def record(self, family: str, layers: int, noise: str | Noise, seed: int | None = None) -> Made:
         """Return how a model was made; that is known for all seeds, also for those whose models are not kept.
 
         Args:
-            family: As for `load`.
-            layers: As for `load`.
-            noise: As for `load`.
-            seed: As for `load`.
+            family: As for `model`.
+            layers: As for `model`.
+            noise: As for `model`.
+            seed: As for `model`.
 
         Returns:
             How it was made.
@@ -304,7 +303,7 @@ def place(name: str) -> tuple[str, int, str, int | None]:
     if len(parts) not in (3, 4) or not all(re.fullmatch("[0-9]{1,9}", part) for part in (parts[1], *parts[3:])):
         raise InputError(
             f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
-            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer zoo list`."
+            "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer models`."
         )
     family, layers, noise, *seed = parts
     return family, int(layers), noise, int(seed[0]) if seed else None
@@ -316,36 +315,11 @@ def shipped() -> Zoo:
     return read(MODELS)
 
 
-def load(
-    family: str, layers: int | None = None, noise: str | Noise | None = None, *, seed: int | None = None
-) -> LinearTransformer:
-    """Return a model of this package's zoo.
-
-    Args:
-        family: `gdpp`, `diag` or `full`.
-        layers: Layers of the model, from 1 to 7.
-        noise: The noise distribution it was trained on, one of the ten of the paper's table, such as `uniform(0,5)`.
-        seed: The seed of its training, where the model is kept; None for the best of five.
-
-    Returns:
-        The model, for d = 10 and n = 20.
-
-    Raises:
-        InputError: The zoo has no such model.
-    """
-    return shipped().load(*_whole(family, layers, noise), seed=seed)
-
-
-def record(
-    family: str, layers: int | None = None, noise: str | Noise | None = None, *, seed: int | None = None
-) -> Made:
+def record(name: str) -> Made:
     """Return how a model of this package's zoo was made.
 
     Args:
-        family: As for `load`.
-        layers: As for `load`.
-        noise: As for `load`.
-        seed: The seed of its training, from 0 to 4; None for the best.
+        name: As for `load`, such as `zoo:full/7/categorical(1,3)/3`; with any seed from 0 to 4.
 
     Returns:
         How it was made.
@@ -353,12 +327,4 @@ def record(
     Raises:
         InputError: The zoo has no such model.
     """
-    return shipped().record(*_whole(family, layers, noise), seed=seed)
-
-
-def _whole(family: str, layers: int | None, noise: str | Noise | None) -> tuple[str, int, str | Noise]:
-    """The three parts of a name; refuses a name in one text, as the command line takes it."""
-    if layers is None or noise is None:
-        remedy = 'Write zoo.load("diag", 7, "uniform(0,5)"), for example.'
-        refuse("a model of the zoo is named by its family, layers and noise", f"{family!r} without all three", remedy)
-    return family, layers, noise
+    return shipped().record(*place(name))

@@ -3,31 +3,35 @@
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from ridgeformer import zoo
-from ridgeformer.papers.vladymyrov2024.evidence import Evidence
+from ridgeformer import papers
+from ridgeformer.papers import Outcome
+from ridgeformer.papers.vladymyrov2024 import PAPER
+from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 
 SEQUENCES = 400
+# Without the theorems, which have tests of their own, and with a quick version of few sequences.
+PARTS = tuple(
+    replace(part, quick={"sequences": SEQUENCES} if "sequences" in part.settings() else {}) for part in PAPER.parts[:-1]
+)
+MEASURED = replace(PAPER, parts=PARTS, checks=PAPER.checks[: len(CLAIMS)])
 
 
-def small_evidence(root: Path) -> Evidence:
+def small_outcome(root: Path) -> Outcome:
     """All parts, from a folder that the processes of a test run share; the others wait for the one that measures."""
-    folder = root / "evidence" / "measured"
-    evidence = Evidence(zoo.shipped(), folder, SEQUENCES)
-    folder.parent.mkdir(exist_ok=True)
-    lock = folder.parent / "lock"
+    folder = root / "evidence"
+    folder.mkdir(exist_ok=True)
     try:
-        os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+        os.close(os.open(folder / "lock", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        while not (folder.parent / "done").exists():
+        while not (folder / "done").exists():
             time.sleep(0.1)
-    else:
-        try:
-            evidence.measure()
-        finally:
-            (folder.parent / "done").touch()  # or has failed, as the tests of the other processes will then
-    return evidence
+    try:
+        return papers.run(MEASURED, quick=True, out=folder)
+    finally:
+        (folder / "done").touch()  # or has failed, as the tests of the other processes will then
 
 
 def shared_root(factory) -> Path:

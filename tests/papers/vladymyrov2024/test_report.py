@@ -1,19 +1,22 @@
 """The figures and the report: drawn from stored evidence, self-contained, and alive in a real browser."""
 
+import functools
 import json
 import os
 import re
 import shutil
 import struct
+from dataclasses import replace
 
 import pytest
-from evidence import shared_root, small_evidence
+from evidence import shared_root, small_outcome
 
 from ridgeformer import cli
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
-from ridgeformer.papers.vladymyrov2024.evidence import BAYES
-from ridgeformer.papers.vladymyrov2024.figures import FIGURES, draw
-from ridgeformer.papers.vladymyrov2024.report import write_report
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
+from ridgeformer.papers.vladymyrov2024.figures import FIGURES, NEEDS
+from ridgeformer.papers.vladymyrov2024.report import write_page
+from ridgeformer.plotting.style import save
 from support import LONGEST
 
 pytest.importorskip("matplotlib")
@@ -21,34 +24,39 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 @pytest.fixture(scope="session")
-def evidence(tmp_path_factory):
-    return small_evidence(shared_root(tmp_path_factory))
+def outcome(tmp_path_factory):
+    return small_outcome(shared_root(tmp_path_factory))
+
+
+@pytest.fixture(scope="session")
+def evidence(outcome):
+    return Evidence(outcome.results)
 
 
 @pytest.fixture(scope="module")
-def page(evidence, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    return write_report(evidence, folder, {"version": "test", "engines": ["a", "b"]})
+def page(outcome, tmp_path_factory):
+    return write_page(outcome, tmp_path_factory.mktemp("report"))
 
 
-def test_every_figure_is_drawn(evidence, tmp_path):
+def draw(outcome, folder, number, suffixes=("pdf", "svg", "png")):
+    """Write a figure as `papers figures` does."""
+    return save(functools.partial(FIGURES[number].draw, outcome.results), folder / f"figure-{number}", suffixes)
+
+
+def test_every_figure_is_drawn_from_the_parts_that_it_needs(outcome, tmp_path):
     """As PNG here, and as SVG in the report."""
-    draw(evidence, tmp_path, suffixes=["png"])
     for number in FIGURES:
+        needed = {name: outcome.results[name] for name in NEEDS[number]}
+        draw(replace(outcome, results=needed), tmp_path, number, ["png"])
         width, height = struct.unpack(">II", (tmp_path / f"figure-{number}.png").read_bytes()[16:24])
         assert width >= 1400
         assert height >= 500
 
 
-def test_a_figure_is_drawn_in_three_formats_by_default(evidence, tmp_path):
-    assert {path.name for path in draw(evidence, tmp_path, [8])} == {f"figure-8.{end}" for end in ("pdf", "svg", "png")}
-    assert (tmp_path / "figure-8.pdf").read_bytes()[:5] == b"%PDF-"
-    assert b"<svg" in (tmp_path / "figure-8.svg").read_bytes()[:1000]
-
-
-def test_the_same_evidence_gives_the_same_picture(evidence, tmp_path):
-    first, second = (draw(evidence, tmp_path / name, [8], suffixes=["svg"])[0].read_bytes() for name in "ab")
+def test_the_same_results_give_the_same_picture(outcome, tmp_path):
+    first, second = (draw(outcome, tmp_path, "8", ["svg"])[0].read_bytes() for _ in "ab")
     assert first == second
+    assert b"<svg" in first[:1000]
 
 
 def crosses(axes):
@@ -57,7 +65,7 @@ def crosses(axes):
 
 @pytest.mark.parametrize("number", [2, 3, 7])
 def test_figures_mark_explosions_and_say_so(evidence, number):
-    figure = FIGURES[number].draw(evidence)
+    figure = FIGURES[str(number)].draw(evidence.results)
     marked = sum(len(line.get_xdata()) for line in crosses(figure.axes))
     if number == 7:
         expected = sum(int((found.sum(0)[1:] > 0).sum()) for found in evidence.layer_profiles["exploded"].values())
@@ -74,21 +82,20 @@ def test_figures_mark_explosions_and_say_so(evidence, number):
     assert marked == expected
     (legend,) = figure.legends
     assert "a sequence exploded" in [text.get_text() for text in legend.get_texts()]
-    caption = FIGURES[number].caption_of(evidence)
-    assert f"at least one of the {evidence.fewer:,} sequences exploded: its loss is above 100 d" in caption
+    assert "at least one sequence exploded: its loss is above 100 d" in FIGURES[str(number)].caption
 
 
 def test_a_profile_has_no_floor(evidence):
     """The floor is a property of a whole distribution; at a single level another predictor can be better."""
-    for number in (2, 3):
-        texts = [text.get_text() for text in FIGURES[number].draw(evidence).legends[0].get_texts()]
+    for number in ("2", "3"):
+        texts = [text.get_text() for text in FIGURES[number].draw(evidence.results).legends[0].get_texts()]
         assert BAYES in texts
         assert not any("floor" in text.lower() for text in texts)
     assert BAYES == "Bayes predictor"
 
 
 def page_data(page):
-    text = page[0].read_text()
+    text = page.read_text()
     return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1).replace("<\\/", "</"))
 
 
@@ -105,7 +112,7 @@ def test_the_page_knows_the_explosions(page, evidence):
 
 
 def test_the_page_needs_no_network(page):
-    text = page[0].read_text()
+    text = page.read_text()
     visible = re.sub(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+", "", text)
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", visible)
     assert set(re.findall(r"https?://[^\"' ]+", visible)) <= {"http://www.w3.org/2000/svg"}
@@ -118,12 +125,12 @@ def test_the_page_needs_no_network(page):
 
 def test_figures_without_measurements_are_quick(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.main(["figures", "--only", "4", "--out", str(tmp_path), "--json"])
+        cli.main(["papers", "figures", "vladymyrov2024", "--only", "4", "--out", str(tmp_path), "--json"])
     assert ended.value.code == 0
     assert json.loads(capsys.readouterr().out) == [
-        str(tmp_path / f"figure-4.{suffix}") for suffix in ("pdf", "svg", "png")
+        str(tmp_path / "vladymyrov2024" / f"figure-4.{suffix}") for suffix in ("pdf", "svg", "png")
     ]
-    assert not (tmp_path / "measured").exists()
+    assert not (tmp_path / "vladymyrov2024" / "table.json").exists()
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +228,7 @@ def test_the_page_works_in_a_browser(page, browser, width):
     tab.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
-    tab.goto(page[0].as_uri())
+    tab.goto(page.as_uri())
     assert tab.locator("#table td").count() == 240
     assert tab.locator("#claims .claim").count() == len(CLAIMS)
     assert tab.locator("#figures img").count() == 8

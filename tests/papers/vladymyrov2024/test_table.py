@@ -1,26 +1,26 @@
 """Table 1, the stored evidence, the claims and the commands that print them."""
 
 import csv
+import functools
 import io
 import json
 import re
+import shutil
 import warnings
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from evidence import SEQUENCES, shared_root, small_evidence
+from evidence import SEQUENCES, shared_root, small_outcome
 from rich.console import Console
 
-from ridgeformer import Full, InputError, LinearTransformer, Problem, cli, evaluate, profile, zoo
-from ridgeformer.errors import StorageError
-from ridgeformer.evaluation import profile_by_layer
+from ridgeformer import InputError, Problem, cli, compare, evaluate, load, papers, zoo
 from ridgeformer.exact import exact_loss
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.papers.vladymyrov2024 import render
-from ridgeformer.papers.vladymyrov2024.claims import CLAIMS, check_claims
-from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence
+from ridgeformer.papers import Part
+from ridgeformer.papers.vladymyrov2024 import PAPER, render
+from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence, fewer, iterations
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, ROWS, CellKey, grid, keys, models_of, printed
 from ridgeformer.papers.vladymyrov2024.table import Table, measure
 
@@ -28,8 +28,13 @@ NOISE = "categorical(1,3)"
 
 
 @pytest.fixture(scope="session")
-def evidence(tmp_path_factory):
-    return small_evidence(shared_root(tmp_path_factory))
+def root(tmp_path_factory):
+    return shared_root(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def evidence(root):
+    return Evidence(small_outcome(root).results)
 
 
 def test_the_paper_prints_240_numbers():
@@ -52,15 +57,15 @@ def test_a_column_is_what_evaluate_says():
     assert len(table.cells) == 24
     problem = Problem(10, 20, NOISE)
     for family, layers in (("gdpp", 2), ("diag", 5), ("full", 7)):
-        alone = evaluate(problem, zoo.load(family, layers, NOISE), sequences=2000, seed=3)
+        alone = evaluate(problem, load(f"zoo:{family}/{layers}/{NOISE}"), sequences=2000, seed=3)
         cell = table[family, layers, NOISE]
         assert cell.loss == pytest.approx(alone.loss, rel=1e-12)
         assert cell.error == pytest.approx(alone.error, rel=1e-9)
         assert cell.floor == pytest.approx(alone.floor, rel=1e-9)
         assert cell.unadjusted == pytest.approx(alone.unadjusted, rel=1e-12)
-        assert cell.seeds == tuple(zoo.record(family, layers, NOISE, seed=seed).loss for seed in range(5))
+        assert cell.seeds == tuple(zoo.record(f"zoo:{family}/{layers}/{NOISE}/{seed}").loss for seed in range(5))
         # The paper's estimator, with our model, at its number of sequences.
-        query = evaluate(problem, zoo.load(family, layers, NOISE), sequences=100_000, seed=5, estimator="query")
+        query = evaluate(problem, load(f"zoo:{family}/{layers}/{NOISE}"), sequences=100_000, seed=5, estimator="query")
         # Heavy tails: the error itself is known to some tens of percent.
         assert cell.paper_error == pytest.approx(query.error, rel=0.5)
 
@@ -108,6 +113,7 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
     [
         ("uniform(0,5)", 4, "is at least that of ConstRR, "),
         ("uniform(0,6)", 2, "lowest expected loss found for GD++ 2 is"),
+        ("uniform(0,0)", 4, "lowest expected loss found for GD++ 4 is"),
     ],
 )
 @pytest.mark.slow
@@ -116,7 +122,7 @@ def test_what_no_gdpp_model_can_reach_is_said(noise, layers, words):
     (fault,) = cell.faults
     least = float(fault.split(words)[1])
     assert cell.limit < least
-    assert least == pytest.approx(exact_loss(Problem(noise=noise), zoo.load("gdpp", layers, noise)), rel=2e-3)
+    assert least == pytest.approx(exact_loss(Problem(noise=noise), load(f"zoo:gdpp/{layers}/{noise}")), rel=2e-3)
 
 
 def _print(what, width=100):
@@ -145,14 +151,6 @@ def test_one_column_has_all_numbers(evidence):
         evidence.table.only("uniform(0,9)")
 
 
-def test_csv_has_every_cell(evidence):
-    rows = list(csv.DictReader(io.StringIO(render.as_csv(evidence.table))))
-    assert len(rows) == 240
-    row = next(r for r in rows if (r["method"], r["layers"], r["noise"]) == ("diag", "5", NOISE))
-    assert float(row["loss"]) == evidence.table["diag", 5, NOISE].loss
-    assert float(row["seed_4"]) == zoo.record("diag", 5, NOISE, seed=4).loss
-
-
 def test_markdown_and_latex_have_every_cell(evidence):
     markdown = render.as_markdown(evidence.table).splitlines()
     assert len([line for line in markdown if line.startswith("|")]) == 2 + 24 + 1
@@ -170,29 +168,28 @@ def test_a_table_survives_json(evidence):
     assert again.oracle == evidence.table.oracle
 
 
-def test_evidence_is_measured_once(evidence, tmp_path, monkeypatch):
+def test_parts_are_measured_again_for_other_settings_and_models(tmp_path):
+    """That stored parts are reused is a matter of all papers; the models are among the settings."""
     calls = []
-    part = PARTS["iterations"]
-    monkeypatch.setitem(PARTS, "iterations", lambda *arguments: calls.append(1) or part(*arguments))
+
+    def counted(work, **settings):
+        calls.append(settings)
+        return iterations(work, sequences=40)
+
+    part = Part(functools.wraps(iterations)(counted))
+    some = replace(PAPER, parts=(part,), checks=())
     for _ in range(2):
-        _ = Evidence(zoo.shipped(), tmp_path, 40).iterations
+        papers.run(some, out=tmp_path, settings={"sequences": 40})
     assert len(calls) == 1
-    _ = Evidence(zoo.shipped(), tmp_path, 60).iterations  # measured otherwise
+    papers.run(some, out=tmp_path, settings={"sequences": 60})
     assert len(calls) == 2
-    (tmp_path / "iterations.json").write_text("{")  # damaged
-    _ = Evidence(zoo.shipped(), tmp_path, 60).iterations
-    assert len(calls) == 3
-    models = dict(zoo.shipped().models)
-    place = next(iter(models))
-    assert Evidence(zoo.shipped(), None, 60).fingerprint == Evidence(zoo.shipped(), None, 60).fingerprint
-    del models[place]
-    assert Evidence(zoo.Zoo(zoo.shipped().made, models), None, 60).fingerprint != evidence.fingerprint
+    assert all("models" in part.settings() for part in PARTS if part.name not in ("tuned", "iterations"))
 
 
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
-    model, problem = zoo.load("diag", 7, "uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
-    known = profile(problem, model, sequences=SEQUENCES // 5, seed=1)
-    np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.loss, rtol=1e-9)
+    model, problem = load("zoo:diag/7/uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
+    known = compare(problem, model, "sigma", sequences=SEQUENCES // 5, seed=1)
+    np.testing.assert_allclose(evidence.profiles["uniform(0,5)"]["Diag 7"].losses, known.loss[0], rtol=1e-9)
     losses = evidence.layers["Diag 7"]
     assert losses.shape == (5, 8)
     best = zoo.shipped().best("diag", 7, "uniform(0,5)")
@@ -200,31 +197,26 @@ def test_profiles_and_layers_are_what_evaluation_says(evidence):
     assert losses[best, -1] == pytest.approx(alone, rel=1e-9)
     found = evidence.layer_profiles
     assert found["losses"]["full"].shape == found["exploded"]["full"].shape == (5, 8, len(found["sigmas"]))
-    known = profile_by_layer(problem, model, sigma=found["sigmas"], sequences=SEQUENCES // 5, seed=1)
-    np.testing.assert_allclose(found["losses"]["diag"][best], known.loss, rtol=1e-9)
+    over = {"layer": None, "sigma": found["sigmas"]}
+    known = compare(problem, model, over, sequences=SEQUENCES // 5, seed=1)
+    np.testing.assert_allclose(found["losses"]["diag"][best], known.loss[0], rtol=1e-9)
     assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
 
 
 def test_profiles_use_enough_sequences_to_see_explosions():
     """Explosions just outside the range of training come once in some thousand sequences."""
-    assert Evidence(zoo.shipped()).fewer >= 20_000
+    assert all(fewer(part.settings().get("sequences", 100_000)) >= 20_000 for part in PARTS)
 
 
 def test_explosions_of_profiles_are_stored(evidence):
     curves = evidence.profiles["uniform(0,1)"]
-    model, problem = zoo.load("full", 7, "uniform(0,1)"), Problem(10, 20, "uniform(0,1)")
-    known = profile(problem, model, sequences=SEQUENCES // 5, seed=1)
-    assert curves["Full 7"].exploded == known.exploded.tolist()
+    model, problem = load("zoo:full/7/uniform(0,1)"), Problem(10, 20, "uniform(0,1)")
+    known = compare(problem, model, "sigma", sequences=SEQUENCES // 5, seed=1)
+    assert curves["Full 7"].exploded == known.exploded[0].tolist()
     assert sum(curves["Full 7"].exploded) > 0
     assert not any(curves[BAYES].exploded)
     outside = np.array(curves["Full 7"].exploded) > 0
     assert not (outside & np.array(curves["Full 7"].inside)).any()
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="measurements need a folder that can be made"):
-        _ = Evidence(zoo.shipped(), tmp_path / "file" / "x", 40).iterations
 
 
 def test_runs_must_be_all_there(tmp_path):
@@ -233,21 +225,21 @@ def test_runs_must_be_all_there(tmp_path):
 
 
 def test_every_claim_has_numbers_and_a_verdict(evidence):
-    claims = check_claims(evidence)
-    assert len(claims) == len(CLAIMS) == 21
-    for claim in claims:
+    checks = [claim(evidence) for claim in CLAIMS]
+    assert len(checks) == 21
+    for claim in checks:
         assert claim.verdict in ("supported", "partly supported", "contradicted")
-        assert re.search(r"\d", claim.numbers)
-        assert "nan" not in claim.numbers
+        assert re.search(r"\d", claim.measured)
+        assert "nan" not in claim.measured
         assert claim.rule
         assert claim.where
 
 
 class Altered:
-    """Evidence with other numbers: of cells, profiles, layers, iterations, or another four-layer Full model."""
+    """Evidence with other numbers: of cells, profiles, layers, iterations, or other weights."""
 
-    def __init__(self, evidence, cell=None, curve=None, layer=None, layer_profile=None, iterations=None, model=None):
-        self.zoo = SimpleNamespace(load=lambda *place: model) if model else evidence.zoo
+    def __init__(self, evidence, cell=None, curve=None, layer=None, layer_profile=None, iterations=None, matrix=None):
+        self.weights = evidence.weights if matrix is None else {name: np.stack([matrix] * 4) for name in "QP"}
         self.fewer = evidence.fewer
         cells = {k: replace(c, floor=0.0, **(cell(k) if cell else {})) for k, c in evidence.table.cells.items()}
         self.table = replace(evidence.table, cells=cells)
@@ -294,10 +286,6 @@ def better_outside(method):
 
 def zigzag(method):
     return lambda row, sigmas, inside: 1 + sigmas + row.startswith(method) * (np.arange(len(sigmas)) % 2) * 5
-
-
-def full_model(matrix):
-    return LinearTransformer(Full(*[np.broadcast_to(matrix, (4, 1, 11, 11))] * 2), 10)
 
 
 def as_the_paper_says(family, layer, sigmas):
@@ -355,7 +343,7 @@ DECIDED = {
     "gdpp_stops": ({"cell": by_method()}, {"cell": lambda key: {"loss": 0.5 ** (key.layers or 0)}}),
     "gap_on_two": ({"cell": by_method(diag=2.0)}, {"cell": by_method()}),
     "extrapolates": ({"curve": better_outside("Diag")}, {"curve": better_outside("Full")}),
-    "heavy_diagonal": ({"model": full_model(np.eye(11))}, {"model": full_model(1 - np.eye(11))}),
+    "heavy_diagonal": ({"matrix": np.eye(11)}, {"matrix": 1 - np.eye(11)}),
     "fluctuates": (
         {"cell": by_method(), "curve": zigzag("Full")},
         {"cell": by_method(diag=2.0), "curve": zigzag("Diag")},
@@ -384,53 +372,55 @@ def test_claims_follow_the_numbers(evidence, claim):
 
 def run(capsys, *arguments):
     with pytest.raises(SystemExit) as ended:
-        cli.main(list(arguments))
+        cli.main(["papers", *arguments])
     return ended.value.code, *capsys.readouterr()
 
 
 @pytest.fixture
-def place(evidence):
-    return ["--out", str(evidence.folder.parent), "--sequences", str(SEQUENCES)]
+def place(root, evidence):
+    return ["--out", str(root / "evidence"), "--sequences", str(SEQUENCES)]
 
 
 def test_table1_prints_every_format(evidence, place, capsys):
-    place = [*place, "--stored"]
     code, text, _ = run(capsys, "table1", *place)
     assert code == 0
     assert "Full 7" in text
-    assert json.loads(run(capsys, "table1", "--json", *place)[1])["cells"][0]["method"] == "gdpp"
-    assert run(capsys, "table1", "--csv", *place)[1] == render.as_csv(evidence.table)
+    assert json.loads(run(capsys, "table1", "--json", *place)[1]) == json.loads(json.dumps(evidence.table.as_dict()))
+    rows = list(csv.DictReader(run(capsys, "table1", "--csv", "-", *place)[1].splitlines()))
+    assert len(rows) == 240
+    row = next(r for r in rows if (r["method"], r["layers"], r["noise"]) == ("diag", "5", NOISE))
+    assert float(row["loss"]) == evidence.table["diag", 5, NOISE].loss
+    assert json.loads(row["seeds"])[4] == zoo.record(f"zoo:diag/5/{NOISE}/4").loss
     assert run(capsys, "table1", "--latex", *place)[1] == render.as_latex(evidence.table)
     assert run(capsys, "table1", "--markdown", *place)[1] == render.as_markdown(evidence.table)
     assert "uniform(0,5): floor" in run(capsys, "table1", "--column", "uniform(0,5)", *place)[1]
 
 
 @pytest.mark.slow
-def test_table1_measures_afresh_unless_told_otherwise(evidence, place, capsys):
-    stored = evidence.folder / "table.json"
+def test_table1_measures_again_if_asked_to(root, place, capsys):
+    stored = root / "evidence" / "vladymyrov2024" / "table.json"
     true = stored.read_text()
     changed = json.loads(true)
-    changed["found"]["cells"][0]["loss"] = 123.0
+    changed["result"]["cells"][0]["loss"] = 123.0
     stored.write_text(json.dumps(changed))
-    assert json.loads(run(capsys, "table1", "--json", "--stored", *place)[1])["cells"][0]["loss"] == 123
-    one = json.loads(run(capsys, "table1", "--json", "--column", "uniform(0, 0)", *place)[1])
-    assert one["cells"] == [c for c in json.loads(true)["found"]["cells"] if c["noise"] == "uniform(0,0)"]
+    assert json.loads(run(capsys, "table1", "--json", *place)[1])["cells"][0]["loss"] == 123
+    assert json.loads(run(capsys, "table1", "--json", "--again", *place)[1]) == json.loads(true)["result"]
     assert json.loads(stored.read_text()) == changed
-    assert json.loads(run(capsys, "table1", "--json", *place)[1]) == json.loads(true)["found"]
-    assert json.loads(stored.read_text()) == json.loads(true)
+    stored.write_text(true)
 
 
-def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(evidence, place, tmp_path, capsys):
-    stored = json.loads((evidence.folder / "table.json").read_text())
+def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(root, place, tmp_path, capsys):
+    folder = tmp_path / "vladymyrov2024"
+    shutil.copytree(root / "evidence" / "vladymyrov2024", folder)
+    stored = json.loads((folder / "table.json").read_text())
     cell = next(
-        c for c in stored["found"]["cells"] if (c["method"], c["layers"], c["noise"]) == ("full", 7, "uniform(0,5)")
+        c for c in stored["result"]["cells"] if (c["method"], c["layers"], c["noise"]) == ("full", 7, "uniform(0,5)")
     )
     cell["loss"] = cell["error"] = 0.0
-    (tmp_path / "measured").mkdir()
-    (tmp_path / "measured" / "table.json").write_text(json.dumps(stored))
+    (folder / "table.json").write_text(json.dumps(stored))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        code, out, error = run(capsys, "table1", "--stored", "--json", *place, "--out", str(tmp_path))
+        code, out, error = run(capsys, "table1", "--json", *place, "--out", str(tmp_path))
     assert code == 0
     assert json.loads(out)["sequences"] == SEQUENCES
     assert "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor; Full 7, unif" in error
@@ -445,9 +435,16 @@ def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(evidence
         (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),
         (["table1", "--sequences", "1"], "sequences must be at least 20"),
         (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running Dask scheduler"),
-        (["figures", "--only", "9"], "a figure must be one of 1, 2, 3, 4, 5, 6, 7, 8; got 9"),
-        (["figures", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
-        (["report", "--out", "/proc/nothing"], "measurements need a folder"),
+        (
+            ["figures", "vladymyrov2024", "--only", "9"],
+            "one of 1, 2, 3, 4, 5, 6, 7, 8, layers; got '9'",
+        ),
+        (["figures", "vladymyrov2024", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
+        (["report", "--out", "/proc/nothing"], "a report needs results"),
+        (["show", "zhang2024"], "there must be results of zhang2024"),
+        (["run", "nobody1900"], f"a paper must be one of {', '.join(papers.IDS)}"),
+        (["run", "zhang2024", "--set", "size"], "--set takes NAME=VALUE; got 'size'"),
+        (["run", "zhang2024", "--set", "size=3"], "the settings of zhang2024 are"),
     ],
 )
 def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):

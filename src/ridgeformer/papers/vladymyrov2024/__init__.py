@@ -1,1 +1,71 @@
-"""The paper's evidence, measured again: Table 1, what its figures show, and what it claims."""
+"""The seed paper: Table 1, the figures, the claims and the theorems, measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ridgeformer.papers.check import Check
+from ridgeformer.papers.paper import Paper, Part, Results
+from ridgeformer.papers.running import Work
+from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
+from ridgeformer.papers.vladymyrov2024.evidence import PARTS, Evidence
+from ridgeformer.papers.vladymyrov2024.figures import FIGURES
+from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, problem_of
+from ridgeformer.papers.vladymyrov2024.report import write_page
+from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS, verify
+
+__all__ = ["PAPER"]
+
+
+def theorems(work: Work, seed: int = 0) -> list[dict[str, Any]]:
+    """Check the theorems and lemmas of the paper. See `Part`."""
+    return [check.as_dict() for check in verify(seed=seed, progress=lambda name, *done: work.progress(*done))]
+
+
+def _decided(claim: Callable[[Evidence], Check]) -> Callable[[Results], Check]:
+    def check(results: Results) -> Check:
+        return claim(Evidence(results))
+
+    check.__name__ = claim.__name__
+    return check
+
+
+def _theorem(name: str, results: Results) -> Check:
+    """The check of a statement: each of its errors keeps its bound."""
+    errors = [one for one in results["theorems"] if one["statement"] == name]
+    return Check(
+        f"{STATEMENTS[name]}.",
+        "; ".join(f"{one['what']}: {one['error']:.2g}" for one in errors),
+        "errors of at most " + ", ".join(f"{one['bound']:.2g}" for one in errors),
+        "none",
+        "Bounds are rounding errors, or standard errors where a statement is about averages; see the module.",
+        "rejected where an error exceeds its bound",
+        tuple(one["passed"] for one in errors),
+        where=f"theory.{name}",
+        brief=f"{sum(one['passed'] for one in errors)} of {len(errors)} errors keep their bounds",
+    )
+
+
+def _theorem_check(name: str) -> Callable[[Results], Check]:
+    check = partial(_theorem, name)
+    check.__name__ = name  # type: ignore[attr-defined]
+    return check
+
+
+PAPER = Paper(
+    id="vladymyrov2024",
+    title="Linear transformers are versatile in-context learners",
+    authors="Max Vladymyrov, Johannes von Oswald, Mark Sandler and Rong Ge, 2024",
+    link="https://arxiv.org/abs/2402.14180",
+    says="Every layer of a linear transformer maintains an implicit linear model and can be read as a step of "
+    "preconditioned gradient descent. On regression with noise of unknown strength, trained models adapt to the noise "
+    "level of each context and match or beat ridge regression that is tuned for the problem; diagonal layers are "
+    "nearly as good as full ones.",
+    problems={noise: problem_of(noise) for noise in COLUMNS},
+    parts=(*PARTS, Part(theorems)),
+    checks=(*map(_decided, CLAIMS), *map(_theorem_check, STATEMENTS)),
+    pictures=FIGURES,
+    page=write_page,
+)

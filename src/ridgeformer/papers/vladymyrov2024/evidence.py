@@ -1,24 +1,23 @@
-"""All that the figures and the report show, measured once and stored: they are functions of this, never of live runs.
+"""The measurements that the figures, the claims and the report show, as parts of the paper that are stored.
 
-The parts are `tuned` (what TunedRR was tuned to), `table` (Table 1), `profiles` (loss against the noise level),
-`layers` (loss after every layer, all seeds), `layer_profiles` (both) and `iterations` (of AdaRR without a matrix
-inverse). Each is a JSON file of its own.
+`Evidence` gives the stored results their types; it measures nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ridgeformer.evaluation import by_layer, compare, profile_by_layer, profiles
-from ridgeformer.files import make_folder, write_whole
+from ridgeformer import zoo as zoo_package
+from ridgeformer.evaluation import compare
+from ridgeformer.papers.paper import Part, Results
+from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024.paper import (
     CATEGORICAL,
     COLUMNS,
@@ -27,21 +26,24 @@ from ridgeformer.papers.vladymyrov2024.paper import (
     MODEL_ROWS,
     SEEDS,
     Row,
-    column,
+    models_of,
     problem_of,
 )
 from ridgeformer.papers.vladymyrov2024.table import Table, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
+from ridgeformer.validation import integer
 from ridgeformer.zoo import Zoo
 
-__all__ = ["BAYES", "DEEP", "PARTS", "SHOWN", "Curve", "Evidence"]
+__all__ = ["BAYES", "DEEP", "PARTS", "SHOWN", "Curve", "Evidence", "fingerprint"]
 
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
 DEEP = (SHOWN, *CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
-VERSION = 3  # of what is stored: measured again where it is another one
-Part = dict[str, Any]
+PRINTED = ("full", 4, "categorical(1,3)")  # the model whose weights the paper prints
+SHIPPED = hashlib.sha256(Path(zoo_package.__file__).with_name("zoo.safetensors").read_bytes()).hexdigest()[:16]
+Values = dict[str, Any]
+Runs = str | None  # a folder of runs, or the shipped models
 
 
 @dataclass(frozen=True)
@@ -63,38 +65,28 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Parts that are measured when they are first asked for, and kept in a folder if there is one.
+    """The results of the parts, with their types.
 
     Attributes:
-        zoo: The models.
-        folder: Where measurements are kept; None to keep none.
-        sequences: How many sequences for the table. Losses by layer and every level of a profile use a fifth of them.
-        seed: Seed of the sequences; other than that of the evaluation by which the models were chosen.
-        progress: Is called with the name of a part, the number of pieces of work done and that of all.
-        again: Parts to be measured even if they are stored.
+        results: The results as they are stored, by the name of the part.
     """
 
-    zoo: Zoo
-    folder: Path | None = None
-    sequences: int = 100_000
-    seed: int = 1
-    progress: Callable[[str, int, int], None] = lambda part, done, total: None
-    again: frozenset[str] = frozenset()
+    results: Results
+
+    @property
+    def sequences(self) -> int:
+        """The number of sequences of the table."""
+        return self.table.sequences
 
     @property
     def fewer(self) -> int:
-        """Sequences for losses by layer and for every level of a profile: 20,000 if nothing else was asked for."""
-        return max(self.sequences // 5, 2)
-
-    @cached_property
-    def tuned(self) -> dict[str, TunedRR]:
-        """By noise."""
-        return {noise: TunedRR(*numbers) for noise, numbers in self._part("tuned").items()}
+        """The number of sequences of losses by layer and of every level of a profile: a fifth of the table's."""
+        return fewer(self.sequences)
 
     @cached_property
     def table(self) -> Table:
         """Table 1."""
-        return Table.from_dict(self._part("table"))
+        return Table.from_dict(self.results["table"])
 
     @cached_property
     def profiles(self) -> dict[str, dict[str, Curve]]:
@@ -104,159 +96,144 @@ class Evidence:
                 row: Curve(part["sigmas"], losses, part["inside"], part["exploded"][row])
                 for row, losses in part["losses"].items()
             }
-            for noise, part in self._part("profiles").items()
+            for noise, part in self.results["profiles"].items()
         }
 
     @cached_property
     def layers(self) -> dict[str, Any]:
         """On `SHOWN`, by row: the loss after every layer, [seeds, L+1]."""
-        return {row: np.array(losses) for row, losses in self._part("layers").items()}
+        return {row: np.array(losses) for row, losses in self.results["layers"].items()}
 
     @cached_property
-    def layer_profiles(self) -> Part:
+    def layer_profiles(self) -> Values:
         """On `SHOWN`: sigmas [K], inside [K]; by family, of seven layers, losses and exploded, [seeds, L+1, K] each."""
-        found = self._part("layer_profiles")
+        part = self.results["layer_profiles"]
         arrays = {
-            name: {family: np.array(values) for family, values in found[name].items()}
-            for name in ("losses", "exploded")
+            name: {family: np.array(values) for family, values in part[name].items()} for name in ("losses", "exploded")
         }
-        return {**found, **arrays}
+        return {**part, **arrays}
 
     @cached_property
     def iterations(self) -> dict[str, dict[int, float]]:
         """By noise: the loss of the iterative AdaRR after so many iterations; 0 stands for AdaRR itself."""
-        return {noise: {int(k): v for k, v in part.items()} for noise, part in self._part("iterations").items()}
-
-    def column(self, noise: str) -> Table:
-        """Measure one column of the table by itself, without storing it.
-
-        Args:
-            noise: The noise of the column, in any spelling.
-
-        Returns:
-            The column, as a table.
-
-        Raises:
-            InputError: The table has no such column.
-        """
-        columns, show = (column(noise),), partial(self.progress, "column")
-        return measure(self.zoo, columns=columns, sequences=self.sequences, seed=self.seed, progress=show)
-
-    def measure(self, parts: tuple[str, ...] | None = None) -> None:
-        """Measure parts, or find them stored.
-
-        Args:
-            parts: Names of parts; None for all.
-        """
-        for part in tuple(PARTS) if parts is None else parts:
-            getattr(self, part)
+        return {noise: {int(k): v for k, v in part.items()} for noise, part in self.results["iterations"].items()}
 
     @cached_property
-    def fingerprint(self) -> str:
-        """Of the models and of how they are measured: stored parts with another one are measured again."""
-        digest = hashlib.sha256(f"{VERSION} {self.sequences} {self.seed}".encode())
-        for (cell, seed), model in sorted(self.zoo.models.items(), key=str):
-            digest.update(f"{cell} {seed}".encode())
-            for name, value in model.family.arrays.items():
-                digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
-        return digest.hexdigest()[:16]
-
-    def _part(self, name: str) -> Part:
-        place = None if self.folder is None else self.folder / f"{name}.json"
-        kept = _read(place) if place is not None and name not in self.again else None
-        if kept is not None and kept.get("fingerprint") == self.fingerprint:
-            found: Part = kept["found"]
-            return found
-        if place is not None:
-            make_folder(place.parent, "measurements")
-        self.progress(name, 0, 1)
-        found = PARTS[name](self, lambda done, total: self.progress(name, done, total))
-        if place is not None:
-            write_whole(place, json.dumps({"fingerprint": self.fingerprint, "found": found}).encode())
-        return found
+    def weights(self) -> dict[str, Any]:
+        """Q and P of every layer of the four-layer Full model on categorical(1,3), [4, 11, 11] each."""
+        return {name: np.array(values) for name, values in self.results["weights"].items()}
 
 
-def _read(place: Path) -> Part | None:
-    """A stored part; one that is damaged is measured again."""
-    try:
-        found = json.loads(place.read_text())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and "found" in found else None
+def fewer(sequences: int) -> int:
+    """Return the number of sequences of losses by layer and of every level of a profile.
+
+    Args:
+        sequences: The number of sequences of the table.
+
+    Returns:
+        A fifth of them, at least 2.
+    """
+    return max(sequences // 5, 2)
 
 
-def _tuned(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+@cache
+def fingerprint(runs: str) -> str:
+    """Compute a fingerprint of models: stored results of other models are measured again.
+
+    Args:
+        runs: The folder of runs that the models are from.
+
+    Returns:
+        Sixteen hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for (cell, seed), model in sorted(_models(runs).models.items(), key=str):
+        digest.update(f"{cell} {seed}".encode())
+        for name, value in model.family.arrays.items():
+            digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _models(runs: str | None) -> Zoo:
+    return models_of(None if runs is None else Path(runs))
+
+
+def tuned(work: Work) -> Values:
+    """Tune TunedRR on every problem. See `Part`."""
     from concurrent.futures import ThreadPoolExecutor
 
     from ridgeformer.engine import default_threads
 
     shares = [COLUMNS[i :: default_threads()] for i in range(min(default_threads(), len(COLUMNS)))]
     with ThreadPoolExecutor(len(shares)) as pool:
-        tuned = pool.map(lambda share: TunedRR.tune_all([problem_of(noise) for noise in share]), shares)
-        found = {
-            noise: best
-            for share, many in zip(shares, tuned, strict=True)
-            for noise, best in zip(share, many, strict=True)
+        many = pool.map(lambda share: TunedRR.tune_all([problem_of(noise) for noise in share]), shares)
+        best = {
+            noise: rr for share, rrs in zip(shares, many, strict=True) for noise, rr in zip(share, rrs, strict=True)
         }
-    return {noise: [found[noise].factor, found[noise].ceiling] for noise in COLUMNS}
+    return {noise: [best[noise].factor, best[noise].ceiling] for noise in COLUMNS}
 
 
-def _table(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
-    found = measure(
-        evidence.zoo, sequences=evidence.sequences, seed=evidence.seed, tuned=evidence.tuned, progress=progress
-    )
-    return found.as_dict()
+def _tuned(work: Work) -> dict[str, TunedRR]:
+    return {noise: TunedRR(*numbers) for noise, numbers in work.results["tuned"].items()}
 
 
-def _profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
-    found = {}
+def table(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED) -> Values:
+    """Measure Table 1. See `Part`; `models` is the fingerprint of the models of `runs`."""
+    sequences, seed = integer("sequences", sequences, 20), integer("seed", seed, 0)
+    zoo = _models(runs)
+    return measure(zoo, sequences=sequences, seed=seed, tuned=_tuned(work), progress=work.progress).as_dict()
+
+
+def profiles(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED) -> Values:
+    """Measure losses by noise level, of all methods on all problems. See `table`."""
+    zoo, rr, parts = _models(runs), _tuned(work), {}
     for done, noise in enumerate(COLUMNS):
         problem = problem_of(noise)
         depths = DEPTHS if noise in DEEP else DEPTHS[-1:]
         rows: dict[str, Predictor] = {
-            Row(family, depth).name: evidence.zoo.load(family, depth, noise) for family in FAMILIES for depth in depths
+            Row(family, depth).name: zoo.model(family, depth, noise) for family in FAMILIES for depth in depths
         }
-        rows |= {**baselines(problem, evidence.tuned[noise]), BAYES: BayesRR(problem.noise)}
-        show = _part_of(progress, done, len(COLUMNS))
-        curves = profiles(problem, rows, sequences=evidence.fewer, seed=evidence.seed, progress=show)
-        first = next(iter(curves.values()))
-        found[noise] = {
-            "sigmas": first.sigma.tolist(),
-            "inside": first.in_distribution.tolist(),
-            "losses": {row: curve.loss.tolist() for row, curve in curves.items()},
-            "exploded": {row: curve.exploded.tolist() for row, curve in curves.items()},
+        rows |= {**baselines(problem, rr[noise]), BAYES: BayesRR(problem.noise)}
+        show = _part_of(work.progress, done, len(COLUMNS))
+        losses = compare(problem, rows, "sigma", sequences=fewer(sequences), seed=seed, progress=show)
+        parts[noise] = {
+            "sigmas": list(losses.axes["sigma"]),
+            "inside": list(losses.in_distribution["sigma"]),
+            "losses": dict(zip(losses, losses.loss.tolist(), strict=True)),
+            "exploded": dict(zip(losses, losses.exploded.tolist(), strict=True)),
         }
-    return found
+    return parts
 
 
-def _layers(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
-    found = {}
+def layers(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED) -> Values:
+    """Measure losses after every layer on `SHOWN`, of all seeds. See `table`."""
+    zoo, losses, problem = _models(runs), {}, problem_of(SHOWN)
     for done, row in enumerate(MODEL_ROWS):
-        progress(done, len(MODEL_ROWS))
-        found[row.name] = [
-            by_layer(
-                problem_of(SHOWN), model, sequences=evidence.fewer, seed=evidence.seed, with_floor=False
-            ).loss.tolist()
-            for model in _every_seed(evidence.zoo, row)
-        ]
-    return found
+        work.progress(done, len(MODEL_ROWS))
+        seeds = _every_seed(zoo, row)
+        by_seed = compare(problem, seeds, "layer", sequences=fewer(sequences), seed=seed, with_floor=False)
+        losses[row.name] = by_seed.loss.tolist()
+    return losses
 
 
-def _layer_profiles(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
+def layer_profiles(
+    work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED
+) -> Values:
+    """Measure losses after every layer at every noise level on `SHOWN`, of seven layers and all seeds. See `table`."""
     facts: dict[str, Any] = {}
     losses: dict[str, list[Any]] = {family: [] for family in FAMILIES}
     exploded: dict[str, list[Any]] = {family: [] for family in FAMILIES}
-    models = [(family, model) for family in FAMILIES for model in _every_seed(evidence.zoo, Row(family, DEPTHS[-1]))]
+    zoo = _models(runs)
+    pairs = [(family, model) for family in FAMILIES for model in _every_seed(zoo, Row(family, DEPTHS[-1]))]
     end = problem_of(SHOWN).noise.upper
     sigmas = np.union1d(np.linspace(0, end + 1, 21), [end])  # half as many levels as the other profiles: 15 models
-    for done, (family, model) in enumerate(models):
-        show = _part_of(progress, done, len(models))
-        curve = profile_by_layer(
-            problem_of(SHOWN), model, sigma=sigmas, sequences=evidence.fewer, seed=evidence.seed, progress=show
-        )
-        losses[family].append(curve.loss.tolist())
-        exploded[family].append(curve.exploded.tolist())
-        facts = {"sigmas": curve.sigma.tolist(), "inside": curve.in_distribution.tolist()}
+    for done, (family, model) in enumerate(pairs):
+        show = _part_of(work.progress, done, len(pairs))
+        over = {"layer": None, "sigma": sigmas}
+        curve = compare(problem_of(SHOWN), model, over, sequences=fewer(sequences), seed=seed, progress=show)
+        losses[family].append(curve.loss[0].tolist())
+        exploded[family].append(curve.exploded[0].tolist())
+        facts = {"sigmas": sigmas.tolist(), "inside": list(curve.in_distribution["sigma"])}
     return {**facts, "losses": losses, "exploded": exploded}
 
 
@@ -267,26 +244,43 @@ def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Cal
 
 def _every_seed(zoo: Zoo, row: Row) -> list[Any]:
     """The models of a row on `SHOWN`, one for each seed."""
-    return [zoo.load(row.method, int(row.layers or 0), SHOWN, seed=seed) for seed in SEEDS]
+    return [zoo.model(row.method, int(row.layers or 0), SHOWN, seed=seed) for seed in SEEDS]
 
 
-def _iterations(evidence: Evidence, progress: Callable[[int, int], None]) -> Part:
-    found = {}
+def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Values:
+    """Measure the loss of AdaRR without a matrix inverse after several numbers of iterations. See `Part`."""
+    losses = {}
     counts = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 100, 120, 150, 200, 500)
     for done, noise in enumerate(DEEP[:2]):
-        progress(done, 2)
+        work.progress(done, 2)
         rows: Mapping[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
-        count = max(evidence.sequences // 10, 2)
-        results = compare(problem_of(noise), rows, sequences=count, seed=evidence.seed, with_floor=False)
-        found[noise] = {name: result.loss for name, result in results.items()}
-    return found
+        results = compare(problem_of(noise), rows, sequences=max(sequences // 10, 2), seed=seed, with_floor=False)
+        losses[noise] = {name: result.loss for name, result in results.items()}
+    return losses
 
 
-PARTS: dict[str, Callable[[Evidence, Callable[[int, int], None]], Part]] = {
-    "tuned": _tuned,
-    "table": _table,
-    "profiles": _profiles,
-    "layers": _layers,
-    "layer_profiles": _layer_profiles,
-    "iterations": _iterations,
-}
+def weights(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
+    """Read the weights of the model that the paper prints. See `table`."""
+    model = _models(runs).model(*PRINTED)
+    return {name: matrices[:, 0].astype(float).tolist() for name, matrices in (("Q", model.Q), ("P", model.P))}
+
+
+def training(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
+    """Read how the models were trained. See `table`."""
+    zoo = _models(runs)
+    made = [run for cell in zoo.made.values() for run in cell.values()]
+    facts = {"cells": len(zoo.made), "runs": len(made), "seconds": sum(run.seconds for run in made)}
+    return {**facts, "protocol": dict(made[0].spec["protocol"]), "made_with": dict(made[0].made_with)}
+
+
+QUICK: Mapping[str, Any] = {"sequences": 2000}
+PARTS = (
+    Part(tuned),
+    Part(table, QUICK, needs=("tuned",)),
+    Part(profiles, QUICK, needs=("tuned",)),
+    Part(layers, QUICK),
+    Part(layer_profiles, QUICK),
+    Part(iterations, QUICK),
+    Part(weights),
+    Part(training),
+)

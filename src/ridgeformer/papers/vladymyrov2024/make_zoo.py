@@ -1,4 +1,4 @@
-"""Make the zoo that ships from the runs of `table1 --retrain`.
+"""Make the zoo that ships from the runs of `papers table1 --retrain`.
 
 Usage: python -m ridgeformer.papers.vladymyrov2024.make_zoo RUNS.
 """

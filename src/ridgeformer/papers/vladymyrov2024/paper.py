@@ -13,7 +13,7 @@ from ridgeformer.errors import InputError, refuse
 from ridgeformer.noise import parse
 from ridgeformer.problems import Problem
 from ridgeformer.sweeps import Grid
-from ridgeformer.training.stored import has_record
+from ridgeformer.training.store.files import has_record
 from ridgeformer.zoo import Zoo, gather, shipped
 
 __all__ = [
@@ -153,7 +153,7 @@ def grid(seeds: tuple[int, ...] = SEEDS) -> Grid:
     Returns:
         The grid.
     """
-    return Grid(noise=COLUMNS, family=FAMILIES, layers=DEPTHS, seed=seeds)
+    return Grid(noise=COLUMNS, families=FAMILIES, layers=DEPTHS, seeds=seeds)
 
 
 def models_of(runs: Path | None) -> Zoo:
@@ -175,7 +175,7 @@ def models_of(runs: Path | None) -> Zoo:
     if missing:
         raise InputError(
             f"all runs of the table must be finished; {runs} lacks {len(missing)} of {len(folders)}, for example "
-            f"{missing[0].name}. Train them with `ridgeformer table1 --retrain --runs {runs}`."
+            f"{missing[0].name}. Train them with `ridgeformer papers table1 --retrain --runs {runs}`."
         )
     return gather(folders)
 

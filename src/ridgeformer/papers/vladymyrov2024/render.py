@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -196,30 +194,6 @@ def verdict(table: Table) -> RenderableType:
     return Group(text, faults)
 
 
-def as_csv(table: Table) -> str:
-    """Write the table as CSV, one row per cell.
-
-    Args:
-        table: The table.
-
-    Returns:
-        The text.
-    """
-    out = io.StringIO()
-    names = [*(name for name in Cell.__dataclass_fields__ if name not in ("seeds", "faults")), "limit", "over_paper"]
-    most = max((len(cell.seeds) for cell in table.cells.values()), default=0)
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*names, *(f"seed_{i}" for i in range(most)), "faults"])
-    for cell in table.cells.values():
-        seeds = [*cell.seeds, *[""] * (most - len(cell.seeds))]
-        writer.writerow([*(_text(getattr(cell, name)) for name in names), *seeds, "; ".join(cell.faults)])
-    return out.getvalue()
-
-
-def _text(value: object) -> object:
-    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
-
-
 def as_markdown(table: Table) -> str:
     """Write the table in Markdown: ours, and the paper's in brackets; the best model of a column in bold.
 
@@ -294,4 +268,4 @@ def _best(table: Table) -> dict[str, Cell]:
     }
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"csv": as_csv, "markdown": as_markdown, "latex": as_latex}
+FORMATS: dict[str, Callable[[Table], str]] = {"markdown": as_markdown, "latex": as_latex}

@@ -1,4 +1,4 @@
-"""What the paper's experiments section claims, each with the numbers that bear it out or contradict it.
+"""The claims of the paper's experiments section, each with the numbers that support or contradict it.
 
 Sentences are in our words; `where` says which of the paper's they stand for. A rule, stated beside the numbers,
 decides.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ridgeformer.papers.check import Check
 from ridgeformer.papers.vladymyrov2024.claims import by_level, categorical, convergence, uniform
-from ridgeformer.papers.vladymyrov2024.claims.claim import Claim
 from ridgeformer.papers.vladymyrov2024.evidence import Evidence
 
-__all__ = ["CLAIMS", "Claim", "check_claims"]
+__all__ = ["CLAIMS"]
 
-CLAIMS: tuple[Callable[[Evidence], Claim], ...] = (
+CLAIMS: tuple[Callable[[Evidence], Check], ...] = (
     convergence.iterations,
     convergence.few_layers,
     uniform.alike,
@@ -37,15 +37,3 @@ CLAIMS: tuple[Callable[[Evidence], Claim], ...] = (
     convergence.falls_by_layer,
     convergence.early_stopping,
 )
-
-
-def check_claims(evidence: Evidence) -> list[Claim]:
-    """Decide all claims, in the order of the paper's text.
-
-    Args:
-        evidence: The measurements; what is not measured yet is measured.
-
-    Returns:
-        The claims with their verdicts.
-    """
-    return [claim(evidence) for claim in CLAIMS]

@@ -111,7 +111,7 @@ def two_layers(evidence: Evidence) -> Finding:
         for f in ("diag", "full")
         for depth in DEPTHS[2:]
     }
-    worse = sorted({float(sigma) for found in better.values() for sigma in sigmas[inside][~found]})
+    worse = sorted({float(sigma) for lower in better.values() for sigma in sigmas[inside][~lower]})
     where = f"the exceptions lie from sigma = {worse[0]:.2f} to {worse[-1]:.2f}" if worse else "without exception"
     ratio = {f: loss(evidence, "gdpp", 2, SHOWN) / loss(evidence, f, 2, SHOWN) for f in ("diag", "full")}
     places = {f: lowest[f, 2] for f in FAMILIES}
@@ -120,4 +120,4 @@ def two_layers(evidence: Evidence) -> Finding:
         f"(Full); with two layers GD++ / Diag {ratio['diag']:.2f}, GD++ / Full {ratio['full']:.2f}; more "
         f"layers are better at {np.mean([*better.values()]):.0%} of levels and depths, {where}"
     )
-    return numbers, [0.3 < places[f] < 4.7 for f in ("diag", "full")] + [bool(found.all()) for found in better.values()]
+    return numbers, [0.3 < places[f] < 4.7 for f in ("diag", "full")] + [bool(lower.all()) for lower in better.values()]

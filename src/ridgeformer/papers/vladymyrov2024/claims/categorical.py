@@ -38,10 +38,10 @@ def extrapolates(evidence: Evidence) -> Finding:
     diag, full = (curve(evidence, TWO, family, 7) for family in ("diag", "full"))
     ranges = {"below 1": sigmas < 1, "between": (sigmas > 1) & (sigmas < 3), "above 3": sigmas > 3}
     texts = [f"{name} {diag[where].mean():.3g} and {full[where].mean():.3g}" for name, where in ranges.items()]
-    wild = exploded(evidence, TWO, "diag", 7), exploded(evidence, TWO, "full", 7)
+    counts = exploded(evidence, TWO, "diag", 7), exploded(evidence, TWO, "full", 7)
     numbers = (
         f"Diag and Full: {'; '.join(texts)}; at 1 and 3 {diag[inside].mean():.3g} and {full[inside].mean():.3g}; "
-        f"sequences that exploded: {wild[0].sum()} and {wild[1].sum()} of {evidence.fewer * len(sigmas):,}"
+        f"sequences that exploded: {counts[0].sum()} and {counts[1].sum()} of {evidence.fewer * len(sigmas):,}"
     )
     better = [bool(diag[where].mean() < full[where].mean()) for where in ranges.values()]
     return numbers, [*better, bool(full[inside].mean() < diag[inside].mean())]
@@ -54,13 +54,11 @@ def extrapolates(evidence: Evidence) -> Finding:
 )
 def heavy_diagonal(evidence: Evidence) -> Finding:
     """Decide whether Full's weights lie on the diagonal. See `claim`."""
-    model = evidence.zoo.load("full", 4, TWO)
     shares = {}
-    for name, matrices in (("Q", model.Q), ("P", model.P)):
-        for layer in range(model.layers):
-            square = np.square(matrices[layer, 0].astype(np.float64))
+    for name, matrices in evidence.weights.items():
+        for layer, square in enumerate(np.square(matrices)):
             shares[f"{name}{layer}"] = float(np.trace(square) / square.sum())
-    even = 1 / model.P.shape[-1]
+    even = 1 / matrices.shape[-1]
     numbers = (
         f"share of the squared norm on the diagonal: {', '.join(f'{k} {v:.0%}' for k, v in shares.items())} "
         f"(evenly spread: {even:.0%})"

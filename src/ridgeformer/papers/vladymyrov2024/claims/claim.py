@@ -1,86 +1,50 @@
-"""A claim, and what deciding one needs."""
+"""Checks of the claims of the paper, and the numbers that decide them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.papers.check import Check
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import Row
 
-__all__ = ["ALIKE", "SLACK", "Array", "Claim", "Finding", "claim", "curve", "decide", "exploded", "levels", "loss"]
+__all__ = ["ALIKE", "SLACK", "Array", "Finding", "claim", "curve", "exploded", "levels", "loss"]
 
-Verdict = Literal["supported", "contradicted", "partly supported"]
 Array = NDArray[np.float64]
 Finding = tuple[str, Iterable[bool]]  # the numbers in words, and whether each part of the rule holds
 ALIKE = 1.25  # losses within this factor are called alike
 SLACK = 1.01  # 'at least as good' allows a percent: the size of a standard error
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper, and whether the measurements support it.
-
-    Attributes:
-        where: Which of the paper's sentences it stands for.
-        sentence: The claim in our words.
-        rule: What the numbers must satisfy.
-        numbers: The numbers, in words.
-        verdict: Whether all of the rule holds, some of it, or none.
-    """
-
-    where: str
-    sentence: str
-    rule: str
-    numbers: str
-    verdict: Verdict
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the claim as values that JSON can hold."""
-        return asdict(self)
-
-
 def claim(
     where: str, sentence: str, rule: str
-) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Claim]]:
-    """Decorate a function that finds, in the evidence, the numbers which decide a claim: it then returns the claim.
+) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Check]]:
+    """Decorate a function that reads from the evidence the numbers which decide a claim: it then returns the check.
 
     Args:
-        where: Which of the paper's sentences it stands for.
+        where: The place of the claim in the paper.
         sentence: The claim in our words.
-        rule: What the numbers must satisfy.
+        rule: The rule that the numbers must satisfy.
 
     Returns:
-        The decorator. The decorated function takes the evidence and returns a `Claim`.
+        The decorator. The decorated function takes the evidence.
     """
 
-    def decorate(find: Callable[[Evidence], Finding]) -> Callable[[Evidence], Claim]:
-        @functools.wraps(find)
-        def check(evidence: Evidence) -> Claim:
-            numbers, holds = find(evidence)
-            return Claim(where, sentence, rule, numbers, decide(holds))
+    def decorate(read: Callable[[Evidence], Finding]) -> Callable[[Evidence], Check]:
+        @functools.wraps(read)
+        def check(evidence: Evidence) -> Check:
+            numbers, holds = read(evidence)
+            parts = tuple(bool(part) for part in holds)
+            reason = "The paper states the claim in words; the rule says what it means in numbers."
+            return Check(sentence, numbers, rule, "none", reason, f"rejected unless: {rule}", parts, where=where)
 
         return check
 
     return decorate
-
-
-def decide(holds: Iterable[bool]) -> Verdict:
-    """Decide a claim by the parts of its rule.
-
-    Args:
-        holds: Whether each part holds.
-
-    Returns:
-        The verdict: all parts hold, some do, or none does.
-    """
-    found = list(holds)
-    return "supported" if all(found) else "partly supported" if any(found) else "contradicted"
 
 
 def loss(evidence: Evidence, method: str, layers: int | None, noise: str) -> float:

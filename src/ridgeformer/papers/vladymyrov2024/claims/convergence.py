@@ -101,17 +101,17 @@ def falls_by_layer(evidence: Evidence) -> Finding:
 )
 def early_stopping(evidence: Evidence) -> Finding:
     """Decide what the paper says of profiles layer by layer. See `claim`."""
-    found = evidence.layer_profiles
-    sigmas, inside = np.array(found["sigmas"]), np.array(found["inside"])
+    curves = evidence.layer_profiles
+    sigmas, inside = np.array(curves["sigmas"]), np.array(curves["inside"])
     low, high = sigmas < 1, (sigmas > 4) & (sigmas <= 5)
     parts: dict[str, tuple[Array, Array]] = {}
     for family in FAMILIES:
-        mean = found["losses"][family].mean(0)
+        mean = curves["losses"][family].mean(0)
         parts[family] = mean[:, low].mean(1), mean[:, high].mean(1)
 
     def best(family: str, layer: int) -> float:
         """The level in distribution at which the readout after a layer is best."""
-        return float(sigmas[inside][np.argmin(found["losses"][family].mean(0)[layer][inside])])
+        return float(sigmas[inside][np.argmin(curves["losses"][family].mean(0)[layer][inside])])
 
     levels = {(f, layer): best(f, layer) for f, layer in (("gdpp", 1), ("gdpp", 7), ("diag", 1), ("diag", 4))}
     text = "; ".join(
@@ -119,12 +119,12 @@ def early_stopping(evidence: Evidence) -> Finding:
         f"{', '.join(f'{v:.2g}' for v in parts[f][1][1:])}"
         for f in FAMILIES
     )
-    wild = ", ".join(f"{LABELS[f]} {found['exploded'][f][:, -1, high].sum()}" for f in FAMILIES)
+    explosions = ", ".join(f"{LABELS[f]} {curves['exploded'][f][:, -1, high].sum()}" for f in FAMILIES)
     diag_low, (full_low, full_high) = parts["diag"][0], parts["full"]
     numbers = (
         f"best level of GD++ {levels['gdpp', 1]:.2f} after layer 1, {levels['gdpp', 7]:.2f} after layer 7; of Diag "
         f"{levels['diag', 1]:.2f} after layer 1, {levels['diag', 4]:.2f} after layer 4. Mean losses after layers 1 to "
-        f"7: {text}. Sequences that exploded in the last layer, above 4: {wild}"
+        f"7: {text}. Sequences that exploded in the last layer, above 4: {explosions}"
     )
     return numbers, [
         levels["gdpp", 7] < levels["gdpp", 1],

@@ -119,7 +119,7 @@ def only_tuned_is_near(evidence: Evidence) -> Finding:
     holds = [ratio < NEAR for ratio in ratios["TunedRR"]]
     holds += [ratio > NEAR for name in ("ConstRR", "AdaRR") for ratio in ratios[name]]
     numbers = "loss / loss of Full with 7 layers, sigma_max 1 to 7: " + "; ".join(
-        f"{name} {', '.join(f'{ratio:.2f}' for ratio in found)}" for name, found in ratios.items()
+        f"{name} {', '.join(f'{ratio:.2f}' for ratio in values)}" for name, values in ratios.items()
     )
     return numbers, holds
 

@@ -29,11 +29,10 @@ def weights(evidence: Evidence) -> Figure:
     Returns:
         The figure.
     """
-    model = evidence.zoo.load("full", 4, "categorical(1,3)")
+    pairs = list(zip(evidence.weights["P"], evidence.weights["Q"], strict=True))
     canvas = blank(7.2, 3.9)
-    axes = canvas.subplots(2, model.layers)
-    for layer in range(model.layers):
-        P, Q = model.P[layer, 0].astype(float), model.Q[layer, 0].astype(float)
+    axes = canvas.subplots(2, len(pairs))
+    for layer, (P, Q) in enumerate(pairs):
         scale = np.sqrt(np.linalg.norm(P) / np.linalg.norm(Q)) * (np.sign(np.trace(Q)) or 1.0)
         for axis, name, matrix in ((axes[0, layer], "Q", Q * scale), (axes[1, layer], "P", P / scale)):
             most = float(np.abs(matrix).max())

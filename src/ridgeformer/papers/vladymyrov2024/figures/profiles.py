@@ -90,14 +90,14 @@ def profiles_by_layer(evidence: Evidence) -> Figure:
     """
     from matplotlib import colormaps
 
-    found = evidence.layer_profiles
-    sigmas = np.array(found["sigmas"])
+    curves = evidence.layer_profiles
+    sigmas = np.array(curves["sigmas"])
     canvas = blank(7.2, 2.9)
     axes = canvas.subplots(1, len(FAMILIES), sharey=True)
     for axis, family in zip(axes, FAMILIES, strict=True):
-        losses, exploded = found["losses"][family], found["exploded"][family]
+        losses, exploded = curves["losses"][family], curves["exploded"][family]
         logarithmic(axis, 1e-3, 20)
-        shade(axis, sigmas, found["inside"])
+        shade(axis, sigmas, curves["inside"])
         for layer in DEPTHS:
             colour = colormaps["viridis_r"](0.08 + 0.92 * layer / len(DEPTHS))
             mean, spread = losses[:, layer].mean(0), losses[:, layer].std(0)

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from ridgeformer.losses import ROUNDING
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Curve
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, FAMILIES, LABELS
-from ridgeformer.papers.vladymyrov2024.table import FLOOR
+from ridgeformer.papers.vladymyrov2024.table import FLOOR, NOTHING
 from ridgeformer.plotting.style import (
     BLACK,
     BLUE,
@@ -58,7 +57,7 @@ def draw_baselines(axis: Axes, losses: dict[str, float]) -> None:
         losses: Losses by name.
     """
     for name, loss in losses.items():
-        if loss > ROUNDING:
+        if loss > NOTHING:
             axis.axhline(loss, color=COLOURS[name], linestyle=DASHES[name], linewidth=1.1, zorder=1.5)
 
 

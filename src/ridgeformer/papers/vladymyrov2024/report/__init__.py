@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ridgeformer.files import make_folder, write_whole
 from ridgeformer.losses import EXPLODES
-from ridgeformer.papers.vladymyrov2024.claims import Claim, check_claims
+from ridgeformer.papers.check import Check
+from ridgeformer.papers.machine import facts
+from ridgeformer.papers.report import svg
+from ridgeformer.papers.running import Outcome
+from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
-from ridgeformer.papers.vladymyrov2024.figures import FIGURES, Described
+from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, ROWS, SEEDS
 from ridgeformer.papers.vladymyrov2024.render import column_name
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
-from ridgeformer.plotting.style import pictures
 
-__all__ = ["write_report"]
+__all__ = ["write_page"]
 
 SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
 DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
-def write_report(evidence: Evidence, folder: Path, machine: Mapping[str, Any]) -> tuple[Path, list[Claim]]:
-    """Write `report.html` into a folder, with the figures inside.
+def write_page(outcome: Outcome, folder: Path) -> Path:
+    """Write `vladymyrov2024.html` into a folder: one file with the table, the figures and the claims.
 
     Args:
-        evidence: What the page shows; what is not measured yet is measured.
+        outcome: The outcome of the paper.
         folder: Where the page goes; it is made if it does not exist.
-        machine: Facts about this installation, for the page's last table.
 
     Returns:
-        The page's path, and the claims with their verdicts.
+        The path of the page.
 
     Raises:
         StorageError: The folder cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
-    evidence.measure()
     make_folder(folder, "pages")
-    claims = check_claims(evidence)
-    text = json.dumps(_data(evidence, claims, machine), allow_nan=False).replace("</", "<\\/")
+    text = json.dumps(_data(outcome), allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
-    path = folder / "report.html"
+    path = folder / "vladymyrov2024.html"
     write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
-    return path, claims
+    return path
 
 
 def verdict(cell: Cell) -> str:
@@ -67,8 +66,9 @@ def verdict(cell: Cell) -> str:
     return "agrees with the paper's number"
 
 
-def _data(evidence: Evidence, claims: list[Claim], machine: Mapping[str, Any]) -> dict[str, Any]:
-    table = evidence.table
+def _data(outcome: Outcome) -> dict[str, Any]:
+    evidence = Evidence(outcome.results)
+    table, claims = evidence.table, outcome.checks[: len(CLAIMS)]
     cells = [
         {**record, "row": cell.key.row, "limit": cell.limit, "verdict": verdict(cell)}
         for record, cell in zip(table.as_dict()["cells"], table.cells.values(), strict=True)
@@ -103,14 +103,15 @@ def _data(evidence: Evidence, claims: list[Claim], machine: Mapping[str, Any]) -
         "profiles": {noise: _profiles(evidence, noise) for noise in COLUMNS},
         "claims": [claim.as_dict() for claim in claims],
         "figures": [
-            {"number": number, "caption": described.caption_of(evidence), "image": _image(described, evidence)}
-            for number, described in FIGURES.items()
+            {"number": number, "caption": picture.caption, "image": svg(picture, outcome.results)}
+            for number, picture in FIGURES.items()
+            if number.isdecimal()
         ],
-        "made": _made(evidence, machine),
+        "made": _made(evidence),
     }
 
 
-def _summary(table: Table, claims: list[Claim]) -> str:
+def _summary(table: Table, claims: Sequence[Check]) -> str:
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
     names = "supported", "partly supported", "contradicted"
@@ -138,35 +139,25 @@ def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
     }
 
 
-def _image(described: Described, evidence: Evidence) -> str:
-    ((_, content),) = pictures(lambda: described.draw(evidence), ["svg"])
-    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
-
-
-def _made(evidence: Evidence, machine: Mapping[str, Any]) -> list[tuple[str, str]]:
-    runs = [run for cell in evidence.zoo.made.values() for run in cell.values()]
-    seconds = sum(run.seconds for run in runs)
-    made = runs[0].made_with
-    spec = runs[0].spec
-    cells = (
-        f"{len(evidence.zoo.made)} cells, each the best of seeds {SEEDS[0]} to {SEEDS[-1]} by the loss after training"
-    )
+def _made(evidence: Evidence) -> list[tuple[str, str]]:
+    made = evidence.results["training"]
+    cells = f"{made['cells']} cells, each the best of seeds {SEEDS[0]} to {SEEDS[-1]} by the loss after training"
     return [
         ("models", cells),
-        ("training", f"{len(runs):,} runs, {seconds / 60:.0f} minutes in total, each in one process"),
-        ("protocol", ", ".join(f"{name} {value}" for name, value in spec["protocol"].items())),
-        ("trained with", ", ".join(f"{name} {value}" for name, value in made.items())),
+        ("training", f"{made['runs']:,} runs, {made['seconds'] / 60:.0f} minutes in total, each in one process"),
+        ("protocol", ", ".join(f"{name} {value}" for name, value in made["protocol"].items())),
+        ("trained with", ", ".join(f"{name} {value}" for name, value in made["made_with"].items())),
         ("evaluation", _evaluated(evidence)),
         ("problems", "d = 10, n = 20, x and w standard normal"),
-        ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in machine.items())),
+        ("evaluated with", ", ".join(f"{name} {_text(value)}" for name, value in facts().items())),
         ("to repeat", "make reproduce; with training: make reproduce-from-scratch"),
     ]
 
 
 def _evaluated(evidence: Evidence) -> str:
     return (
-        f"{evidence.sequences:,} sequences of seed {evidence.seed}, exact losses; {evidence.fewer:,} for losses by "
-        "layer and for every noise level of a profile"
+        f"{evidence.sequences:,} sequences of seed {evidence.table.seed}, exact losses; {evidence.fewer:,} for losses "
+        "by layer and for every noise level of a profile"
     )
 
 

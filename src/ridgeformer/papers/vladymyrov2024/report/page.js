@@ -305,9 +305,9 @@ function drawRest() {
     const box = make(byId("claims"), "div", null, { class: `claim ${kind}` });
     const first = make(box, "p", null);
     make(first, "span", claim.verdict, { class: "badge" });
-    make(first, "strong", claim.sentence);
-    make(box, "p", claim.numbers);
-    make(box, "p", `Rule: ${claim.rule}. ${claim.where}.`, { class: "soft" });
+    make(first, "strong", claim.claim);
+    make(box, "p", claim.measured);
+    make(box, "p", `Rule: ${claim.expected}. ${claim.where}.`, { class: "soft" });
   }
   for (const figure of data.figures) {
     const box = make(byId("figures"), "figure", null);

@@ -1,0 +1,57 @@
+"""A paper of your own, in the shape that all papers have: a template to copy.
+
+The claim: the loss of least squares without noise is (d - n) / 2 while there are fewer examples than dimensions.
+"""
+
+from pathlib import Path
+
+from ridgeformer import LeastSquares, Problem, evaluate, papers
+from ridgeformer.papers import Paper, Part, Picture, agree
+from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+
+DIM, POINTS = 10, (2, 4, 6, 8)
+
+
+def expected(examples):
+    """The closed form."""
+    return (DIM - examples) / 2
+
+
+def losses(work, *, sequences=20_000):
+    """Measure. The defaults are the settings of the full version; what is returned is stored as JSON."""
+    rows = [evaluate(Problem(DIM, n, 0), LeastSquares(), sequences=sequences, with_floor=False) for n in POINTS]
+    return {"loss": [row.unadjusted for row in rows], "error": [row.unadjusted_error for row in rows]}
+
+
+def closed_form(results):
+    """Decide a claim from what was stored."""
+    within = [4 * error for error in results["losses"]["error"]]
+    claim, reason = "The loss of least squares is (d - n) / 2.", "Chance: 4 standard errors."
+    return agree(
+        claim, results["losses"]["loss"], list(map(expected, POINTS)), within, reason, unit="4 standard errors"
+    )
+
+
+def draw(results):
+    """Draw from what was stored."""
+    part = results["losses"]
+    shown = [Line("", POINTS, list(map(expected, POINTS))), Points("measured", POINTS, part["loss"], part["error"])]
+    return draw_panels([Panel("least squares", "examples n", "loss", shown)])
+
+
+PAPER = Paper(
+    id="yours2026",
+    title="Least squares with too few examples",
+    authors="You",
+    link="https://example.org",
+    says="Least squares of least norm finds the part of the task that lies in the span of the examples.",
+    problems={"problem": Problem(DIM, 4, 0)},
+    parts=(Part(losses, quick={"sequences": 2000}),),
+    checks=(closed_form,),
+    pictures={"losses": Picture(draw, "Loss of least squares against the number of examples.")},
+)
+
+outcome = papers.run(PAPER, quick=True, out="papers")
+for check in outcome.checks:
+    print(f"{check.verdict}: {check.claim} Measured {check.measured}.")
+print(papers.report_page([outcome], Path("papers")))

@@ -1,0 +1,150 @@
+"""The one way in which commands answer: text for people, JSON and CSV for programs, and a picture."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ridgeformer.cli.options import FILE, Command
+from ridgeformer.errors import refuse
+from ridgeformer.jsonable import jsonable
+
+__all__ = ["Answer", "answers", "one_line", "say", "warn"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a command.
+
+    Attributes:
+        text: The text for a terminal, or an object that `rich` prints.
+        record: The values for --json.
+        rows: The rows for --csv, which have the same keys; empty where there is no table.
+        draw: Draws the picture of --plot to a file; None where there is none.
+        code: The exit code.
+    """
+
+    text: Any
+    record: Any
+    rows: Sequence[Mapping[str, Any]] = ()
+    draw: Callable[[Path], object] | None = None
+    code: int = 0
+
+
+def answers(plot: str = "", table: bool = True) -> Callable[[Callable[..., Answer]], Command]:
+    """Give a command the options --json and --csv, and --plot if it draws; it returns an `Answer`.
+
+    Args:
+        plot: What the picture shows, for the help text; empty where the command draws none.
+        table: Whether the answer has a table, so that there is --csv.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(command: Callable[..., Answer]) -> Command:
+        @functools.wraps(command)
+        def run(*, as_json: bool, csv_file: Path | None = None, **given: Any) -> None:
+            file: Path | None = given.pop("plot") if plot else None
+            answer = command(**given)
+            if csv_file is not None:
+                _write_csv(csv_file, answer.rows)
+            if file is not None:
+                if answer.draw is None:
+                    refuse("--plot needs an answer with one picture", "another one", "Ask for one section.")
+                answer.draw(file)
+                warn(f"Drawn to {file}.")
+            if as_json:
+                click.echo(json.dumps(jsonable(answer.record), indent=2))
+            elif csv_file is None or str(csv_file) != "-":
+                say(answer.text)
+            if answer.code:
+                sys.exit(answer.code)
+
+        run = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(run)
+        if table:
+            words = "Also write the table to this file as CSV; - prints it."
+            run = click.option("--csv", "csv_file", type=FILE, callback=_checked_csv, help=words)(run)
+        if plot:
+            words = f"Draw {plot} to this file: .png, .pdf or .svg. Needs matplotlib."
+            run = click.option("--plot", type=FILE, callback=_checked_plot, help=words)(run)
+        return run
+
+    return decorate
+
+
+def say(text: Any) -> None:
+    """Print an answer on stdout.
+
+    Args:
+        text: The text, or an object that `rich` prints.
+    """
+    if isinstance(text, str):
+        click.echo(_clean(text))
+        return
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 100).print(text, highlight=False)
+
+
+def warn(text: str) -> None:
+    """Print a line on stderr, because stdout has the answer, perhaps as JSON."""
+    click.echo(_clean(text), err=True)
+
+
+def one_line(text: object) -> str:
+    """A text of a stranger's file in one line without control characters, so that a row of a table stays one row.
+
+    Args:
+        text: The text, or what has one.
+
+    Returns:
+        The line.
+    """
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in str(text))
+
+
+def _clean(text: str) -> str:
+    """The text without control characters, which a stranger's file may contain."""
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    from ridgeformer.files import write_whole
+
+    if not rows:
+        refuse("--csv needs one table", "an answer with several tables or none", "Ask for one table, or use --json.")
+    content = io.StringIO()
+    writer = csv.DictWriter(content, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in jsonable(list(rows)):
+        writer.writerow({name: json.dumps(v) if isinstance(v, list | dict) else v for name, v in row.items()})
+    if str(path) == "-":
+        click.echo(_clean(content.getvalue()), nl=False)
+        return
+    write_whole(path, content.getvalue().encode())
+
+
+def _checked_csv(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and str(path) != "-":
+        from ridgeformer.files import check_writable
+
+        check_writable(path.parent, "a table")
+    return path
+
+
+def _checked_plot(context: click.Context, option: click.Parameter, plot: Path | None) -> Path | None:
+    if plot is not None:
+        from ridgeformer.plotting.style import check_plot
+
+        check_plot(plot)
+    return plot

@@ -1,0 +1,287 @@
+"""`ridgeformer papers`: papers whose results are measured again; Table 1 and the theorems of the seed paper."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ridgeformer.cli.group import Group, cli
+from ridgeformer.cli.options import COUNT, PLACE, SEED, THREADS
+from ridgeformer.cli.output import Answer, answers, warn
+from ridgeformer.cli.paper_results import SEED_PAPER, claims, measured, parts_bar, retrained, setting, stored
+from ridgeformer.cli.sweep import DASK, WORKERS, run_sweep
+from ridgeformer.errors import InputError, TrainingError, refuse, shown
+
+ORDER = ("list", "run", "show", "figures", "report", "table1", "verify")
+OUT = click.option(
+    "--out",
+    type=PLACE,
+    default=Path("papers"),
+    show_default=True,
+    help="Folder for results. Stored results are reused.",
+)
+RUNS = click.option(
+    "--runs", type=PLACE, help="vladymyrov2024: folder of runs whose models are used instead of the shipped ones."
+)
+VERDICTS = ("supported", "partly supported", "contradicted")
+
+
+@cli.group(
+    cls=Group,
+    order=ORDER,
+    epilog="Examples:\n\n\b\n  ridgeformer papers list\n  ridgeformer papers run zhang2024 --quick\n"
+    "  ridgeformer papers table1\n  ridgeformer papers figures vladymyrov2024 --only 8 --to pictures/\n"
+    "  ridgeformer papers verify --only momentum",
+)
+def papers() -> None:
+    """Measure the results of papers again, and check their claims.
+
+    Each paper has an ID, the first author and the year. vladymyrov2024 is the paper that this package began with: its
+    Table 1 (table1), its theorems (verify) and its figures have commands of their own.
+    """
+
+
+@papers.command("list", epilog="Examples:\n\n\b\n  ridgeformer papers list\n  ridgeformer papers list --csv papers.csv")
+@OUT
+@answers()
+def list_papers(out: Path) -> Answer:
+    """List all papers, and how far each is in a folder of results."""
+    from ridgeformer import papers as library
+    from ridgeformer.evaluation.table import aligned
+
+    states = library.status(out)
+    rows = [
+        {
+            "paper": one.id,
+            "state": one.state,
+            **{name: one.verdicts.get(name, 0) for name in VERDICTS},
+            "title": one.title,
+        }
+        for one in states
+    ]
+    return Answer(aligned(rows), [one.as_dict() for one in states], rows)
+
+
+@papers.command(
+    epilog="Examples:\n\n\b\n  ridgeformer papers run zhang2024\n  ridgeformer papers run vladymyrov2024 --quick\n"
+    "  ridgeformer papers run lu2025 --d 64 --json\n  ridgeformer papers run --all --quick"
+)
+@click.argument("paper", required=False)
+@click.option(
+    "--all", "every", is_flag=True, help="Run all papers, one after the other, and print the first claim of each."
+)
+@click.option("--quick", is_flag=True, help="Run the quick version, which has larger errors.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change a setting. May be repeated.")
+@click.option("--d", "dim", type=COUNT, help="Short for --set d=D, the dimension of lu2025.")
+@OUT
+@THREADS
+@answers()
+def run(paper: str | None, every: bool, quick: bool, settings: tuple[str, ...], dim: int | None, out: Path) -> Answer:
+    """Measure what a paper needs, as far as it is not stored, and decide its claims.
+
+    With changed settings, only the parts that have these settings are measured.
+    """
+    from ridgeformer import papers as library
+    from ridgeformer.evaluation.table import aligned
+
+    if every == (paper is not None):
+        refuse("name one paper, or pass --all", paper or "neither", "Write papers run zhang2024, for example.")
+    changed = dict(map(setting, (*settings, *([] if dim is None else [f"d={dim}"]))))
+    with parts_bar() as show:
+        names = library.IDS if paper is None else (paper,)
+        outcomes = [library.run(name, quick=quick, out=out, progress=show, settings=changed) for name in names]
+    if not every:
+        return claims(outcomes[0])
+    rows = library.summary(outcomes)
+    return Answer(aligned(rows), [outcome.as_dict() for outcome in outcomes], rows)
+
+
+@papers.command(
+    epilog="Examples:\n\n\b\n  ridgeformer papers show zhang2024\n  ridgeformer papers show zhang2024 --csv -"
+)
+@click.argument("paper")
+@OUT
+@answers()
+def show(paper: str, out: Path) -> Answer:
+    """Print the claims of a paper with their verdicts, from stored results."""
+    return claims(stored(paper, out))
+
+
+@papers.command(
+    epilog="Examples:\n\n\b\n  ridgeformer papers figures zhang2024\n"
+    "  ridgeformer papers figures vladymyrov2024 --only 2 --only 7 --to pictures/"
+)
+@click.argument("paper")
+@click.option("--only", multiple=True, metavar="NAME", help="Draw only this figure. May be repeated.")
+@click.option("--to", type=PLACE, help="Folder for the figures [default: that of the results].")
+@RUNS
+@OUT
+@THREADS
+@answers()
+def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | None, out: Path) -> Answer:
+    """Draw the figures of a paper as PDF, SVG and PNG, from stored results.
+
+    Results of vladymyrov2024 that a figure needs and that are not stored yet are measured. Its figures 1 to 7 are those
+    of the paper. Figure 8, the ratio of every loss to the floor, and `layers`, the layers that GD++ needs to solve
+    least squares, are additions.
+    """
+    from ridgeformer import papers as library
+    from ridgeformer.files import make_folder
+    from ridgeformer.papers.vladymyrov2024.figures import NEEDS
+    from ridgeformer.plotting.style import save
+
+    pictures = library.find(paper).pictures
+    for name in only:
+        if name not in pictures:
+            refuse(f"a figure must be one of {', '.join(pictures)}", shown(name), "Choose one of these.")
+    chosen = list(dict.fromkeys(only)) or list(pictures)
+    folder = to or out / paper
+    make_folder(folder, "figures")
+    if paper == SEED_PAPER:
+        results = measured({part for name in chosen for part in NEEDS[name]}, out, runs=runs)
+    else:
+        results = stored(paper, out).results
+    files = [
+        path
+        for name in chosen
+        for path in save(functools.partial(pictures[name].draw, results), folder / f"figure-{name}")
+    ]
+    return Answer("\n".join(map(str, files)), [str(path) for path in files], [{"file": str(path)} for path in files])
+
+
+@papers.command(epilog="Examples:\n\n\b\n  ridgeformer papers report\n  ridgeformer papers report --out reproduction/")
+@RUNS
+@OUT
+@answers(table=False)
+def report(runs: Path | None, out: Path) -> Answer:
+    """Write HTML pages with the claims, the figures and the tables of all papers whose results are stored.
+
+    report.html has all papers; vladymyrov2024.html has its Table 1 and interactive figures. The pages need no network.
+    With --runs, only the latter is written, after measuring what is not stored yet.
+    """
+    from ridgeformer import papers as library
+
+    outcomes = library.outcomes(out)
+    if runs is not None:
+        with parts_bar() as show:
+            outcomes = [library.run(SEED_PAPER, out=out, progress=show, settings=retrained(runs))]
+    pages = [] if runs is not None else [library.report(out)]
+    pages += [outcome.paper.page(outcome, out) for outcome in outcomes if outcome.paper.page]
+    return Answer("\n".join(f"Open {page} in a browser." for page in pages), {"pages": [str(page) for page in pages]})
+
+
+@papers.command(
+    epilog="Examples:\n\n\b\n  ridgeformer papers table1\n  ridgeformer papers table1 --markdown > table1.md\n"
+    "  ridgeformer papers table1 --column 'uniform(0,5)' --csv column.csv\n"
+    "  ridgeformer papers table1 --retrain --runs runs/"
+)
+@RUNS
+@click.option("--sequences", type=COUNT, default=100_000, show_default=True, help="Number of fresh sequences.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of these sequences.")
+@click.option("--column", metavar="NOISE", help="Print all numbers of this column, one line per cell.")
+@click.option("--again", is_flag=True, help="Measure again, without reading or storing results.")
+@click.option(
+    "--retrain",
+    is_flag=True,
+    help="First train all 210 models with five seeds each, into --runs. Takes about an hour on two cores.",
+)
+@WORKERS
+@DASK
+@click.option("--latex", "form", flag_value="latex", help="Print a LaTeX tabular.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table.")
+@OUT
+@THREADS
+@answers()
+def table1(
+    runs: Path | None,
+    sequences: int,
+    seed: int,
+    column: str | None,
+    again: bool,
+    retrain: bool,
+    workers: int | None,
+    dask: str | None,
+    form: str | None,
+    out: Path,
+) -> Answer:
+    """Reproduce Table 1 of vladymyrov2024 and compare every cell with the printed number.
+
+    Evaluates the models of the zoo, or those of --runs. Cells that are worse than the paper's number, below the floor,
+    or worse than a model that they contain are listed below the table, in red.
+    """
+    from ridgeformer.papers.vladymyrov2024.paper import column as column_of
+    from ridgeformer.papers.vladymyrov2024.render import FORMATS, column_table, terminal
+    from ridgeformer.papers.vladymyrov2024.table import Table
+
+    if retrain:
+        if runs is None:
+            raise InputError("--retrain needs a folder for the runs; --runs is missing. Add --runs runs/.")
+        _retrain(runs, workers, dask)
+    elif workers or dask is not None:
+        raise InputError("--workers and --dask are for --retrain, which is missing. Add --retrain, or leave them out.")
+    noise = None if column is None else column_of(column)
+    settings = {"sequences": sequences, "seed": seed}
+    table = Table.from_dict(measured({"tuned", "table"}, None if again else out, settings, runs)["table"])
+    table = table if noise is None else table.only(noise)
+    text: Any = terminal(table) if noise is None else column_table(table)
+    record = table.as_dict()
+    return Answer(FORMATS[form](table).rstrip("\n") if form else text, record, record["cells"])
+
+
+def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
+    from ridgeformer.papers.vladymyrov2024.paper import grid
+
+    failures = run_sweep(list(grid().specs()), runs, workers, dask, quiet=False).failures
+    for failure in failures:
+        warn(f"failed: {failure.run}: {failure.reason}")
+    if failures:
+        raise TrainingError(
+            f"all runs must be finished; {len(failures)} failed. Give the same command again to retry these."
+        )
+
+
+@papers.command(
+    epilog="Statements: linear_model, quadratic, momentum, heads, second_order, rescaling, step_size, fixed_noise.\n\n"
+    "Examples:\n\n\b\n  ridgeformer papers verify\n  ridgeformer papers verify --only momentum --only step_size\n"
+    "  ridgeformer papers verify --csv theorems.csv"
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Check only this statement. May be repeated.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
+@THREADS
+@answers()
+def verify(only: tuple[str, ...], seed: int) -> Answer:
+    """Check the theorems and lemmas of vladymyrov2024 numerically.
+
+    Prints for every claim the measured error, the largest error that is allowed, and whether the claim holds. Where
+    the paper prints a different formula, the last column has the error of that formula. The exit code is 1 if a claim
+    fails.
+    """
+    from ridgeformer.evaluation.table import aligned
+    from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS
+    from ridgeformer.papers.vladymyrov2024.theory import verify as check_all
+
+    with parts_bar() as step:
+        checks = check_all(only, seed=seed, progress=lambda name, done, total: step(name, done, total))
+    failed = sum(not check.passed for check in checks)
+    rows = [
+        {
+            "claim": check.what,
+            "error": f"{check.error:.2g}",
+            "allowed": f"{check.bound:.2g}",
+            "verdict": "holds" if check.passed else "FAILS",
+            "as printed": "" if check.as_printed is None else f"{check.as_printed:.2g}",
+        }
+        for check in checks
+    ]
+    head, *lines = aligned(rows).splitlines()
+    parts = []
+    for name in dict.fromkeys(check.statement for check in checks):
+        own = [line for line, check in zip(lines, checks, strict=True) if check.statement == name]
+        parts.append("\n".join([STATEMENTS[name], *(f"  {line}" for line in own)]))
+    verdict = f"{failed} of {len(checks)} claims fail." if failed else f"All {len(checks)} claims hold."
+    record = {"passed": not failed, "checks": [check.as_dict() for check in checks]}
+    text = "\n\n".join([f"  {head}", *parts, verdict])
+    return Answer(text, record, record["checks"], code=1 if failed else 0)  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+"""The argument MODEL: a file, a run's folder, or a model that ships with the package."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ridgeformer.cli.options import PARTS, PLACE, Command, arguments_of, model_problem_options
+from ridgeformer.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from ridgeformer.models.transformer import LinearTransformer
+    from ridgeformer.problems import BaseProblem, Problem
+    from ridgeformer.problems.lengths import Lengths
+
+__all__ = [
+    "Subject",
+    "model_name",
+    "read_model_and_problem",
+    "reads_a_model",
+    "trained_lengths",
+    "trained_on",
+]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a command on MODEL is about.
+
+    Attributes:
+        name: The name of the model.
+        model: The model.
+        problem: The problem to evaluate it on.
+        record: How it was made; empty where that is not known.
+        sequences: How many sequences to evaluate on; None for the default of the measurement.
+        seed: Seed of these sequences.
+    """
+
+    name: str
+    model: LinearTransformer
+    problem: Problem
+    record: dict[str, Any]
+    sequences: int | None
+    seed: int
+
+    @property
+    def sample(self) -> dict[str, Any]:
+        """On how many sequences, and which, as evaluations take it."""
+        return {"sequences": self.sequences, "seed": self.seed}
+
+
+def model_name(path: Path) -> str:
+    """A short name for what MODEL names."""
+    from ridgeformer.zoo import PREFIX
+
+    return str(path) if str(path).startswith(PREFIX) else path.name
+
+
+def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[LinearTransformer, Problem, dict[str, Any]]:
+    """The model, the problem to evaluate it on, and its record.
+
+    The problem is the one it was trained on; what is named on the command line goes before its record.
+    """
+    from ridgeformer.loading import load_with_record
+    from ridgeformer.problems import Problem
+
+    model, record = load_with_record(path)
+    known = _recorded(path, record, named)
+    return model, Problem(**{"dim": model.dim, **known, **arguments_of(named)}), record
+
+
+def trained_on(record: Mapping[str, Any]) -> str | None:
+    """The problem that a record says a model was trained on, as text; None where it does not say."""
+    problem = _trained_problem(record)
+    if problem is not None:
+        return str(problem)
+    spec = _spec(record)
+    if not isinstance(spec.get("problem"), str):
+        return None
+    inner = ",".join(f"{name}={shown(value, 30)}" for name, value in _own_arguments(spec).items())
+    return f"{spec['problem'][:40]}({inner})"
+
+
+def trained_lengths(record: Mapping[str, Any]) -> Lengths | None:
+    """The numbers of examples that a record says a model was trained on; None where it does not say."""
+    from ridgeformer.problems.lengths import Lengths
+
+    spec = _spec(record)
+    context = _own_context(record) if "problem" in spec else spec.get("context")
+    try:
+        return None if context is None else Lengths(context)
+    except InputError:
+        return None
+
+
+def _spec(record: Mapping[str, Any]) -> dict[str, Any]:
+    spec = record.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _trained_problem(record: Mapping[str, Any]) -> BaseProblem | None:
+    """The problem of a record; None where there is none, or one of a class that is not known here."""
+    from ridgeformer.problems import problem_from_dict
+
+    spec = _spec(record)
+    try:
+        return problem_from_dict(spec) if "problem" in spec or spec.get("noise") is not None else None
+    except (InputError, LookupError, TypeError, ValueError):  # a file may come from anywhere
+        return None
+
+
+def _own_arguments(spec: Mapping[str, Any]) -> dict[str, Any]:
+    found = spec.get("arguments")
+    return found if isinstance(found, dict) else {}
+
+
+def _own_context(record: Mapping[str, Any]) -> Any:
+    """The context of a problem of the user's own: from its arguments, or else from the problem itself."""
+    context = _own_arguments(_spec(record)).get("context")
+    if context is not None:
+        return context
+    problem = _trained_problem(record)
+    return None if problem is None else problem.lengths
+
+
+def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the problem that a record names, without the dimension, which the model has."""
+    from ridgeformer.problems.reading import ARGUMENTS
+
+    known = _spec(record)
+    if named["noise"] is None and "problem" in known:
+        raise InputError(
+            f"commands know built-in problems; {model_name(path)} was trained on {shown(known['problem'])}, a problem "
+            "of your own. Name a built-in one with --noise, or use ridgeformer in Python, where its class is defined."
+        )
+    if named["noise"] is None and known.get("noise") is None:
+        raise InputError(
+            f"a model is evaluated on a problem; {model_name(path)} does not record one, and --noise is missing. "
+            "Add it, for example --noise 'uniform(0,5)'."
+        )
+    if "problem" in known:
+        context = _own_context(record)
+        return {} if context is None else {"context": context}
+    return {name: known[name] for name in ARGUMENTS if name != "dim" and name in known}
+
+
+def reads_a_model(sequences: int | None) -> Callable[[Command], Command]:
+    """A command on MODEL and a problem: it gets `subject` instead of what names them and how to evaluate on them."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(model: Path, **given: Any) -> Any:
+            read = read_model_and_problem(model, {name: given.pop(name) for name in PARTS})
+            options = [given.pop(name) for name in ("sequences", "seed")]
+            return command(subject=Subject(model_name(model), *read, *options), **given)
+
+        return click.argument("model", type=PLACE)(model_problem_options(sequences)(run))
+
+    return decorate

@@ -1,0 +1,256 @@
+"""The points at which losses are measured: one problem, or a problem along axes such as the noise level."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import kind_of, refuse, shown
+from ridgeformer.evaluation.sequence_losses import draw_sequences
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise
+from ridgeformer.predictors.base import check_any_problem
+from ridgeformer.problems import BaseProblem, Draw, Lengths
+from ridgeformer.spectrum import share_basis
+from ridgeformer.validation import array, integer
+
+__all__ = ["Over", "Points", "short_label"]
+
+Array = NDArray[np.float64]
+Over = str | Mapping[str, Any] | None
+LONGEST = 60  # characters of a label
+
+
+class Points:
+    """The points of a comparison, and the sequences of each.
+
+    Args:
+        problem: The distribution of sequences.
+        over: The axes: None, the name of one with its default values, or values by name.
+        layers: The largest number of layers of the predictors; None if one of them has no layers.
+
+    Attributes:
+        axes: The values of every axis.
+        in_distribution: Which of them can occur in the problem, for all axes but `layer`.
+        problems: One problem for each combination of the values of all axes but `layer` and prefixes.
+        prefixes: The numbers of examples, where prefixes of the same sequences are measured; else None.
+
+    Raises:
+        InputError: There is no such axis, or a value is not allowed.
+    """
+
+    def __init__(self, problem: BaseProblem, over: Over, layers: int | None) -> None:
+        given = _given(problem, over)
+        self.problem, self.prefixes = problem, _prefixes(problem, given)
+        self.axes: dict[str, tuple[Any, ...]] = {}
+        self.in_distribution: dict[str, tuple[bool, ...]] = {}
+        changes: dict[str, list[BaseProblem]] = {}
+        for name, values in given.items():
+            if name == "layer":
+                self.axes[name] = _layers(values, layers)
+                continue
+            if name == "context" and self.prefixes:
+                self.axes[name] = self.prefixes
+                inside = np.isin(self.prefixes, problem.lengths.values).tolist()
+            else:
+                self.axes[name], changes[name], inside = _values(problem, name, values)
+            self.in_distribution[name] = tuple(inside)
+        self.order = [
+            *(["layer"] if "layer" in self.axes else []),
+            *sorted(changes, key=lambda name: name != "problem"),
+        ]
+        self.order += ["context"] if self.prefixes else []
+        self.problems = _combined(problem, {name: changes[name] for name in self.order if name in changes}, self.axes)
+
+    def __len__(self) -> int:
+        return len(self.problems) * len(self.prefixes or (0,))
+
+    def draws(self, seed: int, first: int, count: int, needs: Mapping[str, bool]) -> Iterator[Draw]:
+        """Draw the sequences of all points; problems that differ in the noise level alone share theirs.
+
+        Args:
+            seed: Seed of the evaluation.
+            first: The number of the first sequence.
+            count: How many sequences.
+            needs: What draws need beside moments, as `needed` gives it.
+
+        Yields:
+            One draw for each problem, or for each prefix of each problem.
+        """
+        before: Moments | None = None
+        for problem in self.problems:
+            if self.prefixes:
+                yield from _cut(problem, self.prefixes, seed, first, count)
+                continue
+            draw = draw_sequences(problem, seed, first, count, **needs)
+            if before is not None and problem.is_isotropic:
+                share_basis(draw.moments, before)
+            yield draw
+            before = draw.moments
+
+    def arranged(self, values: Array) -> Array:
+        """Bring the dimensions of an array into the order of the axes.
+
+        Args:
+            values: Numbers at all points in the order of `draws`, [..., layers, points], with one layer where there is
+                no such axis.
+
+        Returns:
+            The same, [..., *axes].
+        """
+        lead = values.ndim - 2
+        shaped = values.reshape((*values.shape[:lead], *(len(self.axes[name]) for name in self.order)))
+        return np.asarray(shaped.transpose((*range(lead), *(lead + self.order.index(name) for name in self.axes))))
+
+
+def short_label(value: object) -> str:
+    """Return a short text of a problem, or of a part of it: a label, where it has one, and never a whole matrix.
+
+    Args:
+        value: The problem, or the law of its features, tasks or queries.
+
+    Returns:
+        One line.
+    """
+    text = str(getattr(value, "label", value))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _given(problem: BaseProblem, over: Over) -> dict[str, Any]:
+    """The axes by name; None stands for default values."""
+    given = {} if over is None else {over: None} if isinstance(over, str) else over
+    if not isinstance(given, Mapping):
+        refuse("over must be an axis or a dict of axes", kind_of(over), 'Pass over={"sigma": [0, 1, 2]}, for example.')
+    known = list(dict.fromkeys(["layer", "sigma", "context", *problem.arguments, "problem"]))
+    for name, values in given.items():
+        if name not in known:
+            refuse(f"the axes of this problem are {', '.join(known)}", shown(name), "Choose one of these.")
+        if values is None and name not in ("layer", "sigma", "context"):
+            refuse(f"the axis {name} has no default values", "none", f'Pass over={{"{name}": [...]}}.')
+    if {"sigma", "noise"} <= given.keys():
+        refuse("sigma and noise are one axis", "both", "Choose one of them.")
+    return dict(given)
+
+
+def _layers(values: Any, layers: int | None) -> tuple[int, ...]:
+    if layers is None:
+        refuse(
+            "losses by layer need a LinearTransformer and no subclass, because a subclass may predict something else",
+            "another predictor",
+            "Pass LinearTransformer(model.family, model.dim), or leave out the axis layer.",
+        )
+    chosen = range(layers + 1) if values is None else _listed("layer", values)
+    return tuple(integer("layer", value, 0, layers) for value in chosen)
+
+
+def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The numbers of examples, where prefixes can be had: of numbers, of features that are not standardised."""
+    if "context" not in given or getattr(getattr(problem, "features", None), "standardised", False):
+        return None
+    values = given["context"]
+    if values is None or isinstance(values, str | Lengths | range):
+        values = Lengths(range(1, problem.lengths.most + 1) if values is None else values).values.tolist()
+    listed = _listed("context", values)
+    if not all(isinstance(value, Integral) for value in listed):
+        return None
+    longest = Lengths(listed).most
+    if "context" not in problem.arguments and not (problem.lengths.fixed and longest <= problem.lengths.most):
+        refuse(
+            "a problem with this context needs an argument context",
+            f"{kind_of(problem)} with {problem.lengths} examples",
+            f"Let its __init__ take context, or ask for at most {problem.lengths.least} examples.",
+        )
+    return tuple(int(value) for value in listed)
+
+
+def _values(problem: BaseProblem, name: str, values: Any) -> tuple[tuple[Any, ...], list[Any], list[bool]]:
+    """The values of an axis as they are shown, what changes the problem, and whether each can occur in the problem."""
+    if name == "sigma":
+        levels = _levels(problem, values)
+        noise = problem.noise
+        inside = noise.contains(levels) if isinstance(noise, Noise) else np.ones(len(levels), bool)
+        return tuple(levels.tolist()), levels.tolist(), inside.tolist()
+    if name == "problem":
+        named = values if isinstance(values, Mapping) else {short_label(one): one for one in _listed(name, values)}
+        problems = [check_any_problem(one) for one in named.values()]
+        return tuple(map(str, named)), problems, [one == problem for one in problems]
+    listed = _listed(name, range(2, problem.lengths.most + 1) if values is None else values)  # one has no deviation
+    changed = [problem.replace(**{name: value}) for value in listed]
+    return tuple(_shown(one, name) for one in changed), listed, [one == problem for one in changed]
+
+
+def _shown(problem: BaseProblem, name: str) -> Any:
+    """The value of an argument of a problem: a number where it is one, else a short text."""
+    value: Any = problem.lengths if name == "context" else getattr(problem, name)
+    if isinstance(value, Lengths):
+        return value.most if value.fixed else str(value)
+    lower, upper = getattr(value, "lower", None), getattr(value, "upper", None)
+    if name == "noise" and lower is not None and lower == upper:
+        return float(upper)
+    return value if isinstance(value, bool | int | float) else short_label(value)
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    """The values of an axis; one value alone is a list of one."""
+    listed = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    if not listed:
+        refuse(f"the axis {name} needs at least one value", "none", "Name at least one.")
+    return listed
+
+
+def _levels(problem: BaseProblem, values: Any) -> Array:
+    """Noise levels; by default from 0 to 1 above the largest, with its ends, or all of a few, among them."""
+    if values is None:
+        if not isinstance(problem.noise, Noise):
+            refuse("noise levels of this problem have no default", "none", 'Pass over={"sigma": [0, 1, 2]}.')
+        nodes, _ = problem.noise.quadrature()
+        special = nodes if len(nodes) <= 16 else np.array([problem.noise.lower, problem.noise.upper])
+        return np.union1d(np.linspace(0, problem.noise.upper + 1, 41), special)
+    levels = array("sigma", _listed("sigma", values), ("K",)).astype(np.float64)
+    if (levels < 0).any():
+        refuse("sigma must not be negative", float(levels.min()), "Pass standard deviations >= 0.")
+    return levels
+
+
+def _combined(problem: BaseProblem, changes: Mapping[str, list[Any]], axes: Mapping[str, Any]) -> list[BaseProblem]:
+    """One problem for each combination of values."""
+    problems = []
+    for combination in itertools.product(*changes.values()):
+        changed: Any = problem
+        for name, value in zip(changes, combination, strict=True):
+            if name == "problem":
+                changed = value
+            else:
+                changed = changed.at_noise(value) if name == "sigma" else changed.replace(**{name: value})
+        problems.append(changed)
+    return problems
+
+
+def _cut(problem: BaseProblem, prefixes: tuple[int, ...], seed: int, first: int, count: int) -> Iterator[Draw]:
+    """The draws of the first tokens of the same sequences, one for each number of tokens."""
+    longest: Any = problem
+    if "context" in problem.arguments:
+        longest = problem.replace(context=max(prefixes))
+    whole = draw_sequences(longest, seed, first, count, tokens=True)
+    tokens = whole.tokens
+    assert tokens is not None
+    e = np.concatenate([tokens.x, tokens.y[..., None]], axis=-1)
+    gram, sums, before, cuts = np.zeros((count, e.shape[2], e.shape[2])), np.zeros((count, e.shape[2])), 0, {}
+    for n in sorted(set(prefixes)):
+        part = np.asarray(e[:, before:n])
+        gram, sums, before = gram + np.swapaxes(part, 1, 2) @ part, sums + part.sum(1), n
+        cuts[n] = Moments._trusted(gram.copy(), n, whole.moments.sigma, sums.copy())
+    for n in prefixes:
+        if n == whole.moments.context:  # the bits of an evaluation with as many examples
+            yield whole
+        else:
+            sigma = tokens.sigma if np.ndim(tokens.sigma) < 2 else tokens.sigma[:, :n]  # type: ignore[arg-type, index]
+            first_tokens = replace(tokens, x=tokens.x[:, :n], y=tokens.y[:, :n], sigma=sigma, context=None)
+            ridge = longest.oracle(cuts[n] if longest.has_known_laws else first_tokens) if whole.oracle else whole.ridge
+            yield replace(whole, moments=cuts[n], ridge=ridge)

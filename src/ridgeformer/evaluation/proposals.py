@@ -1,0 +1,349 @@
+"""Sequences drawn from a wider law, with the ratio of the two densities: importance sampling for rare contexts.
+
+Models explode on contexts that hardly ever occur: long in one direction, or with large labels. A `Proposal` draws such
+contexts often. Each of its axes widens one part of the law given those before it, and mixes several strengths:
+
+- `length`: numbers of examples come more often from one end of their range;
+- `stretch`: tokens are stretched or compressed by sqrt(v), along a random direction u of whitened features or as a
+  whole;
+- `scales`: random scales of features vary more;
+- `level`: noise levels come from the upper tail of their distribution;
+- `labels`: tasks and noise are larger, and their density is multiplied by exp(theta |y|^2) / constant.
+
+The density of tokens X, mixed over all directions u, has a ratio to the original one that depends on the eigenvalues of
+S = X'X alone: v^(-n/2) E_u exp((1 - 1/v)/2 u'S u). The average over the sphere is a contour integral in one
+dimension, see `tilts.log_sphere_average`. Labels are N(0, K) given X, with eigenvalues kappa of K = XX' + sigma^2, so
+E exp(theta |y|^2) is the product of (1 - 2 theta kappa)^(-1/2). All ratios are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer import engine as engines
+from ridgeformer.engine import Choices, Layout
+from ridgeformer.engine.arguments import make_key
+from ridgeformer.evaluation.tilts import Tokens, chosen_factor, factor, log_sphere_average
+from ridgeformer.problems import Draw, Problem
+
+__all__ = ["AXES", "Proposal", "Tilted"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+Ratio = Callable[[Index], Array]
+STREAM = 1 << 29  # the stream that proposals draw from, apart from every evaluation's and training's
+DIRECTION = (0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0, 28.0, 36.0, -3.0, -10.0, -20.0)  # see `factor`; < 0 compresses
+WHOLE = (3.0, 9.0, 20.0, 32.0, -9.0)  # the same for the whole context
+WIDEN = (0.0, 1.0, 4.0, 9.0)  # of scales, see `factor`
+TAILS = (0.0, 0.5, 1.0, 1.5, 2.0, 4.0)  # noise levels from the upper 10^-k of their distribution
+ENDS = (0.0, 4.0, -4.0)  # the logarithm of how much more often the longest contexts come than the shortest
+TILTS = (0.0, 0.5, 0.8, 0.93)  # 2 theta, times the largest kappa
+NOISE = ((0, 0), (2, 2), (5, 5), (9, 9), (0, 4), (0, 8), (2, 7), (0, 14))  # along and across the features
+LABELS = np.array([(tilt, *noise, task) for tilt in TILTS for noise in NOISE for task in (0.0, 4.0, 9.0)])
+AXES = {
+    "stretch": len(DIRECTION) + len(WHOLE),
+    "scales": len(WIDEN),
+    "level": len(TAILS),
+    "labels": len(LABELS),
+    "length": len(ENDS),
+}
+WIDEST = 0.3  # share of sequences that come from the widest law, whatever a proposal was adapted to
+DEFENSIVE = 0.1  # share of every axis that stays spread over all strengths when a proposal is adapted
+
+
+@dataclass(eq=False)
+class Tilted:
+    """Sequences of a proposal.
+
+    Attributes:
+        draw: The sequences, with the oracle's weights.
+        ratios: For each axis, a function of indices [H] that computes log q / p of these sequences for each strength,
+            [H, K].
+    """
+
+    draw: Draw
+    ratios: dict[str, Ratio]
+
+    def log_ratios(self, index: Index) -> dict[str, Array]:
+        """Compute log q / p of some sequences, for each strength of each axis.
+
+        Args:
+            index: Which sequences, [H].
+
+        Returns:
+            The logarithms, [H, K] for each axis.
+        """
+        return {name: ratio(index) for name, ratio in self.ratios.items()}
+
+
+class Proposal:
+    """A law that is wider than that of a problem: a mixture of the widest one and of one that can be adapted.
+
+    Args:
+        problem: The distribution of sequences.
+        shares: For each axis the probability of each strength, [K]; None for equal ones, which is the widest law.
+    """
+
+    def __init__(self, problem: Problem, shares: dict[str, Array] | None = None) -> None:
+        self.problem = problem
+        absent = {"scales": not problem.law.spread, "length": problem.lengths.fixed}
+        self.widest = {name: np.full(count, 1 / count) for name, count in AXES.items() if not absent.get(name)}
+        self.shares = self.widest if shares is None else shares
+
+    @cached_property
+    def _tokens(self) -> Any:
+        """The law of the features before they are scaled or standardised, with labels that are noise of level 1."""
+        bare: dict[str, Any] = {"mean": None, "task_factor": None, "query": None, "spread": 0.0, "standardised": False}
+        return replace(self.problem.law, **bare, pool=np.zeros((1, self.problem.dim)))
+
+    @property
+    def largest_weight(self) -> float:
+        """A bound of p / q: the first strength of every axis is the law itself."""
+        return float(1 / WIDEST * np.prod([1 / shares[0] for shares in self.widest.values()]))
+
+    def adapted(self, ratios: dict[str, Array], weights: Array) -> Proposal:
+        """Return the proposal under which weighted sequences are most likely, with a defensive share of all strengths.
+
+        Args:
+            ratios: The result of `Tilted.log_ratios` for the sequences, [H, K] for each axis.
+            weights: Their weights, [H].
+
+        Returns:
+            The proposal.
+        """
+        shares = {}
+        for name, old in self.shares.items():
+            scores = ratios[name] + np.log(old)
+            member = np.exp(scores - scores.max(1, keepdims=True))
+            member /= member.sum(1, keepdims=True)
+            best = weights @ member / weights.sum()
+            shares[name] = (1 - DEFENSIVE) * best + DEFENSIVE / len(best)
+        return Proposal(self.problem, shares)
+
+    def log_weights(self, ratios: dict[str, Array]) -> Array:
+        """Compute log p / q.
+
+        Args:
+            ratios: The result of `Tilted.log_ratios`, [H, K] for each axis.
+
+        Returns:
+            The logarithms, [H].
+        """
+        wide, narrow = (
+            sum(np.logaddexp.reduce(ratios[name] + np.log(share), axis=1) for name, share in shares.items())
+            for shares in (self.widest, self.shares)
+        )
+        return np.asarray(-np.logaddexp(np.log(WIDEST) + wide, np.log(1 - WIDEST) + narrow))
+
+    def draw(self, count: int, seed: int, step: int) -> Tilted:
+        """Draw sequences.
+
+        Args:
+            count: How many, B.
+            seed: The seed.
+            step: A number that tells draws of one seed apart.
+
+        Returns:
+            The sequences.
+        """
+        problem, law, rng = self.problem, self.problem.law, np.random.default_rng([seed, STREAM, step])
+        wide = rng.random(count) < WIDEST
+        chosen = {
+            name: np.where(wide, rng.choice(len(share), count), rng.choice(len(share), count, p=share))
+            for name, share in self.shares.items()
+        }
+        ratios: dict[str, Ratio] = {}
+        n = self._lengths(chosen, ratios, rng, count)
+        tokens, covariance = self._features(n, seed, step)
+        if law.standardised:
+            tokens = tokens.centred(n)
+        root = None if covariance is None else np.asarray(np.linalg.cholesky(covariance), np.float64)
+        tokens = _stretched(
+            tokens, root, np.asarray(n - 1.0 * law.standardised, np.float64), chosen["stretch"], ratios, rng
+        )
+        metric = covariance if law.query is None else law.query
+        if law.spread or law.standardised:
+            by = self._scales(tokens.S, n, chosen, ratios, rng)
+            tokens = tokens.scaled(by)
+            if law.query is None:
+                metric = np.eye(law.dim) if covariance is None else covariance
+                metric = metric * by[:, :, None] * by[:, None, :] * (1 + law.standardised / n)[:, None, None]
+        sigma = self._levels(chosen, ratios, rng)
+        tokens, w = self._labels(tokens, sigma, n, chosen, ratios, rng)
+        moments = tokens.moments(w, sigma, problem.lengths.most if problem.lengths.fixed else n)
+        return Tilted(Draw(moments, w, problem.oracle(moments), sigma, metric), ratios)
+
+    def _lengths(self, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any, count: int) -> NDArray[np.int64]:
+        """The numbers of examples, [B]."""
+        values = self.problem.lengths.values
+        if len(values) == 1:
+            return np.full(count, values[0])
+        place = np.arange(len(values)) / (len(values) - 1)
+        chances = np.exp(np.multiply.outer(ENDS, place))
+        chances /= chances.sum(1, keepdims=True)
+        below = np.cumsum(chances, 1)[chosen["length"]] < rng.random(count)[:, None]
+        index = np.minimum(below.sum(1), len(values) - 1)
+        ratios["length"] = np.log(chances * len(values)).T[index].__getitem__
+        return np.asarray(values[index])
+
+    def _features(self, n: NDArray[np.int64], seed: int, step: int) -> tuple[Tokens, Array | None]:
+        """Tokens with noise of level 1 as labels, and the covariance of the features."""
+        count, d = len(n), self.problem.dim
+        choices = Choices(np.ones(count), None if self.problem.lengths.fixed else n, np.zeros(count, np.int64))
+        layout = Layout("sum", "constant")
+        drawn = engines.resolve(None).sample(self._tokens, choices, make_key(seed, STREAM, step), layout=layout)
+        gram = np.array(drawn.gram, np.float64, order="C")
+        metric = self._tokens.metric if drawn.metric is None else np.array(drawn.metric, np.float64, order="C")
+        e, r, x, xi = gram[:, :d, d + 1], gram[:, d + 1, d + 1], gram[:, d, :d], gram[:, d, d + 1]
+        return Tokens(gram[:, :d, :d], e, r, x, xi), metric
+
+    def _scales(self, S: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any) -> Array:
+        """What features are multiplied by, [B, d]."""
+        law, (count, d) = self.problem.law, S.shape[:2]
+        by = np.ones((count, d))
+        if law.spread:
+            factors = np.array([factor(cost, np.full(1, float(d)))[0] for cost in WIDEN])
+            g = rng.standard_normal((count, d)) * np.sqrt(factors[chosen["scales"]])[:, None]
+            squares = np.square(g).sum(1, keepdims=True)
+            ratios["scales"] = (0.5 * (1 - 1 / factors) * squares - 0.5 * d * np.log(factors)).__getitem__
+            by = np.exp(law.spread * g - law.spread**2)
+        return np.sqrt(n[:, None] / np.einsum("bii->bi", S)) if law.standardised else by
+
+    def _levels(self, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any) -> Array:
+        """The noise levels, [B]."""
+        share = 10.0 ** -np.array(TAILS)
+        rest = rng.random(len(chosen["level"])) * share[chosen["level"]]  # 1 - u
+        with np.errstate(divide="ignore"):
+            ratios["level"] = np.log(np.where(rest[:, None] <= share, 1 / share, 0.0)).__getitem__
+        return np.asarray(self.problem.noise.quantile(np.clip(1 - rest, 1e-16, 1 - 1e-16)), np.float64)
+
+    def _labels(
+        self, tokens: Tokens, sigma: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any
+    ) -> tuple[Tokens, Array]:
+        """Tokens with their noise, and tasks [B, d].
+
+        With features in the coordinates g of the tasks as U diag(root) V', labels are t = root g + sigma z along the
+        columns of U, and sigma times the rest of the noise across them. Everything is first made larger, and then t
+        and the rest are multiplied by (1 - 2 theta kappa)^(-1/2); g and z change in proportion to their shares of t.
+        """
+        law, F, count = self.problem.law, self.problem.prior.factor, len(sigma)
+        F = np.eye(law.dim) if F is None else F
+        values, V = np.linalg.eigh(F.T @ tokens.S @ F)
+        rank = np.minimum(n - law.standardised, values.shape[1])
+        there = np.arange(values.shape[1]) >= values.shape[1] - rank[:, None]
+        inverse = np.where(there, 1 / np.sqrt(np.where(there, values, 1.0)), 0.0)
+        FV = np.einsum("ij,bjk->bik", F, V) * inverse[:, None, :]
+        W, root = np.einsum("bij,bjk->bik", tokens.S, FV), np.sqrt(np.where(there, values, 0.0))  # W = X'U
+        z, ones = (np.einsum("bi,bij->bj", value, FV) for value in (tokens.e, tokens.x))  # U'xi, U'1
+        g, pool = rng.standard_normal(z.shape), None
+        if law.pool is not None:
+            number = self.problem.tasks.choose(rng.random(count), law.dim)
+            assert number is not None
+            pool, root = number >= 0, root * (number < 0)[:, None]
+        strength = _Strengths(root, sigma, there, n)
+        old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), LABELS[chosen["labels"]].T
+        along, across, task = (strength.factors(cost, i) for i, cost in enumerate(costs))
+        g, z, rest = g * np.sqrt(task)[:, None], z * np.sqrt(along)[:, None], old[1] * across
+        kappa, beyond, theta = strength.kappas(along, across, task, tilt)
+        t, own = root * g + sigma[:, None] * z, np.where(kappa > 0, kappa, 1.0)
+        move = (1 / np.sqrt(1 - 2 * theta[:, None] * kappa) - 1) * t / own
+        g, z = g + task[:, None] * root * move, z + (along * sigma)[:, None] * move * there
+        rise = 1 / np.sqrt(1 - 2 * theta * beyond)
+        rest, t = rest * rise**2, root * g + sigma[:, None] * z
+        squares = np.square(t).sum(1) + sigma**2 * rest
+        ratios["labels"] = strength.ratio(np.square(g).sum(1), np.square(z).sum(1), rest, squares)
+        far, dz = np.sqrt(across) * rise - 1, z - old[0]
+        e = tokens.e + np.einsum("bij,bj->bi", W, dz) + far[:, None] * (tokens.e - np.einsum("bij,bj->bi", W, old[0]))
+        xi = tokens.xi + (ones * dz).sum(1) + far * (tokens.xi - (ones * old[0]).sum(1))
+        w = self.problem.prior.back(np.einsum("bij,bj->bi", V, g))
+        if pool is not None and law.pool is not None:
+            w = np.where(pool[:, None], law.pool[number], w)
+        return Tokens(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w
+
+
+@dataclass(eq=False)
+class _Strengths:
+    """The strengths of the axis `labels` for contexts with given features and noise levels.
+
+    Attributes:
+        root: Singular values of the features in the coordinates of the tasks, [B, r]; 0 for tasks of a pool.
+        sigma: The noise levels, [B].
+        there: Which singular vectors there are, [B, r].
+        n: The numbers of tokens, [B].
+    """
+
+    root: Array
+    sigma: Array
+    there: NDArray[np.bool_]
+    n: Any
+
+    @property
+    def freedoms(self) -> tuple[Array, Array, Array]:
+        """How many normals are behind the noise along the features, the noise across them, and the tasks, [B] each."""
+        along = self.there.sum(1).astype(np.float64)
+        return along, self.n - along, np.full(len(along), float(self.there.shape[1]))
+
+    def factors(self, cost: Array, which: int) -> Array:
+        """The factors of variance that cost this much, [B]."""
+        return chosen_factor(cost, self.freedoms[which])
+
+    def kappas(self, along: Array, across: Array, task: Array, tilt: Array) -> tuple[Array, Array, Array]:
+        """The variances of labels along the features [B, r] and across them [B], and theta [B]."""
+        kappa = task[:, None] * self.root**2 + (along * self.sigma**2)[:, None] * self.there
+        beyond = across * self.sigma**2 * (self.freedoms[1] > 0)
+        most = np.maximum(kappa.max(1), beyond)
+        return kappa, beyond, np.where(most > 0, 0.5 * tilt / np.where(most > 0, most, 1.0), 0.0)
+
+    def ratio(self, g: Array, z: Array, rest: Array, labels: Array) -> Ratio:
+        """A function for log q / p, given sums of squares [B] of tasks, noise along and across, and labels."""
+
+        def compute(index: Index) -> Array:
+            part = _Strengths(self.root[index], self.sigma[index], self.there[index], self.n[index])
+            squares, result = (z[index], rest[index], g[index]), np.empty((len(index), len(LABELS)))
+            for k, (tilt, *costs) in enumerate(LABELS):
+                log, factors = np.zeros(len(index)), []
+                for cost, freedom, square in zip(costs, part.freedoms, squares, strict=True):
+                    v = factor(cost, freedom)
+                    factors.append(v)
+                    log += (1 - 1 / v) * square - freedom * np.log(v)
+                kappa, beyond, theta = part.kappas(factors[0], factors[1], factors[2], np.full(len(index), tilt))
+                log += 2 * theta * labels[index] + np.log1p(-2 * theta[:, None] * kappa).sum(1)
+                result[:, k] = 0.5 * (log + part.freedoms[1] * np.log1p(-2 * theta * beyond))
+            return result
+
+        return compute
+
+
+def _stretched(
+    tokens: Tokens, root: Array | None, freedom: Array, chosen: Any, ratios: dict[str, Ratio], rng: np.random.Generator
+) -> Tokens:
+    """Tokens after the stretch, whose ratio depends on the eigenvalues of S in whitened features."""
+    (count, d), costs = tokens.e.shape, np.array([*DIRECTION, *WHOLE])[chosen]
+    one = chosen < len(DIRECTION)
+    result = tokens.stretched(root, chosen_factor(np.where(one, costs, 0.0), freedom), rng)
+    whole = chosen_factor(np.where(one, 0.0, costs), freedom * d)
+    result = result.scaled(np.sqrt(np.broadcast_to(whole[:, None], (count, d))))
+
+    def ratio(index: Index) -> Array:
+        S: Any = result.S[index]
+        n = freedom[index]
+        if root is not None:
+            inner = root if root.ndim == 2 else root[index]
+            S = np.linalg.solve(inner, np.swapaxes(np.linalg.solve(inner, S), 1, 2))
+        values, logs = np.maximum(np.linalg.eigvalsh(S), 0.0), []
+        for cost in DIRECTION:
+            v = factor(cost, n)
+            logs.append(log_sphere_average(0.5 * (1 - 1 / v)[:, None] * values) - 0.5 * n * np.log(v))
+        for cost in WHOLE:
+            v = factor(cost, n * d)
+            logs.append(0.5 * (1 - 1 / v) * values.sum(1) - 0.5 * n * d * np.log(v))
+        return np.stack(logs, 1)
+
+    ratios["stretch"] = ratio
+    return result

@@ -1,0 +1,179 @@
+"""Moments of tokens under changes of their law, and the densities of these changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.moments import Moments
+
+__all__ = ["Tokens", "chosen_factor", "factor", "log_sphere_average"]
+
+Array = NDArray[np.float64]
+LEAST = 1e-6  # the smallest factor of a variance: a smaller one would enlarge rounding
+NODES, REACH = 18, 8.5  # of the contour integral, in standard deviations of its Gaussian part
+STEPS = 60  # at most, of Newton's method for its saddle point
+
+
+@dataclass(eq=False)
+class Tokens:
+    """Moments of (x, xi), where labels are y = <w, x> + sigma xi.
+
+    Attributes:
+        S: The sums of x x', [B, d, d].
+        e: The sums of x xi, [B, d].
+        r: The sums of xi^2, [B].
+        x: The sums of x, [B, d].
+        xi: The sums of xi, [B].
+    """
+
+    S: Array
+    e: Array
+    r: Array
+    x: Array
+    xi: Array
+
+    def centred(self, n: Any) -> Tokens:
+        """Return the moments of features minus their mean in the context.
+
+        Args:
+            n: The numbers of tokens, [B].
+
+        Returns:
+            The moments.
+        """
+        mean = self.x / n[:, None]
+        S = self.S - np.einsum("bi,bj->bij", self.x, mean)
+        return Tokens(S, self.e - mean * self.xi[:, None], self.r, np.zeros_like(self.x), self.xi)
+
+    def stretched(self, root: Array | None, v: Array, rng: np.random.Generator) -> Tokens:
+        """Return the moments of x + (sqrt(v) - 1) p <q, x>, stretched along random directions u of whitened features.
+
+        Args:
+            root: A root of the features' covariance, [d, d] or [B, d, d]; None for the identity.
+            v: The factors of variance along u, [B].
+            rng: The random numbers.
+
+        Returns:
+            The moments.
+        """
+        u = rng.standard_normal(self.e.shape)
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        p: Any = u
+        q: Any = u
+        if root is not None:
+            p = np.einsum("...ij,...j->...i", root, u)
+            q = np.linalg.solve(np.swapaxes(root, -1, -2), u[..., None])[..., 0]
+        move, Sq = (np.sqrt(v) - 1)[:, None] * p, np.einsum("bij,bj->bi", self.S, q)
+        cross = np.einsum("bi,bj->bij", move, Sq + 0.5 * (q * Sq).sum(1, keepdims=True) * move)
+        e, x = (value + move * (q * value).sum(1, keepdims=True) for value in (self.e, self.x))
+        return Tokens(self.S + cross + np.swapaxes(cross, 1, 2), e, self.r, x, self.xi)
+
+    def scaled(self, by: Array) -> Tokens:
+        """Return the moments of features that are multiplied.
+
+        Args:
+            by: The factors, [B, d].
+
+        Returns:
+            The moments.
+        """
+        return Tokens(self.S * by[:, :, None] * by[:, None, :], self.e * by, self.r, self.x * by, self.xi)
+
+    def moments(self, w: Array, sigma: Array, context: Any) -> Moments:
+        """Return the moments of (x, y).
+
+        Args:
+            w: The tasks, [B, d].
+            sigma: The noise levels, [B].
+            context: The number of tokens, one for all or [B].
+
+        Returns:
+            The moments.
+        """
+        d, Sw, e = self.S.shape[1], np.einsum("bij,bj->bi", self.S, w), self.e * sigma[:, None]
+        gram = np.empty((len(w), d + 1, d + 1))
+        gram[:, :d, :d], gram[:, d, d] = self.S, (w * (Sw + 2 * e)).sum(1) + sigma**2 * self.r
+        gram[:, :d, d] = gram[:, d, :d] = Sw + e
+        labels = (self.x * w).sum(1) + sigma * self.xi
+        return Moments._trusted(gram, context, sigma, np.column_stack([self.x, labels]))
+
+
+def chosen_factor(costs: Array, freedom: Array) -> Array:
+    """Return `factor` for a cost of every sequence.
+
+    Args:
+        costs: The costs, [B].
+        freedom: The degrees of freedom, [B].
+
+    Returns:
+        The factors, [B].
+    """
+    v = np.ones(len(costs))
+    for cost in np.unique(costs):
+        v[costs == cost] = factor(float(cost), freedom[costs == cost])
+    return v
+
+
+def factor(cost: float, freedom: Array) -> Array:
+    """Return the factor v of a variance with this cost: chi2(n) is v times its mean with a chance of about e^-|cost|.
+
+    It solves n/2 (v - 1 - log v) = |cost|, with v > 1 for positive and v < 1 for negative costs.
+
+    Args:
+        cost: The cost; 0 for no change.
+        freedom: The degrees of freedom n, [B].
+
+    Returns:
+        The factors, [B].
+    """
+    from scipy.special import lambertw
+
+    if not cost or not len(freedom):
+        return np.ones(len(freedom))
+    levels, place = np.unique(freedom, return_inverse=True)
+    v = -lambertw(-np.exp(-1 - 2 * abs(cost) / np.maximum(levels, 1)), -1 if cost > 0 else 0).real
+    return np.asarray(np.maximum(v, LEAST)[place])
+
+
+def log_sphere_average(values: Array) -> Array:
+    """Compute log E exp(sum_i values_i u_i^2) for u uniform on the unit sphere.
+
+    It is Gamma(d/2) / (2 pi i) times the integral of e^z prod_i (z - values_i)^(-1/2) around all values. The path is a
+    parabola through the saddle point, near that of steepest descent, so that the trapezoidal rule is exact to rounding.
+
+    Args:
+        values: The values, [H, d].
+
+    Returns:
+        The logarithms, [H].
+
+    >>> float(log_sphere_average(np.array([[2.0]]))[0])  # in one dimension u^2 = 1
+    2.0
+    """
+    from scipy.special import gammaln
+
+    top, d = values.max(1), values.shape[1]
+    gaps = top[:, None] - values  # the saddle is at z with sum 1 / (z + gaps) = 2, from 1/2 to d/2
+    z = np.full(len(values), 0.5)
+    for _ in range(STEPS):
+        inverse = 1 / (z[:, None] + gaps)
+        move = (0.5 * inverse.sum(1) - 1) / (0.5 * np.square(inverse).sum(1))
+        z += move
+        if not (np.abs(move) > 1e-9 * z).any():
+            break
+    inverse = 1 / (z[:, None] + gaps)
+    curvature = 0.5 * np.square(inverse).sum(1)
+    bend = (inverse**3).sum(1) / (6 * curvature)
+    base = z - 0.5 * np.log(z[:, None] + gaps).sum(1)
+    t = np.linspace(0, REACH, NODES)[:, None] / np.sqrt(curvature)  # [NODES, H]
+    move = 1j * t - bend * t**2
+    terms = np.exp(move) * (1 + 2j * bend * t)
+    for i in range(d):
+        terms /= np.sqrt(1 + move * inverse[:, i])
+    terms = terms.real
+    integral = (terms.sum(0) - 0.5 * terms[0]) * t[1] / np.pi
+    return np.asarray(top + gammaln(d / 2) + base + np.log(integral))

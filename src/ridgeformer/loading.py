@@ -1,0 +1,76 @@
+"""Models by name: a file that `save` wrote, the folder of a run, a shipped model, or the address of the playground.
+
+>>> load("zoo:full/7/categorical(1,3)")
+LinearTransformer(full, dim=10, layers=7, heads=1)
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ridgeformer import zoo
+from ridgeformer.errors import InputError
+from ridgeformer.files import short
+from ridgeformer.models.file import path_of, read_file
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.playground import is_address, read_address
+from ridgeformer.training.store.files import is_run, read_run
+
+__all__ = ["load", "load_with_record"]
+
+
+def load(name: str | os.PathLike[str]) -> LinearTransformer:
+    """Load a model.
+
+    Args:
+        name: A file that `save` wrote; the folder of a finished run, of which `load_run` returns everything else too;
+            or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise that it
+            was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`;
+            or the address of the playground, a text with # and the model after it.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: There is no such model, or its family is not known.
+        DamageError: The file is damaged or of another kind.
+    """
+    return load_with_record(name)[0]
+
+
+def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, dict[str, Any]]:
+    """Load a model and the record of how it was made.
+
+    Args:
+        name: As for `load`.
+
+    Returns:
+        The model, and the record as plain data, empty where there is none. The record of a run or of a shipped model
+        has a `spec`, which names the problem.
+
+    Raises:
+        InputError: As for `load`.
+        DamageError: As for `load`.
+    """
+    if isinstance(name, str) and is_address(name):
+        return read_address(name), {}
+    path = path_of(name)
+    if str(name).startswith(zoo.PREFIX):
+        made = zoo.record(str(name))
+        return zoo.shipped().model(*zoo.place(str(name))), {"spec": made.spec, "result": asdict(made)}
+    if not os.path.lexists(path):  # never raises, unlike Path's own method
+        raise InputError(
+            f"there is no file {short(path)!r}. Give a .safetensors file, the folder of a run, or a model of the zoo "
+            "such as zoo:diag/7/uniform(0,5)."
+        )
+    if not os.path.isdir(path):
+        return read_file(path)
+    if not is_run(Path(path)):
+        raise InputError(
+            f"a model is a file or the folder of a run; {short(path)} is another folder. If it holds runs, list them "
+            "with `ridgeformer runs` and name one of them."
+        )
+    return read_run(path)

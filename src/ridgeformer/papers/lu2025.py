@@ -1,0 +1,255 @@
+"""Lu and others: one layer pretrained on finitely many contexts and tasks, and the limit of large dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeformer.papers.check import Check, NotMeasuredError, agree
+from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.running import Work
+from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.problems import Problem
+from ridgeformer.problems.tasks import Pool, Tasks
+from ridgeformer.theory import one_layer, pretraining
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAPER", "errors", "problem_of"]
+
+SETTINGS = ((1.0, 0.5, 0.5, 0.01), (2.0, 1.0, 0.6, 0.1), (2.0, 2.0, 3.0, 0.1))  # alpha, kappa, tau, rho
+KAPPAS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.6, 2.0, 4.0, 8.0, 16.0, 32.0)
+# The authors' repository, by d: alpha = 10, tau = 10, rho = .01, penalty 1e-6, 20 repetitions. The difference of the
+# errors on new tasks and on the pool, and the root of the sum of both variances over repetitions, for all of KAPPAS.
+PUBLISHED = {
+    10: (1.452, 0.925, 0.6761, 0.4293, 0.2662, 0.1543, 0.06373, 0.04552, 0.01129, 0.004241, 0.001936, 0.001073),
+    32: (
+        1.00986,
+        0.74981,
+        0.50636,
+        0.32598,
+        0.19065,
+        0.12508,
+        0.05273,
+        0.03316,
+        0.009805,
+        0.004013,
+        0.001795,
+        0.000777,
+    ),
+    64: (0.9259, 0.6823, 0.4730, 0.2974, 0.1757, 0.1102, 0.0527, 0.03169, 0.009416, 0.003778, 0.001735, 0.000824),
+}
+SPREAD = {
+    10: (0.2169, 0.0918, 0.09, 0.0693, 0.0524, 0.0464, 0.0258, 0.0205, 0.00542, 0.00397, 0.0035, 0.0038),
+    32: (
+        0.04339,
+        0.03079,
+        0.01674,
+        0.01015,
+        0.01762,
+        0.01256,
+        0.00622,
+        0.004628,
+        0.001276,
+        0.001064,
+        0.00086,
+        0.000743,
+    ),
+    64: (0.01603, 0.00872, 0.0066, 0.00631, 0.00656, 0.00467, 0.00238, 0.0017, 0.000676, 0.000481, 0.000498, 0.000477),
+}
+REPETITIONS = 20  # of the published numbers
+
+
+def problem_of(d: int, alpha: float, rho: float, tasks: Tasks) -> Problem:
+    """Return the problem with features N(0, I / d) and n = alpha d examples.
+
+    Args:
+        d: The dimension.
+        alpha: n / d.
+        rho: The variance of the noise.
+        tasks: The law of the tasks.
+
+    Returns:
+        The problem.
+    """
+    return Problem(d, round(alpha * d), float(np.sqrt(rho)), features=[1 / d] * d, tasks=tasks)
+
+
+def errors(
+    d: int, alpha: float, kappa: float, tau: float, rho: float, *, seed: int, penalty: float, precision: str = "float64"
+) -> tuple[float, float]:
+    """Pretrain one layer and compute its expected errors.
+
+    Args:
+        d: The dimension.
+        alpha: n / d.
+        kappa: Tasks in the pool, over d.
+        tau: Contexts over d^2.
+        rho: The variance of the noise.
+        seed: The seed of tasks and contexts.
+        penalty: As for `pretraining.fit`.
+        precision: As for `pretraining.fit`.
+
+    Returns:
+        Squared errors, with the noise of the query, on new tasks and on the pool.
+    """
+    pool = problem_of(d, alpha, rho, Pool(int(kappa * d + 1e-9), seed=seed, law="sphere"))
+    # New tasks are uniform on the sphere; these 2 d tasks have the same moments as far as the error depends on them.
+    new = problem_of(d, alpha, rho, Pool(np.sqrt(d) * np.vstack([np.eye(d), -np.eye(d)])))
+    W = pretraining.fit(pool, round(tau * d * d), penalty=penalty, seed=seed, precision=precision)
+    return 2 * one_layer.risk(new, W) + rho, 2 * one_layer.risk(pool, W) + rho
+
+
+def dimensions(work: Work, *, counts: dict[int, int] | None = None) -> dict[str, Any]:
+    """Measure errors in growing dimensions.
+
+    Args:
+        work: The progress.
+        counts: How often each dimension is repeated; None for 400, 100, 24 and 4 times at d = 10, 20, 40 and 80.
+
+    Returns:
+        The dimensions, and mean errors and their standard errors, [settings, dimensions, (new, pool)].
+    """
+    often = {10: 400, 20: 100, 40: 24, 80: 4} if counts is None else {int(d): n for d, n in counts.items()}
+    mean, error = (np.zeros((len(SETTINGS), len(often), 2)) for _ in range(2))
+    for i, setting in enumerate(SETTINGS):
+        for j, (d, count) in enumerate(often.items()):
+            work.progress(i * len(often) + j, len(SETTINGS) * len(often))
+            precision = "float32" if setting[2] > 2 else "float64"
+            rows = np.array([errors(d, *setting, seed=k, penalty=1e-9, precision=precision) for k in range(count)])
+            mean[i, j], error[i, j] = rows.mean(0), rows.std(0, ddof=1) / np.sqrt(count)
+    return {"d": list(often), "mean": mean, "error": error}
+
+
+def column(
+    work: Work, *, d: int = 32, kappas: tuple[float, ...] = KAPPAS, repetitions: int = REPETITIONS
+) -> dict[str, Any]:
+    """Measure the difference of both errors against the number of tasks, as the authors' repository does.
+
+    Args:
+        work: The progress.
+        d: The dimension.
+        kappas: Tasks in the pool, over d.
+        repetitions: How many pools and sets of contexts are averaged.
+
+    Returns:
+        Means, standard errors and spreads over repetitions, one for each of `kappas`.
+    """
+    rows = []
+    for done, kappa in enumerate(kappas):
+        work.progress(done, len(kappas))
+        both = np.array(
+            [
+                errors(d, 10.0, kappa, 10.0, 0.01, seed=seed, penalty=1e-6, precision="float32")
+                for seed in range(repetitions)
+            ]
+        )
+        gap = both[:, 0] - both[:, 1]
+        spread = float(np.sqrt(both.var(0).sum()))
+        rows.append(
+            {"kappa": kappa, "gap": gap.mean(), "error": gap.std(ddof=1) / np.sqrt(repetitions), "spread": spread}
+        )
+    return {"d": d, "rows": rows}
+
+
+def published(results: Results) -> Check:
+    """Decide whether the published column is matched. See `Paper`."""
+    rows = results["column"]["rows"]
+    d, index = int(results["column"]["d"]), [KAPPAS.index(row["kappa"]) for row in rows if row["kappa"] in KAPPAS]
+    if d not in PUBLISHED or len(index) < len(rows):
+        raise NotMeasuredError(f"no published numbers for d = {d}")
+    spread = np.array(SPREAD[d])[index] / np.sqrt(REPETITIONS)
+    return agree(
+        f"The error on new tasks exceeds that on the pool by the published amounts at every number of tasks (d = {d}).",
+        [row["gap"] for row in rows],
+        np.array(PUBLISHED[d])[index],
+        3 * spread,
+        "Three standard errors of the published means, which are their spread over the root of 20.",
+        unit="3 of the published standard errors",
+        names=[f"kappa {row['kappa']:g}:" for row in rows],
+        published=", ".join(f"{PUBLISHED[d][k]:.3g}" for k in index),
+    )
+
+
+def limits(results: Results) -> Check:
+    """Decide whether errors approach the limits as the dimension grows. See `Paper`."""
+    part = results["dimensions"]
+    d, mean, error = np.array(part["d"], float), np.array(part["mean"]), np.array(part["error"])
+    truth = np.array([pretraining.limit(*setting) for setting in SETTINGS])[:, None]
+    off = mean / truth - 1
+    weight = np.abs(off) / (error / truth)  # of logarithms, whose errors are relative
+    power = np.array(
+        [
+            np.polyfit(np.log(d), np.log(np.abs(off[i, :, k])), 1, w=weight[i, :, k])[0]
+            for i, k in np.ndindex(len(off), 2)
+        ]
+    )
+    last = np.abs(off[:, -1]).ravel()
+    near = np.maximum(0.08 * 40 / d[-1], 4 * (error / truth)[:, -1].ravel())
+    return Check(
+        "Errors on new tasks and on the pool approach the asymptotic formulas as d grows.",
+        f"relative deviation at d = {', '.join(f'{x:g}' for x in d)}: new tasks "
+        + "; ".join(", ".join(f"{x:+.1%}" for x in row) for row in off[:, :, 0])
+        + "; pool "
+        + "; ".join(", ".join(f"{x:+.1%}" for x in row) for row in off[:, :, 1])
+        + f"; fitted powers of d {', '.join(f'{x:.2f}' for x in power)}",
+        "powers of about -1",
+        f"a power between -2 and -0.6, and at most {near.max():.1%} at d = {d[-1]:g}",
+        "Corrections are of the order 1 / d, with further ones of 1 / d^2 at d = 10, and chance at the largest d.",
+        "rejected where a deviation does not fall as a power of d in that range, or is larger at the largest d",
+        (*((power > -2) & (power < -0.6)).tolist(), *(last < near).tolist()),
+        brief=f"deviation at d = {d[-1]:g} at most {last.max():.1%}, falling as d^{power.mean():.2f}",
+    )
+
+
+def draw(results: Results) -> Figure:
+    """Draw deviations against d, and the difference of both errors against kappa. See `Paper`."""
+    part, rows = results["dimensions"], results["column"]["rows"]
+    truth = np.array([pretraining.limit(*setting) for setting in SETTINGS])[:, None]
+    off, error = np.array(part["mean"]) / truth - 1, np.array(part["error"]) / truth
+    panels = []
+    for k, name in enumerate(("new tasks", "tasks of the pool")):
+        shown = [
+            Points(
+                f"alpha {s[0]:g}, kappa {s[1]:g}, tau {s[2]:g}",
+                part["d"],
+                off[i, :, k].tolist(),
+                error[i, :, k].tolist(),
+                i,
+            )
+            for i, s in enumerate(SETTINGS)
+        ]
+        line = Line("1 / d", part["d"], [2 / d for d in part["d"]], None, True)
+        panels.append(Panel(f"deviation from the limit, {name}", "d", "error / limit - 1", [*shown, line], True, True))
+    fine = np.geomspace(0.2, 32, 60)
+    curve = [float(np.subtract(*pretraining.limit(10, kappa, 10, 0.01))) for kappa in fine]
+    kappas = [row["kappa"] for row in rows]
+    gaps = [
+        Line("limit", fine.tolist(), curve, None, True),
+        Points("ours", kappas, [row["gap"] for row in rows], [row["error"] for row in rows]),
+        Points("published, d = 32", KAPPAS, PUBLISHED[32], None, 1),
+    ]
+    panels.append(Panel(f"new tasks minus pool, d = {results['column']['d']}", "kappa", "difference", gaps, True, True))
+    return draw_panels(panels)
+
+
+PAPER = Paper(
+    id="lu2025",
+    title="Asymptotic theory of in-context learning by linear attention",
+    authors="Yue M. Lu, Mary Letey, Jacob Zavatone-Veth, Anindita Maiti and Cengiz Pehlevan, PNAS 2025",
+    link="https://arxiv.org/abs/2405.11751",
+    says="One layer of linear attention is pretrained by ridge regression on tau d^2 contexts of alpha d examples, "
+    "with kappa d different tasks. For large d its errors on new tasks and on the pretraining tasks have exact limits: "
+    "a double descent in the number of contexts, and a transition from memory to learning in context where there are "
+    "about as many tasks as dimensions.",
+    problems={"pool": problem_of(32, 10, 0.01, Pool(32, law="sphere"))},
+    parts=(
+        Part(dimensions, {"counts": {10: 100, 20: 40, 40: 10}}),
+        Part(column, {"kappas": KAPPAS[::3], "repetitions": 8}),
+    ),
+    checks=(published, limits),
+    pictures={"errors": Picture(draw, "Deviations from the limit, and the advantage of the pool's tasks at d = 32.")},
+    beyond=("Transformers with softmax and several layers, which the authors' figures 5 and 6 include.",),
+)

@@ -1,0 +1,194 @@
+"""One table and one page for all papers, made of stored results."""
+
+from __future__ import annotations
+
+import base64
+import functools
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from ridgeformer.files import make_folder, write_whole
+from ridgeformer.papers.paper import Picture
+from ridgeformer.papers.running import Outcome
+from ridgeformer.plotting.style import pictures
+
+__all__ = ["markdown", "page", "summary", "svg", "write_report"]
+
+COLUMNS = ("paper", "claim", "published", "ours", "verdict", "seconds")
+
+
+def summary(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """Return the table of all papers, one row each: its first claim, and how many of all its claims are supported.
+
+    Seconds are processor time.
+
+    Args:
+        outcomes: The outcomes of the papers.
+
+    Returns:
+        Rows with the columns paper, claim, published, ours, verdict and seconds.
+    """
+    rows = []
+    for outcome in outcomes:
+        first, supported = outcome.checks[0], sum(check.verdict == "supported" for check in outcome.checks)
+        rows.append(
+            {
+                "paper": outcome.paper.id,
+                "claim": first.claim,
+                "published": first.published or (first.expected if len(first.expected) < 100 else "closed form"),
+                "ours": first.brief or first.measured,
+                "verdict": f"{first.verdict} ({supported} of {len(outcome.checks)} claims)",
+                "seconds": f"{sum(outcome.seconds.values()):.0f}{' (quick)' if outcome.quick else ''}",
+            }
+        )
+    return rows
+
+
+def markdown(rows: Iterable[Mapping[str, Any]], folder: str = "docs/papers/") -> str:
+    """Write the table of all papers in Markdown.
+
+    Args:
+        rows: The rows of `summary`.
+        folder: The folder of the pages about the papers, to which the first column leads.
+
+    Returns:
+        The text.
+    """
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) - 1) + "|---:|"]
+    for row in rows:
+        cells = {**row, "paper": f"[{row['paper']}]({folder}{row['paper']}.md)"}
+        lines.append(f"| {' | '.join(str(cells[name]).replace('|', '/') for name in COLUMNS)} |")
+    return "\n".join(lines) + "\n"
+
+
+def page(outcome: Outcome, pictures: Mapping[str, str]) -> str:
+    """Write the page about a paper in Markdown: results first, then how they were measured.
+
+    Args:
+        outcome: The outcome of the paper.
+        pictures: The files of its figures by name, relative to the page.
+
+    Returns:
+        The text.
+    """
+    paper, lines = outcome.paper, []
+    lines += [
+        f"# {paper.id}: {paper.title}",
+        f"{paper.authors}. [{paper.link}]({paper.link})",
+        paper.says,
+        "## Results",
+    ]
+    for check in outcome.checks:
+        lines += [f"**{check.verdict.capitalize()}.** {check.claim}", _facts(check.as_dict())]
+    for name, file in pictures.items():
+        lines += [f"![{paper.pictures[name].caption}]({file})", paper.pictures[name].caption]
+    lines.append("## How it is measured")
+    for part in paper.parts:
+        first = (part.measure.__doc__ or "").splitlines()[0]
+        settings = ", ".join(f"{name} {value}" for name, value in outcome.settings[part.name].items())
+        lines.append(f"- `{part.name}` ({outcome.seconds[part.name]:.0f} s): {first} Settings: {settings or 'none'}.")
+    problems = "; ".join(f"{name}: `{problem}`" for name, problem in paper.problems.items())
+    lines += [f"Problems: {problems}.", f"To repeat: `ridgeformer papers run {paper.id}`."]
+    if paper.errata:
+        lines.append("## Errata")
+        lines += [f"- {e.where}: {e.says}. Correct: {e.correct}. Shown by {e.shown_by}." for e in paper.errata]
+    if paper.beyond:
+        lines += ["## Not checked here", *(f"- {text}" for text in paper.beyond)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _facts(check: Mapping[str, Any]) -> str:
+    """Numbers, tolerance and rule of a check, as a list."""
+    names = {"measured": "Measured", "published": "Published", "expected": "Expected", "rule": "Rule"}
+    facts = [f"- {label}: {check[name]}." for name, label in names.items() if check[name]]
+    return "\n".join([*facts, f"- Tolerance: {check['tolerance']}. {check['reason']}"])
+
+
+def write_report(outcomes: Iterable[Outcome], folder: Path) -> Path:
+    """Write `report.html` into a folder: the table, and of every paper what it says, its claims and its figures.
+
+    Args:
+        outcomes: The outcomes of the papers.
+        folder: Where the page goes; it is made if it does not exist.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        StorageError: The folder cannot be written to.
+        MissingPackageError: matplotlib is not installed.
+    """
+    make_folder(folder, "pages")
+    shown = list(outcomes)
+    table = _table(COLUMNS, [[_linked(row), *(str(row[name]) for name in COLUMNS[1:])] for row in summary(shown)])
+    page = Template(Path(__file__).with_name("page.html").read_text())
+    text = page.substitute(table=table, papers="\n".join(_section(outcome) for outcome in shown))
+    path = folder / "report.html"
+    write_whole(path, text.encode())
+    return path
+
+
+class _Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def _linked(row: Mapping[str, Any]) -> _Markup:
+    return _Markup(f'<a href="#{escape(row["paper"])}">{escape(row["paper"])}</a>')
+
+
+def _table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>\n" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    name = text.split(" (")[0].replace(" ", "-")
+    kind = f' class="{name}"' if name in ("supported", "partly-supported", "contradicted") else ""
+    return f"<td{kind}>{text if isinstance(text, _Markup) else escape(text)}</td>"
+
+
+def _section(outcome: Outcome) -> str:
+    paper = outcome.paper
+    checks = [
+        [c.claim, c.measured, c.expected, f"{c.tolerance}. {c.reason}", c.rule, c.verdict] for c in outcome.checks
+    ]
+    parts = [
+        f'<section id="{escape(paper.id)}"><h2>{escape(paper.title)}</h2>',
+        f'<p>{escape(paper.authors)}. <a href="{escape(paper.link)}">{escape(paper.link)}</a></p>',
+        f"<p>{escape(paper.says)}</p>",
+        "<p>Problems: " + "; ".join(f"{escape(n)}: <code>{escape(str(p))}</code>" for n, p in paper.problems.items()),
+        f". Processor time: {sum(outcome.seconds.values()):.0f} s{' (quick version)' if outcome.quick else ''}.</p>",
+        _table(("claim", "measured", "expected", "tolerance and its reason", "rule", "verdict"), checks),
+        *(_figure(picture, outcome) for picture in paper.pictures.values()),
+    ]
+    if paper.errata:
+        errata = [[erratum.where, erratum.says, erratum.correct, erratum.shown_by] for erratum in paper.errata]
+        parts += ["<h3>Errata</h3>", _table(("where", "says", "correct", "shown by"), errata)]
+    if paper.beyond:
+        parts += ["<h3>Not checked here</h3><ul>", *(f"<li>{escape(text)}</li>" for text in paper.beyond), "</ul>"]
+    return "\n".join([*parts, "</section>"])
+
+
+def svg(picture: Picture, results: Mapping[str, Any]) -> str:
+    """Draw a picture for a page.
+
+    Args:
+        picture: The picture.
+        results: The results that it shows.
+
+    Returns:
+        A data URL.
+    """
+    ((_, content),) = pictures(functools.partial(picture.draw, results), ["svg"])
+    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+
+
+def _figure(picture: Picture, outcome: Outcome) -> str:
+    image, caption = svg(picture, outcome.results), escape(picture.caption)
+    return f'<figure><img src="{image}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'

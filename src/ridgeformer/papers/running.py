@@ -1,0 +1,263 @@
+"""Running a paper: measure its parts, or read them from a folder, and decide its claims."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ridgeformer.errors import RidgeformerError
+from ridgeformer.files import make_folder, read_json, write_whole
+from ridgeformer.jsonable import jsonable
+from ridgeformer.models.family import Family
+from ridgeformer.papers.check import Check, NotMeasuredError
+from ridgeformer.papers.paper import Paper, Part
+from ridgeformer.problems import BaseProblem
+from ridgeformer.training import Training, train
+
+__all__ = ["Outcome", "Status", "Work", "run_paper", "status_of", "stored_outcome"]
+
+Progress = Callable[[str, int, int], None]
+OUTCOME = "outcome.json"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What a measuring function is given: results of the parts before it, a folder for runs, and a way to report.
+
+    Attributes:
+        results: The results of the parts before this one, by name.
+        runs: The folder for training runs, which are resumed; None to keep runs in memory.
+        progress: Is called with the number of pieces of work done and the number of all.
+    """
+
+    results: Mapping[str, Any]
+    runs: Path | None
+    progress: Callable[[int, int], None]
+
+    def train(self, problem: BaseProblem, family: str | type[Family], layers: int = 1, **settings: Any) -> Training:
+        """Train a model in the folder of runs; a run that is stored there is read instead.
+
+        Args:
+            problem: The problem to train on.
+            family: The family, by name or class.
+            layers: The number of layers.
+            **settings: Further arguments of `ridgeformer.train`, such as `heads`, `seed` and `protocol`.
+
+        Returns:
+            The training.
+        """
+        return train(problem, family, layers, out=self.runs, progress=False, **settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The results of a paper and the verdicts on its claims.
+
+    Attributes:
+        paper: The paper.
+        quick: Whether the quick version was run.
+        results: What was measured, by the name of the part.
+        seconds: The processor time that measuring took, of all threads, by the name of the part, in seconds.
+        checks: The claims with their verdicts.
+        settings: The settings by the name of the part.
+    """
+
+    paper: Paper
+    quick: bool
+    results: Mapping[str, Any]
+    seconds: Mapping[str, float]
+    checks: tuple[Check, ...]
+    settings: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outcome as values that JSON can hold."""
+        values = {
+            "paper": self.paper.id,
+            "title": self.paper.title,
+            "version": self.paper.version,
+            "quick": self.quick,
+            "seconds": dict(self.seconds),
+            "settings": dict(self.settings),
+            "checks": [check.as_dict() for check in self.checks],
+            "errata": [vars(erratum) for erratum in self.paper.errata],
+            "results": dict(self.results),
+        }
+        plain: dict[str, Any] = jsonable(values)
+        return plain
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a paper is in a folder.
+
+    Attributes:
+        id: The paper.
+        title: Its title.
+        state: `not run`, `quick`, `done`, or `outdated` where the paper measures something else by now.
+        seconds: The processor time that measuring took in all, in seconds; None where it was not run.
+        verdicts: How many claims have each verdict, by verdict.
+    """
+
+    id: str
+    title: str
+    state: str
+    seconds: float | None
+    verdicts: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the status as values that JSON can hold."""
+        return {**vars(self), "verdicts": dict(self.verdicts)}
+
+
+def run_paper(
+    paper: Paper,
+    *,
+    quick: bool = False,
+    out: Path | None = None,
+    progress: Progress = lambda part, done, total: None,
+    settings: Mapping[str, Any] = NOTHING,
+) -> Outcome:
+    """Measure what a paper needs, as far as it is not stored, and decide its claims.
+
+    Args:
+        paper: The paper.
+        quick: Whether to run the quick version; by default the full one.
+        out: The folder of all papers; results go to a folder in it that has the name of the paper, and quick ones to
+            its folder `quick`. None stores nothing.
+        progress: Is called with the name of a part, the number of pieces of work done and the number of all.
+        settings: Settings that replace those of the version, by name. Only the parts that have them and the parts
+            that those need are measured then, and only the claims that need no other parts are decided.
+
+    Returns:
+        The outcome, which is also written to the folder unless settings were replaced.
+
+    Raises:
+        InputError: The paper has no such setting.
+        StorageError: The folder cannot be written to.
+    """
+    paper.check_settings(settings)
+    folder = None if out is None else _folder(paper, out, quick)
+    if folder is not None:
+        make_folder(folder, "results")
+    results: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
+    parts = _parts(paper, settings)
+    chosen = {part.name: part.settings(quick, settings) for part in parts}
+    for part in parts:
+        results[part.name], seconds[part.name] = _part(paper, part, chosen[part.name], results, folder, progress)
+    outcome = Outcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
+    if folder is not None and not settings:
+        write_whole(folder / OUTCOME, json.dumps({**outcome.as_dict(), "results": {}}, indent=1).encode())
+    return outcome
+
+
+def _parts(paper: Paper, settings: Mapping[str, Any]) -> list[Part]:
+    """The parts to measure, in the order of the paper: those that have a replaced setting, and what they need."""
+    wanted: set[str] = set()
+    for part in reversed(paper.parts):  # a part needs earlier ones only
+        if not settings or settings.keys() & part.settings().keys() or part.name in wanted:
+            wanted |= {part.name, *part.needs}
+    return [part for part in paper.parts if part.name in wanted]
+
+
+class _Measured(dict[str, Any]):
+    """Results by the name of the part; what was not measured is missing in a way that can be told apart."""
+
+    def __missing__(self, name: str) -> Any:
+        raise NotMeasuredError(name)
+
+
+def _decided(paper: Paper, results: Mapping[str, Any]) -> Iterator[Check]:
+    """The claims for which all that they need was measured."""
+    for check in paper.checks:
+        with contextlib.suppress(NotMeasuredError):
+            yield check(_Measured(results))
+
+
+def _folder(paper: Paper, out: Path, quick: bool) -> Path:
+    return out / paper.id / "quick" if quick else out / paper.id
+
+
+def _part(
+    paper: Paper,
+    part: Part,
+    settings: Mapping[str, Any],
+    results: Mapping[str, Any],
+    folder: Path | None,
+    progress: Progress,
+) -> tuple[Any, float]:
+    """The result of a part and its processor time, from its file if that has the same settings."""
+    same = {"version": paper.version, "settings": jsonable(dict(settings))}
+    path = None if folder is None else folder / f"{part.name}.json"
+    if path is not None and (known := _read(path)) is not None and known.get("made_with") == same:
+        return known["result"], float(known["seconds"])
+    progress(part.name, 0, 1)
+    start = time.process_time()
+    runs = None if folder is None else folder / "runs"
+    work = Work(MappingProxyType(dict(results)), runs, lambda done, total: progress(part.name, done, total))
+    result = jsonable(part.measure(work, **settings))
+    seconds = time.process_time() - start
+    if path is not None:
+        content = {"made_with": same, "seconds": seconds, "result": result}
+        write_whole(path, json.dumps(content, allow_nan=False).encode())
+    return result, seconds
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A stored result; a damaged one is measured again."""
+    try:
+        return read_json(path, "a result")
+    except RidgeformerError:
+        return None
+
+
+def stored_outcome(paper: Paper, out: Path) -> Outcome | None:
+    """Read the outcome of a paper from a folder, the full version if there is one, without measuring anything.
+
+    Args:
+        paper: The paper.
+        out: The folder of all papers.
+
+    Returns:
+        The outcome, with claims decided again from the stored results; None where not all results are stored.
+    """
+    for quick in (False, True):
+        folder, results, seconds = _folder(paper, out, quick), {}, {}
+        chosen = {part.name: part.settings(quick) for part in paper.parts}
+        for part in paper.parts:
+            known = _read(folder / f"{part.name}.json")
+            same = {"version": paper.version, "settings": jsonable(chosen[part.name])}
+            if known is None or known.get("made_with") != same:
+                break
+            results[part.name], seconds[part.name] = known["result"], float(known["seconds"])
+        else:
+            return Outcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
+    return None
+
+
+def status_of(paper: Paper, out: Path) -> Status:
+    """Say how far a paper is in a folder.
+
+    Args:
+        paper: The paper.
+        out: The folder of all papers.
+
+    Returns:
+        The status.
+    """
+    outcome = stored_outcome(paper, out)
+    if outcome is None:
+        started = any((_folder(paper, out, quick) / OUTCOME).exists() for quick in (False, True))
+        return Status(paper.id, paper.title, "outdated" if started else "not run", None, {})
+    verdicts: dict[str, int] = {}
+    for check in outcome.checks:
+        verdicts[check.verdict] = verdicts.get(check.verdict, 0) + 1
+    state = "quick" if outcome.quick else "done"
+    return Status(paper.id, paper.title, state, sum(outcome.seconds.values()), verdicts)

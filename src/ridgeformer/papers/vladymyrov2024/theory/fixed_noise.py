@@ -1,0 +1,213 @@
+"""GD++ sees only E[sigma^2]: on any noise distribution it solves the fixed-noise problem of that variance, exactly.
+
+The paper observes that GD++ ends as if there were one noise level; this is why. No flow leaves y in GD++, so w = f(S) a
+with a polynomial f that no label touches. With e = 1 - lambda f(lambda) its risk is
+
+    1/2 E |w - w_task|^2 = 1/2 E sum over eigenvalues ( e^2 + sigma^2 (1 - e)^2 / lambda ),
+
+linear in sigma^2; so averaged over any distribution it is that at sigma^2 = E[sigma^2]. There the best f at all is
+ridge regression with this variance: ConstRR bounds every GD++ model from below, at any depth, on any noise.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import GDpp
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise
+from ridgeformer.papers.vladymyrov2024.theory.statement import Bound
+from ridgeformer.predictors.ridge import ConstRR
+from ridgeformer.problems import Draw, Problem
+from ridgeformer.validation import real
+from ridgeformer.wishart import eigenvalues
+
+__all__ = ["check", "filtered", "ridge_risk", "risk", "risk_of_noise", "variance"]
+
+Float = NDArray[np.floating[Any]]
+Variance = Callable[[Noise], float]
+NOISES = ["uniform(0,5)", "categorical(1,3)", "expon(scale=2)"]
+SEQUENCES = 100_000
+
+
+def filtered(model: LinearTransformer, values: Float) -> Float:
+    """Compute the share of the task w that a GD++ model recovers along eigenvectors of S: lambda f(lambda).
+
+    Along each eigenvector GD++ is a model of dimension one; this runs it there, with S = a = lambda.
+
+    Args:
+        model: A GD++ model.
+        values: Eigenvalues lambda, [K].
+
+    Returns:
+        The shares, [K].
+
+    Raises:
+        InputError: The model is not a GD++ model.
+    """
+    if not isinstance(model.family, GDpp):
+        refuse("the filter of eigenvalues is defined for GD++ models only", model, "Use evaluate for other models.")
+    gram = np.broadcast_to(np.asarray(values, np.float64)[:, None, None], (len(values), 2, 2))
+    return np.asarray(LinearTransformer(model.family, 1).weights(Moments(gram, 1))[:, 0], np.float64)
+
+
+def risk(problem: Problem, model: LinearTransformer, variances: ArrayLike) -> Float:
+    """Compute the risk 1/2 E |w_hat - w|^2 of a GD++ model by quadrature over the eigenvalues of S.
+
+    Args:
+        problem: The problem, with n >= d.
+        model: A GD++ model.
+        variances: Noise variances, of any shape.
+
+    Returns:
+        The risk at every variance, of the same shape.
+
+    Raises:
+        InputError: The context is shorter than d, or the model is not a GD++ model.
+    """
+    if problem.context < problem.dim:
+        refuse("the risk by quadrature needs n >= d", problem, "Use evaluate for shorter contexts.")
+    values, weights = _nodes(problem)
+    found = filtered(model, values)
+    return np.asarray(0.5 * ((1 - found) ** 2 + real("variances", variances)[..., None] * found**2 / values) @ weights)
+
+
+def ridge_risk(problem: Problem) -> float:
+    """Compute the risk of ridge regression with the variance E[sigma^2], ConstRR: 1/2 E sum v / (lambda + v).
+
+    Args:
+        problem: The problem.
+
+    Returns:
+        The risk.
+    """
+    values, weights = _nodes(problem)
+    level = problem.noise.second_moment
+    return 0.5 * float(weights @ (level / (values + level)))
+
+
+def variance(noise: Noise) -> float:
+    """Return E[sigma^2], all that GD++ sees of a noise distribution.
+
+    Args:
+        noise: The noise distribution.
+
+    Returns:
+        The mean variance.
+    """
+    return noise.second_moment
+
+
+def risk_of_noise(problem: Problem, model: LinearTransformer, variance: Variance = variance) -> float:
+    """Compute the risk of a GD++ model over the problem's distribution of sigma.
+
+    Args:
+        problem: The problem.
+        model: A GD++ model.
+        variance: Maps the noise distribution to the variance at which the risk is taken.
+
+    Returns:
+        The risk.
+    """
+    return float(risk(problem, model, variance(problem.noise)))
+
+
+def check(seed: int = 0, variance: Variance = variance) -> list[Bound]:
+    """Check that GD++ only sees E[sigma^2].
+
+    Quadrature is compared with random sequences, the average over sigma with E[sigma^2], and ConstRR with GD++ models.
+
+    Args:
+        seed: Seed of the sequences.
+        variance: As for `risk_of_noise`; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
+    problems = [Problem(noise=noise) for noise in NOISES]
+    models = [_trained(problem, layers) for problem, layers in zip(problems, (1, 2, 3), strict=True)]
+    pairs = list(zip(models, problems, strict=True))
+    wrong = max(abs(_averaged(m, p) / risk_of_noise(p, m, variance) - 1) for m, p in pairs)
+    most, facts = _below(problems[0], seed)
+    return [
+        Bound("fixed_noise", "average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
+        *_sampled(pairs, variance, seed),
+        Bound("fixed_noise", "no GD++ model, random or of the zoo, has a lower loss than ConstRR", most, 1e-12, facts),
+    ]
+
+
+def _averaged(model: LinearTransformer, problem: Problem) -> float:
+    """The risk at every sigma apart, averaged over the distribution: no use of linearity."""
+    sigma, chance = problem.noise.quadrature()
+    return float(chance @ risk(problem, model, sigma**2))
+
+
+def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance, seed: int) -> list[Bound]:
+    """The risk and the adjusted loss by quadrature against a Monte Carlo estimate, in its standard errors."""
+    from ridgeformer.exact import const_loss, exact_loss
+
+    away: dict[str, list[float]] = {"risk": [], "loss": [], "ConstRR": []}
+    for model, problem in pairs:
+        draw = problem.moments(SEQUENCES, seed=seed)
+        const = 0.5 * np.square(ConstRR.tune(problem).weights(draw.moments) - draw.ridge).sum(1)
+        away["risk"].append(_deviation(risk_of_noise(problem, model, variance), model, draw, draw.task))
+        away["loss"].append(_deviation(exact_loss(problem, model), model, draw, draw.ridge))
+        away["ConstRR"].append(float((const_loss(problem) - const.mean()) / const.std() * np.sqrt(SEQUENCES)))
+    names = {"risk": "risk of GD++", "loss": "adjusted loss of GD++", "ConstRR": "adjusted loss of ConstRR"}
+    return [
+        Bound(
+            "fixed_noise",
+            f"{names[key]} agrees with {SEQUENCES:,} sequences: difference in standard errors",
+            float(np.abs(values).max()),
+            5.0,
+            {"by noise": dict(zip(NOISES, values, strict=True))},
+        )
+        for key, values in away.items()
+    ]
+
+
+def _deviation(exact: float, model: LinearTransformer, draw: Draw, target: Float) -> float:
+    losses = model.evaluate(draw.moments, target).losses
+    return float((exact - losses.mean()) / losses.std() * np.sqrt(len(losses)))
+
+
+def _below(problem: Problem, seed: int) -> tuple[float, dict[str, Any]]:
+    """How far any GD++ model is below ConstRR's risk, over d/2, at least 0; and how far trained ones are above."""
+    from ridgeformer import zoo
+
+    random = [
+        LinearTransformer.random("gdpp", dim=10, layers=3, context=20, scale=0.5, seed=100 * seed + k)
+        for k in range(50)
+    ]
+    pairs = [(model, problem) for model in random]
+    shipped = sorted({cell for cell, _ in zoo.shipped().models if cell[0] == "gdpp"})
+    pairs += [(zoo.shipped().model(*cell), Problem(noise=cell[2])) for cell in shipped]
+    lowest = min((risk_of_noise(p, m) - ridge_risk(p)) / (p.dim / 2) for m, p in pairs)
+    above = {
+        f"{layers} layers": risk_of_noise(problem, _trained(problem, layers)) / ridge_risk(problem) - 1
+        for layers in (1, 2, 3, 4)
+    }
+    return max(-lowest, 0.0), {"models": len(pairs), "trained, above ConstRR's risk": above}
+
+
+def _nodes(problem: Problem) -> tuple[Float, Float]:
+    """Eigenvalues of S and their weights; where the density has vanished, a polynomial has not, so these are left."""
+    if not problem.is_isotropic:
+        refuse("the eigenvalues of S are known for isotropic problems", problem, "Use evaluate for others.")
+    values, weights = eigenvalues(problem.dim, problem.context)
+    kept = weights > 1e-12
+    return values[kept], weights[kept]
+
+
+@functools.lru_cache(maxsize=32)
+def _trained(problem: Problem, layers: int) -> LinearTransformer:
+    from ridgeformer.exact import least_excess_loss
+
+    return LinearTransformer(least_excess_loss(problem, layers), problem.dim)

@@ -1,0 +1,227 @@
+"""How many layers GD++ needs, beside the steps of classical methods, and how the numbers grow.
+
+>>> for row in compare(1e6, 1e-10):
+...     print(f"{row.name:20} {row.worst:9}")
+GD++, paper                 23
+GD++, balanced              12
+GD++, lower bound           10
+Newton (Schulz)             25
+conjugate gradients      11860
+heavy ball               16722
+gradient descent      11512926
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal, localcontext
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import (
+    BALANCED,
+    PAPER,
+    Plan,
+    check_epsilon,
+    check_kappa,
+    digits,
+    layers_of,
+    missing,
+    schedule,
+)
+from ridgeformer.papers.vladymyrov2024.theory.iterations import METHODS, chebyshev_degree, log_spaced
+from ridgeformer.validation import integer
+
+__all__ = ["EPSILONS", "KAPPAS", "SECOND_ORDER", "Growth", "Row", "compare", "counts", "growth", "layers_needed"]
+
+KAPPAS = tuple(float(f"{kappa:.4g}") for kappa in np.geomspace(2, 1e12, 25))
+EPSILONS = (1e-1, 1e-2, 1e-3, 1e-5, 1e-8, 1e-12, 1e-18, 1e-30)
+
+
+class Row(NamedTuple):
+    """The layers or steps that a method needs.
+
+    Attributes:
+        name: The method.
+        worst: Layers or steps on the worst spectrum.
+        log_spaced: Layers or steps on log-spaced eigenvalues; None where it was not run.
+    """
+
+    name: str
+    worst: int
+    log_spaced: int | None
+
+
+class Growth(NamedTuple):
+    """The fit layers = kappa log(K) + epsilon log log(1/E) + constant, for condition number K and accuracy E.
+
+    It is by least squares, with natural logarithms.
+
+    Attributes:
+        kappa: The coefficient of log(K).
+        epsilon: The coefficient of log log(1/E).
+        constant: The constant.
+        errors: Standard errors of the three.
+        farthest: The largest distance of a count from the fit.
+    """
+
+    kappa: float
+    epsilon: float
+    constant: float
+    errors: tuple[float, float, float]
+    farthest: float
+
+
+def layers_needed(kappa: float, epsilon: float, plan: Plan = PAPER) -> float:
+    """Count the layers with which a plan guarantees an accuracy for every spectrum of a condition number.
+
+    Args:
+        kappa: The condition number, from 1 to 1e100.
+        epsilon: The accuracy, from 1e-100 to 1.
+        plan: How layers are chosen.
+
+    Returns:
+        The number of layers; infinite if the plan cannot guarantee it.
+
+    Raises:
+        InputError: kappa or epsilon is not allowed.
+
+    >>> layers_needed(1e12, 1e-30)
+    41
+    """
+    kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
+    with localcontext(digits(kappa, epsilon)):
+        return len(schedule(Decimal(kappa), Decimal(epsilon), plan)) or math.inf
+
+
+def least_layers(kappa: float, epsilon: float) -> int:
+    """Count the layers below which no GD++ model reaches an accuracy on every spectrum of a condition number.
+
+    What L layers leave, e, is a polynomial of degree 1 + 3 + ... + 3^(L-1), and none is smaller than Chebyshev's.
+
+    Args:
+        kappa: The condition number.
+        epsilon: The accuracy.
+
+    Returns:
+        The number of layers.
+    """
+    degree, layers = chebyshev_degree(kappa, epsilon), 1
+    while (3**layers - 1) // 2 < degree:
+        layers += 1
+    return layers
+
+
+def compare(kappa: float, epsilon: float, eigenvalues: int = 50) -> list[Row]:
+    """Compare all methods, each until |w - w*| <= epsilon |w*|.
+
+    Each is counted once for the worst spectrum, and once on log-spaced eigenvalues with w* = (1, ..., 1) in their
+    eigenbasis. There, exact conjugate gradients (in many digits) end after at most as many steps as there are
+    eigenvalues.
+
+    Args:
+        kappa: The condition number, from 1 to 1e100.
+        epsilon: The accuracy, from 1e-100 to 1.
+        eigenvalues: How many log-spaced eigenvalues, from 2 to 200.
+
+    Returns:
+        One row per method.
+
+    Raises:
+        InputError: An argument is not allowed.
+    """
+    kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
+    spectrum = log_spaced(kappa, integer("the number of eigenvalues", eigenvalues, 2, 200))
+    rows = [
+        Row(name, int(layers_needed(kappa, epsilon, plan)), _layers_on(spectrum, epsilon, plan))
+        for name, plan in (("GD++, paper", PAPER), ("GD++, balanced", BALANCED))
+    ]
+    rows.append(Row("GD++, lower bound", least_layers(kappa, epsilon), None))
+    rows += [Row(name, method.worst(kappa, epsilon), method.on(spectrum, epsilon)) for name, method in METHODS.items()]
+    return rows
+
+
+def _layers_on(spectrum: NDArray[np.float64], epsilon: float, plan: Plan) -> int:
+    """The fewest layers of a plan after which what is missing on a spectrum has a mean square of at most epsilon^2."""
+    kappa = float(spectrum[-1] / spectrum[0])
+    with localcontext(digits(kappa, epsilon)):
+        values = [Decimal(value) for value in spectrum.tolist()]
+        before: list[Decimal] = [Decimal(1)] * len(values)
+        goal = Decimal(epsilon) ** 2 * len(values)
+        depth = 1
+        for more, last, _ in layers_of(values[-1] / values[0], plan, values[-1]):
+            left = [e * rest for e, rest in zip(before, missing([last], values), strict=True)]
+            if sum(e * e for e in left) <= goal:
+                break
+            depth += 1
+            before = [e * rest for e, rest in zip(before, missing([more], values), strict=True)]
+            values = [s * (1 + more.xx * s) ** 2 for s in values]
+    return depth
+
+
+SECOND_ORDER: dict[str, Callable[[float, float], float]] = {
+    "GD++, paper": layers_needed,
+    "GD++, balanced": lambda kappa, epsilon: layers_needed(kappa, epsilon, BALANCED),
+    "Newton (Schulz)": METHODS["Newton (Schulz)"].worst,
+    "GD++, lower bound": least_layers,
+}
+
+
+def counts(
+    count: Callable[[float, float], float] = layers_needed,
+    kappas: Sequence[float] = KAPPAS,
+    epsilons: Sequence[float] = EPSILONS,
+) -> NDArray[np.float64]:
+    """Count layers on a grid.
+
+    Args:
+        count: Maps (kappa, epsilon) to a number of layers.
+        kappas: Condition numbers.
+        epsilons: Accuracies.
+
+    Returns:
+        The numbers, [kappas, epsilons].
+    """
+    return np.array([[count(kappa, epsilon) for epsilon in epsilons] for kappa in kappas], np.float64)
+
+
+def growth(
+    layers: NDArray[np.float64], kappas: Sequence[float] = KAPPAS, epsilons: Sequence[float] = EPSILONS
+) -> Growth:
+    """Fit the growth of layers on a grid.
+
+    Args:
+        layers: Numbers of layers, [kappas, epsilons].
+        kappas: Condition numbers.
+        epsilons: Accuracies.
+
+    Returns:
+        The fit.
+
+    Raises:
+        InputError: The grid is too small for a fit.
+    """
+    if min(len(kappas), len(epsilons)) < 2 or len(kappas) * len(epsilons) < 4:
+        refuse("a fit needs two values of each and four counts", layers.shape, "Pass more kappas and epsilons.")
+    log_kappa, log_log = np.log(kappas), np.log(-np.log(epsilons))
+    design = np.stack(
+        [np.repeat(log_kappa, len(epsilons)), np.tile(log_log, len(kappas)), np.ones(layers.size)], axis=1
+    )
+    if not np.isfinite(layers).all():
+        return Growth(math.inf, math.inf, math.inf, (math.inf,) * 3, math.inf)
+    solution = np.linalg.lstsq(design, layers.ravel(), rcond=None)[0]
+    rest = layers.ravel() - design @ solution
+    variance = float(rest @ rest) / (layers.size - 3)
+    errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
+    slopes = [float(value) for value in solution]
+    return Growth(
+        slopes[0],
+        slopes[1],
+        slopes[2],
+        (float(errors[0]), float(errors[1]), float(errors[2])),
+        float(np.abs(rest).max()),
+    )

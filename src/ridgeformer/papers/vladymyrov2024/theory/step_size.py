@@ -1,0 +1,196 @@
+"""omega_xy adapts the step size: a layer with omega_xy alone, then one with omega_yx alone, are one step of descent.
+
+The paper drops what it calls an unknown preconditioning effect and finds the step -omega_yx (1 + omega_xy sum r^2).
+Nothing needs to be dropped. A query has y = 0, so the first layer leaves it alone, and the context's tokens become
+x + omega_xy y a; their sum of y x is (1 + omega_xy sum y^2) a. So, exactly,
+
+    w = -omega_yx (1 + omega_xy sum y^2) a.
+
+The dropped part of sum y^2 = sum r^2 + w*'S w* is of the same order in omega_xy as the kept one, and on average
+
+    (n d + d sigma^2) / ((n - d) sigma^2)
+
+times as large: small only where both n >> d and sigma^2 >> d. The conclusion stands: y^2, too, grows with the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.models.families import Diag
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
+from ridgeformer.problems import Problem
+from ridgeformer.validation import integer, number
+
+__all__ = ["check", "dropped_over_kept", "measured_dropped_over_kept", "printed_step", "step", "two_layers"]
+
+Array = NDArray[np.float64]
+Step = Callable[[Moments, float, float], Array]
+ROUNDING = 1e-12
+SIZES = np.array([1e-7, 1e-6, 1e-5, 1e-4])  # of omega_xy; sum y^2 is about 1e2
+NOISE = [1.0, 2.0, 5.0, 10.0, 20.0]
+
+
+def two_layers(xy: float, yx: float, dim: int) -> LinearTransformer:
+    """Make a layer with omega_xy alone, then one with omega_yx alone.
+
+    Args:
+        xy: omega_xy of the first layer.
+        yx: omega_yx of the second layer.
+        dim: The dimension d.
+
+    Returns:
+        The model.
+    """
+    return LinearTransformer(Diag(omega=[[[0.0, xy], [0.0, 0.0]], [[0.0, 0.0], [yx, 0.0]]]), dim)
+
+
+def step(moments: Moments, xy: float, yx: float) -> Array:
+    """Compute the step size of the two layers exactly: w is this times a.
+
+    Args:
+        moments: The contexts, B of them.
+        xy: omega_xy of the first layer.
+        yx: omega_yx of the second layer.
+
+    Returns:
+        The step sizes, [B].
+    """
+    return np.asarray(-yx * (1 + xy * moments.l), np.float64)
+
+
+def printed_step(moments: Moments, xy: float, yx: float) -> Array:
+    """Compute the step size by the paper's approximation: residuals in place of labels.
+
+    Args:
+        moments: As for `step`.
+        xy: As for `step`.
+        yx: As for `step`.
+
+    Returns:
+        The step sizes, [B].
+    """
+    return np.asarray(-yx * (1 + xy * moments.spectrum.residual))
+
+
+def dropped_over_kept(dim: int, context: int, sigma: float) -> float:
+    """Compute the part of the effect that the approximation drops over the part that it keeps.
+
+    It is E[w*'S w*] / E[sum r^2].
+
+    Args:
+        dim: The dimension d.
+        context: The number n of context tokens.
+        sigma: The noise level.
+
+    Returns:
+        The quotient.
+
+    >>> round(dropped_over_kept(10, 20, 5.0), 2), round(dropped_over_kept(10, 2000, 50.0), 3)
+    (1.8, 0.009)
+    """
+    dim, context, variance = integer("dim", dim), integer("context", context), number("sigma", sigma) ** 2
+    if context <= dim or variance == 0:
+        refuse(
+            "residuals need n > d and noise", f"n = {context}, d = {dim}, sigma = {sigma:g}", "Use n > d and sigma > 0."
+        )
+    return (context * dim + dim * variance) / ((context - dim) * variance)
+
+
+def measured_dropped_over_kept(problem: Problem, *, sequences: int, seed: int = 0) -> tuple[float, float]:
+    """Measure the same quotient on random sequences.
+
+    Args:
+        problem: The problem.
+        sequences: How many sequences.
+        seed: Seed of the sequences.
+
+    Returns:
+        The quotient and its standard error.
+    """
+    draw = problem.moments(sequences, seed=seed)
+    kept = draw.moments.spectrum.residual
+    dropped = draw.moments.l - kept
+    ratio = float(dropped.mean() / kept.mean())
+    return ratio, float((dropped - ratio * kept).std() / kept.mean() / np.sqrt(sequences))
+
+
+def check(seed: int = 0, step: Step = step) -> list[Bound]:
+    """Compare the exact step with tokens, and the approximation with the exact step, by omega_xy and by noise.
+
+    Args:
+        seed: Seed of the sequences.
+        step: Computes the step size; tests replace it by a wrong one.
+
+    Returns:
+        The checks.
+    """
+    problem = Problem(10, 20, "uniform(0,5)")
+    s = problem.sequences(50, seed=seed, queries=2)
+    moments = Moments.from_tokens(s.x, s.y)
+    xy, yx = -5e-4, -0.02
+    trace = two_layers(xy, yx, 10).tokens(s.x, s.y, s.queries)
+    asked = np.einsum("bd,bmd->bm", moments.a, s.queries)
+    error, printed = (
+        relative_error(-rule(moments, xy, yx)[:, None] * asked, trace[-1, :, 20:, 10]) for rule in (step, printed_step)
+    )
+    moved = float(np.abs(trace[1, :, 20:] - trace[0, :, 20:]).max())
+    order = _order_in_omega(moments, s.x, s.y)
+    return [
+        Bound("step_size", "w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
+        Bound("step_size", "the query is not changed by omega_xy", moved, 0.0),
+        Bound(
+            "step_size",
+            "the error of the paper's approximation grows as omega_xy^1, difference of the exponent",
+            abs(order - 1),
+            1e-3,
+            {"order": order},
+        ),
+        *_by_noise(seed),
+    ]
+
+
+def _order_in_omega(moments: Moments, x: Array, y: Array) -> float:
+    """The fitted power of omega_xy with which the approximation's step departs from that of the tokens."""
+    axes = np.broadcast_to(np.eye(10), (len(x), 10, 10))
+    errors = []
+    for xy in -SIZES:
+        w = two_layers(xy, -0.02, 10).predict(x, y, axes)
+        errors.append(np.abs(w - printed_step(moments, xy, -0.02)[:, None] * moments.a).max())
+    return float(np.polyfit(np.log(SIZES), np.log(errors), 1)[0])
+
+
+def _by_noise(seed: int) -> list[Bound]:
+    """Dropped over kept at several noise levels, and the power of sigma with which it falls to its limit d/(n-d)."""
+    problems = [Problem(10, 20, f"fixed({sigma:g})") for sigma in NOISE]
+    found = [measured_dropped_over_kept(problem, sequences=20_000, seed=seed) for problem in problems]
+    exact = [dropped_over_kept(10, 20, sigma) for sigma in NOISE]
+    deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(found, exact, strict=True)]
+    ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, found, strict=True)}
+    excess = np.array([ratio for ratio, _ in found[:4]]) - 10 / (20 - 10)
+    order = float(np.polyfit(np.log(NOISE[:4]), np.log(excess), 1)[0])
+    least = min(ratio for ratio, _ in found)
+    far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), sequences=20_000, seed=seed)
+    return [
+        Bound(
+            "step_size",
+            "dropped part / kept part agrees with the formula: difference in standard errors",
+            max(deviations),
+            5.0,
+            ratios,
+        ),
+        Bound(
+            "step_size",
+            "its excess over d/(n - d) falls as sigma^-2, difference of the exponent",
+            abs(order + 2),
+            0.05,
+            {"order": order, "least ratio": least},
+        ),
+        Bound("step_size", "dropped part / kept part is small at n = 2000, sigma = 50", far, 0.02),
+    ]

@@ -1,0 +1,204 @@
+"""Yau and others: the global optimum of one layer by least squares over products of parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeformer.evaluation import evaluate
+from ridgeformer.papers.check import Check, agree
+from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.running import Work
+from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.population import Quadratic
+from ridgeformer.problems import Problem
+from ridgeformer.theory import one_layer
+from ridgeformer.training import GradientFlow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAPER"]
+
+SYMMETRIC = Problem(4, 12, 0.5, features=(1.6, 1.2, 0.8, 0.4))
+SKEWED = SYMMETRIC.replace(tasks="gaussian(mean=[1,0.5,0,-1])")  # w and -w are not equally likely
+ENTRIES = 15  # different entries of G, D (D + 1) / 2 with D = 5
+
+
+def lifted(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
+    """Solve the least-squares problem of both problems, and measure the losses of the models that it gives.
+
+    Args:
+        work: The progress.
+        sequences: How many fresh sequences.
+
+    Returns:
+        By problem: the least loss, the measured loss of its model, the heads, the certificate, and W.
+    """
+    found = {}
+    for name, problem in (("symmetric", SYMMETRIC), ("skewed", SKEWED)):
+        best = Quadratic.of_problem(problem).minimum()
+        row = evaluate(problem, best.model(), sequences=sequences, seed=1, with_floor=False)
+        numbers = {"loss": best.loss, "heads": best.heads, "certificate": best.certificate}
+        W = one_layer.matrix_of(best.model())
+        found[name] = {**numbers, "measured": row.unadjusted, "error": row.unadjusted_error, "W": W}
+    return found
+
+
+def training(work: Work, *, heads: tuple[int, ...] = (1, 2, 3, 5), time: float = 300.0) -> dict[str, Any]:
+    """Train layers with several heads by gradient flow on the population.
+
+    Args:
+        work: The folder of runs and the progress.
+        heads: The numbers of heads.
+        time: The time of the flow.
+
+    Returns:
+        By problem: the last losses, one for each number of heads.
+    """
+    losses: dict[str, Any] = {"heads": list(heads)}
+    for name, problem in (("symmetric", SYMMETRIC), ("skewed", SKEWED)):
+        losses[name] = []
+        for done, count in enumerate(heads):
+            work.progress(done, len(heads))
+            protocol = GradientFlow(time=time, scale=0.05, record=40, snapshots=0)
+            run = work.train(problem, "full", heads=count, protocol=protocol, sequences=1000)
+            losses[name].append(run.history.loss[-1])
+    return losses
+
+
+def samples(work: Work, *, counts: tuple[int, ...] = (5, 10, 14, 15, 16, 30, 100, 1000, 10_000)) -> dict[str, Any]:
+    """Solve the least-squares problem on finitely many contexts.
+
+    Args:
+        work: The progress.
+        counts: The numbers of contexts.
+
+    Returns:
+        For every number: the certificate, and the loss of the solution on the population.
+    """
+    whole, rows = Quadratic.of_problem(SYMMETRIC), []
+    for count in counts:
+        draw = SYMMETRIC.moments(count, seed=1)
+        metric = np.asarray(SYMMETRIC.query_covariance)
+        best = Quadratic.of_sample(np.asarray(draw.moments.gram), np.asarray(draw.task), metric).minimum()
+        rows.append({"contexts": count, "certificate": best.certificate, "loss": whole(best.model())[0]})
+    return {"rows": rows}
+
+
+def global_optimum(results: Results) -> Check:
+    """Decide whether least squares finds the optimum of the closed form. See `Paper`."""
+    part, W = results["lifted"]["symmetric"], one_layer.optimum(SYMMETRIC)
+    off = np.abs(np.array(part["W"]) - W).max() / np.abs(W).max()
+    return agree(
+        "The global optimum of one layer is a least-squares problem. For tasks w and -w equally likely it is the "
+        "closed form, it needs one head, and no other minimiser predicts differently.",
+        [part["loss"], off, part["heads"], float(part["certificate"] > 1e-9)],
+        [one_layer.risk(SYMMETRIC, W), 0.0, 1.0, 1.0],
+        [1e-9, 1e-6, 0.0, 0.0],
+        "Rounding of a least-squares problem with 15 unknowns per output.",
+        unit="1e-9 for the loss, 1e-6 for W",
+        names=["loss", "W off by", "heads", "certificate positive"],
+    )
+
+
+def measured(results: Results) -> Check:
+    """Decide whether the models made of the solutions have these losses. See `Paper`."""
+    parts = [results["lifted"][name] for name in ("symmetric", "skewed")]
+    return agree(
+        "A model with as many heads as the rank of the solution has its loss.",
+        [part["measured"] for part in parts],
+        [part["loss"] for part in parts],
+        4 * np.array([part["error"] for part in parts]),
+        "Chance: 4 standard errors.",
+        unit="4 standard errors",
+        names=["symmetric", "skewed"],
+    )
+
+
+def trained(results: Results) -> Check:
+    """Decide what training reaches, by the number of heads. See `Paper`."""
+    part, heads = results["training"], results["training"]["heads"]
+    best = {name: Quadratic.of_problem(one).minimum() for name, one in (("symmetric", SYMMETRIC), ("skewed", SKEWED))}
+    excess = {name: [loss / best[name].loss - 1 for loss in part[name]] for name in best}
+    enough = [x for x, count in zip(excess["skewed"], heads, strict=True) if count >= best["skewed"].heads]
+    return Check(
+        "Training reaches the global optimum if there are enough heads: one for symmetric tasks, as many as the rank "
+        "for others.",
+        f"loss over the optimum, minus 1, with {', '.join(map(str, heads))} heads: symmetric "
+        f"{_list(excess['symmetric'])}; skewed {_list(excess['skewed'])}; rank {best['skewed'].heads}",
+        "0 for symmetric tasks; for skewed tasks above 0 with one head and 0 with as many as the rank",
+        "1e-4",
+        "Gradient flow approaches an optimum that is degenerate in the size of the heads slowly.",
+        "rejected where training with enough heads stays more than 1e-4 above the optimum, where one head reaches the "
+        "optimum of skewed tasks, or where training is below the optimum",
+        (
+            *(abs(x) < 1e-4 for x in excess["symmetric"]),
+            excess["skewed"][0] > 1e-3,
+            *(abs(x) < 1e-4 for x in enough),
+            min(excess["skewed"]) > -1e-9,
+        ),
+    )
+
+
+def identified(results: Results) -> Check:
+    """Decide from how many contexts on the optimum is unique. See `Paper`."""
+    rows = results["samples"]["rows"]
+    holds = [(row["certificate"] > 1e-9) == (row["contexts"] >= ENTRIES) for row in rows]
+    best, last = Quadratic.of_problem(SYMMETRIC).minimum().loss, rows[-1]["loss"]
+    return Check(
+        "The certificate says when data determine the layer: from as many contexts on as G has different entries.",
+        "certificate: "
+        + ", ".join(f"{row['contexts']}: {row['certificate']:.1e}" for row in rows)
+        + f"; loss with {rows[-1]['contexts']} contexts over the optimum: {last / best:.4f}",
+        f"positive from {ENTRIES} contexts on, and a loss within 2 % of the optimum with the most",
+        "exact; 2 %",
+        "The rank of a sum of so many products; the excess of least squares is about unknowns / contexts.",
+        "rejected where the certificate is positive with fewer contexts or zero with more",
+        (*holds, last < 1.02 * best),
+    )
+
+
+def _list(values: list[float]) -> str:
+    return ", ".join(f"{value:.1e}" for value in values)
+
+
+def draw(results: Results) -> Figure:
+    """Draw what training reaches against heads, and solutions on finitely many contexts. See `Paper`."""
+    part, rows = results["training"], results["samples"]["rows"]
+    shown: list[Any] = []
+    for colour, (name, problem) in enumerate((("symmetric", SYMMETRIC), ("skewed", SKEWED))):
+        best = Quadratic.of_problem(problem).minimum().loss
+        shown += [
+            Points(f"{name} tasks, trained", part["heads"], part[name], None, colour),
+            Line("global optimum", part["heads"], [best] * len(part["heads"]), colour, True),
+        ]
+    contexts = [row["contexts"] for row in rows]
+    best = Quadratic.of_problem(SYMMETRIC).minimum().loss
+    losses = [
+        Line("least squares", contexts, [row["loss"] for row in rows]),
+        Line("optimum", contexts, [best] * len(rows), None, True),
+    ]
+    return draw_panels(
+        [
+            Panel("training", "heads", "loss", shown),
+            Panel("finitely many contexts", "contexts", "loss", losses, True, True),
+        ]
+    )
+
+
+PAPER = Paper(
+    id="yau2025",
+    title="Learning linear attention in polynomial time",
+    authors="Morris Yau, Ekin Akyurek, Jiayuan Mao, Joshua Tenenbaum, Stefanie Jegelka and Jacob Andreas, NeurIPS 2025",
+    link="https://arxiv.org/abs/2410.10101",
+    says="The predictions of one layer of linear attention are linear in products of its parameters, so that the best "
+    "layer with any number of heads is a least-squares problem. The rank of the solution is the number of heads that "
+    "it needs, and the second moments of the data certify whether all minimisers agree.",
+    problems={"symmetric": SYMMETRIC, "skewed": SKEWED},
+    parts=(Part(lifted, {"sequences": 20_000}), Part(training, {"heads": (1, 5)}), Part(samples)),
+    checks=(global_optimum, measured, trained, identified),
+    pictures={"losses": Picture(draw, "What training reaches by the number of heads, and solutions on finite data.")},
+    beyond=("Associative memories and universal Turing machines, which need attention over other tokens.",),
+)

@@ -1,0 +1,177 @@
+"""Zhang, Singh, Latham and Saxe: plateaus of the loss while heads of low rank learn one direction after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.papers.check import Check, agree
+from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.running import Work
+from ridgeformer.plotting.panels import Line, Panel, draw_panels
+from ridgeformer.problems import Problem
+from ridgeformer.training import GradientFlow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAPER", "levels"]
+
+Array = NDArray[np.float64]
+CONTEXT = 31
+SPECTRA = {
+    "proportional to 4, 3, 2, 1": (0.4, 0.3, 0.2, 0.1),
+    "proportional to 8, 4, 2, 1": (8 / 15, 4 / 15, 2 / 15, 1 / 15),
+    "proportional to 1, 1/2, 1/3, 1/4": (0.48, 0.24, 0.16, 0.12),
+    "proportional to 8 to 1": tuple(i / 36 for i in range(8, 0, -1)),
+}
+FIRST, LONG = next(iter(SPECTRA)), list(SPECTRA)[-1]
+KNOWN = (1.0, 0.641, 0.377, 0.210, 0.136)  # of the first spectrum, from our own gradient descent
+AT = 0.01  # the loss is at a level if it is within this share of it
+
+
+def levels(spectrum: tuple[float, ...], context: int = CONTEXT) -> Array:
+    """Return the squared errors after 0, 1, 2, ... directions are learned, the largest eigenvalues first.
+
+    Learning the direction of an eigenvalue takes n lambda^2 / ((n + 1) lambda + tr Lambda) off the squared error.
+
+    Args:
+        spectrum: The eigenvalues of the features' covariance, [d], falling.
+        context: The number n of examples.
+
+    Returns:
+        The levels, [d + 1].
+    """
+    values = np.array(spectrum)
+    gains = context * values**2 / ((context + 1) * values + values.sum())
+    return np.asarray(values.sum() - np.append(0.0, np.cumsum(gains)))
+
+
+def flows(work: Work, *, spectra: tuple[str, ...] = tuple(SPECTRA), time: float = 20_000.0) -> dict[str, Any]:
+    """Follow gradient flow from a small start, with separate keys and queries of every rank.
+
+    Args:
+        work: The folder of runs and the progress.
+        spectra: The names of the spectra.
+        time: The time of the flow.
+
+    Returns:
+        By spectrum and rank: times and squared errors.
+    """
+    runs = [(name, rank) for name in spectra for rank in (1, 2, 4, 8) if rank <= len(SPECTRA[name])]
+    found: dict[str, Any] = {name: {} for name in spectra}
+    for done, (name, rank) in enumerate(runs):
+        work.progress(done, len(runs))
+        problem = Problem(len(SPECTRA[name]), CONTEXT, 0, features=SPECTRA[name])
+        protocol = GradientFlow(time=time, scale=0.01, record=300, snapshots=0, tolerance=1e-6)
+        heads = len(SPECTRA[name]) // rank + 1
+        run = work.train(problem, f"lowrank({rank})", heads=heads, protocol=protocol, sequences=1000)
+        found[name][str(rank)] = {"time": run.history.time, "error": 2 * run.history.loss}
+    return found
+
+
+def stays(course: dict[str, Any], spectrum: tuple[float, ...]) -> Array:
+    """Return how long a course stays at every level, relative to the time at which it leaves the level.
+
+    Args:
+        course: Times and squared errors.
+        spectrum: The eigenvalues.
+
+    Returns:
+        (leaving - arriving) / leaving, [d + 1]; 0 for levels that it passes by.
+    """
+    time, error = np.array(course["time"]), np.array(course["error"])
+    found = []
+    for level in levels(spectrum):
+        at = time[np.abs(error - level) <= AT * level]
+        found.append((at.max() - at.min()) / at.max() if len(at) and at.max() > 0 else 0.0)
+    return np.array(found)
+
+
+def rank_one(results: Results) -> Check:
+    """Decide whether rank one pauses at every level, of every spectrum. See `Paper`."""
+    names, seen, truth = [], [], []
+    for name, courses in results["flows"].items():
+        if name == LONG:  # neighbouring eigenvalues of this one are learned nearly at once
+            continue
+        error = np.array(courses["1"]["error"])
+        for m, level in enumerate(levels(SPECTRA[name])):
+            names.append(f"{len(SPECTRA[name])} values {name.removeprefix('proportional to ')}, {m} learned:")
+            near = error[np.argsort(np.abs(np.log(error / level)))[:3]]  # three recorded times at a plateau
+            seen.append(near[-1])
+            truth.append(level)
+    return agree(
+        "With keys and queries of rank one, the loss pauses after every direction; the plateaus are 1, .641, .377, "
+        ".210, .136 for eigenvalues .4, .3, .2, .1, and have a closed form for others.",
+        seen,
+        truth,
+        AT * np.array(truth),
+        "A plateau is left and reached slowly; 1 % is far below the distance of two levels.",
+        unit="1 % of the level, at three recorded times or more",
+        names=names,
+        published="1, .641, .377, .210, .136",
+    )
+
+
+def formula(results: Results) -> Check:
+    """Decide whether the closed form gives the levels that were known. See `Paper`."""
+    return agree(
+        "Learning direction i takes n lambda_i^2 / ((n + 1) lambda_i + tr Lambda) off the squared error.",
+        levels(SPECTRA[FIRST]),
+        KNOWN,
+        0.0006,
+        "The known numbers have three digits.",
+        names=[f"{m} learned:" for m in range(5)],
+    )
+
+
+def in_groups(results: Results) -> Check:
+    """Decide whether heads of rank R learn R directions at once. See `Paper`."""
+    words, holds = [], []
+    for name, courses in results["flows"].items():
+        for rank in (rank for rank in map(int, courses) if rank > 1):
+            stay = stays(courses[str(rank)], SPECTRA[name])
+            paused = [m for m in range(1, len(stay) - 1) if stay[m] > 0.2]
+            words.append(f"{len(stay) - 1} values {name.removeprefix('proportional to ')}, rank {rank}: {paused}")
+            holds += [set(paused) == set(range(rank, len(stay) - 1, rank))]
+    return Check(
+        "With keys and queries of rank R, the loss pauses only after every R-th direction.",
+        "numbers of directions after which it pauses: " + "; ".join(words),
+        "multiples of R",
+        "a pause is a stay within 1 % of a level for at least a fifth of the time so far",
+        "On passing by, the loss is within 1 % of a level for some percent of the time so far.",
+        "rejected where it pauses elsewhere, or does not pause at a multiple of R",
+        tuple(holds),
+    )
+
+
+def draw(results: Results) -> Figure:
+    """Draw the courses with the levels. See `Paper`."""
+    panels = []
+    for name, courses in results["flows"].items():
+        shown = [
+            Line(f"rank {rank}", course["time"][1:], course["error"][1:], colour)
+            for colour, (rank, course) in enumerate(courses.items())
+        ]
+        ends = [courses["1"]["time"][1], courses["1"]["time"][-1]]
+        shown += [Line("", ends, [float(level)] * 2, 6, True) for level in levels(SPECTRA[name])]
+        panels.append(Panel(name, "time", "squared error", shown, True, True))
+    return draw_panels(panels, 2)
+
+
+PAPER = Paper(
+    id="yzhang2025",
+    title="Training dynamics of in-context learning in linear attention",
+    authors="Yedi Zhang, Aaditya K. Singh, Peter E. Latham and Andrew Saxe, ICML 2025",
+    link="https://arxiv.org/abs/2501.16265",
+    says="From a small start, one layer of linear attention does not learn gradually: the loss rests on plateaus, and "
+    "drops suddenly. With separate keys and queries of rank one it learns one principal direction of the features "
+    "after the other, and the plateaus are known in closed form. With a larger rank it learns several at once.",
+    problems={name: Problem(len(values), CONTEXT, 0, features=values) for name, values in SPECTRA.items()},
+    parts=(Part(flows, {"spectra": (FIRST,), "time": 2000.0}),),
+    checks=(rank_one, formula, in_groups),
+    pictures={"courses": Picture(draw, "Squared error during gradient flow. Dashed: the levels of the closed form.")},
+    beyond=("Fixed tasks mixed with tasks in context, and softmax attention, which the paper also studies.",),
+)

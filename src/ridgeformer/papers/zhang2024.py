@@ -1,0 +1,187 @@
+"""Zhang, Frei and Bartlett: one layer, its optimum, gradient flow towards it, and shifts of the distribution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeformer.evaluation import evaluate
+from ridgeformer.papers.check import Check, agree
+from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.running import Work
+from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.problems import Problem
+from ridgeformer.theory import one_layer
+from ridgeformer.training import GradientFlow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAPER", "shifted", "trained"]
+
+SPECTRUM = (1.8, 1.3, 1.0, 0.6, 0.3)
+TRAINING = Problem(5, 20, 0.5, features=SPECTRUM)
+SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+KINDS = ("tasks", "query", "features", "context", "noise")
+
+
+def shifted(kind: str, scale: float) -> Problem:
+    """Return the training problem with one of its laws changed.
+
+    Args:
+        kind: `tasks`, `query` or `features` for their covariance, `context` for n, `noise` for sigma.
+        scale: The factor of the covariance, of n or of sigma. Covariances of tasks and queries also change their shape.
+
+    Returns:
+        The problem.
+    """
+    reverse = scale * np.diag(SPECTRUM[::-1])
+    if kind == "tasks":
+        return TRAINING.replace(tasks=f"gaussian(covariance={(reverse / np.mean(SPECTRUM)).tolist()})")
+    if kind in ("query", "features"):
+        return TRAINING.replace(**{kind: reverse if kind == "query" else scale * np.diag(SPECTRUM)})
+    if kind == "context":
+        return TRAINING.replace(context=round(scale * TRAINING.context))
+    return TRAINING.replace(noise=0.5 * scale)
+
+
+def trained(problem: Problem) -> Any:
+    """Return the W of the optimal layer, with attention by mean, on contexts of another length.
+
+    Args:
+        problem: The problem on which it is evaluated.
+
+    Returns:
+        W, [d, d], for sums over the context.
+    """
+    return one_layer.optimum(TRAINING) * TRAINING.context / problem.context
+
+
+def flow(work: Work, *, time: float = 100.0, seeds: int = 3) -> dict[str, Any]:
+    """Follow gradient flow from small random starts to its end.
+
+    Args:
+        work: The folder of runs and the progress.
+        time: The time of the flow.
+        seeds: How many starts.
+
+    Returns:
+        By seed: times and losses of the course, and the W of the last model.
+    """
+    found = []
+    for seed in range(seeds):
+        work.progress(seed, seeds)
+        run = work.train(TRAINING, "full", seed=seed, protocol=GradientFlow(time=time, scale=0.02, record=100))
+        W = one_layer.matrix_of(run.model)
+        found.append({"time": run.history.time, "loss": run.history.loss, "W": W})
+    return {"runs": found}
+
+
+def shifts(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
+    """Measure the loss of the optimal layer under every shift.
+
+    Args:
+        work: The progress.
+        sequences: How many fresh sequences for each shift.
+
+    Returns:
+        By kind of shift: losses and standard errors, one for each of `SCALES`.
+    """
+    losses: dict[str, Any] = {}
+    how: dict[str, Any] = {"sequences": sequences, "seed": 1, "with_floor": False}
+    for done, kind in enumerate(KINDS):
+        work.progress(done, len(KINDS))
+        problems = [shifted(kind, scale) for scale in SCALES]
+        rows = [evaluate(problem, one_layer.model_of(trained(problem)), **how) for problem in problems]
+        losses[kind] = {"loss": [r.unadjusted for r in rows], "error": [r.unadjusted_error for r in rows]}
+    return losses
+
+
+def shift_formula(results: Results) -> Check:
+    """Decide whether measured losses are those of the shift formula. See `Paper`."""
+    problems = [shifted(kind, scale) for kind in KINDS for scale in SCALES]
+    measured = [loss for kind in KINDS for loss in results["shifts"][kind]["loss"]]
+    error = [error for kind in KINDS for error in results["shifts"][kind]["error"]]
+    expected = [one_layer.risk(problem, trained(problem)) for problem in problems]
+    return agree(
+        "The loss of one trained layer under any shift of tasks, queries, features, context length and noise has a "
+        "closed form.",
+        measured,
+        expected,
+        4 * np.array(error),
+        "Chance: 4 standard errors are exceeded once in 16,000 comparisons.",
+        unit="4 standard errors",
+        names=[f"{kind} x{scale:g}:" for kind in KINDS for scale in SCALES],
+    )
+
+
+def flow_converges(results: Results) -> Check:
+    """Decide whether gradient flow ends at the global optimum. See `Paper`."""
+    best = one_layer.optimum(TRAINING)
+    off = [np.abs(np.array(run["W"]) - best).max() / np.abs(best).max() for run in results["flow"]["runs"]]
+    return agree(
+        "Gradient flow from a small start converges to the global optimum, W = Gamma Lambda [(n + 1) Lambda Gamma "
+        "Lambda + (tr(Gamma Lambda) + sigma^2) Lambda]^-1.",
+        off,
+        np.zeros(len(off)),
+        1e-4,
+        "The tolerance of the integration is 1e-8 per step; the loss is quadratic around the optimum.",
+        names=[f"seed {seed}:" for seed in range(len(off))],
+    )
+
+
+def harmless(results: Results) -> Check:
+    """Decide which shifts are harmless: measured losses over those of the best layer. See `Paper`."""
+    ratio = {}
+    for kind in KINDS[:3]:
+        best = [one_layer.risk(shifted(kind, s), one_layer.optimum(shifted(kind, s))) for s in SCALES]
+        ratio[kind] = [loss / one for loss, one in zip(results["shifts"][kind]["loss"], best, strict=True)]
+    worst = {kind: max(values) for kind, values in ratio.items()}
+    return Check(
+        "Shifts of tasks and queries are harmless, shifts of the features are not.",
+        ", ".join(f"{kind} {value:.3g}" for kind, value in worst.items()),
+        "tasks and query below 1.5, features above 2",
+        "factors 1.5 and 2",
+        "Tasks of another covariance have another best W; a harmless shift costs less than half of the best loss.",
+        "rejected where the largest loss over that of the best layer is above 1.5 for tasks or queries, or below 2 for "
+        "features, when covariances change fourfold",
+        (worst["tasks"] < 1.5, worst["query"] < 1.5, worst["features"] > 2),
+    )
+
+
+def draw_shifts(results: Results) -> Figure:
+    """Draw measured losses on the curve of the formula, for every shift. See `Paper`."""
+    fine = np.geomspace(SCALES[0], SCALES[-1], 41)
+    panels = []
+    for kind in KINDS:
+        part = results["shifts"][kind]
+        grid = fine if kind != "context" else np.arange(5, 81) / 20
+        curve = [one_layer.risk(problem, trained(problem)) for problem in (shifted(kind, scale) for scale in grid)]
+        shown = [
+            Line("closed form", grid.tolist(), curve),
+            Points("measured", SCALES, part["loss"], part["error"]),
+        ]
+        panels.append(Panel(f"shift of {kind}", "factor", "loss", shown, log_x=True, log_y=True))
+    runs = results["flow"]["runs"]
+    course = [Line(f"seed {k}", run["time"][1:], run["loss"][1:], k) for k, run in enumerate(runs)]
+    loss = one_layer.risk(TRAINING, trained(TRAINING))
+    best = Line("optimum", [runs[0]["time"][1], runs[0]["time"][-1]], [loss, loss], None, True)
+    panels.append(Panel("gradient flow", "time", "loss", [*course, best], log_x=True, log_y=True))
+    return draw_panels(panels)
+
+
+PAPER = Paper(
+    id="zhang2024",
+    title="Trained transformers learn linear models in-context",
+    authors="Ruiqi Zhang, Spencer Frei and Peter L. Bartlett, JMLR 2024",
+    link="https://arxiv.org/abs/2306.09927",
+    says="One layer of linear attention that is trained by gradient flow on linear regression reaches a global "
+    "optimum, which has a closed form. It predicts with a fixed matrix times the sum of labelled features. That matrix "
+    "contains the covariance of the training features: new tasks and new queries do no harm, but features of another "
+    "covariance do.",
+    problems={"training": TRAINING},
+    parts=(Part(flow, {"seeds": 1}), Part(shifts, {"sequences": 20_000})),
+    checks=(shift_formula, flow_converges, harmless),
+    pictures={"shifts": Picture(draw_shifts, "Loss of the optimal layer under shifts, and gradient flow towards it.")},
+)

@@ -1,0 +1,202 @@
+"""Losses of predictors: side by side, or along one or two axes, beside the floor."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.evaluation import Losses
+from ridgeformer.losses import EXPLODES, rounding
+from ridgeformer.plotting.style import (
+    BLACK,
+    DARK,
+    EXPLODED,
+    LINES,
+    YELLOW,
+    blank,
+    check_plot,
+    decimals,
+    mark_exploded,
+    write,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_losses"]
+
+Array = NDArray[np.float64]
+LABELS = {"sigma": "noise level sigma", "context": "number of examples n", "layer": "layer", "": "predictor"}
+MARKERS = ("o", "s", "^", "D")
+PER_INCH = 12  # characters of a title
+LONGEST = 24  # characters of a label of the axis
+
+
+def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | None = None) -> Figure:
+    """Draw losses with two standard errors and the floor, on a logarithmic axis.
+
+    Along one axis there is a line for each predictor. With two axes there is a panel for each predictor, with a line
+    for each value of the first axis. Values are connected where they are ascending numbers; what can occur in the
+    problem is shaded. A cross marks points at which sequences exploded, an open circle the mean of the others there,
+    and a triangle at the edge a loss beyond the axis.
+
+    Args:
+        losses: The losses, with at most two axes.
+        path: The file, which ends in .png, .pdf or .svg; None to write none.
+        title: The title of the figure; None for the problem.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The name has another ending, or there are more than two axes.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
+    """
+    path = check_plot(path)
+    if len(losses.axes) > 2:
+        refuse("a picture has at most two axes", ", ".join(losses.axes), "Choose values with losses.at(...).")
+    panels = [_Lines(losses, "")] if len(losses.axes) < 2 else [_Lines(losses[name], name) for name in losses.names]
+    width = max(6.5, min(1.2 * len(panels[0].values), 14.0)) if not panels[0].connected else 6.5
+    width = width if len(panels) == 1 else 4.5 * len(panels)
+    canvas = blank(width, 3.8)
+    axes = canvas.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    bottom, top = _limits(losses)
+    for axis, panel in zip(axes, panels, strict=True):
+        axis.set(yscale="log", ylim=(bottom, top))
+        panel.draw(axis)
+    axes[0].set_ylabel("adjusted loss" if losses.adjusted else "loss")
+    canvas.suptitle(textwrap.fill(title or losses.problem, int(PER_INCH * width), break_on_hyphens=False), fontsize=10)
+    return write(canvas, path)
+
+
+def _limits(losses: Losses) -> tuple[float, float]:
+    """The ends of the axis of losses; means of explosions leave it, and so does what is far above the signal."""
+    calm = np.where(losses.exploded > 0, losses.unexploded, losses.loss)
+    every, signal = np.concatenate([calm.ravel(), losses.floor.ravel()]), float(losses.signal.max())
+    every = every[np.isfinite(every) & (every > rounding(signal))]
+    if not len(every):
+        return 0.01 * signal, signal
+    top = min(2 * float(every.max()), max(signal, 2 * float(every.min())))
+    return float(every.min()) / 2, top
+
+
+class _Lines:
+    """One panel: lines along an axis, of predictors, or of the values of another axis."""
+
+    def __init__(self, losses: Losses, title: str) -> None:
+        self.losses, self.title = losses, title
+        *other, self.axis = losses.axes or [""]
+        self.values: Sequence[Any] = losses.axes[self.axis] if self.axis else losses.names
+        self.names = [f"{other[0]} {value}" for value in losses.axes[other[0]]] if other else list(losses.names)
+        if not self.axis:  # predictors side by side: one line through all of them
+            self.names = ["loss"]
+        numbers = all(isinstance(value, int | float) for value in self.values)
+        self.connected = bool(self.axis) and numbers and list(self.values) == sorted(self.values)
+        evenly = np.arange(len(self.values), dtype=np.float64)
+        self.places = np.array(self.values, np.float64) if self.connected else evenly
+
+    def rows(self, field: str) -> Array:
+        """A field of the losses, [lines, values]."""
+        return np.asarray(getattr(self.losses, field)).reshape(len(self.names), -1)
+
+    def draw(self, axis: Axes) -> None:
+        """Draw the panel. Its limits must be set."""
+        self._shade(axis)
+        for i, (name, colour) in enumerate(zip(self.names, itertools.cycle(LINES), strict=False)):
+            self._line(axis, i, name, colour)
+        self._floor(axis)
+        self._explain(axis)
+        self._label(axis)
+
+    def _line(self, axis: Axes, i: int, name: str, colour: Any) -> None:
+        """One line with a band, or markers with bars where there is nothing to connect."""
+        loss, error, exploded = (self.rows(field)[i] for field in ("loss", "error", "exploded"))
+        bottom, top = axis.get_ylim()
+        drawn = np.clip(loss, bottom, None)
+        spread = np.where(exploded > 0, 0.0, 2 * error)  # a mean of explosions has no band
+        low, high = np.clip(loss - spread, bottom, None), np.clip(loss + spread, bottom, None)
+        if self.connected:
+            marker = "o" if len(self.places) <= 16 else ""
+            style: Any = {"marker": marker, "markersize": 4, "linewidth": 2 if i == 0 else 1.4}
+            axis.plot(self.places, drawn, "-" if i == 0 else "--", color=colour, label=name, **style)
+            axis.fill_between(self.places, low, high, color=colour, alpha=0.2, linewidth=0)
+        else:
+            marker = MARKERS[i % len(MARKERS)]
+            axis.plot(self.places, drawn, marker, markersize=6, color=colour, label=name if self.axis else None)
+            axis.vlines(self.places, low, high, color=colour, linewidth=1)
+        for beyond, edge, mark in ((loss < bottom, bottom, "v"), ((loss > top) & (exploded == 0), top, "^")):
+            if beyond.any():  # whole at the edge, where a marker on the line would be cut in half
+                places = self.places[beyond]
+                axis.plot(places, np.full(len(places), edge), mark, color=colour, markersize=7, clip_on=False)
+        others = np.where(exploded > 0, self.rows("unexploded")[i], np.nan)
+        axis.plot(self.places, others, "o", markersize=6, markerfacecolor="none", color=colour)
+        mark_exploded(axis, self.places.tolist(), drawn.tolist(), exploded.tolist(), colour, size=6)
+
+    def _floor(self, axis: Axes) -> None:
+        """The floor, where it is known and not 0."""
+        shared = self.losses.floor.reshape(-1, len(self.places))[0] if self.axis else self.losses.floor
+        signal = float(self.losses.signal.max())
+        known = np.broadcast_to(np.where(shared > rounding(signal), shared, np.nan), self.places.shape)
+        if not np.isfinite(known).any():
+            return
+        if not self.axis:
+            axis.axhline(float(known[0]), color=BLACK, linewidth=1.5, linestyle=":", label="floor")
+        elif self.connected:
+            marker = "o" if len(self.places) <= 16 else ""
+            axis.plot(self.places, known, ":", marker=marker, markersize=3, color=BLACK, linewidth=1.5, label="floor")
+        else:
+            axis.plot(self.places, known, "_", markersize=18, color=BLACK, label="floor")
+
+    def _shade(self, axis: Axes) -> None:
+        """The values that can occur in the problem: a range of numbers, or single ones."""
+        inside = self.losses.in_distribution.get(self.axis)
+        if inside is None or not self.connected or all(inside):
+            return
+        places = self.places[np.array(inside)]
+        style: Any = {"color": YELLOW, "zorder": 0}
+        together = np.diff(np.flatnonzero(inside)) == 1
+        if len(places) > 2 and together.all():
+            axis.axvspan(places[0], places[-1], alpha=0.15, linewidth=0, label="in distribution", **style)
+            return
+        for place in places:
+            axis.axvline(place, linewidth=4, alpha=0.5, label=None if place > places[0] else "in distribution", **style)
+
+    def _explain(self, axis: Axes) -> None:
+        """Entries of the legend for the marks that are used."""
+        if self.losses.exploded.any():
+            many = f"at least 1 of {self.losses.sequences:,} sequences exploded"
+            label = f"{many}\n(a loss above {EXPLODES} times the signal)"
+            axis.plot([], [], EXPLODED, color=DARK, label=label)
+            axis.plot([], [], "o", markerfacecolor="none", color=DARK, label="mean loss of the other sequences")
+        bottom, top = axis.get_ylim()
+        if (self.rows("loss") < bottom).any() or ((self.rows("loss") > top) & (self.rows("exploded") == 0)).any():
+            axis.plot([], [], "v", color=DARK, label="beyond the axis")
+
+    def _label(self, axis: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        if self.connected:
+            if all(isinstance(value, int) for value in self.values):
+                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        else:
+            axis.set_xlim(-0.5, len(self.places) - 0.5)
+            texts = [text if len(text) <= LONGEST else text[: LONGEST - 3] + "..." for text in map(str, self.values)]
+            crowded = sum(map(len, texts)) > 60
+            style: Any = {"rotation": 20, "ha": "right"} if crowded else {"rotation": 0, "ha": "center"}
+            axis.set_xticks(self.places, texts, fontsize=8, **style)
+        axis.set_xlabel(LABELS.get(self.axis, f"{self.axis} of the problem"))
+        if self.title:
+            axis.set_title(textwrap.shorten(self.title, 50), fontsize=9)
+        decimals(axis)
+        axis.spines[["top", "right"]].set_visible(False)
+        if axis.get_legend_handles_labels()[1]:
+            axis.legend(frameon=False, fontsize=8)

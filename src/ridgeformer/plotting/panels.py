@@ -1,0 +1,200 @@
+"""Panels of lines, points and maps: the figures of papers. Needs matplotlib: pip install 'ridgeformer[plot]'."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeformer.plotting.style import BLACK, LINES, blank, decimals, logarithmic, panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Line", "Map", "Panel", "Points", "draw_panels"]
+
+
+class Drawn(ABC):
+    """Something that a panel shows."""
+
+    @abstractmethod
+    def draw(self, axis: Axes) -> None:
+        """Draw it.
+
+        Args:
+            axis: The panel.
+        """
+
+    def positive(self) -> list[float]:
+        """Return the values that a logarithmic axis shows, without their signs."""
+        return []
+
+    @property
+    def named(self) -> bool:
+        """Whether it has an entry in the legend."""
+        return False
+
+
+@dataclass(frozen=True)
+class Line(Drawn):
+    """A line, for numbers that were computed, or joined measurements.
+
+    Attributes:
+        label: Its name in the legend; empty for none.
+        x: Where, [K].
+        y: The values, [K]; None where there is none.
+        colour: The number of its colour among the colours of lines; None for black.
+        dashed: Whether it is dashed; by default it is solid.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    colour: int | None = 0
+    dashed: bool = False
+
+    def draw(self, axis: Axes) -> None:
+        """See `Drawn.draw`."""
+        colour, style = BLACK if self.colour is None else LINES[self.colour % len(LINES)], "--" if self.dashed else "-"
+        axis.plot(self.x, _numbers(self.y), color=colour, linestyle=style, label=self.label or None)
+
+    def positive(self) -> list[float]:
+        """See `Drawn.positive`."""
+        return _positive(self.y)
+
+    @property
+    def named(self) -> bool:
+        """See `Drawn.named`."""
+        return bool(self.label)
+
+
+@dataclass(frozen=True)
+class Points(Drawn):
+    """Points, for numbers that were measured.
+
+    Attributes:
+        label: Their name in the legend; empty for none.
+        x: Where, [K].
+        y: The values, [K]; None where there is none.
+        error: Standard errors, [K], of which bars show two; None for no bars.
+        colour: The number of their colour among the colours of lines.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    error: Sequence[float] | None = None
+    colour: int = 0
+
+    def draw(self, axis: Axes) -> None:
+        """See `Drawn.draw`."""
+        bars = None if self.error is None else [2 * error for error in self.error]
+        how: dict[str, Any] = {"fmt": "o", "markersize": 3, "elinewidth": 0.8, "color": LINES[self.colour % len(LINES)]}
+        axis.errorbar(self.x, _numbers(self.y), yerr=bars, label=self.label or None, **how)
+
+    def positive(self) -> list[float]:
+        """See `Drawn.positive`."""
+        return _positive(self.y)
+
+    @property
+    def named(self) -> bool:
+        """See `Drawn.named`."""
+        return bool(self.label)
+
+
+@dataclass(frozen=True)
+class Map(Drawn):
+    """A map of values in two dimensions.
+
+    Attributes:
+        values: The values, [rows, columns]; rows go upwards.
+        x: The numbers of the columns, [columns].
+        y: The numbers of the rows, [rows].
+        low: The value of the darkest colour.
+        high: The value of the brightest colour.
+    """
+
+    values: Sequence[Sequence[float | None]]
+    x: Sequence[object]
+    y: Sequence[object]
+    low: float = 0.0
+    high: float = 1.0
+
+    def draw(self, axis: Axes) -> None:
+        """See `Drawn.draw`."""
+        values = np.array([_numbers(row) for row in self.values], float)
+        image = axis.imshow(values, origin="lower", aspect="auto", cmap="cividis", vmin=self.low, vmax=self.high)
+        for ticks, labels in ((axis.set_xticks, self.x), (axis.set_yticks, self.y)):
+            step = max(1, len(labels) // 8)
+            ticks(range(0, len(labels), step), [str(label) for label in labels[::step]])
+        axis.figure.colorbar(image, ax=axis, shrink=0.9)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of a figure.
+
+    Attributes:
+        title: Its title.
+        x: The label of the horizontal axis.
+        y: The label of the vertical axis.
+        shown: The lines, points and maps in it.
+        log_x: Whether the horizontal axis is logarithmic.
+        log_y: Whether the vertical axis is logarithmic.
+    """
+
+    title: str
+    x: str
+    y: str
+    shown: Sequence[Drawn]
+    log_x: bool = False
+    log_y: bool = False
+
+
+def draw_panels(panels: Sequence[Panel], columns: int = 3) -> Figure:
+    """Draw panels side by side.
+
+    Args:
+        panels: The panels.
+        columns: How many panels are side by side; 3 by default.
+
+    Returns:
+        The figure.
+    """
+    across = min(columns, len(panels))
+    rows = math.ceil(len(panels) / across)
+    canvas = blank(3.2 * across, 2.6 * rows)
+    axes = np.atleast_1d(canvas.subplots(rows, across)).ravel()
+    for axis, one in zip(axes, panels, strict=False):
+        _draw(axis, one)
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    return canvas
+
+
+def _draw(axis: Axes, one: Panel) -> None:
+    for thing in one.shown:
+        thing.draw(axis)
+    panel(axis, one.title, one.x, one.y)
+    if one.log_x:
+        axis.set_xscale("log")
+    if one.log_y:
+        values = [value for thing in one.shown for value in thing.positive()]
+        logarithmic(axis)
+        if values and max(values) < 100 * min(values):
+            decimals(axis)
+    if any(thing.named for thing in one.shown):
+        axis.legend(frameon=False, fontsize=6)
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
+
+
+def _positive(values: Sequence[float | None]) -> list[float]:
+    return [abs(value) for value in values if value]

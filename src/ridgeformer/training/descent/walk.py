@@ -1,0 +1,320 @@
+"""Descents whose course is recorded, from one start: what all of them share.
+
+A descent is a sequence of states (parameters, memory of the optimiser, number of the step), each a function of the one
+before. The last state and all that was recorded are kept in the journal, so a run that was killed goes on to the bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.losses import CAP
+from ridgeformer.population import FIXED, REMEDY, has_population
+from ridgeformer.training.descent.averages import Average, Population, Sample, as_average
+from ridgeformer.training.descent.steppers import Evaluated, State, Stepper, norm_of
+from ridgeformer.training.history import COLUMNS
+from ridgeformer.training.job import Job, Outcome, Step, Steps, follow
+from ridgeformer.training.spec import Protocol, Spec
+from ridgeformer.training.vector import Vector
+from ridgeformer.validation import integer, positive
+
+__all__ = ["MOST_STEPS", "Descent", "Stops", "risen"]
+
+Array = NDArray[np.float64]
+Stops = int | tuple[int, ...] | None
+MOST_STEPS = 10**9
+PIECE = "descent"  # its name in the journal
+RESTED = 1e-6  # of the largest gradient: where a descent has converged
+PAUSE = 0.05  # seconds between two reports, at least
+STALLED = 0.01  # a share of clipped steps from which on the message names it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descent(Protocol):
+    """Base class of the protocols that follow one model from its start, and record its course.
+
+    Attributes:
+        batch: The sequences over which the loss is averaged: `Population()`, `Sample(8192)` or `Fresh(512)`, or their
+            texts `population`, `sample(8192)` and 512. None for the population where its gradient is known (one layer,
+            features with one covariance), and `Sample(8192)` elsewhere.
+        scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
+            Without meaning where training starts from a given model.
+        record: Which steps enter the history.
+        snapshots: The steps whose parameters are kept: so many, evenly spaced from the start to the end, or a list of
+            steps; 0 for none.
+    """
+
+    records_steps: ClassVar[bool] = True
+    follows_one_function: ClassVar[bool] = False
+
+    batch: Average | str | int | None = None
+    scale: float | None = None
+    record: Stops = None
+    snapshots: Stops = 20
+
+    def __post_init__(self) -> None:
+        if self.batch is not None:
+            object.__setattr__(self, "batch", as_average(self.batch))
+        if self.scale is not None:
+            positive("the scale of a start", self.scale, 0.01)
+        for name in ("record", "snapshots"):
+            object.__setattr__(self, name, _stops(name, getattr(self, name), self.length))
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """How many steps there are."""
+
+    @property
+    def average(self) -> Average:
+        """The sequences over which the loss is averaged.
+
+        Raises:
+            InputError: The batch is None: it is known when there is a problem.
+        """
+        if self.batch is None:
+            refuse("a descent averages over sequences", None, "Choose a batch, or ask the spec of a run.")
+        return as_average(self.batch)
+
+    @abstractmethod
+    def recorded(self) -> NDArray[np.int64]:
+        """Return the steps that enter the history, ascending, from 0 to `length`."""
+
+    def kept(self) -> NDArray[np.int64]:
+        """Return the steps whose parameters are kept, ascending."""
+        if isinstance(self.snapshots, tuple):
+            return np.array(self.snapshots)
+        return np.unique(np.linspace(0, self.length, self.snapshots or 0).round().astype(np.int64))
+
+    @abstractmethod
+    def stepper(self, walk: Walk) -> Stepper:
+        """Return the rule of the steps.
+
+        Args:
+            walk: The descent.
+
+        Returns:
+            The rule.
+        """
+
+    @abstractmethod
+    def describe_length(self) -> str:
+        """Return how long the descent is, in words."""
+
+    @abstractmethod
+    def describe_end(self, taken: int) -> str:
+        """Return why a descent ended early, in words.
+
+        Args:
+            taken: How many steps were taken.
+
+        Returns:
+            A sentence without its period.
+        """
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `Protocol.as_dict`."""
+        values = {name: _lists(value) for name, value in super().as_dict().items()}
+        return {**values, "batch": None if self.batch is None else self.average.text}
+
+    def complete(self, spec: Spec) -> Spec:
+        """See `Protocol.complete`: the batch; and with a given start no scale, which would change no bits."""
+        layers = spec.layers * spec.family.loops
+        usual = Population() if has_population(spec.problem, layers, spec.layout) else Sample()
+        chosen = usual if self.batch is None else self.average
+        chosen.check(spec, f"{FIXED}." if self.follows_one_function else REMEDY)
+        scale = self.scale if spec.init is None else None
+        return dataclasses.replace(spec, protocol=dataclasses.replace(self, batch=chosen, scale=scale))
+
+    def cost(self, spec: Spec) -> float:
+        """See `Protocol.cost`."""
+        return float(self.length)
+
+    def run(self, job: Job) -> Outcome:
+        """See `Protocol.run`."""
+        return follow(Walk(job, self).steps(), job)
+
+
+class Walk:
+    """A descent, recorded.
+
+    Args:
+        job: What is trained.
+        protocol: How to descend, and what to record.
+    """
+
+    def __init__(self, job: Job, protocol: Descent) -> None:
+        start = job.start(protocol.scale)
+        self.job, self.protocol, self.average = job, protocol, protocol.average
+        self.name = type(protocol).__name__
+        self.vector = Vector(start, None)
+        self.objective = self.average.objective(job, self.vector)
+        self.stepper = protocol.stepper(self)
+        stored = job.journal.recall(PIECE)
+        point = self.vector.pack(start)
+        self.state = State.restored(stored) if stored else State(point, np.zeros_like(point), np.zeros_like(point))
+        self.here: Evaluated | None = None  # the loss and its gradient at the point, once they are known
+        self.reported = 0  # of a resumed run, callbacks are told the whole course
+        self.clock = self.saved = -math.inf
+
+    def steps(self) -> Steps:
+        """Take all steps; stop at those that are recorded or whose parameters are kept.
+
+        Yields:
+            The steps that were recorded, several at a time.
+
+        Returns:
+            The last model, with the course.
+        """
+        protocol, state = self.protocol, self.state
+        kept = protocol.kept()
+        rows, shots = set(protocol.recorded().tolist()), set(kept.tolist())
+        for stop in sorted(stop for stop in rows | shots if stop >= state.taken):
+            loss, slope = self._run_to(stop)
+            if not math.isfinite(loss):
+                if len(state.rows) > self.reported:
+                    yield self._step()
+                message = protocol.describe_end(state.taken)
+                return Outcome(self.vector.model(state.point), False, message, self._course(), lost=True)
+            if stop in rows and not (state.rows and state.rows[-1][0] >= stop):
+                state.rows.append(self._row(loss, slope))
+            if stop in shots and len(state.shots) < int((kept <= stop).sum()):
+                state.shots.append(state.point.copy())
+            self._save()
+            now = time.monotonic()
+            if len(state.rows) > self.reported and (now - self.clock >= PAUSE or stop == protocol.length):
+                yield self._step()
+                self.clock = now
+        column = dict(zip(COLUMNS, np.array(state.rows).T, strict=True))
+        losses, norms = column["loss"], column["gradient_norm"]
+        rested = bool(norms[-1] <= RESTED * norms[losses <= losses[0]].max())  # not beside those of an explosion
+        end = "converged" if rested else f"ended with a gradient of {norms[-1]:.3g}"
+        how = f"{self.name} on {self.average.describe()}: {protocol.describe_length()}"
+        message = f"{how}; {end}{self._remarks()}{risen(column)}"
+        return Outcome(self.vector.model(state.point), rested, message, self._course())
+
+    def _run_to(self, stop: int) -> Evaluated:
+        """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before.
+
+        Where gradients are clipped, such a loss counts as `CAP`, and the descent goes on with what engines leave in the
+        gradient, if there is anything.
+        """
+        state, gradient, stepper = self.state, self.objective.gradient, self.stepper
+        with np.errstate(all="ignore"):
+            while True:
+                loss, slope = self.here = self.here or gradient(state.point, state.taken)
+                if stepper.clip is not None and not loss <= CAP and slope.any():
+                    loss = CAP
+                if state.taken == stop or not math.isfinite(loss):
+                    return loss, slope
+                new, known = stepper.advance(state, loss, slope)
+                if not math.isfinite(float(new @ new)):
+                    return math.inf, slope
+                state.point, self.here = new, known
+                state.taken += 1
+
+    def _remarks(self) -> str:
+        """Remarks on steps that were not those of plain gradient descent, and on a sample that was learnt by heart."""
+        state, text = self.state, ""
+        if state.clipped > STALLED * state.taken:
+            share = f"{state.clipped:,} of {state.taken:,} steps ({state.clipped / state.taken:.0%})"
+            text += f"; {share} were clipped"
+        if state.factor < 1:
+            times = round(-math.log2(state.factor))
+            text += f"; the rate was halved {times} time{'s' * (times > 1)}, to {self.stepper.rate(state):.3g}"
+        row = dict(zip(COLUMNS, state.rows[-1], strict=True))
+        if not math.isnan(row["fresh_loss"]):
+            fresh = row["adjusted_loss"] + row["fresh_loss"] - row["loss"]
+            text += f"; the adjusted loss is {row['adjusted_loss']:.3g} on the sample, {fresh:.3g} on fresh sequences"
+        return text
+
+    def _row(self, loss: float, slope: Array) -> tuple[float, ...]:
+        state, both = self.state, self.objective.both
+        whole, adjusted = both(loss)
+        values = {
+            "step": state.taken,
+            "time": state.time,
+            "sequences": self.average.sequences * state.taken,
+            "loss": whole,
+            "adjusted_loss": adjusted,
+            "gradient_norm": norm_of(slope),
+            "seconds": self.job.journal.seconds,
+            "rate": self.stepper.rate(state),
+            "clipped": state.clipped,
+            "fresh_loss": math.nan if self.objective.fresh is None else both(self.objective.fresh(state.point))[0],
+        }
+        return tuple(float(values[name]) for name in COLUMNS)
+
+    def _save(self) -> None:
+        """Keep the state now and then; the journal decides when it is written."""
+        now, journal = time.monotonic(), self.job.journal
+        if journal.path is not None and now - self.saved >= journal.interval and self.stepper.can_pause(self.state):
+            journal.keep(PIECE, self.state.arrays())
+            self.saved = now
+
+    def _step(self) -> Step:
+        rows, whole = self.state.rows, ("step", "sequences", "clipped")
+        new = tuple(
+            {name: int(value) if name in whole else value for name, value in zip(COLUMNS, row, strict=True)}
+            for row in rows[self.reported :]
+        )
+        self.reported = len(rows)
+        fraction = self.state.taken / self.protocol.length
+        return Step(self.vector.model(self.state.point), self.name, fraction, new[-1]["loss"], new)
+
+    def _course(self) -> dict[str, NDArray[Any]]:
+        """The course, as it is stored: the table, and the parameters of the snapshots."""
+        course: dict[str, NDArray[Any]] = {"table": np.array(self.state.rows).reshape(-1, len(COLUMNS))}
+        if self.state.shots:
+            course["steps"] = self.protocol.kept()[: len(self.state.shots)]
+            models = [self.vector.model(shot).family.arrays for shot in self.state.shots]
+            course |= {f"snapshots/{name}": np.array([arrays[name] for arrays in models]) for name in models[0]}
+        return course
+
+
+def risen(column: dict[str, Array]) -> str:
+    """Return a remark on a loss that ended far above the lowest one; empty where it did not.
+
+    Args:
+        column: The columns of the history by name.
+
+    Returns:
+        The remark, from medians of ten rows, which one batch does not change.
+    """
+    steps, losses = column["step"], column["adjusted_loss"]
+    width = min(10, len(losses))
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(losses, width), -1)
+    best, last = medians.min(), medians[-1]
+    if last <= 1.5 * best or last - best <= 0.01 * losses[0]:
+        return ""
+    when = steps[medians.argmin() + width // 2]
+    rise = f"the adjusted loss was {best:.3g} at step {when:,.0f} and is {last:.3g} at the end"
+    return f"; {rise}: a smaller rate or clip may help"
+
+
+def _stops(name: str, value: Any, steps: int) -> Stops:
+    if value is None and name == "record":
+        return None
+    if isinstance(value, Integral):
+        return integer(name, value, int(name == "record"), MOST_STEPS)
+    if not isinstance(value, Iterable) or isinstance(value, str) or not (listed := list(value)):
+        given = "an empty list" if isinstance(value, Iterable) and not isinstance(value, str) else repr(value)
+        remedy = "Give one number, such as 100, or steps, such as 0,100,1000; in Python, steps are a list."
+        refuse(f"{name} must be a number or a list with at least one step", given, remedy)
+    return tuple(sorted({integer(f"a step of {name}", step, 0, steps) for step in listed}))
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as lists, which they are after a journey through JSON."""
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value

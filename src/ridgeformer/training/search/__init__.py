@@ -1,0 +1,200 @@
+"""Our protocol: from a problem, a family and a depth to a model, with nothing to tune.
+
+Local minima are the obstacle, not the number of steps. So: many cheap starts, fresh ones and ones grown from the best
+shallower model by a small random layer; the losers are dropped early; the winner is finished on many sequences and on
+those where it fails. At the end the shallower model and that of the simpler family, embedded, are candidates too: on
+the sequences that select, the result is never worse than they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.engine import PAPER_LAYOUT, Layout
+from ridgeformer.errors import refuse
+from ridgeformer.exact import exact_loss, least_excess_loss
+from ridgeformer.losses import CAP, exploded
+from ridgeformer.models.families import GDpp
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import Problem
+from ridgeformer.training.batch import ceiling, damped
+from ridgeformer.training.job import SELECT, Job, Outcome, Parent, Price, Step, follow
+from ridgeformer.training.search.few_starts import descend_few_starts
+from ridgeformer.training.search.many_starts import descend_many_starts
+from ridgeformer.training.search.starts import SELECTION, SearchJob
+from ridgeformer.training.spec import Protocol, Spec
+from ridgeformer.validation import number
+
+__all__ = ["Search"]
+
+Array = NDArray[np.float64]
+FEW = 256  # parameters, up to which descent is by BFGS
+COSTLY = 0.05  # a share of the loss from which on the message states the price of caution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Protocol):
+    """Our protocol; nothing in it needs tuning.
+
+    Attributes:
+        effort: How many starts and steps, relative to the default.
+        caution: How much contexts on which a model explodes count in the objective, relative to the default. With 0
+            they are ignored: losses are then a few percent lower on nearly every sequence, and huge on one in a
+            million.
+        precision: What descents compute in: `float32`, `float64` or `auto`. With `auto` BFGS (few parameters) uses
+            float64, and other descents use it where losses come near float32's rounding. Selection and the reported
+            loss are always float64.
+        seconds: Stop after this time, with the best model so far; None for no limit. Such a run cannot be repeated bit
+            for bit. Every model it is grown from gets a part of the time. The last model may still explode, and is
+            then not chosen.
+
+    Raises:
+        InputError: A value is outside its range.
+    """
+
+    name: ClassVar[str] = "search"
+    remedy: ClassVar[str] = "; more effort may gain more"
+
+    effort: float = 1.0
+    caution: float = 1.0
+    precision: str = "auto"
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < number("effort", self.effort) <= 1000:
+            refuse("effort must lie in (0, 1000]", self.effort, "Pass 1 for the default.")
+        if not number("caution", self.caution) <= 1000:
+            refuse("caution must lie in [0, 1000]", self.caution, "Pass 1 for the default.")
+        if self.precision not in ("auto", "float32", "float64"):
+            refuse("precision must be auto, float32 or float64", repr(self.precision), "Choose one of these.")
+        if self.seconds is not None and not number("seconds", self.seconds) > 0:
+            refuse("seconds must be positive", self.seconds, "Pass the time that training may take, or None.")
+
+    @property
+    def time_limit(self) -> float | None:
+        """See `Protocol.time_limit`."""
+        return self.seconds
+
+    def complete(self, spec: Spec) -> Spec:
+        """See `Protocol.complete`."""
+        if spec.init is not None and (like := spec.example().arrays).keys() != spec.init.family.arrays.keys():
+            refuse(
+                f"a search starts from models given by {' and '.join(like)}",
+                f"one given by {' and '.join(spec.init.family.arrays)}",
+                "Convert it, or use a protocol that starts from one model, such as GradientDescent.",
+            )
+        return spec
+
+    def needs(self, spec: Spec) -> list[Spec]:
+        """See `Protocol.needs`: one layer less, and the simpler family that the family contains."""
+        spec = dataclasses.replace(spec, init=None)
+        parents = []
+        simpler, dim = spec.family.contains, spec.problem.dim
+        layout = dataclasses.replace(spec.layout, scratch=0)
+        if simpler is not None and spec.layout == spec.family.layout_for(layout, dim):
+            heads = spec.heads if simpler.useful_heads is None else min(spec.heads, simpler.useful_heads)
+            room = layout if simpler.further_scalars != 0 else Layout(layout.attention)
+            tokens = simpler.layout_for(room, dim)
+            parents.append(dataclasses.replace(spec, family=simpler, heads=heads, layout=tokens))
+        if spec.layers > 1:
+            parents.append(dataclasses.replace(spec, layers=spec.layers - 1))
+        return parents
+
+    def cost(self, spec: Spec) -> float:
+        """See `Protocol.cost`."""
+        size = spec.problem.dim**2 / 100
+        seconds = {"gdpp": 0.15, "diag": 0.85 * spec.layers * (0.6 + 0.4 * size)}
+        return self.effort * seconds.get(spec.family.name, 2 + 1.2 * spec.layers * spec.heads * (0.4 + 0.6 * size))
+
+    def run(self, job: Job) -> Outcome:
+        """See `Protocol.run`."""
+        problem = job.problem
+        exact = job.spec.family is GDpp and job.layout == PAPER_LAYOUT
+        if exact and problem.is_isotropic:
+            return _by_quadrature(job, cast("Problem", problem))
+        work = SearchJob(**vars(job), effort=self.effort, caution=self.caution, precision=self.precision)
+        parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
+        descend = descend_many_starts if parameters <= FEW else descend_few_starts
+        outcome = follow(descend(work), job)
+        own = job.spec.family.name
+        given = [] if job.spec.init is None else [Parent(job.spec.init, own)]
+        chosen, why = _select(work, [*given, *work.ancestors(), Parent(outcome.model, own)])
+        price = None if outcome.reckless is None else _price(work, outcome.reckless, chosen.model)
+        if price is not None and price.exploded and price.worse > COSTLY:
+            why += f"; caution costs {price.worse:.0%}: a model of loss {price.loss:.3g} explodes"
+            why += _often(price.exploded, price.sequences)
+        return Outcome(chosen.model, outcome.converged, outcome.message + why, family=chosen.family, price=price)
+
+
+def _by_quadrature(job: Job, problem: Problem) -> Outcome:
+    arrays, spec = job.journal.recall("quadrature"), job.spec
+    shallower = None if job.shallower is None else job.shallower.model
+    if arrays is None:
+        best = least_excess_loss(
+            problem, spec.layers, heads=spec.heads, seed=spec.seed, shallower=shallower, start=spec.init
+        )
+        arrays = {name: value.astype(np.float64) for name, value in best.arrays.items()}
+        loss = exact_loss(problem, job.model(best))
+        job.journal.note("quadrature", 0, loss)
+        job.journal.keep("quadrature", arrays)
+        job.report(Step(job.model(best), "quadrature", 1.0, loss))
+    return Outcome(job.model(GDpp(**arrays)), True, "optimum by quadrature over the eigenvalues, without sampling")
+
+
+def _select(job: SearchJob, candidates: list[Parent]) -> tuple[Parent, str]:
+    """The one that explodes least often; among equals the one of least loss, a later one only if clearly better.
+
+    Without caution, explosions count no more than any other large loss, by their logarithm. Also why, in words, where
+    it is not simply that the last one, which was trained, is the best.
+    """
+    best, best_losses, why = candidates[0], _losses(candidates[0].model, job), ""
+    for candidate in candidates[1:]:
+        losses = _losses(candidate.model, job)
+        explosions, fewest = (int(exploded(x, job.problem.signal).sum()) for x in (losses, best_losses))
+        difference = losses - best_losses
+        if not job.caution:
+            explosions = fewest = 0
+            difference = damped(losses, ceiling(job.problem)) - damped(best_losses, ceiling(job.problem))
+        better = difference.mean() < -difference.std() / np.sqrt(len(difference))
+        if explosions < fewest or (explosions == fewest and better):
+            best, best_losses = candidate, losses
+            often = _often(fewest, len(losses))
+            why = f"; preferred to one of less loss that explodes{often}" if difference.mean() > 0 else ""
+        else:
+            why = "; a model it was grown from was as good and was kept"
+            if explosions > fewest:
+                why = f"; it explodes{_often(explosions, len(losses))}, so that a model it was grown from was kept"
+    return best, why
+
+
+def _price(job: SearchJob, reckless: LinearTransformer, chosen: LinearTransformer) -> Price:
+    """What avoiding explosions costs on the sequences that select."""
+    losses, ours = _losses(reckless, job), _losses(chosen, job)
+    burst = exploded(losses, job.problem.signal)
+    calm = ~burst & ~exploded(ours, job.problem.signal)
+    if not calm.any():
+        return Price(math.nan, int(burst.sum()), len(losses), math.nan)
+    least, worse = float(losses[calm].mean()), float(ours[calm].mean())
+    return Price(least, int(burst.sum()), len(losses), worse / least - 1 if least > 0 else 0.0)
+
+
+def _often(exploded: int, sequences: int) -> str:
+    return f" on {exploded} of {sequences:,} sequences"
+
+
+def _losses(model: LinearTransformer, job: SearchJob) -> Array:
+    evaluation = model.astype(np.float64).step(
+        job.problem,
+        job.problem.affordable(SELECTION),
+        seed=job.seed,
+        stream=SELECT,
+        gradient=False,
+        threads=job.threads,
+    )
+    return np.minimum(evaluation.losses.astype(np.float64), CAP)

@@ -1,0 +1,132 @@
+"""Models with few parameters (Diag: four numbers per layer) descend by BFGS on fixed sequences.
+
+A descent takes a tenth of a second, so there are dozens of them. Each stage drops the losers and uses more sequences;
+the last one adds the contexts on which the winner fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.bfgs import Minimum, descend
+from ridgeformer.engine import Key
+from ridgeformer.training.job import RACE, Outcome, Step, Steps
+from ridgeformer.training.search.failures import Failures
+from ridgeformer.training.search.objective import SampleAverage
+from ridgeformer.training.search.starts import SearchJob
+from ridgeformer.training.vector import Vector
+
+__all__ = ["descend_many_starts"]
+
+Array = NDArray[np.float64]
+Objective = Callable[[Array], tuple[float, Array]]
+EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end
+LEAST = 40  # iterations of the end; as many as there are parameters, where these are more
+TURNS = 6  # of searching for failures and finishing, at most; beyond three only if the model still explodes
+SEARCHED = 1 << 18  # contexts among which failures are looked for
+
+
+def descend_many_starts(job: SearchJob) -> Steps:
+    """Search by many descents from different starts.
+
+    Args:
+        job: What to find.
+
+    Yields:
+        A step after every descent.
+
+    Returns:
+        The best model, and whether its last descent converged.
+    """
+    work = _Work(job)
+    starts = [*job.starts(6, 3 * job.spec.layers), *(parent.model for parent in job.ancestors()[-1:])]
+    points = [Minimum.at(work.vector.pack(start)) for start in starts]
+    race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
+    best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
+    sound = work.finite(_distinct(best, 6), 2) or work.finite(_distinct(race, 6), 2) or _distinct(best, 2)
+    final = yield from work.stage("final", 0.6, 0.8, WIDE, sound, 80)
+    first = winner = min(final, key=_value)
+    failures = Failures.none(job.problem, job.layout)
+    iterations, sequences = job.reduced(max(LEAST, len(winner.point))), job.reduced(LAST)
+    for turn in range(TURNS):
+        known = len(failures)
+        model = work.vector.model(winner.point)
+        failures = job.mined(model, failures, turn, job.reduced(SEARCHED))
+        if turn and not failures.exploded and (len(failures) == known or turn > 2):
+            failures = job.checked(model, failures)
+            if not failures.exploded:
+                break
+        begin, end = 1 - 0.2 * 0.6**turn, 1 - 0.2 * 0.6 ** (turn + 1)
+        (winner,) = yield from work.stage(f"finish {turn + 1}", begin, end, sequences, [winner], iterations, failures)
+    state = "converged" if winner.rested else "was still improving"
+    message = f"{len(starts)} start{'s' * (len(starts) > 1)}; the last descent {state}"
+    reckless = work.vector.model(first.point)
+    return Outcome(work.vector.model(winner.point), winner.rested, message, reckless=reckless)
+
+
+class _Work:
+    """Stages of descents, each kept in the journal."""
+
+    def __init__(self, job: SearchJob) -> None:
+        self.job = job
+        self.vector = Vector(job.fresh(0), job.units)
+        # BFGS measures curvature by differences of gradients: float32 costs it more iterations than it saves time.
+        self.dtype = np.float32 if job.precision == "float32" else np.float64
+
+    def stage(
+        self,
+        name: str,
+        begin: float,
+        end: float,
+        sequences: int,
+        starts: Sequence[Minimum],
+        iterations: int,
+        failures: Failures | None = None,
+    ) -> Generator[Step, None, list[Minimum]]:
+        """Descend from every start on the same sequences."""
+        job, reached = self.job, list[Minimum]()
+        objective = self._objective(sequences, failures)
+        for i, start in enumerate(starts):
+            stored, new = job.journal.recall(f"{name}/{i}"), False
+            if stored is None:
+                minimum, new = descend(objective, start, iterations, 1e-5), True
+                stored = minimum.arrays()
+                job.journal.note(name, sequences * (minimum.evaluations - start.evaluations), minimum.value)
+                job.journal.keep(f"{name}/{i}", stored)
+            reached.append(Minimum.restored(stored))
+            if new:
+                best = self.vector.model(min(reached, key=_value).point)
+                yield Step(best, name, begin + (end - begin) * (i + 1) / len(starts), reached[-1].value)
+        return reached
+
+    def finite(self, descents: Sequence[Minimum], most: int) -> list[Minimum]:
+        """The first descents whose loss is finite on the sequences of the final two: BFGS cannot leave others."""
+        objective = self._objective(WIDE, None)
+        return list(islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most))
+
+    def _objective(self, sequences: int, failures: Failures | None) -> Objective:
+        key = Key(self.job.seed, RACE, sequences)
+        average = SampleAverage(self.job.problem, sequences, key, self.dtype, failures, self.job.threads)
+
+        def value(point: Array) -> tuple[float, Array]:
+            loss, slope = average(self.vector.model(point))
+            return loss, self.vector.slope(slope)
+
+        return value
+
+
+def _value(descent: Minimum) -> float:
+    return descent.value
+
+
+def _distinct(descents: Sequence[Minimum], most: int) -> list[Minimum]:
+    """The best of them, one for each minimum: equal losses mean the same place."""
+    chosen: list[Minimum] = []
+    for descent in sorted(descents, key=_value):
+        if all(abs(descent.value - other.value) > 2e-3 * other.value for other in chosen):
+            chosen.append(descent)
+    return chosen[:most]

@@ -1,0 +1,102 @@
+"""Explosion probabilities against closed forms, plain counts, and each other."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, lognorm
+
+from own_problems import HeavyTails
+from ridgeformer import ConstRR, InputError, Problem, compare, evaluate, explosion_probability, load
+
+
+class Trigger:
+    """A predictor that explodes where a function of the moments is above a threshold."""
+
+    def __init__(self, size, threshold):
+        self.size, self.threshold = size, threshold
+
+    def weights(self, moments):
+        w = np.zeros((len(moments), moments.dim))
+        w[self.size(moments) > self.threshold] = 1e6
+        return w
+
+
+@pytest.mark.parametrize("probability", [1e-3, 1e-9, 1e-14])
+def test_thresholds_of_known_probability(probability):
+    """S of one feature and of all, and the labels of a single task, are multiples of chi2."""
+    one, ten = Problem(1, 20, 1), Problem(10, 20, 1)
+    cases = [
+        (one, lambda m: m.S[:, 0, 0], chi2(20).isf(probability)),
+        (ten, lambda m: np.trace(m.S, axis1=1, axis2=2), chi2(200).isf(probability)),
+        (Problem(2, 12, 3, tasks="pool([[0,0]])"), lambda m: m.l / 9, chi2(12).isf(probability)),
+    ]
+    for problem, size, threshold in cases:
+        rare = explosion_probability(problem, Trigger(size, threshold), sequences=20_000)
+        assert rare.hits > 50
+        assert rare.probability == pytest.approx(probability, abs=4.5 * rare.error)
+        assert rare.bound == "none"
+
+
+def test_rare_noise_levels_are_seen():
+    """The noise level is above the threshold with a probability of 1e-5."""
+    problem = Problem(3, 2000, "lognorm(0.8)", tasks="pool([[0,0,0]])")
+    trigger = Trigger(lambda m: m.l / 2000, lognorm(0.8).isf(1e-5) ** 2)
+    assert explosion_probability(problem, trigger, sequences=20_000).probability == pytest.approx(1e-5, rel=0.3)
+
+
+@pytest.mark.parametrize("change", [{}, {"context": "15..25"}, {"features": "factors(2)"}])
+def test_frequent_explosions_are_counted_as_often(change):
+    """A model with a last layer that is too large explodes about once in 10,000: against 300,000 plain sequences."""
+    problem, model = Problem(noise="uniform(0,5)").replace(**change), load("zoo:diag/3/uniform(0,5)")
+    plain = evaluate(problem, model, sequences=300_000, with_floor=False)
+    if plain.exploded < 5:
+        problem = problem.replace(noise="uniform(0,9)")
+        plain = evaluate(problem, model, sequences=300_000, with_floor=False)
+    rare = explosion_probability(problem, model, sequences=20_000)
+    error = np.hypot(rare.error, np.sqrt(plain.exploded) / 300_000)
+    assert plain.exploded > 5
+    assert rare.probability == pytest.approx(plain.exploded / 300_000, abs=4 * error)
+
+
+@pytest.mark.slow
+def test_seeds_agree_with_each_other_and_with_30_million_sequences():
+    """15 of 30,015,488 plain sequences exploded: 5.0e-7 +- 1.3e-7."""
+    problem, model = Problem(noise="uniform(0,5)"), load("zoo:diag/3/uniform(0,5)")
+    results = [explosion_probability(problem, model, seed=seed) for seed in range(3)]
+    for one in results:
+        assert one.probability == pytest.approx(5.0e-7, abs=3 * np.hypot(1.3e-7, one.error))
+        assert one.probability == pytest.approx(results[0].probability, abs=4.5 * np.hypot(one.error, results[0].error))
+
+
+def test_a_predictor_that_never_explodes_has_an_upper_bound():
+    rare = explosion_probability(Problem(3, 6, 1), ConstRR(1.0), sequences=2_000)
+    assert (rare.probability, rare.bound, rare.hits) == (0, "upper", 0)
+    assert 0 < rare.upper <= 1
+    assert str(rare).startswith("below ")
+    assert rare.as_dict()["bound"] == "upper"
+
+
+def test_refusals_say_why():
+    class Tokens:
+        def predict(self, x, y, queries):
+            return queries[..., 0]
+
+    with pytest.raises(InputError, match="contexts are drawn as moments; got Tokens"):
+        explosion_probability(Problem(3, 6, 1), Tokens())
+    with pytest.raises(InputError, match="built-in Problem"):
+        explosion_probability(HeavyTails(), ConstRR(1.0))
+    with pytest.raises(InputError, match="sequences"):
+        explosion_probability(Problem(3, 6, 1), ConstRR(1.0), sequences=10)
+
+
+def test_losses_show_explosion_probabilities_on_request():
+    """Along layers and noise levels, the same numbers as one by one; prefixes are refused."""
+    problem, model = Problem(noise="uniform(0,5)"), load("zoo:diag/2/uniform(0,5)")
+    table = compare(problem, {"two": model}, {"layer": [1, 2], "sigma": [2.0]}, sequences=100, explosions=True)
+    one = explosion_probability(problem.at_noise(2), model.truncate(1))
+    assert table.explosion_probability[0, 0, 0] == one.probability
+    assert table.at(layer=2, sigma=2.0)["two"].explosion_error > 0
+    assert table.rows()[0]["explosion_error"] == one.error
+    assert "explosion_probability" in str(table.at(sigma=2.0))
+    assert "explosion_probability" not in compare(problem, model, sequences=100).rows()[0]
+    with pytest.raises(InputError, match="whole contexts"):
+        compare(problem, model, {"context": [5, 10]}, sequences=100, explosions=True)

@@ -1,0 +1,86 @@
+"""Integers, masked entries and matrices that are not symmetric mean the same everywhere, or are refused."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, Moments, Problem
+from ridgeformer.problems import Sequences
+from support import tame_model
+
+torch = pytest.importorskip("torch")
+jax = pytest.importorskip("jax")
+
+from ridgeformer import jax as in_jax  # noqa: E402
+from ridgeformer import torch as in_torch  # noqa: E402
+
+MODEL = tame_model("full", 3, 2, 1, 8)
+DRAW = Problem(3, 8, "uniform(0,1)").moments(5)
+GRAM, TARGET = np.array(DRAW.moments.gram), np.array(DRAW.ridge)
+
+
+def test_integers_are_converted_and_not_truncated():
+    parameters, apply = in_jax.to_jax(MODEL)
+    rng = np.random.default_rng(0)
+    x, y, queries = rng.integers(-3, 4, (2, 8, 3)), rng.integers(-3, 4, (2, 8)), rng.integers(-3, 4, (2, 1, 3))
+    expected = MODEL.predict(x, y, queries)
+    assert np.abs(expected).min() > 0
+    np.testing.assert_allclose(apply(parameters, x, y, queries), expected, rtol=1e-4)  # float32
+    gram = np.array(Moments.from_tokens(x, y).gram).astype(int)
+    np.testing.assert_allclose(apply(parameters, gram), MODEL.weights(Moments.from_tokens(x, y)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("where", ["torch", "jax"])
+def test_masked_entries_are_refused(where):
+    masked = np.ma.masked_greater(TARGET, 0)
+    loss, model = (in_torch.moment_loss, in_torch.to_torch(MODEL))
+    if where == "jax":
+        loss, model = in_jax.moment_loss, in_jax.to_jax(MODEL)[0]
+    with pytest.raises(InputError, match="target must have no masked entries"):
+        loss(model, DRAW.moments, masked)
+    with pytest.raises(InputError, match="metric must have no masked entries"):
+        loss(model, DRAW.moments, TARGET, metric=np.ma.masked_equal(np.eye(3), 0))
+
+
+def test_sequences_with_masked_entries_are_refused():
+    drawn = Problem(3, 8, "uniform(0,1)").sequences(5)
+    with pytest.raises(InputError, match="x must have no masked entries; got a masked array"):
+        Sequences(np.ma.masked_greater(drawn.x, 0), drawn.y, drawn.queries, drawn.answers)
+
+
+def test_gram_matrices_that_are_not_symmetric_are_refused():
+    """The core reads one triangle, the recursion in PyTorch and JAX both: they would mean different models."""
+    odd = GRAM + np.triu(np.ones((4, 4)), 1)
+    with pytest.raises(InputError, match="gram must be symmetric"):
+        in_torch.moment_loss(in_torch.to_torch(MODEL), torch.tensor(odd), TARGET)
+    with pytest.raises(InputError, match="gram must be symmetric"):
+        in_jax.moment_loss(in_jax.to_jax(MODEL)[0], odd, TARGET)
+    with pytest.raises(InputError, match="gram must be symmetric"):
+        Moments(odd, 8)
+
+
+def test_token_batches_of_varying_lengths_are_refused():
+    with pytest.raises(InputError, match=r"token form needs contexts of one length; got n = 4\.\.6"):
+        in_torch.ProblemDataset(Problem(2, "4..6", 1.0), 8, form="tokens")
+
+
+def test_transformed_functions_have_the_same_gradient_and_losses():
+    module, gram, target = in_torch.to_torch(MODEL), torch.tensor(GRAM), torch.tensor(TARGET)
+    values = {name: value.detach() for name, value in module.arrays().items()}
+
+    def loss(values, gram=gram, target=target):
+        return in_torch.moment_loss(values, gram, target, like=MODEL)
+
+    leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
+    loss(leaves).backward()
+    for name, slope in torch.func.grad(loss)(values).items():
+        torch.testing.assert_close(slope, leaves[name].grad)
+    each = torch.func.vmap(lambda G, t: loss(values, G[None], t[None]))(gram, target)
+    torch.testing.assert_close(each.mean(), loss(values))
+
+
+def test_bfloat16_in_jax():
+    """bfloat16 has 8 bits: losses agree to about a hundredth."""
+    parameters = in_jax.to_jax(MODEL)[0]
+    whole = in_jax.moment_loss(parameters, GRAM, TARGET)
+    half = in_jax.moment_loss(parameters, jax.numpy.asarray(GRAM, jax.numpy.bfloat16), TARGET)
+    assert float(half) == pytest.approx(float(whole), rel=0.03)

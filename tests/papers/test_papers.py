@@ -1,0 +1,168 @@
+"""The shape of papers: results are stored and resumed, claims are decided by rules, and a page shows all of it."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, papers
+from ridgeformer.papers import Check, Paper, Part, Picture, agree
+from ridgeformer.plotting.panels import Line, Map, Panel, Points, draw_panels
+from ridgeformer.problems import Problem
+
+PROBLEM = Problem(2, 5, 1)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Counted:
+    """A paper that counts how often it measures."""
+
+    def __init__(self, truth=2.0, version=1):
+        self.measured = 0
+
+        def first(work, *, size=3):
+            self.measured += 1
+            work.progress(1, 2)
+            return {"mean": float(size), "array": np.arange(2)}
+
+        def second(work, *, offset=1.0):
+            return work.results["first"]["mean"] + offset
+
+        def claim(results):
+            return agree("The mean is right.", results["first"]["mean"], truth, 0.5, "by construction")
+
+        def drawn(results):
+            shown = [Line("line", [1, 2], [1.0, None]), Points("points", [1, 2], [1.0, results["second"]], [0.1, 0.1])]
+            panels = [
+                Panel("a", "x", "y", shown, log_x=True, log_y=True),
+                Panel("b", "x", "y", [Map([[0, 1]], [1, 2], [3])]),
+            ]
+            return draw_panels(panels)
+
+        self.paper = Paper(
+            id="counted1900",
+            title="On <counting>",
+            authors="Somebody",
+            link="https://example.org",
+            says="Counting works.",
+            problems={"problem": PROBLEM},
+            parts=(Part(first, {"size": 2}), Part(second)),
+            checks=(claim,),
+            pictures={"picture": Picture(drawn, "A & B")},
+            errata=(papers.Erratum("page 1", "one", "two", "counting"),),
+            beyond=("Softmax.",),
+            version=version,
+        )
+
+
+def test_results_are_stored_and_measured_once(tmp_path):
+    counted, told = Counted(), []
+    first = papers.run(counted.paper, out=tmp_path, progress=lambda *what: told.append(what))
+    again = papers.run(counted.paper, out=tmp_path)
+    assert counted.measured == 1
+    assert ("first", 1, 2) in told
+    assert first.results == again.results == {"first": {"mean": 3.0, "array": [0, 1]}, "second": 4.0}
+    assert first.seconds == again.seconds
+    assert json.loads((tmp_path / "counted1900/outcome.json").read_text())["checks"][0]["verdict"] == "contradicted"
+
+
+def test_quick_and_changed_settings_are_other_results(tmp_path):
+    counted = Counted()
+    assert papers.run(counted.paper, quick=True, out=tmp_path).checks[0].verdict == "supported"
+    assert papers.run(counted.paper, out=tmp_path).checks[0].verdict == "contradicted"
+    assert papers.run(counted.paper, out=tmp_path, settings={"size": 2}).checks[0].verdict == "supported"
+    assert counted.measured == 3
+    with pytest.raises(InputError, match="the settings of counted1900 are offset, size"):
+        papers.run(counted.paper, out=None, settings={"other": 2})
+
+
+def test_damaged_and_outdated_results_are_measured_again(tmp_path):
+    counted = Counted()
+    papers.run(counted.paper, out=tmp_path)
+    (tmp_path / "counted1900/first.json").write_text("{")
+    papers.run(counted.paper, out=tmp_path)
+    assert counted.measured == 2
+    newer = Counted(version=2)
+    assert papers.running.status_of(newer.paper, tmp_path).state == "outdated"
+    papers.run(newer.paper, out=tmp_path)
+    assert newer.measured == 1
+
+
+def test_the_status_says_how_far_a_paper_is(tmp_path):
+    counted = Counted()
+    assert papers.running.status_of(counted.paper, tmp_path).state == "not run"
+    papers.run(counted.paper, quick=True, out=tmp_path)
+    assert papers.running.status_of(counted.paper, tmp_path).state == "quick"
+    papers.run(counted.paper, out=tmp_path)
+    status = papers.running.status_of(counted.paper, tmp_path)
+    assert (status.state, status.verdicts) == ("done", {"contradicted": 1})
+    assert {one.state for one in papers.status(tmp_path)} == {"not run"}
+
+
+def test_numbers_agree_within_their_tolerance():
+    assert agree("c", [1.0, 2.0], [1.1, 2.0], [0.2, 0.0], "r").verdict == "supported"
+    assert agree("c", [1.0, 2.0], [1.1, 2.1], [0.2, 0.0], "r").verdict == "partly supported"
+    assert agree("c", [np.nan], [1.0], 1.0, "r").verdict == "contradicted"
+    with pytest.raises(InputError, match="as many numbers as are expected"):
+        agree("c", [1.0, 2.0, 3.0], [1.0, 2.0], 0.1, "r")
+
+
+def test_the_page_and_the_table_show_the_outcomes(tmp_path):
+    outcome = papers.run(Counted(truth=3.0).paper, out=tmp_path)
+    page = papers.report_page([outcome], tmp_path).read_text()
+    assert "On &lt;counting&gt;" in page
+    assert 'class="supported"' in page
+    assert "data:image/svg+xml;base64," in page
+    assert "Softmax." in page
+    assert "counting" in page
+    (row,) = papers.summary([outcome])
+    assert row["verdict"] == "supported (1 of 1 claims)"
+    text = papers.markdown([row])
+    assert re.search(r"\| \[counted1900\]\(docs/papers/counted1900.md\) \| The mean is right. \| 3 \| 3 \|", text)
+    with pytest.raises(InputError, match="a report needs results"):
+        papers.report(tmp_path / "nothing")
+
+
+def test_verdicts_count_the_parts_that_hold():
+    check = Check("c", "m", "e", "t", "r", "rule", (True, False))
+    assert check.as_dict()["verdict"] == "partly supported"
+
+
+def test_every_paper_has_a_page_and_fits_the_shape():
+    for paper in papers.catalogue():
+        assert paper.parts
+        assert paper.checks
+        assert paper.pictures
+        assert paper.link.startswith("https://")
+        for part in paper.parts:
+            assert part.quick.keys() <= part.settings().keys()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_the_page_works_in_a_browser(tmp_path):
+    """All pictures load, links lead to their sections, and nothing is wider than the window."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    path = papers.report_page([papers.run(Counted().paper, out=None)], tmp_path)
+    with sync_api.sync_playwright() as browsers:
+        browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        window = browser.new_page(viewport={"width": 1000, "height": 700})
+        errors = []
+        window.on("pageerror", lambda error: errors.append(error))
+        window.goto(path.as_uri())
+        assert window.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 100)")
+        assert window.evaluate("[...document.links].every(one => !one.hash || document.querySelector(one.hash))")
+        assert window.evaluate("document.documentElement.scrollWidth <= 1000")
+        browser.close()
+    assert errors == []
+
+
+def test_with_changed_settings_only_the_parts_that_have_them_are_measured(tmp_path):
+    outcome = papers.run(Counted().paper, out=tmp_path, settings={"size": 2})
+    assert outcome.results.keys() == {"first"}
+    assert [check.verdict for check in outcome.checks] == ["supported"]
+    column = papers.run("lu2025", out=tmp_path, settings={"d": 6, "kappas": [1.0, 4.0], "repetitions": 2})
+    assert column.results.keys() == {"column"}
+    assert column.checks == ()  # nothing is published for d = 6

@@ -1,0 +1,193 @@
+"""Statements about random sequences and trained models; each check fails when its statement is broken on purpose."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ridgeformer import ConstRR, Diag, GDpp, InputError, LinearTransformer, Problem, cli, compare
+from ridgeformer.exact import least_excess_loss
+from ridgeformer.papers.vladymyrov2024.theory import Bound, fixed_noise, heads, quadratic, verification
+from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
+from support import draw
+
+
+def failing(checks):
+    return [check.what for check in checks if not check.passed]
+
+
+# ---- no quadratic ---------------------------------------------------------------------------------------
+
+
+def test_labels_are_linear():
+    model = random_model("full", dim=3, context=12, layers=3, heads=2)
+    s = Problem(3, 12, "uniform(0,1)").sequences(5)
+    states = model.trace(s.x, s.y)
+    linear = states.a[:, :, None] * s.y - np.einsum("lbd,bnd->lbn", states.w, s.x)
+    np.testing.assert_allclose(quadratic.labels(model, s.x, s.y), linear, atol=1e-12)
+
+
+def test_largest_square_is_the_best_regression():
+    """1 - R^2 is what least squares leaves of x(1)^2; and no other weights come closer."""
+    s = Problem(3, 12, "fixed(1)").sequences(4)
+    goal = s.x[:, :, 0] ** 2
+    for y in (None, s.y):
+        for i, found in enumerate(quadratic.largest_square(s.x, y)):
+            columns = s.x[i] if y is None else np.column_stack([s.x[i], s.y[i]])
+            left = np.linalg.lstsq(columns, goal[i], rcond=None)[1][0]
+            assert 1 - found == pytest.approx(left / (goal[i] @ goal[i]), rel=1e-9)
+
+
+def test_quadratic_holds():
+    assert not failing(quadratic.check(1))
+
+
+def test_the_length_for_a_tenth_by_simulation():
+    """n R^2 tends to 5 chi2(1) + chi2(d - 1)."""
+    rng = np.random.default_rng(0)
+    for dim in (1, 2, 10):
+        rest = rng.chisquare(dim - 1, 400_000) if dim > 1 else 0.0
+        quantile = np.quantile(5 * rng.chisquare(1, 400_000) + rest, 0.99)
+        assert quadratic.context_for(dim) == pytest.approx(quantile / 0.01, rel=0.02)
+    assert quadratic.context_for(2, cosine=0.2) == pytest.approx(quadratic.context_for(2) / 4, abs=1)
+
+
+# ---- heads ----------------------------------------------------------------------------------------------
+
+
+def measured(one, two):
+    """What `second_head` would give, without training."""
+    return lambda problem, seed: {"one head": one, "two heads": two, "standard error": 0.01, "departure, one head": 0.0}
+
+
+def test_heads_hold():
+    assert not any(failing(heads.check(seed, second_head=measured(1.0, 0.9))) for seed in range(5))
+
+
+def test_the_last_layer_without_yx_or_yy_is_another_model():
+    """So that 'the last layer needs one head only' is about xx and xy, and not about nothing."""
+    model = random_model("diag", dim=4, context=9, layers=2, heads=2)
+    m = draw(4, 9).moments
+    omega = heads.one_head_last(model.family).omega
+    np.testing.assert_allclose(LinearTransformer(Diag(omega=omega), 4).weights(m), model.weights(m), atol=1e-13)
+    for column in (0, 1):
+        less = omega.copy()
+        less[-1, 1, column] = 0
+        assert np.abs(LinearTransformer(Diag(omega=less), 4).weights(m) - model.weights(m)).max() > 1e-4
+
+
+@pytest.mark.long
+def test_a_second_head_gains():
+    found = heads.second_head(Problem(noise="categorical(1,3)"))
+    assert found["departure, one head"] < 1e-12
+    assert found["departure, two heads"] > 0.1
+    assert found["gain"] > 3 * found["standard error"]
+
+
+@pytest.mark.long
+def test_everything_holds():
+    assert not failing(verification.verify(seed=1))
+
+
+# ---- GD++ and the noise ---------------------------------------------------------------------------------
+
+
+def test_the_risk_of_one_layer_by_hand():
+    """w = c a: 1/2 E sum ((1 - c l)^2 + v c^2 l) = d/2 (1 - 2 c n + c^2 n (n + d + 1 + v))."""
+    d, n, c, v = 4, 9, 0.05, 2.5
+    model = LinearTransformer(GDpp(omega=[[0.3, -c]]), d)
+    expected = d / 2 * (1 - 2 * c * n + c**2 * n * (n + d + 1 + v))
+    assert fixed_noise.risk(Problem(d, n, "fixed(1)"), model, v) == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_filter_is_what_the_model_does_along_an_eigenvector():
+    model = LinearTransformer.random("gdpp", dim=3, layers=3, context=8, scale=0.5)
+    m = draw(3, 8).moments
+    values, vectors = np.linalg.eigh(m.S[0])
+    weights = vectors @ (fixed_noise.filtered(model, values) * (vectors.T @ np.linalg.solve(m.S[0], m.a[0])))
+    np.testing.assert_allclose(weights, model.weights(m)[0], rtol=1e-9)
+
+
+def test_fixed_noise_holds():
+    assert not failing(fixed_noise.check(1))
+
+
+def test_one_rescaling_layer_is_enough_to_beat_constrr():
+    """The bound is GD++'s alone: its best model, then one layer of omega_yy, which sees the noise, is far below it."""
+    problem = Problem(noise="categorical(1,3)")
+    best = least_excess_loss(problem, 3).to_diag().omega
+    rescaled = Diag(omega=np.concatenate([best, [[[0, 0], [0, -4e-4]]]]))
+    chosen = {"const": ConstRR.tune(problem), "gdpp": LinearTransformer(Diag(omega=best), 10)}
+    found = compare(problem, {**chosen, "rescaled": LinearTransformer(rescaled, 10)}, sequences=10_000)
+    assert found.difference("gdpp", "const")[0] > 0
+    gain, error = found.difference("const", "rescaled")
+    assert gain > 10 * error
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: quadratic.largest_square(np.ones((1, 3, 3))), "a span must leave something out"),
+        (lambda: quadratic.context_for(2, cosine=1.5), "must lie between 0 and 1"),
+        (lambda: heads.merge(GDpp(omega=[[0.1, 0.1]])), "merged in Diag models; got a GDpp"),
+        (
+            lambda: fixed_noise.filtered(random_model("diag", dim=2, context=4, layers=1), np.ones(2)),
+            "for GD++ models only",
+        ),
+        (
+            lambda: fixed_noise.risk(Problem(4, 2, "fixed(1)"), random_model("gdpp", dim=4, context=2, layers=1), 1.0),
+            "needs n >= d",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_words(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+# ---- the command ----------------------------------------------------------------------------------------
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["papers", "verify", *arguments])
+    return caught.value.code, capsys.readouterr()
+
+
+def test_the_command_prints_a_table(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
+    code, out = run(capsys, "--only", "momentum")
+    assert code == 0
+    assert "All 6 claims hold" in out.out
+    assert "Diagonal layers are gradient descent with momentum" in out.out
+    assert out.out.count("holds") == 6
+
+
+def test_the_command_prints_json(capsys):
+    code, out = run(capsys, "--only", "momentum", "--json")
+    record = json.loads(out.out)
+    assert code == 0
+    assert record["passed"] is True
+    assert [check["passed"] for check in record["checks"]] == [True] * 6
+    assert record["checks"][0]["as_printed"] > 1e-3
+
+
+def test_a_failing_claim_is_exit_code_one(capsys, monkeypatch):
+    class Broken:
+        @staticmethod
+        def check(seed):
+            return [Bound("momentum", "one thing", 0.5, 0.1), Bound("momentum", "another", 0.0, 0.1)]
+
+    monkeypatch.setattr(verification.importlib, "import_module", lambda name: Broken)
+    code, out = run(capsys, "--only", "momentum")
+    assert code == 1
+    assert "1 of 2 claims fail" in out.out
+    assert out.out.count("FAILS") == 1
+    assert json.loads(run(capsys, "--only", "momentum", "--json")[1].out)["passed"] is False
+
+
+def test_an_unknown_statement_is_refused(capsys):
+    code, out = run(capsys, "--only", "gravity")
+    assert code == 2
+    assert "a statement must be one of linear_model" in out.err

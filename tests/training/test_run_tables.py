@@ -1,0 +1,288 @@
+"""`ridgeformer runs` and `load_runs` on folders in which runs are damaged: the others are listed, the damaged named."""
+
+import dataclasses
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ridgeformer import InputError, Problem, train, train_many
+from ridgeformer.losses import BelowFloorWarning
+from ridgeformer.training import Runs, Search, load_runs
+from support import write_record
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two small runs."""
+    out = tmp_path_factory.mktemp("trained")
+    for noise in ("fixed(1)", "fixed(2)"):
+        train(Problem(2, 4, noise), "gdpp", 1, sequences=500, out=out)
+    return out
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    """A copy of them, and the folders of the first, which tests damage, and of the second."""
+    shutil.copytree(trained, tmp_path / "runs")
+    return (tmp_path / "runs", *sorted((tmp_path / "runs").iterdir()))
+
+
+def replace(path, content):
+    path.unlink()
+    path.write_bytes(content)
+
+
+def change(path, *keys, value):
+    record = json.loads(path.read_text())
+    inner = record
+    for key in keys[:-1]:
+        inner = inner[key]
+    if value is KeyError:
+        del inner[keys[-1]]
+    else:
+        inner[keys[-1]] = value
+    write_record(path.parent, record)  # a record that is whole but makes no sense
+
+
+def nest(path, depth):
+    text = path.read_text().rstrip().removesuffix("}")
+    path.write_text(f'{text}, "more": {"[" * depth}{"]" * depth}}}')
+
+
+def make_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def make_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def grow(path):
+    with path.open("ab") as file:
+        file.truncate(5_000_000_000)
+
+
+def point_nowhere(path):
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+RECORD = "record.json"
+DAMAGES = {
+    "garbage": (lambda run: replace(run / RECORD, bytes(range(256))), "must hold JSON"),
+    "empty": (lambda run: replace(run / RECORD, b""), "must hold JSON"),
+    "not UTF-8": (lambda run: replace(run / RECORD, b'{"status": "\xff"}'), "must hold JSON"),
+    "a list": (lambda run: replace(run / RECORD, b"[]"), "must hold a JSON object"),
+    "deep": (lambda run: replace(run / RECORD, b"[" * 100_000), "RecursionError|must hold JSON"),
+    "deep but valid": (lambda run: nest(run / RECORD, 100_000), "RecursionError|must hold JSON"),
+    "rather deep": (lambda run: nest(run / RECORD, 900), "RecursionError|must hold JSON"),
+    "a folder": (lambda run: make_folder(run / RECORD), "record.json must be a file; it is a folder"),
+    "a pipe": (lambda run: make_pipe(run / RECORD), "record.json must be a file; it is a folder, a pipe"),
+    "huge": (lambda run: grow(run / RECORD), "at most 16,777,216 bytes; it has 5,000,000,000"),
+    "a broken link": (lambda run: point_nowhere(run / RECORD), "record.json is not .No such file"),
+    "of another program": (lambda run: replace(run / RECORD, b"{}"), "must be one that ridgeformer wrote"),
+    "of the future": (lambda run: change(run / RECORD, "version", value=99), "a newer ridgeformer"),
+    "no result": (lambda run: change(run / RECORD, "result", value=KeyError), "KeyError: 'result'"),
+    "no loss": (lambda run: change(run / RECORD, "result", "loss", value=KeyError), "KeyError: 'loss'"),
+    "no status": (lambda run: change(run / RECORD, "status", value=KeyError), "KeyError: 'status'"),
+    "loss nan": (
+        lambda run: change(run / RECORD, "result", "loss", value=math.nan),
+        "loss .* finite number; it is nan",
+    ),
+    "loss inf": (
+        lambda run: change(run / RECORD, "result", "loss", value=math.inf),
+        "loss .* finite number; it is inf",
+    ),
+    "loss text": (lambda run: change(run / RECORD, "result", "loss", value="1"), "loss .* finite number; it is '1'"),
+    "loss null": (lambda run: change(run / RECORD, "result", "loss", value=None), "loss .* finite number; it is None"),
+    "loss huge": (lambda run: change(run / RECORD, "result", "loss", value=10**400), "OverflowError|finite number"),
+    "ratio text": (lambda run: change(run / RECORD, "result", "ratio", value=[]), "ratio .* finite number"),
+    "result a list": (lambda run: change(run / RECORD, "result", value=[1]), "TypeError"),
+    "status a number": (lambda run: change(run / RECORD, "status", value=3), "status of a run must be text; it is 3"),
+    "dim text": (lambda run: change(run / RECORD, "spec", "dim", value="2"), "dim must be of type int; it is '2'"),
+    "noise a list": (lambda run: change(run / RECORD, "spec", "noise", value=[]), "noise must be of type str"),
+    "no noise": (lambda run: change(run / RECORD, "spec", "noise", value=KeyError), "KeyError: 'noise'"),
+    "protocol a list": (
+        lambda run: change(run / RECORD, "spec", "protocol", value=[]),
+        "protocol must be of type dict",
+    ),
+    "no model": (
+        lambda run: (run / "model.safetensors").unlink(),
+        "must be readable; model.safetensors is not .No such file",
+    ),
+    "a folder as model": (lambda run: make_folder(run / "model.safetensors"), "model.safetensors must be a file"),
+    "unfinished, spec garbage": (
+        lambda run: [(run / RECORD).unlink(), replace(run / "spec.json", b"{")],
+        "JSONDecodeError",
+    ),
+    "unfinished, spec a pipe": (
+        lambda run: [(run / RECORD).unlink(), make_pipe(run / "spec.json")],
+        "spec.json must be a file",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_named_and_the_others_are_listed(runs, damage):
+    folder, first, second = runs
+    spoil, words = DAMAGES[damage]
+    spoil(first)
+    good, bad = load_runs(folder).entries
+    assert (good.folder, bad.folder) == (second, first)
+    assert good.loss < math.inf
+    assert bad.status == "damaged"
+    with pytest.raises(InputError, match=words):
+        raise InputError(bad.damage)
+    assert len(bad.damage) <= 500
+    assert "\n" not in bad.damage
+
+
+def show(*arguments):
+    command = [sys.executable, "-m", "ridgeformer", "runs", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize("damage", ["garbage", "deep", "rather deep", "a folder", "a pipe", "loss nan", "no model"])
+def test_show_names_damaged_runs(runs, damage):
+    folder, first, second = runs
+    DAMAGES[damage][0](first)
+    listed = show(folder)
+    assert listed.returncode == 1
+    assert second.name in listed.stdout
+    assert first.name not in listed.stdout
+    assert listed.stderr.startswith(f"damaged: {first.name}: ")
+    assert listed.stderr.count("\n") == 1
+    record, damaged = json.loads(show(folder, "--json").stdout)
+    assert record["spec"]["noise"] == "fixed(2)"
+    assert damaged["folder"] == str(first)
+    assert damaged["damaged"] in listed.stderr
+
+
+@pytest.mark.parametrize("damage", ["garbage", "deep", "a pipe", "loss nan", "no model"])
+def test_show_of_one_damaged_run_is_an_error(runs, damage):
+    _, first, _ = runs
+    DAMAGES[damage][0](first)
+    alone = show(first)
+    assert alone.returncode == 2
+    assert alone.stdout == ""
+    assert alone.stderr.startswith("ridgeformer: error: ")
+    assert f"{first.name}: " in alone.stderr  # the start of a long path is cut
+    assert alone.stderr.count("\n") == 1
+
+
+def test_only_damaged_runs(runs):
+    folder, first, second = runs
+    for run in (first, second):
+        replace(run / RECORD, b"")
+    listed = show(folder, "--json")
+    assert listed.returncode == 1
+    assert len(json.loads(listed.stdout)) == 2
+
+
+def test_a_finished_run_is_listed_without_its_spec_file(runs):
+    folder, first, second = runs
+    (first / "spec.json").unlink()
+    (folder / "notes").mkdir()
+    assert [entry.folder for entry in load_runs(folder).entries] == [first, second]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look anywhere")
+def test_a_run_that_may_not_be_looked_into_is_named(runs):
+    folder, first, second = runs
+    first.chmod(0)
+    good, bad = load_runs(folder).entries
+    first.chmod(0o755)
+    assert (good.folder, bad.folder) == (second, first)
+    assert "is not (Permission denied). Check its permissions" in bad.damage
+
+
+def test_unfinished_runs_come_last_and_are_no_damage(runs):
+    folder, first, second = runs
+    (first / RECORD).unlink()
+    entries = load_runs(folder).entries
+    assert [entry.folder for entry in entries] == [second, first]
+    assert (entries[1].status, entries[1].loss, entries[1].ratio) == ("unfinished", math.inf, None)
+    listed = show(folder)
+    assert listed.returncode == 0
+    pattern = rf"^ +- +- +-  unfinished +{re.escape(entries[1].protocol)} +{first.name}$"
+    assert re.search(pattern, listed.stdout, re.MULTILINE)
+
+
+def test_what_is_infinite_is_null_in_json(runs):
+    """`Infinity` is no JSON, and most readers refuse it."""
+    folder, first, _ = runs
+    change(first / RECORD, "result", "largest", value=math.inf)
+    for place in (folder, first):
+        text = show(place, "--json").stdout
+        assert "Infinity" not in text
+        assert '"largest": null' in text
+
+
+def test_a_listed_loss_below_its_floor_is_a_warning(runs):
+    """In the list, too, where many losses are read at a glance."""
+    folder, first, _ = runs
+    result = json.loads((first / RECORD).read_text())["result"]
+    change(first / RECORD, "result", value={**result, "loss": 0.1, "error": 0.01, "floor": 0.3, "floor_error": 0.02})
+    words = f"below the Bayes floor; {first.name} has 0.1 .*the floor is 0.3"
+    with pytest.warns(BelowFloorWarning, match=words) as seen:
+        assert len(load_runs(folder).entries) == 2
+    assert len(seen) == 1
+    listed = show(folder)
+    assert listed.returncode == 0
+    assert listed.stderr.startswith(
+        "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor"
+    )
+    assert listed.stderr.count("\n") == 1
+    change(first / RECORD, "result", "error", value=10**400)  # nothing to compare with, and no error
+    assert len(load_runs(folder).entries) == 2
+
+
+def test_what_is_no_folder_of_runs(tmp_path):
+    with pytest.raises(InputError, match=r"runs are stored in a folder; .* cannot be read as one \(No such file"):
+        load_runs(tmp_path / "nothing")
+    assert load_runs(tmp_path).entries == ()
+    assert (
+        "is not the folder of a run, and there are no runs in it. Name the folder that was given to --out"
+        in show(tmp_path).stderr
+    )
+
+
+PROBLEM = Problem(3, 6, "uniform(0,2)")
+
+
+def test_train_many_returns_a_table(tmp_path):
+    """Lines, iteration, selection and the picture; stored runs give the same lines."""
+    how = {"protocol": Search(effort=0.1), "sequences": 1000}
+    runs = train_many(PROBLEM, ["gdpp", "diag"], [1, 2], seeds=[0, 1], out=tmp_path, **how)
+    assert [run.spec.seed for run in runs] == [0] * 4 + [1] * 4
+    assert (len(runs), len(runs[:3]), runs[-1].spec.layers) == (8, 3, 2)
+    rows = runs.rows()
+    assert [row["loss"] for row in rows] == [run.loss for run in runs]
+    assert {row["actual"] for row in rows if row["layers"] == 1} == {"gdpp, 1 layer"}
+    stored = load_runs(tmp_path)
+    by_name = {row["run"]: row for row in stored.rows()}
+    assert all(by_name[row["run"]] == row for row in rows)
+    assert "diag" in str(runs)
+    assert runs.to_pandas().groupby("family")["loss"].count().tolist() == [4, 4]
+    axis = runs.plot(baselines={"mine": 0.5}).axes[0]
+    line, shallow = axis.get_lines()[0], [row["loss"] for row in rows if (row["family"], row["layers"]) == ("gdpp", 1)]
+    assert line.get_label() == "gdpp"
+    assert line.get_ydata()[0] == pytest.approx(np.mean(shallow))
+    with pytest.raises(InputError, match="x must be a column of numbers; got 'status'"):
+        runs.plot(x="status")
+
+
+def test_a_run_that_lost_against_another_seed_did_not_converge():
+    run = train(PROBLEM, "gdpp", 1, sequences=1000)
+    other, result = dataclasses.replace(run.spec, seed=1), dataclasses.replace(run.result, loss=2 * run.loss)
+    worse = dataclasses.replace(run, spec=other, result=result)
+    assert [row["status"] for row in Runs.of([run, worse]).rows()] == ["converged", "local minimum"]

@@ -1,0 +1,31 @@
+"""Stored probabilities of explosions of the shipped models."""
+
+import json
+
+import numpy as np
+import pytest
+
+from commands import call
+from ridgeformer import Problem, explosion_probability, load, zoo
+from ridgeformer.zoo.explosions import SEQUENCES, explosions, text
+
+
+def test_every_shipped_model_has_one():
+    stored = explosions()
+    assert list(stored) == [f"zoo:{family}/{layers}/{noise}" for family, layers, noise in zoo.shipped().made]
+    assert json.loads(text(stored)) == json.loads((zoo.MODELS / "explosions.json").read_text())
+    facts = json.loads(call("models", "diag/3/uniform(0,5)", "--json").stdout)
+    assert facts["explosion_probability"] == stored["zoo:diag/3/uniform(0,5)"].probability
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["diag/3/uniform(0,5)", "full/5/uniform(0,1)"])
+def test_stored_numbers_are_measured_again(name):
+    """With the same seed the same number, to rounding; with another one the same to the errors."""
+    stored, noise = explosions()[f"zoo:{name}"], name.split("/")[2]
+    same, other = (
+        explosion_probability(Problem(noise=noise), load(f"zoo:{name}"), sequences=SEQUENCES, seed=seed)
+        for seed in (0, 1)
+    )
+    assert same.probability == pytest.approx(stored.probability, rel=1e-6)
+    assert other.probability == pytest.approx(stored.probability, abs=4.5 * np.hypot(other.error, stored.error))
