@@ -122,7 +122,7 @@ def last_layer_without_y(patch):
 
 def trained_with_two(patch):
     """Models of two heads in the zoo."""
-    patch.setattr(zoo, "load", lambda *cell: random_model("diag", dim=10, context=20, layers=3, heads=2, seed=1))
+    patch.setattr(zoo.Zoo, "model", lambda *cell: random_model("diag", dim=10, context=20, layers=3, heads=2, seed=1))
     return heads.check(second_head=gains)
 
 
