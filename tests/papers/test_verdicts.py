@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import papers
+from ridgeformer.papers.report import svg
 
 # Of a paper: a check, what is replaced in its module, and by what: a wrong formula, constant or law. Where `measure`
 # follows, the paper is measured again with the mistake.
@@ -70,7 +71,7 @@ PLANTS = {
     "raventos2023": [
         ("transition", "problem_of", lambda true: lambda power: true(10), "measure"),
         ("bayes", "DMMSE", lambda true: lambda tasks, sigma: true(tasks, 20 * sigma), "measure"),
-        ("equivariant", "problem_of", lambda true: lambda power: true(power).replace(noise=1.0), "measure"),
+        ("equivariant", "problem_of", lambda true: lambda power: true(power).replace(features=[4] * 8), "measure"),
     ],
     "vonoswald2023": [
         ("one_step", "best_rate", lambda true: lambda d, n: 1 / (n + d)),
@@ -99,6 +100,8 @@ def test_quick_versions_decide_and_planted_mistakes_change_the_verdict(name, fol
     names = [check.__name__ for check in outcome.paper.checks]
     for check, decided in zip(names, outcome.checks, strict=True):
         assert decided.verdict == OTHERWISE.get((name, check), "supported"), (check, decided)
+    for picture in outcome.paper.pictures.values():
+        assert svg(picture, outcome.results).startswith("data:image/svg+xml")
     module = importlib.import_module(f"ridgeformer.papers.{name}")
     assert {check for check, *_ in PLANTS[name]} == set(names), "every check needs a plant"
     for check, target, wrong, *again in PLANTS[name]:

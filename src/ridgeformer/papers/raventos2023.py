@@ -198,10 +198,10 @@ PAPER = Paper(
         Part(
             pools,
             {
-                "powers": (1, 3, 10),
-                "models": (("full", 1), ("channels(1,3)", 2)),
-                "steps": 400,
-                "sequences": 2000,
+                "powers": (1, 8),
+                "models": (("full", 1), ("channels(1,3)", 1)),
+                "steps": 200,
+                "sequences": 1000,
             },
         ),
     ),
