@@ -51,7 +51,11 @@ PLANTS = {
     "fu2024": [
         ("second_order", "_iterations", lambda true: lambda *of: true(*of[:3], "newton")),
         ("newton", "_iterations", lambda true: lambda *of: true(*of[:3], OTHER[of[3]])),
-        ("similar", "_apart", lambda true: lambda results, name, method: true(results, name, OTHER[method])),
+        (
+            "similar",
+            "_apart",
+            lambda true: lambda of, name, method: (1 + (method == "newton")) * true(of, name, "newton"),
+        ),
     ],
     "garg2022": [
         ("learns", "_curves", lambda true: lambda results: {n: v[::-1] for n, v in true(results).items()}),
@@ -81,8 +85,9 @@ PLANTS = {
     ],
 }
 OTHER = {"newton": "gradient descent", "gradient descent": "newton"}
-# Claims that are not supported as they stand, also by the full version; see the pages of these papers.
+# Claims that are not supported as they stand by the quick version. See the pages of these papers for the full one.
 OTHERWISE = {
+    ("fu2024", "similar"): "partly supported",
     ("yzhang2025", "in_groups"): "partly supported",
     ("bordelon2025", "relative"): "contradicted",
 }
