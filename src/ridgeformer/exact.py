@@ -212,8 +212,8 @@ def least_excess_loss(
 def _hopped(excess: ExcessLoss, best: Minimum, rng: np.random.Generator) -> Minimum:
     """Leave local minima by moving zeros of e; for problems on which the loss of GD++ falls to 0 with its depth.
 
-    The factor 1 + r s of a layer vanishes at one eigenvalue or at several, and in which order layers take which parts of
-    the spectrum decides in which local minimum a descent ends. So a hop puts the zero of one or two layers elsewhere.
+    The factor 1 + r s of a layer vanishes at one eigenvalue or at several, and which layer takes which part of the
+    spectrum decides in which local minimum a descent ends. So a hop puts the zero of one or two layers elsewhere.
     """
     gained, hop = 0, 0
     while hop - gained < HOPS * (len(best.point) // 2):
