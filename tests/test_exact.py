@@ -80,4 +80,4 @@ def test_every_seed_finds_the_same_optimum_without_noise():
         best = None
         for layers in range(1, 5):
             best = LinearTransformer(least_excess_loss(problem, layers, seed=seed, shallower=best), 10)
-        assert exact_loss(problem, best) == pytest.approx(1.47872e-4, rel=1e-3)  # the least of all searches, of 15 seeds
+        assert exact_loss(problem, best) == pytest.approx(1.47872e-4, rel=1e-3)  # the least of 15 seeds
