@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.arguments import check_sequences, make_key
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
@@ -33,7 +33,7 @@ from ridgeformer.problems.features import Features, Isotropic, as_features
 from ridgeformer.problems.posterior import oracle_of_pool
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
-from ridgeformer.problems.text import shown_text
+from ridgeformer.problems.text import parse_problem, shown_text
 from ridgeformer.problems.tokens import draw_tokens
 from ridgeformer.validation import integer, keywords
 from ridgeformer.values import read_only
@@ -260,18 +260,7 @@ class Problem(BaseProblem):
         >>> Problem.parse("d=10 n=20 uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
         True
         """
-        names = {"d": "dim", "n": "context"}
-        found: dict[str, Any] = {}
-        if not isinstance(text, str):
-            refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-        for part in text.split():
-            name, _, value = part.partition("=")
-            if name not in ("d", "n", "features", "tasks", "query"):
-                name, value = "noise", part
-            if not value or names.get(name, name) in found:
-                refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-            found[names.get(name, name)] = value
-        return cls(**found)
+        return cls(**parse_problem(text))
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
