@@ -30,9 +30,11 @@ def data(n=20, d=4, q=None, seed=0, noise=1.0):
     return X, y + noise * rng.standard_normal(y.shape) - 5
 
 
-def test_scikit_learn_accepts_it():
+@pytest.mark.filterwarnings("ignore::ridgeformer.sklearn.FallbackWarning")  # tables with 30 features
+@pytest.mark.parametrize("predictor", ["bayes", MODEL, "diag/7/uniform(0,5)"])
+def test_scikit_learn_accepts_it(predictor):
     """One check is for array libraries other than NumPy, which scikit-learn leaves out by default; two need pandas."""
-    found = check_estimator(InContextRegressor(), on_skip=None)
+    found = check_estimator(InContextRegressor(predictor), on_skip=None)
     left_out = {"check_array_api_input"}
     if importlib.util.find_spec("pandas") is None:
         left_out |= {"check_regressor_data_not_an_array", "check_sample_weights_pandas_series"}
@@ -507,9 +509,12 @@ def test_bad_parameters_are_refused_by_fit(options, words):
         InContextRegressor(**options).fit(X, Y)
 
 
-def test_more_features_than_the_model_has():
-    with pytest.raises(InputError, match=r"at most 10 features.*, the dimension of the model; got 12"):
-        InContextRegressor(MODEL).fit(*data(20, 12))
+def test_with_more_features_than_the_model_has_bayes_takes_its_place():
+    X, y = data(20, 12)
+    with pytest.warns(FallbackWarning, match=r"takes at most 10 features.*X has 12, so exact Bayes predicts"):
+        found = InContextRegressor(MODEL).fit(X, y)
+    assert found.fell_back_
+    assert_equal(found, InContextRegressor(noise="uniform(0,5)").fit(X, y))
 
 
 def test_order_and_shapes():

@@ -48,6 +48,7 @@ Mask = NDArray[np.bool_]
 Where = NDArray[np.intp]
 MOST_SUBSETS = 1 << 22  # that are listed
 FURTHER = 2.0  # examples that the variance of labels in the sample counts for
+RANK = 1e-12  # of the largest eigenvalue: what is smaller is 0 with rounding
 FAR = 30.0  # a size of subsets whose best one has e^-30 of the best evidence ends a beam search
 
 
@@ -403,14 +404,18 @@ class ListedSubsets:
     """
 
     def __init__(self, members: Mask, S: Array, a: Array, l: float) -> None:  # noqa: E741
-        self.members, self.total, sizes = members, l, members.sum(1)
-        self._groups = list[tuple[Where, Where, Array, Array, Array]]()
+        self.members, sizes = members, members.sum(1)
+        self._groups, self._least = list[tuple[Where, Where, Array, Array, Array]](), np.zeros(len(members))
         for size in np.unique(sizes):
             rows = np.flatnonzero(sizes == size)
             features = np.nonzero(members[rows])[1].reshape(len(rows), size)
             values, vectors = np.linalg.eigh(S[features[:, :, None], features[:, None, :]])
-            values = np.maximum(values, 0.0)
-            self._groups.append((rows, features, values, vectors, np.einsum("mij,mi->mj", vectors, a[features])))
+            c = np.einsum("mij,mi->mj", vectors, a[features])
+            there = values > RANK * values.max(1, keepdims=True, initial=0.0)  # other directions are rounding
+            values, c = np.where(there, values, 0.0), np.where(there, c, 0.0)
+            left = l - (c**2 / np.where(there, values, 1.0)).sum(1)
+            self._least[rows] = np.where(left > RANK * l, left, 0.0)  # the residual of least squares
+            self._groups.append((rows, features, values, vectors, c))
 
     def solve(self, penalty: Array) -> tuple[Array, Array]:
         """Solve ridge regression on every subset.
@@ -425,8 +430,9 @@ class ListedSubsets:
         for rows, _, values, _, c in self._groups:
             shifted = values[:, :, None] + penalty
             log_det[rows] = np.log(shifted).sum(1)
-            residual[rows] = self.total - (c[:, :, None] ** 2 / shifted).sum(1)
-        return log_det, np.maximum(residual, 0.0)
+            explained = (c**2 / np.where(values > 0, values, 1.0))[:, :, None]  # by least squares
+            residual[rows] = self._least[rows, None] + penalty * (explained / shifted).sum(1)
+        return log_det, residual
 
     def second_moments(self, penalty: Array, weights: Array, variance: Array) -> tuple[Array, Array]:
         """Average the first and second moments of the weights, as `Subsets.second_moments` does.

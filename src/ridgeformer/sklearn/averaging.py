@@ -24,7 +24,8 @@ Law = tuple[float, float]
 Moments = Callable[[Array, Array], tuple[Array, Array]]
 Solve = Callable[[Array], tuple[Array, Array, Moments]]  # log det, residual, moments given weights and variances
 EXACT = 11  # features up to which all subsets count
-NODES, ROUNDS, REACH, LOW, HIGH = 25, 12, 10.0, -30.0, 16.0  # of log v; e^-10 of the peak is nothing
+NODES, ROUNDS, REACH, LOW, HIGH = 25, 12, 10.0, -24.0, 16.0  # of log v; e^-10 of the peak is nothing
+DIGITS = 9  # of sums, in a search
 ROUNDING = 1e-14  # of the sum of squares: a residual below that is rounding
 WIDTH, WORK, MOST, FAR = 16, 6e6, 256, 14.0  # of the beam; of eigendecompositions; subsets; log evidence
 
@@ -161,6 +162,8 @@ def _likely(S: Array, a: Array, total: float, examples: float, r2_prior: Law, si
     features together.
     """
     d = len(a)
+    unit = np.abs(S).max()  # a search takes steps: without rounding, the last digits of the sums could change them
+    S, a = np.round(S / unit, DIGITS) * unit, np.round(a / unit, DIGITS) * unit
     every = ListedSubsets(np.ones((1, d), bool), S, a, total)
     v = np.exp(np.linspace(LOW, HIGH, 200))
     log_det, residual = every.solve(v)

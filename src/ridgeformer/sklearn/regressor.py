@@ -405,11 +405,13 @@ def _by_model(
     inner = model.model if isinstance(model, Guarded) else model
     dim = inner.dim if isinstance(inner, LinearTransformer) else max(given.dim, 1)
     if given.dim > dim:
-        refuse(
-            f"X must have at most {dim} features that are not constant, the dimension of the model",
-            given.dim,
-            "Select features, or train a model of this dimension.",
+        warnings.warn(
+            f"{inner} takes at most {dim} features that are not constant, and X has {given.dim}, so exact Bayes "
+            "predicts in its place. Select features, or train a model of this dimension.",
+            FallbackWarning,
+            stacklevel=4,
         )
+        return exact, np.ones(len(exact), bool)
     moments, fell_back = given.moments(dim, context), np.zeros(len(exact), bool)
     with np.errstate(all="ignore"):
         weights = np.asarray(model.weights(moments), np.float64)[:, : given.dim]
