@@ -6,6 +6,7 @@ from ridgeformer.predictors.choice import baselines, best_label
 from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
+from ridgeformer.predictors.universal import Universal
 
 __all__ = [
     "DMMSE",
@@ -19,6 +20,7 @@ __all__ = [
     "OracleRR",
     "Predictor",
     "TunedRR",
+    "Universal",
     "baselines",
     "best_label",
 ]

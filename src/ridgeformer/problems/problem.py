@@ -401,7 +401,7 @@ class Problem(BaseProblem):
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
         """Let the engine draw and evaluate at once; the oracle of a pool is computed here, from moments."""
-        if ask.target == "ridge" and not self._engine_has_oracle:
+        if ask.layout.opening or (ask.target == "ridge" and not self._engine_has_oracle):
             return super()._step(kernel, key, count, first, ask)
         return ask.engine.step(
             kernel,
