@@ -19,7 +19,7 @@ from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.problem import Problem
 from ridgeformer.problems.reading import problem_from_dict
-from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Tasks
+from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Sparse, Tasks
 
 __all__ = [
     "CUSTOM",
@@ -42,6 +42,7 @@ __all__ = [
     "Rotated",
     "Scales",
     "Sequences",
+    "Sparse",
     "Spectrum",
     "Standardised",
     "Tasks",
