@@ -198,7 +198,9 @@ def _listed(tasks: Sparse, dim: int) -> tuple[SubsetTree, Array]:
     """All subsets that a law allows, and the logarithms of their probabilities, [M]."""
     least, most = tasks.sizes(dim)
     if (count := count_subsets(dim, least, most)) > MOST_LISTED:
-        refuse(f"at most {MOST_LISTED:,} subsets are averaged over one by one", f"{count:,} of them", "Use fewer features.")
+        refuse(
+            f"at most {MOST_LISTED:,} subsets are averaged over one by one", f"{count:,} of them", "Use fewer features."
+        )
     tree = SubsetTree(every_subset(dim, least, most))
     return tree, tasks.log_chances(dim)[tree.sizes]
 
