@@ -121,7 +121,7 @@ def test_features_and_queries(make, words):
         (lambda: Gaussian(mean=[1, np.inf]), "the mean of tasks must be finite"),
         (tasks("lowrank(4)"), "the rank of tasks can be at most d = 3; got 4"),
         (tasks("lowrank(0)"), "the rank of tasks must be at least 1; got 0"),
-        (tasks("sparse()"), "sparse tasks have a size, p or beta; got none of them. Write gaussian(), "),
+        (tasks("sparse()"), "sparse tasks have a size, p or beta; got none of them. Write sparse(3), "),
         (tasks("sparse(2,p=0.1)"), "sparse tasks have a size, p or beta; got size and p"),
         (tasks("sparse(4)"), "sparse tasks can have at most d = 3 weights; got 4"),
         (tasks("sparse(0)"), "the number of weights of sparse tasks must be at least 1; got 0"),

@@ -25,17 +25,16 @@ from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.arguments import check_sequences, make_key
 from ridgeformer.engine.sampler import task_uniforms
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
 from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.posterior import oracle_of_pool
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
-from ridgeformer.problems.text import shown_text
+from ridgeformer.problems.text import problem_parts, shown_text
 from ridgeformer.problems.tokens import draw_tokens
 from ridgeformer.validation import integer, keywords
 from ridgeformer.values import read_only
@@ -204,22 +203,15 @@ class Problem(BaseProblem):
 
     def oracle(self, drawn: Sequences | Draw | Moments) -> Array:
         """See `BaseProblem.oracle`."""
-        moments = drawn if isinstance(drawn, Moments) else drawn.moments
-        if self.has_pool:
-            return oracle_of_pool(self.tasks, moments)
-        from ridgeformer.predictors.ridge import OracleRR
-        from ridgeformer.predictors.sparse import SparseOracle
+        from ridgeformer.predictors.best import oracle
 
-        return (OracleRR(self.prior) if self.tasks.is_gaussian else SparseOracle(self.tasks)).weights(moments)
+        return oracle(self, drawn)
 
     def best_predictor(self) -> Any:
         """See `BaseProblem.best_predictor`: `DMMSE` for pools, `SparseBayes` for sparse tasks, else `BayesRR`."""
-        from ridgeformer.predictors.bayes import DMMSE, BayesRR
-        from ridgeformer.predictors.sparse import SparseBayes
+        from ridgeformer.predictors.best import best_predictor
 
-        if self.tasks.is_gaussian:
-            return BayesRR(self.noise, self.prior)
-        return (DMMSE if self.has_pool else SparseBayes)(self.tasks, self.noise)
+        return best_predictor(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the arguments as JSON has them, without those that have their defaults; `from_dict` reads them back.
@@ -262,22 +254,7 @@ class Problem(BaseProblem):
         >>> Problem.parse("d=10 n=20 uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
         True
         """
-        names = {"d": "dim", "n": "context"}
-        found: dict[str, Any] = {}
-        if not isinstance(text, str):
-            refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-        for part in text.split():
-            name, _, value = part.partition("=")
-            if name not in ("d", "n", "features", "tasks", "query"):
-                name, value = "noise", part
-            if not value or names.get(name, name) in found:
-                refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-            found[names.get(name, name)] = value
-        try:
-            found["dim"] = int(found.get("dim", 10))
-        except ValueError:
-            refuse("d must be a whole number", shown(found["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
-        return cls(**found)
+        return cls(**problem_parts(text))
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""

@@ -6,19 +6,19 @@ sigma]: what an oracle predicts with, and what the Bayes predictor averages over
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaln, gammaln, ndtri
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.problems.matrices import check_covariance, fitting
 from ridgeformer.problems.prior import Prior
-from ridgeformer.problems.text import Described, parse_call
+from ridgeformer.problems.sparse import Sparse
+from ridgeformer.problems.task_law import Tasks
+from ridgeformer.problems.text import parse_call
 from ridgeformer.validation import array, choice, integer, number, real
 
 __all__ = ["Gaussian", "LowRankTasks", "Mixture", "Pool", "Sparse", "Tasks", "as_tasks", "parse_tasks"]
@@ -30,130 +30,6 @@ EXAMPLES = (
     "sparse(beta=[1,4])."
 )
 MOST_POOL = 1 << 24
-
-
-class Tasks(Described):
-    """The law of the tasks."""
-
-    @abstractmethod
-    def prior(self, dim: int) -> Prior:
-        """Return the Gaussian law that ridge predictors assume: the law itself, or its Gaussian part.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            Mean and factor.
-
-        Raises:
-            InputError: The tasks do not fit the dimension.
-        """
-
-    def pool(self, dim: int) -> Array | None:
-        """Return the tasks to choose among.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The tasks, [K, d], or None if there is no pool.
-        """
-        return None
-
-    @property
-    def new(self) -> float:
-        """The probability that a task is a new one, not one of the pool."""
-        return 1.0
-
-    @property
-    def is_gaussian(self) -> bool:
-        """Whether w is Gaussian, so that the oracle is ridge regression."""
-        return False
-
-    def numbers(self, dim: int) -> int:
-        """Return how many random numbers `drawn` makes a task of; 0 where engines draw the tasks.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The number.
-        """
-        return 0
-
-    def drawn(self, u: Array) -> Array:
-        """Make tasks of uniform random numbers, where engines do not draw them.
-
-        Args:
-            u: Random numbers in (0, 1), [B, numbers].
-
-        Returns:
-            The tasks, [B, d].
-        """
-        raise NotImplementedError(f"engines draw the tasks of {self}")
-
-    def moments(self, dim: int, covariance: Array) -> tuple[Array, Array, Array, float, float]:
-        """Compute moments of w and of q = w' Lambda w, over the Gaussian part and the pool.
-
-        Args:
-            dim: The dimension d of the tasks.
-            covariance: The covariance Lambda of the features, [d, d].
-
-        Returns:
-            E w [d], E w w' [d, d], E w q [d], E q and E q^2.
-        """
-        prior, pool, new, L = self.prior(dim), self.pool(dim), self.new, covariance
-        parts = []
-        if new:
-            mean = np.zeros(dim) if prior.mean is None else np.asarray(prior.mean)
-            gamma = np.eye(dim) if prior.factor is None else prior.factor @ prior.factor.T
-            q, seen = float((L * gamma).sum() + mean @ L @ mean), L @ gamma @ L
-            q2 = q * q + 2 * float((L @ gamma * (L @ gamma).T).sum()) + 4 * float(mean @ seen @ mean)
-            parts.append((new, mean, gamma + np.outer(mean, mean), q * mean + 2 * gamma @ L @ mean, q, q2))
-        if pool is not None:
-            each = np.einsum("ki,ij,kj->k", pool, L, pool)
-            moments = pool.mean(0), pool.T @ pool / len(pool), each @ pool / len(pool), float(each.mean())
-            parts.append((1 - new, *moments, float(np.square(each).mean())))
-        return tuple(sum(part[0] * part[k] for part in parts) for k in range(1, 6))  # type: ignore[return-value]
-
-    def second_moment(self, dim: int) -> Array:
-        """Return E[w w'].
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The matrix, [d, d].
-        """
-        prior = self.prior(dim)
-        found = np.eye(dim) if prior.factor is None else prior.factor @ prior.factor.T
-        if prior.mean is not None:
-            found = found + np.outer(prior.mean, prior.mean)
-        if (pool := self.pool(dim)) is None:
-            return found
-        return np.asarray(self.new * found + (1 - self.new) * pool.T @ pool / len(pool))
-
-    def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
-        prior = self.prior(dim)
-        return {"mean": prior.mean, "task_factor": prior.factor, "pool": self.pool(dim)}
-
-    def choose(self, u: Array, dim: int) -> NDArray[np.int64] | None:
-        """Return which task of the pool each sequence has.
-
-        Args:
-            u: Uniform random numbers in (0, 1), [B].
-            dim: The dimension d of the tasks.
-
-        Returns:
-            Numbers of tasks, [B], or -1 for a new task; None if there is no pool.
-        """
-        pool = self.pool(dim)
-        if pool is None:
-            return None
-        from_pool = (u - self.new) / (1 - self.new)
-        found = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
-        return np.where(u < self.new, -1, found)
 
 
 class Gaussian(Tasks):
@@ -334,153 +210,6 @@ class Mixture(Tasks):
         return [self._pool, self._new, *rest], {}
 
 
-class Sparse(Tasks):
-    """Tasks of which few weights are not zero: those of a random subset of the features, from N(0, variance).
-
-    All subsets of one size are equally likely. With `size`, there are always that many weights, as in Garg et al.
-    (2022). With `p`, each weight is there with that probability. With `beta`, each sequence first draws such a
-    probability from a beta distribution, so that the number of weights is beta-binomial.
-
-    Args:
-        size: The number of weights that are not zero, 1 to d.
-        p: The probability of each weight to be there, between 0 and 1.
-        beta: The two parameters of the beta distribution of that probability, positive.
-        variance: The variance of the weights that are there.
-
-    Raises:
-        InputError: Not exactly one of `size`, `p` and `beta` is given, or a number is out of range.
-    """
-
-    name = "sparse"
-    words = "w has {how}; these are from N(0, {variance:g}), and the others are 0"
-
-    def __init__(
-        self,
-        size: int | None = None,
-        *,
-        p: float | None = None,
-        beta: ArrayLike | None = None,
-        variance: float = 1.0,
-    ) -> None:
-        given = {name: value for name, value in (("size", size), ("p", p), ("beta", beta)) if value is not None}
-        if len(given) != 1:
-            refuse("sparse tasks have a size, p or beta", " and ".join(given) or "none of them", EXAMPLES)
-        self.size = None if size is None else integer("the number of weights of sparse tasks", size, 1, 4096)
-        self.p = None if p is None else number("the probability p of a weight", p)
-        if self.p is not None and not 0 < self.p < 1:
-            refuse("the probability p of a weight must lie between 0 and 1", self.p, "Use gaussian() for all weights.")
-        self.beta = None if beta is None else array("the parameters of beta", beta, (2,)).astype(np.float64)
-        if self.beta is not None and not (self.beta > 0).all():
-            refuse("the parameters of beta must be positive", self.beta.tolist(), "Pass [1, 4], for example.")
-        self.variance = number("the variance of sparse tasks", variance)
-        if not 0 < self.variance < np.inf:
-            refuse("the variance of sparse tasks must be positive and finite", self.variance, "Pass 1, for example.")
-
-    def sizes(self, dim: int) -> tuple[int, int]:
-        """Return the least and the largest number of weights.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The two numbers.
-
-        Raises:
-            InputError: There are more weights than dimensions.
-        """
-        if self.size is None:
-            return 0, dim
-        if self.size > dim:
-            refuse(f"sparse tasks can have at most d = {dim} weights", self.size, "Pass a smaller number.")
-        return self.size, self.size
-
-    def log_chances(self, dim: int) -> Array:
-        """Return the logarithm of the probability of every single subset, by its size.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The logarithms, [d + 1]; subsets of k features have the same probability.
-        """
-        k = np.arange(dim + 1.0)
-        if self.beta is not None:
-            a, b = self.beta
-            return np.asarray(betaln(a + k, b + dim - k) - betaln(a, b))
-        if self.p is not None:
-            return np.asarray(k * np.log(self.p) + (dim - k) * np.log1p(-self.p))
-        least, _ = self.sizes(dim)
-        return np.where(k == least, -_log_binomial(dim, k), -np.inf)
-
-    def chances(self, dim: int) -> Array:
-        """Return the probability of every number of weights.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The probabilities, [d + 1].
-        """
-        return np.exp(self.log_chances(dim) + _log_binomial(dim, np.arange(dim + 1.0)))
-
-    def prior(self, dim: int) -> Prior:
-        """See `Tasks.prior`: the Gaussian law with the same second moments."""
-        return Prior(None, np.sqrt(self.variance * self._share(dim)) * np.eye(dim))
-
-    def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`: the tasks are drawn in Python, and engines take them as a pool."""
-        self.sizes(dim)
-        return {}
-
-    def numbers(self, dim: int) -> int:
-        """See `Tasks.numbers`: one number for the size, and two for each weight."""
-        return 2 * dim + 1
-
-    def drawn(self, u: Array) -> Array:
-        """See `Tasks.drawn`."""
-        dim = u.shape[1] // 2
-        edges = np.cumsum(self.chances(dim))[:-1]
-        size = np.searchsorted(edges, u[:, 0] * (1 - 1e-12), side="right")
-        if self.size is not None:
-            size = np.full(len(u), self.size)
-        rank = np.argsort(np.argsort(u[:, 1 : dim + 1], axis=1), axis=1)
-        return np.where(rank < size[:, None], np.sqrt(self.variance) * ndtri(u[:, dim + 1 :]), 0.0)
-
-    def moments(self, dim: int, covariance: Array) -> tuple[Array, Array, Array, float, float]:
-        """See `Tasks.moments`: odd moments are 0."""
-        k, chances, L = np.arange(dim + 1.0), self.chances(dim), covariance
-        one, two = self.variance * self._share(dim), 0.0
-        if dim > 1:  # E of the product of the squares of two weights
-            two = self.variance**2 * float(chances @ (k * (k - 1))) / (dim * (dim - 1))
-        own, trace = np.square(np.diag(L)).sum(), float(np.trace(L))
-        pairs = trace**2 - own + 2 * (np.square(L).sum() - own)
-        q2 = 3 * self.variance * one * own + two * pairs
-        return np.zeros(dim), one * np.eye(dim), np.zeros(dim), one * trace, float(q2)
-
-    def _share(self, dim: int) -> float:
-        """The mean share of weights that are there."""
-        return float(self.chances(dim) @ np.arange(dim + 1.0)) / dim
-
-    @property
-    def how(self) -> str:
-        """How many weights there are, in words."""
-        if self.size is not None:
-            return f"{self.size} weight{'s' * (self.size > 1)}, those of a random subset of the features"
-        if self.p is not None:
-            return f"each weight with probability {self.p:g}"
-        a, b = np.asarray(self.beta)
-        return f"each weight with a probability that every sequence draws from the beta distribution ({a:g}, {b:g})"
-
-    def describe(self, dim: int) -> str:
-        """See `Described.describe`."""
-        return self.words.format(how=self.how, variance=self.variance)
-
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        named = {"p": self.p, "beta": self.beta, "variance": None if self.variance == 1 else self.variance}
-        given = {name: value for name, value in named.items() if value is not None}
-        return [] if self.size is None else [self.size], given
-
-
 KNOWN: dict[str, Callable[..., Tasks]] = {kind.name: kind for kind in (Gaussian, LowRankTasks, Pool, Mixture, Sparse)}
 
 
@@ -530,7 +259,3 @@ def _factor(covariance: Array) -> Array | None:
     values, vectors = np.linalg.eigh(covariance)
     kept = values > 1e-12 * values[-1]
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
-
-
-def _log_binomial(dim: int, k: Array) -> Array:
-    return np.asarray(gammaln(dim + 1) - gammaln(k + 1) - gammaln(dim - k + 1))

@@ -22,7 +22,7 @@ from ridgeformer.files import parse_json
 from ridgeformer.noise.base import number_text
 from ridgeformer.values import Value
 
-__all__ = ["Described", "parse_call", "short"]
+__all__ = ["Described", "parse_call", "problem_parts", "short"]
 
 Part = TypeVar("Part")
 LONGEST_TEXT = 10_000_000
@@ -138,6 +138,36 @@ def _written(value: Any) -> str:
     if isinstance(value, int):  # all digits: a seed such as 1000000 is no 1e+06
         return str(value)
     return str(value) if isinstance(value, Described) else number_text(value)
+
+
+def problem_parts(text: str) -> dict[str, Any]:
+    """Take the text of a problem apart.
+
+    Args:
+        text: Such as `d=10 n=20 uniform(0,5) features=powerlaw(1)`.
+
+    Returns:
+        The arguments of `Problem` by name.
+
+    Raises:
+        InputError: The text describes no problem.
+    """
+    names = {"d": "dim", "n": "context"}
+    found: dict[str, Any] = {}
+    if not isinstance(text, str):
+        refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+    for part in text.split():
+        name, _, value = part.partition("=")
+        if name not in ("d", "n", "features", "tasks", "query"):
+            name, value = "noise", part
+        if not value or names.get(name, name) in found:
+            refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+        found[names.get(name, name)] = value
+    try:
+        found["dim"] = int(found.get("dim", 10))
+    except ValueError:
+        refuse("d must be a whole number", shown(found["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
+    return found
 
 
 def parse_call(text: str, what: str, known: Mapping[str, Callable[..., Part]], examples: str) -> Part:
