@@ -29,12 +29,13 @@ from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
+from ridgeformer.problems.dimensions import ContextRule, dimensions, varies
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
-from ridgeformer.problems.lengths import Lengths
+from ridgeformer.problems.parts import check_parts
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
-from ridgeformer.problems.text import problem_parts, shown_text
+from ridgeformer.problems.text import parse_problem, shown_text
 from ridgeformer.problems.tokens import draw_tokens
 from ridgeformer.validation import integer, keywords
 from ridgeformer.values import read_only
@@ -51,9 +52,10 @@ class Problem(BaseProblem):
     """In-context linear regression with Gaussian features.
 
     Args:
-        dim: The dimension d of features and tasks, 1 to 4096.
+        dim: The dimension d of features and tasks, 1 to 4096; or several of them, such as `range(2, 33)`, `[2, 4, 8]`
+            or `"2..32"`, which gives a `VaryingDimension`.
         context: How many examples a context has: a number, or a range or list of which each sequence draws one, such as
-            `range(10, 41)`, `[10, 20, 40]` or `"10..40"`.
+            `range(10, 41)`, `[10, 20, 40]` or `"10..40"`. It may depend on d: `"2d"`, `"d+2..4d"`.
         noise: The distribution of noise levels sigma: a `Noise`, its text such as `"uniform(0,5)"`, a number for one
             level, or a frozen scipy.stats distribution. It has no default.
         features: The law of the features: `Features`, their text such as `"powerlaw(1)"`, a covariance matrix [d, d] or
@@ -70,10 +72,18 @@ class Problem(BaseProblem):
     law: Law
     noise: Noise
 
+    def __new__(cls, dim: object = 10, *args: Any, **others: Any) -> Any:
+        """Make a problem; one whose dimension varies is a `VaryingDimension`."""
+        if not varies(dim):
+            return super().__new__(cls)
+        from ridgeformer.problems.varying import VaryingDimension
+
+        return VaryingDimension(dim, *args, **others)
+
     @keywords()
     def __init__(
         self,
-        dim: int = 10,
+        dim: Any = 10,
         context: object = 20,
         noise: object = None,
         *,
@@ -83,22 +93,13 @@ class Problem(BaseProblem):
     ) -> None:
         if noise is None:
             refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
-        self.dim = integer("dim", dim, 1, 4096)
-        self.lengths = Lengths(context)
+        self.dim = integer("dim", dimensions(dim)[0] if isinstance(dim, str) else dim, 1, 4096)
+        self.lengths = ContextRule(context).at(self.dim)
         self.noise = as_noise(noise)
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
         self.query: Features | None = None if query is None else as_features(query)
-        if self.query is not None and not self.query.fixed:
-            refuse("queries have one covariance for all sequences", self.query, "Pass a matrix or a spectrum.")
-        if self.query is not None and self.features.standardised:
-            refuse(
-                "queries of standardised features have the covariance of the features",
-                self.query,
-                "Leave out query, or do not standardise.",
-            )
-        if self.features.standardised and self.lengths.least < 2:
-            refuse("standardising needs at least two examples", f"context {self.lengths}", "Pass a larger context.")
+        check_parts(self.features, self.query, self.lengths)
         self.law = self._law()
 
     def _law(self) -> Law:
@@ -254,7 +255,7 @@ class Problem(BaseProblem):
         >>> Problem.parse("d=10 n=20 uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
         True
         """
-        return cls(**problem_parts(text))
+        return cls(**parse_problem(text))
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
