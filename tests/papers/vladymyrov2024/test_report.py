@@ -190,7 +190,7 @@ def check_the_table(tab):
 def check_the_chart(tab, width):
     # The chart follows the problem, the view, the depth and the methods; its axes are labelled.
     assert tab.locator("#chart .line path").count() == 7
-    assert {"layers →", "↑ adjusted loss"} <= set(tab.locator("#chart svg text").all_inner_texts())
+    assert {"layers →", "↑ adjusted loss"} <= set(tab.locator("#chart svg text").all_text_contents())
     drawn = tab.locator("#chart").inner_html()
     tab.select_option("#column", "categorical(1,3)")
     assert tab.locator("#chart").inner_html() != drawn
