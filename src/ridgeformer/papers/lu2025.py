@@ -252,7 +252,7 @@ PAPER = Paper(
     "the pool then follow without sampling from the matrix that was found. They are compared with the "
     "asymptotic formulas in four dimensions, and with the column of numbers that the authors' repository "
     "stores for d = 32. `ridgeformer papers run lu2025 --d 32 --json` prints that column, for any d.",
-    problems={"pool": problem_of(32, 10, 0.01, Pool(32, law="sphere"))},
+    problems={"pool, here for d = 3 and kappa = 1": problem_of(3, 10, 0.01, Pool(3, law="sphere"))},
     parts=(
         Part(dimensions, {"counts": {10: 100, 20: 40}}),
         Part(column, {"d": 10}),

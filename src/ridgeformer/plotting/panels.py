@@ -183,6 +183,9 @@ def _draw(axis: Axes, one: Panel) -> None:
     panel(axis, one.title, one.x, one.y)
     if one.log_x:
         axis.set_xscale("log")
+        low, high = axis.get_xlim()
+        if high < 100 * low:
+            decimals(axis, "x")
     if one.log_y:
         values = [value for thing in one.shown for value in thing.positive()]
         logarithmic(axis)
