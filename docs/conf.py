@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 
 import ridgeformer
+from ridgeformer.playground import write_page
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 
 project = "ridgeformer"
 author = "The ridgeformer developers"
@@ -25,15 +28,18 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
+    "notebooks",  # this one and the following are in docs/extensions
+    "terms",
+    "types_linked",
 ]
-exclude_patterns = ["_build", "scripts"]
-nitpicky = False
+exclude_patterns = ["_build", "checks", "extensions", "scripts"]
 
 # Code of tutorials is executed at build time; an error stops the build.
 nb_execution_mode = os.environ.get("RIDGEFORMER_DOCS_EXECUTE", "cache")  # "off" for a quick look
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # some tutorials write files
 nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 4
@@ -49,17 +55,27 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 default_role = "code"
 
-# No network, neither to build the book nor to read it: stored inventories, and MathJax as a file.
-intersphinx_mapping = {
-    "python": ("https://docs.python.org/3", str(ROOT / "docs" / "inventories" / "python.inv")),
-    "numpy": ("https://numpy.org/doc/stable", str(ROOT / "docs" / "inventories" / "numpy.inv")),
+# No network, neither to build the book nor to read it: stored inventories, and MathJax as a file. The inventories are
+# in the first, readable version of the format, and have the names that docstrings mention.
+INVENTORIES = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "scipy": "https://docs.scipy.org/doc/scipy/",
+    "matplotlib": "https://matplotlib.org/stable/",
+    "pandas": "https://pandas.pydata.org/docs/",
+    "torch": "https://docs.pytorch.org/docs/stable/",
+    "jax": "https://docs.jax.dev/en/latest/",
 }
-intersphinx_mapping = {name: pair for name, pair in intersphinx_mapping.items() if Path(pair[1]).exists()}
+intersphinx_mapping = {
+    name: (address, str(ROOT / "docs" / "inventories" / f"{name}.inv")) for name, address in INVENTORIES.items()
+}
 mathjax_path = "tex-svg-full.js"
 
 html_theme = "furo"
 html_title = "ridgeformer"
-html_static_path = [str(ROOT / "build" / "mathjax")]
+html_static_path = [str(ROOT / "build" / "mathjax"), "static"]
+html_css_files = ["book.css"]
+html_extra_path = ["_build/extra"]  # the playground, which `setup` writes there
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"}
@@ -75,5 +91,8 @@ def escape(app: object, what: str, name: str, obj: object, options: object, line
 
 
 def setup(app: object) -> None:
-    """Connect to Sphinx."""
+    """Write the playground, which is a page of the book, and connect to Sphinx."""
+    extra = ROOT / "docs" / "_build" / "extra"
+    extra.mkdir(parents=True, exist_ok=True)
+    write_page(extra / "playground.html")
     app.connect("autodoc-process-docstring", escape)  # type: ignore[attr-defined]

@@ -268,18 +268,18 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            place = _place(self.predictor)
-            spec = zoo.shipped().record(*place).spec
-            return zoo.shipped().model(*place), noise or as_noise(spec["noise"]), context or int(spec["context"])
+            where, place = _place(self.predictor)
+            spec = where.record(*place).spec
+            return where.model(*place), noise or as_noise(spec["noise"]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context
 
 
-def _place(name: str) -> tuple[str, int, str, int | None]:
-    """Family, layers, noise and seed of a shipped model."""
+def _place(name: str) -> tuple[zoo.Zoo, tuple[str, int, str, int | None]]:
+    """The zoo of a shipped model; and its family, layers, noise and seed."""
     try:
-        return zoo.place(name)
+        return zoo.find(name)
     except InputError:
         refuse(
             "the predictor must be bayes, the name of a shipped model, or a predictor",
