@@ -79,3 +79,8 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
             draw()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_notebooks_show_figures_without_a_backend():
+    figure = compare(PROBLEM, {"Bayes": BayesRR(PROBLEM.noise)}, over={"sigma": [0, 1]}, sequences=200).plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
