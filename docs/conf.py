@@ -32,7 +32,6 @@ extensions = [
     "terms",
     "types_linked",
 ]
-suppress_warnings = ["toc.empty_glob"]  # of a `*` for pages to come, where all pages have a place
 exclude_patterns = ["_build", "checks", "extensions", "scripts"]
 
 # Code of tutorials is executed at build time; an error stops the build.
