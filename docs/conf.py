@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from pathlib import Path
 
 import ridgeformer
@@ -16,7 +15,6 @@ sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 project = "ridgeformer"
 author = "The ridgeformer developers"
 version = release = ridgeformer.__version__
-repository = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
 extensions = [
     "myst_nb",  # Markdown, with code that is executed
@@ -78,7 +76,7 @@ html_css_files = ["book.css"]
 html_extra_path = ["_build/extra"]  # the playground, which `setup` writes there
 html_copy_source = False
 html_show_sphinx = False
-html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"}
+html_show_copyright = False
 
 
 def escape(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:

@@ -32,7 +32,7 @@ def link_terms(app: Any, tree: nodes.document) -> None:
     """Replace the first use of every term on a page by a link to the glossary."""
     glossary = Path(app.srcdir) / "reference" / "glossary.md"
     page = app.env.docname
-    if page == "reference/glossary" or page.startswith("reference/api"):
+    if page in ("index", "reference/glossary") or page.startswith("reference/api"):  # cards are links already
         return
     terms = {term.lower(): term for term in terms_of(glossary) if term not in EVERYDAY}
     left = dict(terms)
