@@ -136,6 +136,14 @@ def test_every_public_name_is_in_the_reference():
     assert missing == []
 
 
+def test_types_are_linked_here_and_elsewhere(pages):
+    """Types of the package lead to their pages, those of other libraries to their sites, by stored inventories."""
+    links = {link for path, page in pages.items() if path.parent.name == "api" for link in page.links}
+    assert any(link.endswith("problems.html#ridgeformer.problems.Problem") for link in links)
+    assert "https://numpy.org/doc/stable/reference/generated/numpy.ndarray.html#numpy.ndarray" in links
+    assert "https://docs.python.org/3/library/pathlib.html#pathlib.Path" in links
+
+
 # Rooms of the package that are no part of its interface.
 PRIVATE = {"bfgs", "cli", "files", "jsonable", "loading", "losses", "spectrum", "tensors", "validation", "values"}
 
