@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from sphinx.ext.napoleon.docstring import GoogleDocstring
+
 import ridgeformer
 from ridgeformer.playground import write_page
 
@@ -89,8 +91,14 @@ def escape(app: object, what: str, name: str, obj: object, options: object, line
             lines[i] = "`".join(parts)
 
 
+def whole(docstring: GoogleDocstring) -> list[str]:
+    """Take the docstring of a property as it is."""
+    return docstring._consume_to_end()
+
+
 def setup(app: object) -> None:
     """Write the playground, which is a page of the book, and connect to Sphinx."""
+    GoogleDocstring._parse_attribute_docstring = whole  # a colon in a sentence about a property is no type
     extra = ROOT / "docs" / "_build" / "extra"
     extra.mkdir(parents=True, exist_ok=True)
     write_page(extra / "playground.html")
