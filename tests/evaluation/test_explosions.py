@@ -96,6 +96,7 @@ def test_losses_show_explosion_probabilities_on_request():
     assert table.explosion_probability[0, 0, 0] == one.probability
     assert table.at(layer=2, sigma=2.0)["two"].explosion_error > 0
     assert table.rows()[0]["explosion_error"] == one.error
+    assert table.rows()[0]["explosion_hits"] == one.hits > 0
     assert "explosion_probability" in str(table.at(sigma=2.0))
     assert "explosion_probability" not in compare(problem, model, sequences=100).rows()[0]
     with pytest.raises(InputError, match="whole contexts"):

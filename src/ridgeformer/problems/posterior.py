@@ -18,6 +18,7 @@ __all__ = ["TINY", "Posterior", "oracle_of_pool"]
 
 Array = NDArray[np.float64]
 TINY = 1e-12  # of l / n: a smaller variance cannot be told from rounding
+FLAT = 1e-13  # of the largest eigenvalue: a direction with a smaller one is not in the context
 CELLS = 1 << 24  # contexts times tasks of a pool at a time
 
 
@@ -73,16 +74,19 @@ class _Gaussian:
     def __init__(self, prior: Prior, moments: Moments) -> None:
         self.prior, white = prior, prior.whiten(moments)
         self.values, self.vectors = np.linalg.eigh(white.S.astype(np.float64))
-        self.values = np.maximum(self.values, 0.0)
-        self.c = np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64))
-        self.total, self.count = white.l.astype(np.float64), moments.counts
+        self.values, self.count = np.maximum(self.values, 0.0), moments.counts
+        seen = self.values > FLAT * self.values.max(1, keepdims=True)  # directions that the context has
+        self.c = np.where(seen, np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64)), 0.0)
+        self.inverse = np.divide(1.0, self.values, out=np.zeros_like(self.values), where=seen)
+        left = white.l.astype(np.float64) - (self.c**2 * self.inverse).sum(1)
+        self.left = np.where(seen.sum(1) >= self.count, 0.0, np.maximum(left, 0.0))  # beyond the features' span
 
     def at(self, variance: Array) -> tuple[Array, Array]:
+        # (l - c'(S + v)^-1 c) / v = R / v + c' S^-1 (S + v)^-1 c: the difference would be rounding for small v.
         shifted = self.values + variance[:, None]
         found = self.c / shifted
-        fit = self.total - (self.c * found).sum(1)
-        rank = self.values.shape[1]
-        score = (self.count - rank) * np.log(variance) + np.log(shifted).sum(1) + fit / variance
+        fit = self.left / variance + (self.c * self.inverse * found).sum(1)
+        score = (self.count - self.values.shape[1]) * np.log(variance) + np.log(shifted).sum(1) + fit
         return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, found))
 
 

@@ -17,13 +17,14 @@ from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, ROWS, SEEDS
+from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, ROWS, SEEDS, CellKey
 from ridgeformer.papers.vladymyrov2024.render import column_name
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
 
 __all__ = ["write_page"]
 
 SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
+OFTEN = 1e-7  # models that explode more often are named
 DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
@@ -107,6 +108,7 @@ def _data(outcome: Outcome) -> dict[str, Any]:
             for number, picture in FIGURES.items()
             if number.isdecimal()
         ],
+        "explosions": {"models": evidence.explosions, "summary": _explosions(evidence.explosions)},
         "made": _made(evidence),
     }
 
@@ -124,6 +126,17 @@ def _summary(table: Table, claims: Sequence[Check]) -> str:
         f"{nearest.ratio:.2f} times the floor. Of the {len(claims)} claims of the paper, {counts['supported']} "
         f"are supported by the measurements, {counts['partly supported']} partly supported and "
         f"{counts['contradicted']} contradicted."
+    )
+
+
+def _explosions(rows: Sequence[dict[str, Any]]) -> str:
+    """Name the models that explode more often than once in ten million sequences."""
+    often = sorted((row for row in rows if row["probability"] > OFTEN), key=lambda row: -row["probability"])
+    names = ", ".join(f"{CellKey(row['method'], row['layers'], row['noise'])}" for row in often)
+    few = sum(row["bound"] == "lower" for row in rows)
+    return (
+        f"{len(often)} of {len(rows)} models explode with a probability above {OFTEN:g}: {names}. {few} estimates rest "
+        f"on fewer than ten effective hits and are rather too low."
     )
 
 

@@ -331,6 +331,24 @@ function drawRest() {
     make(line, "td", `${best.row}: ${short(best.loss)}`);
     make(line, "td", best.ratio === null ? "-" : best.ratio.toFixed(2));
   }
+  byId("often").textContent = data.explosions.summary;
+  const rare = byId("explosions"), top = make(rare, "tr", null);
+  for (const name of ["", ...data.columns]) make(top, "th", name);
+  for (const row of data.rows.filter((one) => one.layers)) {
+    const line = make(rare, "tr", null);
+    make(line, "th", row.name);
+    for (const noise of data.columns) {
+      const one = data.explosions.models.find((m) => m.method === row.method && m.layers === row.layers && m.noise === noise);
+      const digits = (value) => value.toExponential(1);
+      const least = one.bound === "lower" ? "≥ " : "";
+      const parts = one.bound === "upper" ? ["none seen"] : [`${least}${digits(one.probability)} ± ${digits(one.error)}`, `${Math.round(one.hits)} hits`];
+      if (one.actual !== row.name) parts.push(`is ${one.actual}`);
+      if (one.price !== null) parts.push(`price ${(100 * one.price).toFixed(1)} %`);
+      const cell = make(line, "td", parts[0]);
+      for (const part of parts.slice(1)) make(cell, "div", part, { class: "soft" });
+      if (one.probability > 1e-7) cell.style.fontWeight = "600";
+    }
+  }
   for (const [name, text] of data.made) {
     const line = make(byId("made"), "tr", null);
     make(line, "th", name);
