@@ -43,7 +43,7 @@ def test_a_model_is_described(name):
     text = call("models", name).stdout
     for words in (
         "dim 10, context 20, noise uniform(0,5)",
-        "parameters         28",
+        "parameters             28",
         f"{made.loss:.5g} +- ",
         made.message,
     ):
@@ -60,7 +60,7 @@ def test_a_model_is_described(name):
 def test_models_of_a_seed_whose_weights_are_not_in_the_package():
     seed = next(number for number in range(5) if number != zoo.shipped().best("full", 3, "categorical(1,3)"))
     found = call("models", f"full/3/categorical(1,3)/{seed}").stdout
-    assert "weights            False" in found
+    assert "weights                False" in found
     assert "the seed must be one of" in call("models", "full/3/categorical(1,3)/9").stderr
 
 

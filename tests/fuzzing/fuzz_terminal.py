@@ -127,7 +127,7 @@ def judge(rng: random.Random, scratch: Path) -> str:
     write(folder, files)
     command = rng.choice(
         (["runs", str(folder)], ["runs", str(folder.parent)], ["eval", str(folder), "--sequences", "50"],
-         ["explain", str(folder), "--sequences", "100"], ["export", str(folder), "--format", "python"],
+         ["explain", str(folder), "--sequences", "100"], ["export", str(folder), "--to", "latex"],
          ["eval", str(folder / "model.safetensors"), "--noise", "1", "--context", "4", "--sequences", "50"],
          ["models", hostile(rng).replace("\x00", "")], ["train", "--noise", hostile(rng).replace("\x00", "")])
     )  # fmt: skip

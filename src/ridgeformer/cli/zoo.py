@@ -59,7 +59,10 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
     rows = [{**row, "price": None if row["price"] is None else row["price"]["worse"]} for row in rows]
     nothing = {"floor": 0.0, "ratio": float("nan")}  # where the noise level is known
     printed = [row if row["ratio"] is not None else {**row, **nothing} for row in rows]
-    printed = [{**row, "price": float("nan") if row["price"] is None else row["price"]} for row in printed]
+    unknown = float("nan")
+    printed = [{**row, "price": unknown if row["price"] is None else row["price"]} for row in printed]
+    none_seen = {"explosion_probability": unknown, "explosion_error": unknown}  # which is no probability of 0
+    printed = [{**row, **none_seen} if row["explosion_probability"] == 0 else row for row in printed]
     words = (
         "The ratio is loss / floor. The price is how much more loss the chosen model has than the best one that was "
         "found without regard to explosions (Diag, seed 0, trained again)."
@@ -73,13 +76,28 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
 
 def _described(facts: dict[str, Any]) -> Answer:
     """The facts one by one, in words where they are several numbers."""
+    from ridgeformer.training.job import Price
+
     ratio = "-" if facts["ratio"] is None else f"{facts['ratio']:.3f}"
     loss = f"{facts['loss']:.5g} +- {facts['error']:.2g} on {facts['sequences']:,} sequences; "
     words = {"loss": f"{loss}{facts['exploded']} exploded", "ratio": ratio, "floor": f"{facts['floor']:.4g}"}
     words["losses_by_seed"] = ", ".join(f"{seed}: {loss:.4g}" for seed, loss in facts["losses_by_seed"].items())
-    left_out = ("name", "error", "exploded", "sequences")
+    if facts["explosion_probability"] is not None:
+        least = "at least about " if facts["explosion_bound"] == "lower" else ""
+        often = f"{facts['explosion_probability']:.2e} +- {facts['explosion_error']:.1e}"
+        hits = f"{facts['explosion_hits']:.0f} effective hits"
+        words["explosion_probability"] = f"{least}{often} ({hits})" if facts["explosion_hits"] else "none seen"
+    if facts["price_of_caution"] is not None:
+        words["price_of_caution"] = str(Price(**facts["price_of_caution"]))
+    left_out = (
+        "name",
+        "error",
+        "exploded",
+        "sequences",
+        *(f"explosion_{one}" for one in ("error", "hits", "bound", "upper")),
+    )
     lines = [
-        f"  {key.replace('_', ' '):18} {words.get(key, _text(value))}"
+        f"  {key.replace('_', ' '):22} {words.get(key, _text(value))}"
         for key, value in facts.items()
         if key not in left_out
     ]

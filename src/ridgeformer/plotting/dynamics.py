@@ -29,6 +29,7 @@ from ridgeformer.plotting.style import (
     blank,
     check_plot,
     decimals,
+    mark_cut,
     panel,
     write,
 )
@@ -81,7 +82,7 @@ def draw_curves(
 
     Returns:
         The figure. Its horizontal axis is the step, or the time if gradient flow is among the runs. What rises to more
-        than 100 times the value at the start leaves the vertical axis, and the legend says so.
+        than 100 times the value at the start leaves the vertical axis: a triangle marks where, and the legend says so.
 
     Raises:
         InputError: There is no run, a run is not a descent, a level is not positive, or the quantity is none of these.
@@ -114,6 +115,9 @@ def draw_curves(
     panel(axis, str(first.spec.problem), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
     _limit(axis, values.values(), highest)
+    for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
+        x, gone = run.history.time if by_time else run.history.step, np.flatnonzero(~(values[name] <= highest))
+        mark_cut(axis, x[gone[:1]], np.nan_to_num(values[name][gone[:1]], nan=np.inf), colour)  # where the curve ends
     decimals(axis)
     canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return write(canvas, path)

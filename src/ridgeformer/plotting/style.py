@@ -197,7 +197,9 @@ def exploded_entry() -> Line2D:
 
 
 def mark_cut(axis: Axes, places: Iterable[float], values: Iterable[float], colour: Any) -> None:
-    """Mark values beyond the limits of a panel: a triangle at the edge, with the value beside it.
+    """Mark values beyond the limits of a panel: a triangle at the edge, with the value beside it, inside of the panel.
+
+    Values that are cut at the same place are written one above the other.
 
     Args:
         axis: The panel. Its limits must be set.
@@ -210,8 +212,11 @@ def mark_cut(axis: Axes, places: Iterable[float], values: Iterable[float], colou
         if value < low or value > high:
             edge, marker = (low, "v") if value < low else (high, "^")
             axis.plot([place], [edge], marker, color=colour, markersize=5, clip_on=False, zorder=4)
-            text: Any = {"textcoords": "offset points", "fontsize": 6, "color": colour, "va": "center"}
-            axis.annotate(f"{value:.3g}", (place, edge), (4, 0), **text)
+            here = sum(getattr(other, "xy", None) == (place, edge) for other in axis.texts)
+            right = axis.transAxes.inverted().transform(axis.transData.transform((place, edge)))[0] > 0.5
+            text: Any = {"textcoords": "offset points", "fontsize": 7, "color": colour, "va": "center"}
+            offset = (-5 if right else 5, (6 + 8 * here) * (1 if value < low else -1))
+            axis.annotate(f"{value:.3g}", (place, edge), offset, ha="right" if right else "left", **text)
 
 
 @overload
