@@ -116,7 +116,8 @@ def draw_curves(
     axis.set(xscale="log", yscale="log")
     _limit(axis, values.values(), highest)
     for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
-        x, gone = run.history.time if by_time else run.history.step, np.flatnonzero(~(values[name] <= highest))
+        x = run.history.time if by_time else run.history.step.astype(np.float64)
+        gone = np.flatnonzero(~(values[name] <= highest))
         mark_cut(axis, x[gone[:1]], np.nan_to_num(values[name][gone[:1]], nan=np.inf), colour)  # where the curve ends
     decimals(axis)
     canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)

@@ -21,6 +21,8 @@ from ridgeformer.validation import integer, number
 
 __all__ = ["FallbackWarning", "InContextRegressor"]
 
+MOST = 1e15  # examples that the weights of rows may stand for
+
 Array = NDArray[np.float64]
 
 
@@ -227,6 +229,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if first and not sums.weight > 1 + 1e-9:  # 1 with rounding
             refuse(
                 "the weights must sum to more than 1, because a weight of 1 is one example",
+                f"a sum of {sums.weight:g}",
+                "Pass sample_weight * n / sample_weight.sum() for n examples.",
+            )
+        if sums.weight > MOST:
+            refuse(
+                f"the weights must sum to at most {MOST:g}, because a weight of 1 is one example",
                 f"a sum of {sums.weight:g}",
                 "Pass sample_weight * n / sample_weight.sum() for n examples.",
             )
