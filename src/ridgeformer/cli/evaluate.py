@@ -68,6 +68,7 @@ def evaluate(
     from ridgeformer.evaluation import compare
     from ridgeformer.loading import load
     from ridgeformer.predictors import baselines as baselines_of
+    from ridgeformer.problems.text import shown_text
 
     first, problem, record = read_model_and_problem(models[0], {name: given[name] for name in PARTS})
     names = [model_name(path) for path in models]
@@ -90,7 +91,8 @@ def evaluate(
             progress=step,
         )
     trained = trained_on(record)
-    head = f"{problem}" if trained in (None, str(problem)) else f"{problem}; {names[0]} was trained for {trained}"
+    other = "" if trained in (None, str(problem)) else f"; {names[0]} was trained for {shown_text(trained, 100)}"
+    head = f"{problem.label}{other}"
     return answer_of(losses, head, left_out, {"problem": str(problem), "trained": trained})
 
 

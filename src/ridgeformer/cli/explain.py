@@ -130,7 +130,7 @@ def _table(subject: Subject, name: str, arguments: dict[str, Any]) -> Answer:
     head = "Losses without a part of the model; `nothing` is the whole model.\n" if name == "ablation" else ""
     record = {"model": subject.name, "problem": str(subject.problem), **result.as_dict()}
     return Answer(
-        f"{subject.name} on {subject.problem}\n{head}{result}",
+        f"{subject.name} on {subject.problem.label}\n{head}{result}",
         record,
         result.rows(),
         draw and functools.partial(draw, result),
@@ -145,7 +145,7 @@ def _text(name: str, explanation: Explanation, numbers: bool, explosions: bool) 
     floor = f", floor {b.floor:.5f}" if b.floor >= 0 else ""
     ratio = f", ratio {b.loss[-1] / b.floor:.2f}" if b.floor > rounding(explanation.problem.signal) else ""
     parts = [
-        f"{name}: {model.family.name}, {model.layers} layer{'s' * (model.layers > 1)}, on {explanation.problem}, "
+        f"{name}: {model.family.name}, {model.layers} layer{'s' * (model.layers > 1)}, on {explanation.problem.label}, "
         f"{b.sequences:,} sequences{left_out}\n"
         f"loss {b.loss[-1]:.5f}{floor}{ratio}"
         + (f"\nexplosion probability {explanation.explosions or UNKNOWN}" if explosions else ""),

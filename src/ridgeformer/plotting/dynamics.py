@@ -112,7 +112,7 @@ def draw_curves(
     first = next(iter(named.values()))
     mixed = by_time and not all(_is_flow(run) for run in named.values())
     across = "time; for descents, the sum of the rates so far" if mixed else _across(first)
-    panel(axis, str(first.spec.problem), across, QUANTITIES[quantity])
+    panel(axis, textwrap.fill(first.spec.problem.label, 80), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
     _limit(axis, values.values(), highest)
     for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
