@@ -272,14 +272,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 f"a sum of {weights.sum():g}",
                 "Pass sample_weight * n / sample_weight.sum() for n examples.",
             )
-<<<<<<< HEAD
-        if sums.weight > MOST:
+        if weights.sum() > MOST:
             refuse(
                 f"the weights must sum to at most {MOST:g}, because a weight of 1 is one example",
-                f"a sum of {sums.weight:g}",
+                f"a sum of {weights.sum():g}",
                 "Pass sample_weight * n / sample_weight.sum() for n examples.",
             )
-=======
         return Rows(x[used], labels[used].reshape(used.sum(), -1), weights[used], bool(self.fit_intercept))
 
     def _summed(self, rows: Rows, precision: Array | float = 1.0) -> Sums:
@@ -288,7 +286,6 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             sums = rows.sums(precision)
         if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):
             refuse("the squares of X and y must be finite", "larger values", "Divide X or y by a large number.")
->>>>>>> main
         return sums
 
     def _law(self) -> _Law:
