@@ -20,10 +20,12 @@ from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.problem import Problem
 from ridgeformer.problems.reading import problem_from_dict
 from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Tasks
+from ridgeformer.problems.varying import ByDimension, VaryingDimension
 
 __all__ = [
     "CUSTOM",
     "BaseProblem",
+    "ByDimension",
     "Covariance",
     "CustomProblem",
     "Dataset",
@@ -45,5 +47,6 @@ __all__ = [
     "Spectrum",
     "Standardised",
     "Tasks",
+    "VaryingDimension",
     "problem_from_dict",
 ]

@@ -183,6 +183,10 @@ class BaseProblem(Value, ABC):
         """Return the problem with its shortest and longest contexts only, where it can draw these by themselves."""
         return self
 
+    def by_dimension(self) -> dict[int, Any]:
+        """Return the problems of one dimension that this one consists of, by dimension."""
+        return {self.dim: self}
+
     def affordable(self, count: int) -> int:
         """Return the number of sequences to use where an engine would draw `count`.
 

@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.arguments import check_sequences, make_key
-from ridgeformer.errors import refuse, shown
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
+from ridgeformer.problems.dimensions import ContextRule, dimensions, varies
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
-from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.posterior import oracle_of_pool
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
-from ridgeformer.problems.text import shown_text
+from ridgeformer.problems.text import parse_problem, shown_text
 from ridgeformer.problems.tokens import draw_tokens
 from ridgeformer.validation import integer, keywords
 from ridgeformer.values import read_only
@@ -50,9 +50,10 @@ class Problem(BaseProblem):
     """In-context linear regression with Gaussian features.
 
     Args:
-        dim: The dimension d of features and tasks, 1 to 4096.
+        dim: The dimension d of features and tasks, 1 to 4096; or several of them, such as `range(2, 33)`, `[2, 4, 8]`
+            or `"2..32"`, which gives a `VaryingDimension`.
         context: How many examples a context has: a number, or a range or list of which each sequence draws one, such as
-            `range(10, 41)`, `[10, 20, 40]` or `"10..40"`.
+            `range(10, 41)`, `[10, 20, 40]` or `"10..40"`. It may depend on d: `"2d"`, `"d+2..4d"`.
         noise: The distribution of noise levels sigma: a `Noise`, its text such as `"uniform(0,5)"`, a number for one
             level, or a frozen scipy.stats distribution. It has no default.
         features: The law of the features: `Features`, their text such as `"powerlaw(1)"`, a covariance matrix [d, d] or
@@ -69,10 +70,18 @@ class Problem(BaseProblem):
     law: Law
     noise: Noise
 
+    def __new__(cls, dim: object = 10, *args: Any, **others: Any) -> Any:
+        """Make a problem; one whose dimension varies is a `VaryingDimension`."""
+        if not varies(dim):
+            return super().__new__(cls)
+        from ridgeformer.problems.varying import VaryingDimension
+
+        return VaryingDimension(dim, *args, **others)
+
     @keywords()
     def __init__(
         self,
-        dim: int = 10,
+        dim: Any = 10,
         context: object = 20,
         noise: object = None,
         *,
@@ -82,8 +91,8 @@ class Problem(BaseProblem):
     ) -> None:
         if noise is None:
             refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
-        self.dim = integer("dim", dim, 1, 4096)
-        self.lengths = Lengths(context)
+        self.dim = integer("dim", dimensions(dim)[0] if isinstance(dim, str) else dim, 1, 4096)
+        self.lengths = ContextRule(context).at(self.dim)
         self.noise = as_noise(noise)
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
@@ -251,22 +260,7 @@ class Problem(BaseProblem):
         >>> Problem.parse("d=10 n=20 uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
         True
         """
-        names = {"d": "dim", "n": "context"}
-        found: dict[str, Any] = {}
-        if not isinstance(text, str):
-            refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-        for part in text.split():
-            name, _, value = part.partition("=")
-            if name not in ("d", "n", "features", "tasks", "query"):
-                name, value = "noise", part
-            if not value or names.get(name, name) in found:
-                refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-            found[names.get(name, name)] = value
-        try:
-            found["dim"] = int(found.get("dim", 10))
-        except ValueError:
-            refuse("d must be a whole number", shown(found["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
-        return cls(**found)
+        return cls(**parse_problem(text))
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""

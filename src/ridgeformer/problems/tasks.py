@@ -24,7 +24,7 @@ __all__ = ["Gaussian", "LowRankTasks", "Mixture", "Pool", "Tasks", "as_tasks", "
 
 Array = NDArray[np.float64]
 EXAMPLES = (
-    "Write gaussian(), gaussian(mean=[1,0],covariance=[[1,0],[0,2]]), lowrank(3), pool(64), "
+    "Write gaussian(), gaussian(signal=1), gaussian(mean=[1,0],covariance=[[1,0],[0,2]]), lowrank(3), pool(64), "
     "pool(64,seed=1,law='sphere'), pool([[1,0],[0,1]]) or mixture(pool(64),0.1)."
 )
 MOST_POOL = 1 << 24
@@ -109,12 +109,22 @@ class Gaussian(Tasks):
     Args:
         mean: [d]; None for 0.
         covariance: [d, d], symmetric, with no negative eigenvalue; None for the identity. It may have low rank.
+        signal: E |w|^2, the same for every dimension: the covariance is I times signal / d. None for E |w|^2 = d.
+
+    Raises:
+        InputError: An argument is not allowed, or both a covariance and a signal are given.
     """
 
     name = "gaussian"
     words = "w is N(0, I)"
 
-    def __init__(self, mean: ArrayLike | None = None, covariance: ArrayLike | None = None) -> None:
+    def __init__(
+        self, mean: ArrayLike | None = None, covariance: ArrayLike | None = None, signal: float | None = None
+    ) -> None:
+        self.signal = None if signal is None else number("the signal of tasks", signal)
+        if self.signal is not None and (covariance is not None or not 0 < self.signal < np.inf):
+            received = f"signal={signal}" + (" and a covariance" if covariance is not None else "")
+            refuse("the signal of tasks is positive and takes the place of a covariance", received, "Pass signal=1.")
         self.mean = None if mean is None else array("the mean of tasks", mean, ("d",)).astype(np.float64)
         self.covariance = None if covariance is None else check_covariance("the covariance of tasks", covariance, False)
         if self.covariance is not None and not self.covariance.any():
@@ -125,17 +135,21 @@ class Gaussian(Tasks):
         for name, value in (("mean", self.mean), ("covariance", self.covariance)):
             if value is not None:
                 fitting(f"the {name} of tasks", value, dim)
+        if self.signal is not None:
+            return Prior(self.mean, np.sqrt(self.signal / dim) * np.eye(dim))
         return Prior(self.mean, None if self.covariance is None else _factor(self.covariance))
 
     def describe(self, dim: int) -> str:
         """See `Described.describe`."""
-        if self.mean is None and self.covariance is None:
+        if self.mean is None and self.covariance is None and self.signal is None:
             return self.words
         mean = "mean 0" if self.mean is None else "a given mean"
+        if self.signal is not None:
+            return f"w is Gaussian with {mean} and covariance I times {self.signal:g} / d, here {self.signal / dim:.4g}"
         return f"w is Gaussian with {mean} and {'covariance I' if self.covariance is None else 'a given covariance'}"
 
     def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        named = {"mean": self.mean, "covariance": self.covariance}
+        named = {"mean": self.mean, "covariance": self.covariance, "signal": self.signal}
         return [], {name: value for name, value in named.items() if value is not None}
 
 

@@ -271,11 +271,33 @@ def make_spec(
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
     if layout is None and isinstance(init, LinearTransformer):
         layout = init.layout
+    check_dimensions(problem, family, heads)
     tokens = _layout(problem, family, layout)
     spec = Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences, tokens, init)
     if init is not None:
         _check_start(spec, init)
     return spec.protocol.complete(spec)
+
+
+def check_dimensions(problem: BaseProblem, family: type[Family], heads: int) -> None:
+    """Refuse families whose parameters are for one dimension, on problems whose dimension varies.
+
+    Args:
+        problem: What to train on.
+        family: The parametrisation.
+        heads: Heads per layer.
+
+    Raises:
+        InputError: The parameters do not fit every dimension.
+    """
+    layout = family.layout_for(PAPER_LAYOUT, problem.dim)
+    example = family.random(problem.dim + layout.extra, 1, heads, 1.0, np.random.default_rng(0))
+    if len(problem.by_dimension()) > 1 and example.width is not None:
+        refuse(
+            "a model for every dimension needs a family without d in its parameters",
+            f"{family.name}, whose parameters are for d = {problem.dim}",
+            "Use channels(1,4), diag or gdpp.",
+        )
 
 
 def _check_start(spec: Spec, init: object) -> None:
