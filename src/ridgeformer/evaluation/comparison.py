@@ -320,10 +320,8 @@ class _Comparison:
         """The probabilities of explosions, their errors and effective hits, [K, *points] each."""
         if self.points.prefixes:
             refuse("explosion probabilities are those of whole contexts", "the axis context", "Leave out one of them.")
-        rare = [
-            [explosion_probability(one, self._fitting(p, one), seed=self.seed) for one in self.points.problems]
-            for p in self.columns
-        ]
+        points, seed = self.points.problems, self.seed
+        rare = [[explosion_probability(q, self._fitting(p, q), seed=seed) for q in points] for p in self.columns]
         fields = {"explosion_probability": "probability", "explosion_error": "error", "explosion_hits": "hits"}
         return {
             field: self._spread(np.array([[getattr(one, name) for one in row] for row in rare]), np.nan)
