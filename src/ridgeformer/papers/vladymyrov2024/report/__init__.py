@@ -147,12 +147,13 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
     often = sorted((row["probability"], str(key)) for key, row in models if row["probability"] > OFTEN)
     named = "; ".join(name for _, name in reversed(often))
     text = (
-        f"A sequence explodes if its loss is above {EXPLODES} times the signal. Probabilities are measured by importance "
-        "sampling; with fewer than 10 effective hits they are rather too low. "
-        f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model is "
-        "the one that the search chose, which may be of a simpler family. The price of caution is how much more loss the "
-        "chosen model has than the best one found without regard to explosions, in a training with seed 0. The search for "
-        "GD++ takes no account of explosions, and that for Full does from its first round on: neither has a price."
+        f"A sequence explodes if its loss is above {EXPLODES} times the signal. Probabilities are measured by "
+        "importance sampling; with fewer than 10 effective hits they are rather too low. "
+        f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
+        "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
+        "loss the chosen model has than the best one found without regard to explosions, in a training with seed 0. "
+        "The search for GD++ takes no account of explosions, and that for Full does from its first round on: neither "
+        "has a price."
     )
     rows = []
     for key, row in models:
