@@ -76,7 +76,11 @@ html_theme = "furo"
 html_title = "ridgeformer"
 html_static_path = [str(ROOT / "build" / "mathjax"), "static"]
 html_css_files = ["book.css"]
-html_extra_path = ["_build/extra"]  # the playground, which `setup` writes there
+# The playground is one file beside the pages of the book, which show it in a frame.
+PAGES = ROOT / "build" / "pages"
+PAGES.mkdir(parents=True, exist_ok=True)
+write_page(PAGES / "playground.html")
+html_extra_path = [str(PAGES)]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
@@ -97,9 +101,6 @@ def whole(docstring: GoogleDocstring) -> list[str]:
 
 
 def setup(app: object) -> None:
-    """Write the playground, which is a page of the book, and connect to Sphinx."""
+    """Connect to Sphinx."""
     GoogleDocstring._parse_attribute_docstring = whole  # a colon in a sentence about a property is no type
-    extra = ROOT / "docs" / "_build" / "extra"
-    extra.mkdir(parents=True, exist_ok=True)
-    write_page(extra / "playground.html")
     app.connect("autodoc-process-docstring", escape)  # type: ignore[attr-defined]

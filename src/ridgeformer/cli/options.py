@@ -22,8 +22,10 @@ __all__ = [
     "PLACE",
     "SEED",
     "THREADS",
+    "UNKNOWN",
     "Command",
     "arguments_of",
+    "measures_explosions",
     "model_problem_options",
     "takes_a_problem",
 ]
@@ -38,14 +40,14 @@ PARTS = ("noise", "dim", "context", "features", "tasks", "query")
 HELP = {
     "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or just '2', "
     "or the name of a scipy.stats distribution with its parameters, such as 'expon(scale=2)'.",
-    "dim": "Dimension d of the features x.",
+    "dim": "Dimension d of the features x: '10'; or one for each sequence, from a range '2..32' or a list '2,4,8'.",
     "context": "Number n of examples in a context: '20'; or drawn for each sequence, from a range '10..40' or a list "
-    "'10,20,40'.",
+    "'10,20,40'; it may depend on d: '2d', 'd..4d'.",
     "features": "Law of the features x: 'isotropic()', 'powerlaw(1)', 'spectrum(1,0.5,0.25)', "
     "'covariance([[1,0.5],[0.5,1]])', 'rotated(powerlaw(1))', 'factors(2)', 'scales(0.5)' or "
     "'standardised(factors(2))'.",
-    "tasks": "Law of the tasks w: 'gaussian()', 'gaussian(mean=[1,0])', 'lowrank(3)', 'pool(64)' or "
-    "'mixture(pool(64),0.1)'.",
+    "tasks": "Law of the tasks w: 'gaussian()', 'gaussian(signal=1)', 'gaussian(mean=[1,0])', 'lowrank(3)', "
+    "'pool(64)' or 'mixture(pool(64),0.1)'.",
     "query": "Covariance of the queries, written like features that are the same for all sequences; 'none' for that of "
     "the features.",
 }
@@ -62,6 +64,21 @@ OF_MODEL = {
     "dim": "[default: that of the model]",
     "context": "[default: that of the model's training, or 20]",
 }
+
+UNKNOWN = "unknown: it needs a built-in problem, whose density is known"  # of an explosion probability
+
+
+def measures_explosions(when: str) -> Callable[[Command], Command]:
+    """Add the option that measures explosion probabilities.
+
+    Args:
+        when: How its help text begins.
+
+    Returns:
+        The decorator.
+    """
+    what = "measure the probability that a sequence explodes, by importance sampling; a few seconds per model."
+    return click.option("--explosions", is_flag=True, help=f"{when} {what}")
 
 
 def _limit_threads(context: click.Context, option: click.Parameter, threads: int | None) -> None:
@@ -188,7 +205,7 @@ def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
 def _parts(defaults: Mapping[str, Any]) -> Callable[[Command], Command]:
     """One option for each part of a problem; `defaults` has what their help says about their defaults."""
     options = (
-        click.option(f"--{name}", type=int if name == "dim" else str, help=f"{HELP[name]} {defaults[name]}".strip())
+        click.option(f"--{name}", type=str, help=f"{HELP[name]} {defaults[name]}".strip())
         if name != "noise" or defaults is OF_MODEL
         else click.option("--noise", type=_Noise(), required=True, help=HELP[name])
         for name in PARTS

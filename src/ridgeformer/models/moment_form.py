@@ -14,7 +14,7 @@ from ridgeformer.models.stack import Stack
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
-from ridgeformer.validation import array, choice, number, real
+from ridgeformer.validation import array, axes, choice, number, real
 
 __all__ = ["MomentForm"]
 
@@ -45,7 +45,7 @@ class MomentForm(Stack):
         if not isinstance(contexts, Draw | Moments):
             refuse(
                 "a trace is of a draw, moments, sequences, or features x with labels y",
-                kind_of(contexts) + ("" if np.ndim(contexts) == 0 else " without labels"),
+                kind_of(contexts) + ("" if axes(contexts) == 0 else " without labels"),
                 "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.",
             )
         draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)

@@ -85,6 +85,59 @@ class LinearTransformer(TokenForm, MomentForm):
         more = "" if self.layout == usual else f", {self.layout}"
         return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads}{more})"
 
+    @property
+    def working_layers(self) -> int:
+        """How many layers do something: those with a head whose P and Q are both different from 0."""
+        largest = np.abs(np.asarray(self.P)).max((2, 3)) * np.abs(np.asarray(self.Q)).max((2, 3))
+        return int((largest > 0).any(1).sum())
+
+    @property
+    def simplest_family(self) -> str:
+        """The simplest of gdpp, diag and full that a model of these families is of, exactly; the name of any other.
+
+        >>> LinearTransformer(Diag(omega=[[[0.1, 0], [-0.03, 0]]]), dim=3).to_full().simplest_family
+        'gdpp'
+        """
+        if not isinstance(self.family, Full | Diag | GDpp) or self.layout.extra:
+            return self.family.name
+        P, Q = np.asarray(self.P), np.asarray(self.Q)
+        works = (np.abs(P).max((2, 3)) * np.abs(Q).max((2, 3)) > 0)[..., None, None]
+        here = [np.where(works, matrices, 0) for matrices in (P, Q)]
+        like = [
+            np.diag([1.0] * self.dim + [0.0]) * m[..., :1, :1] + np.diag([0.0] * self.dim + [1.0]) * m[..., -1:, -1:]
+            for m in here
+        ]
+        if not all(np.array_equal(a, b) for a, b in zip(here, like, strict=True)):
+            return "full"
+        from_y = np.einsum("lhi,lh->li", here[0][..., [0, -1], [0, -1]], here[1][..., -1, -1])
+        return "diag" if from_y.any() else "gdpp"
+
+    def at_dim(self, dim: int) -> LinearTransformer:
+        """Return the model with the same parameters for another dimension.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            The model.
+
+        Raises:
+            InputError: The parameters are for one dimension only, as those of Full are.
+
+        >>> LinearTransformer.random("channels(1,3)", dim=10, layers=2).at_dim(4)
+        LinearTransformer(channels(1,3), dim=4, layers=2, heads=1)
+        """
+        if dim == self.dim:
+            return self
+        if self.family.width is not None:
+            refuse(
+                f"parameters of the family {self.family.name} are for one dimension, here {self.dim}",
+                f"dimension {dim}",
+                "Use GD++, Diag or channels, which have no d in their parameters.",
+            )
+        room = replace(self.layout, scratch=0) if self.family.further_scalars is not None else self.layout
+        return LinearTransformer(self.family, dim, room)
+
     def to_diag(self) -> LinearTransformer:
         """A GD++ model as Diag."""
         if isinstance(self.family, GDpp):

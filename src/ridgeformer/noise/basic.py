@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.noise.base import LARGEST, TAIL, Array, Noise, check_tail, number_text, octaves, panels, refined
-from ridgeformer.validation import array
+from ridgeformer.validation import array, axes
 from ridgeformer.values import read_only
 
 __all__ = ["Categorical", "Fixed", "Uniform"]
@@ -71,7 +71,7 @@ class Categorical(Noise):
     _built_in = True
 
     def __init__(self, levels: Sequence[float] | Array, weights: Sequence[float] | Array | None = None) -> None:
-        if np.ndim(levels) != 1:
+        if axes(levels) != 1:
             refuse("categorical levels must be a list", repr(levels), "Pass levels such as [1, 3].")
         if len(levels) == 0:
             refuse("categorical noise needs at least one level", "none", "Pass levels such as [1, 3].")

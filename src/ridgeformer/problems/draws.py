@@ -122,6 +122,7 @@ class Draw(Value):
         surplus: The mean of what the task leaves of the answers, [B], where labels are not linear; None for 0.
         oracle: Whether `ridge` is an oracle's, so that there is an adjusted loss. Without one, losses are not adjusted.
         tokens: The whole sequences, where they were drawn: what predictors that need tokens see.
+        dims: The dimension of each sequence, [B], where it varies; features beyond are 0. None where it does not.
     """
 
     moments: Moments
@@ -134,6 +135,7 @@ class Draw(Value):
     mean: Float | None = None
     surplus: Array | None = None
     tokens: Sequences | None = None
+    dims: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         return f"Draw({self.moments!r}, task, ridge, sigma)"
@@ -201,7 +203,15 @@ class Draw(Value):
         )
         others = {
             name: _joined([getattr(draw, name) for draw in draws], axes)
-            for name, axes in (("task", 1), ("sigma", 1), ("metric", 3), ("offset", 1), ("mean", 2), ("surplus", 1))
+            for name, axes in (
+                ("task", 1),
+                ("sigma", 1),
+                ("metric", 3),
+                ("offset", 1),
+                ("mean", 2),
+                ("surplus", 1),
+                ("dims", 1),
+            )
         }
         others["ridge"] = others["task"] if first.ridge is first.task else _joined([draw.ridge for draw in draws])
         return cls(moments, **others, oracle=first.oracle, tokens=_joined_tokens([draw.tokens for draw in draws]))
@@ -209,8 +219,8 @@ class Draw(Value):
     @property
     def nbytes(self) -> int:
         """The memory of the arrays, without tokens."""
-        arrays = [*vars(self.moments).values(), *vars(self).values()]
-        return sum(value.nbytes for value in arrays if isinstance(value, np.ndarray))
+        arrays = {id(value): value for value in (*vars(self.moments).values(), *vars(self).values())}
+        return sum(value.nbytes for value in arrays.values() if isinstance(value, np.ndarray))
 
     def chosen(self, index: Index) -> Draw:
         """Return some of the sequences.
@@ -232,6 +242,7 @@ class Draw(Value):
             mean=_pick(self.mean, index, 2),
             surplus=_pick(self.surplus, index),
             tokens=None if self.tokens is None else self.tokens.chosen(index),
+            dims=_pick(self.dims, index),
         )
 
     def by_length(self) -> Iterator[Draw]:

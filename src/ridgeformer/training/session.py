@@ -17,7 +17,7 @@ from ridgeformer.evaluation import Loss, evaluate, floor
 from ridgeformer.exact import const_loss
 from ridgeformer.losses import ratio, without_rounding
 from ridgeformer.predictors import ConstRR
-from ridgeformer.problems import BaseProblem
+from ridgeformer.problems import BaseProblem, ByDimension
 from ridgeformer.training.callbacks import Callback, TrainingProgress
 from ridgeformer.training.history import Point
 from ridgeformer.training.job import Job, Outcome, Parent, Step
@@ -184,7 +184,9 @@ def _simple_loss(problem: BaseProblem) -> float:
     """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
     if problem.is_isotropic:
         return const_loss(problem)
-    return evaluate(problem, ConstRR.tune(problem, sequences=2000), sequences=5000, with_floor=False).loss
+    tuned = {d: ConstRR.tune(cell, sequences=2000) for d, cell in problem.by_dimension().items()}
+    simple = ByDimension({d: one.weights for d, one in tuned.items()}) if len(tuned) > 1 else tuned[problem.dim]
+    return evaluate(problem, simple, sequences=5000, with_floor=False).loss
 
 
 def _made_with(threads: int | None) -> dict[str, Any]:

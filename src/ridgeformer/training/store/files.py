@@ -20,6 +20,7 @@ from ridgeformer.errors import DamageError, InputError, RidgeformerError
 from ridgeformer.files import read_json, short
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems.dimensions import dimensions
 from ridgeformer.tensors import DamagedFile, digest, read_tensors
 
 __all__ = [
@@ -69,6 +70,8 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     spec = record["spec"]
     family = model.family
     shape = {"family": family.name, "dim": model.dim, "layers": model.layers // family.loops}
+    if isinstance(spec.get("dim"), str):  # several dimensions, of which the model has the largest
+        spec = {**spec, "dim": dimensions(spec["dim"])[-1]}
     if "problem" in spec:  # a problem of the user's own, whose class knows its dimension
         del shape["dim"]
     wrong = [name for name, value in shape.items() if spec.get(name) != value]

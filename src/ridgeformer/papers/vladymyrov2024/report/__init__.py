@@ -1,9 +1,14 @@
-"""One self-contained HTML page with the table, the figures, the claims and how they were made."""
+"""One self-contained HTML page with the claims, the table, the figures and how they were made.
+
+Its charts are drawn by the library that the playground bundles. A further table is one more item of `tables`,
+which `_table` makes.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +22,24 @@ from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, ROWS, SEEDS
-from ridgeformer.papers.vladymyrov2024.render import column_name
+from ridgeformer.papers.vladymyrov2024.paper import (
+    BASELINES,
+    COLUMNS,
+    DEPTHS,
+    FAMILIES,
+    LABELS,
+    ROWS,
+    SEEDS,
+    CellKey,
+)
+from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
+from ridgeformer.playground.page import charts
 
 __all__ = ["write_page"]
 
 SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
+OFTEN = 1e-7  # models that explode more often are named
 DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
@@ -44,9 +60,18 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
     make_folder(folder, "pages")
     text = json.dumps(_data(outcome), allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
+    parts = {"PAPER": outcome.paper.link, "SOFTWARE": _repository(), "SCRIPT": script, "PLOT": charts(), "DATA": text}
+    for name, part in parts.items():
+        page = page.replace(f"@{name}@", part)
     path = folder / "vladymyrov2024.html"
-    write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
+    write_whole(path, page.encode())
     return path
+
+
+def _repository() -> str:
+    """The address of the software."""
+    addresses = (text.split(", ") for text in metadata("ridgeformer").get_all("Project-URL", []))
+    return next(address for name, address in addresses if name == "Repository")
 
 
 def verdict(cell: Cell) -> str:
@@ -107,8 +132,63 @@ def _data(outcome: Outcome) -> dict[str, Any]:
             for number, picture in FIGURES.items()
             if number.isdecimal()
         ],
-        "made": _made(evidence),
+        "tables": [_baselines(table), _explosions(evidence), _how(evidence)],
     }
+
+
+def _table(name: str, title: str, text: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """A table of texts, which the page shows under its title; without names of columns it is a list of facts."""
+    return {"id": name, "title": title, "text": text, "columns": list(columns), "rows": [list(row) for row in rows]}
+
+
+def _explosions(evidence: Evidence) -> dict[str, Any]:
+    """How often every model explodes, what it really is, and what caution cost; those that explode often are named."""
+    models = [(CellKey(row["method"], row["layers"], row["noise"]), row) for row in evidence.explosions]
+    often = sorted((row["probability"], str(key)) for key, row in models if row["probability"] > OFTEN)
+    named = "; ".join(name for _, name in reversed(often))
+    text = (
+        f"A sequence explodes if its loss is above {EXPLODES} times the signal. Probabilities are measured by "
+        "importance sampling; with fewer than 10 effective hits they are rather too low. "
+        f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
+        "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
+        "loss the chosen model has than the best one found without regard to explosions, in a training with seed 0. "
+        "The search for GD++ takes no account of explosions, and that for Full does from its first round on: neither "
+        "has a price."
+    )
+    rows = []
+    for key, row in models:
+        least = "at least about " if row["bound"] == "lower" else ""
+        rare = ["none seen", "", "0"]
+        if row["bound"] != "upper":
+            rare = [f"{least}{row['probability']:.1e}", f"{row['error']:.0e}", f"{row['hits']:.0f}"]
+        rows.append([str(key), row["actual"], *rare, "" if row["price"] is None else f"{row['price']:.1%}"])
+    columns = ["model", "actual model", "explosion probability", "±", "effective hits", "price of caution"]
+    return _table("x", "Explosions, actual models and the price of caution", text, columns, rows)
+
+
+def _baselines(table: Table) -> dict[str, Any]:
+    rows = []
+    for noise in COLUMNS:
+        cells = [cell for cell in table.cells.values() if cell.noise == noise]
+        known = {cell.method: cell for cell in cells if not cell.layers}
+        best = min((cell for cell in cells if cell.layers), key=lambda cell: cell.loss)
+        pairs = (text for name in BASELINES for text in (short(known[name].loss), short(known[name].paper)))
+        ratio = f"{best.ratio:.2f}" if best.ratio < float("inf") else "-"
+        rows.append(
+            [noise, short(best.floor), short(best.floor_error), *pairs, f"{best.key.row}: {short(best.loss)}", ratio]
+        )
+    text = (
+        "The floor is the loss of the Bayes predictor, averaged over the noise levels of a problem. No predictor has a "
+        "smaller expected loss. It belongs to the whole distribution of noise levels: at a single level, another "
+        "predictor can have a smaller loss. The ratio is the loss of the best model over the floor."
+    )
+    names = [text for name in BASELINES for text in (name, "paper")]
+    columns = ["noise", "floor", "±", *names, "best model", "ratio"]
+    return _table("baselines", "Baselines and floors", text, columns, rows)
+
+
+def _how(evidence: Evidence) -> dict[str, Any]:
+    return _table("made", "How this page was made", "", (), _made(evidence))
 
 
 def _summary(table: Table, claims: Sequence[Check]) -> str:
