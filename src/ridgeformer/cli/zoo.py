@@ -44,11 +44,12 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
     zoo, wanted = shipped(int(dim)), (family, layers, None if noise is None else str(as_noise(noise)))
     cells = [cell for cell in zoo.made if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
     if not cells:
-        families, noises = ({cell[place]: None for cell in zoo.made} for place in (0, 2))
+        families = ", ".join(dict.fromkeys(cell[0] for cell in zoo.made))
+        noises = ", ".join(dict.fromkeys(cell[2] for cell in zoo.made))
         depths = [cell[1] for cell in zoo.made]
         raise InputError(
-            f"for d = {dim} the zoo has the families {', '.join(map(str, families))}, {min(depths)} to {max(depths)} layers, and "
-            f"the noises {', '.join(map(str, noises))}; no model has what was asked for. Leave out an option, or train the model "
+            f"for d = {dim} the zoo has the families {families}, {min(depths)} to {max(depths)} layers, and "
+            f"the noises {noises}; no model has what was asked for. Leave out an option, or train the model "
             "with `ridgeformer train`."
         )
     return _listed([_facts(zoo, *cell) for cell in cells])
