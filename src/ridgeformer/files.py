@@ -19,19 +19,6 @@ from typing import Any, BinaryIO
 
 from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
 
-__all__ = [
-    "append",
-    "check_writable",
-    "make_folder",
-    "open_regular",
-    "parse_json",
-    "read_json",
-    "remove",
-    "set_aside",
-    "short",
-    "write_whole",
-]
-
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 24  # bytes that a JSON file may have
 MOST_PARTS = 1_000_000  # values and containers that a JSON text may have: each takes up to 100 bytes of memory

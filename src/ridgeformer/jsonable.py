@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["jsonable"]
-
 
 def jsonable(value: Any) -> Any:
     """Turn a value into one that JSON can hold: no NumPy types, and None for numbers that are not finite.

@@ -19,8 +19,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store.files import is_run, read_run
 
-__all__ = ["load", "load_with_record"]
-
 
 def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.

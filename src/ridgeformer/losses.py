@@ -18,20 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "CAP",
-    "EXPLODES",
-    "SAYS_NOTHING",
-    "BelowFloorWarning",
-    "capped",
-    "exploded",
-    "ratio",
-    "rounding",
-    "threshold",
-    "warn_below_floor",
-    "without_rounding",
-]
-
 EXPLODES = 100  # times the signal: a loss above which a sequence counts as exploded
 CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
 ROUNDING = 1e-21  # times the signal: a smaller loss is 0, such as the floor of a known noise level

@@ -22,8 +22,6 @@ from ridgeformer.values import Value, read_only
 if TYPE_CHECKING:
     from ridgeformer.spectrum import ContextSpectrum
 
-__all__ = ["Index", "Moments"]
-
 Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
 Index = NDArray[np.integer[Any]] | slice
@@ -117,11 +115,7 @@ class Moments(Value):
 
     @classmethod
     def _trusted(
-        cls,
-        gram: Float,
-        context: int | Counts,
-        sigma: NDArray[np.float64] | None = None,
-        sums: Float | None = None,
+        cls, gram: Float, context: int | Counts, sigma: NDArray[np.float64] | None = None, sums: Float | None = None
     ) -> Moments:
         """From an engine, whose output needs no checks and no copy: nobody else has it."""
         moments = object.__new__(cls)

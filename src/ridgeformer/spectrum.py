@@ -17,8 +17,6 @@ from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.moments import Moments
 from ridgeformer.values import Value, read_only
 
-__all__ = ["ContextSpectrum", "share_basis", "spectrum"]
-
 Array = NDArray[np.float64]
 CHUNK = 4096
 NULL = {np.dtype(t): (8 if t is np.float64 else 1) * float(np.finfo(t).eps) for t in (np.float32, np.float64)}

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 
-__all__ = ["ReadOnlyDict", "Value", "frozen", "read_only"]
-
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = ["progress_bar", "sweep_display", "training_display"]
-
 
 @contextlib.contextmanager
 def training_display(quiet: bool) -> Iterator[list[Any]]:

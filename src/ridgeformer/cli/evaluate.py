@@ -17,8 +17,6 @@ from ridgeformer.errors import refuse, shown
 if TYPE_CHECKING:
     from ridgeformer.evaluation import Losses
 
-__all__ = ["answer_of", "axis"]
-
 NUMBERS = {"sigma": float, "layer": int}
 
 

@@ -72,12 +72,7 @@ update on the gradient and on the difference to least squares (OLS). The last ro
 @answers(plot="the section")
 @reads_a_model(sequences=None)
 def explain(
-    subject: Subject,
-    sections: tuple[str, ...],
-    numbers: bool,
-    low: float | None,
-    high: float | None,
-    iterations: int,
+    subject: Subject, sections: tuple[str, ...], numbers: bool, low: float | None, high: float | None, iterations: int
 ) -> Answer:
     """Say in words what each layer of a model does.
 

@@ -14,20 +14,6 @@ from click.shell_completion import CompletionItem
 
 from ridgeformer.errors import shown
 
-__all__ = [
-    "COUNT",
-    "FAMILY",
-    "FILE",
-    "PARTS",
-    "PLACE",
-    "SEED",
-    "THREADS",
-    "Command",
-    "arguments_of",
-    "model_problem_options",
-    "takes_a_problem",
-]
-
 Command = Callable[..., Any]
 if TYPE_CHECKING:
     _Text = click.ParamType[str]

@@ -18,8 +18,6 @@ from ridgeformer.cli.options import FILE, Command
 from ridgeformer.errors import refuse
 from ridgeformer.jsonable import jsonable
 
-__all__ = ["Answer", "answers", "one_line", "say", "warn"]
-
 
 @dataclass(frozen=True)
 class Answer:

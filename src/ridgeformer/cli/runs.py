@@ -18,8 +18,6 @@ from ridgeformer.errors import InputError, refuse, shown
 if TYPE_CHECKING:
     from ridgeformer.training import Runs
 
-__all__ = ["describe_training"]
-
 
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer runs runs/ --csv runs.csv\n"

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from ridgeformer.problems import BaseProblem, Problem
     from ridgeformer.problems.lengths import Lengths
 
-__all__ = [
-    "Subject",
-    "model_name",
-    "read_model_and_problem",
-    "reads_a_model",
-    "trained_lengths",
-    "trained_on",
-]
-
 
 @dataclass(frozen=True)
 class Subject:

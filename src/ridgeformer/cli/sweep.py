@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ridgeformer.sweeps import Sweep
     from ridgeformer.training import Spec
 
-__all__ = ["DASK", "WORKERS", "run_sweep"]
-
 WORKERS = click.option("--workers", type=click.IntRange(1, 1024), help="Number of processes [default: one per core].")
 DASK = click.option(
     "--dask", metavar="ADDRESS", help="Address of a Dask scheduler to train on. Needs pip install distributed."

@@ -17,21 +17,6 @@ from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
 from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer
 
-__all__ = [
-    "MOST_SEQUENCES",
-    "EvaluateArguments",
-    "Key",
-    "SampleArguments",
-    "StepArguments",
-    "Target",
-    "check_batch",
-    "check_key",
-    "check_sample",
-    "check_sequences",
-    "check_threads",
-    "make_key",
-]
-
 T = TypeVar("T")
 Target = Literal["ridge", "task"]
 

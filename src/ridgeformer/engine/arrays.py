@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
 
-__all__ = ["DOUBLE", "Float", "cast", "floats", "pieces", "plain_array"]
-
 Float = NDArray[np.floating[Any]]
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 

@@ -27,8 +27,6 @@ from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.validation import choice, flag, integer, number, precision
 
-__all__ = ["Engine", "Evaluation", "Key", "Sample", "Target"]
-
 
 class Sample(NamedTuple):
     """Moments of B random sequences.

@@ -15,8 +15,6 @@ from ridgeformer.engine.arrays import cast, floats
 from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer
 
-__all__ = ["KERNELS", "Kernel", "Matrices", "Mixings", "Omegas", "channel_places", "check_kernel", "layer_of"]
-
 MOST_LAYERS, MOST_HEADS = 1 << 16, 1 << 12
 REMEDY = "Pass what family.kernel() gives."
 

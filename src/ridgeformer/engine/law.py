@@ -17,8 +17,6 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import array, choice, flag, integer, number
 from ridgeformer.values import Value, read_only
 
-__all__ = ["MOST_CONTEXT", "MOST_DIM", "PAPER_LAYOUT", "REFERENCE", "Choices", "Law", "Layout"]
-
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]

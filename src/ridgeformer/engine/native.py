@@ -19,8 +19,6 @@ from ridgeformer.errors import refuse, shown
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-__all__ = ["NativeEngine", "instruction_sets"]
-
 # Laws as the core reads them, by layout and dtype. A law never changes, and training draws from one thousands of times.
 _laws: WeakKeyDictionary[Law, dict[tuple[Layout, np.dtype[Any]], dict[str, Any]]] = WeakKeyDictionary()
 

@@ -17,8 +17,6 @@ from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.kernels import Kernel, Mixings, layer_of
 
-__all__ = ["NumpyEngine", "through_layer"]
-
 Array = NDArray[np.float64]
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
 LARGEST = 1e298  # gradients of sequences up to this size can be summed whatever the batch: 2^32 of them stay finite

@@ -14,8 +14,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import choice
 
-__all__ = ["ablate", "without_flow", "without_layer"]
-
 Array = NDArray[np.float64]
 FLOWS = {"xx": (0, 0), "xy": (0, 1), "yx": (1, 0), "yy": (1, 1)}  # to and from, as the omegas
 

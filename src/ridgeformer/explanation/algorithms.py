@@ -29,8 +29,6 @@ from ridgeformer.predictors.ridge import TUNING
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer
 
-__all__ = ["ALGORITHMS", "AlgorithmMap", "compare_algorithms"]
-
 Array = NDArray[np.float64]
 ALGORITHMS = ("gradient descent", "preconditioned gd", "heavy ball", "newton", "ridge")
 BLOCK = 1024  # sequences at a time

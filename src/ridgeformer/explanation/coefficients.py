@@ -26,8 +26,6 @@ from ridgeformer.models.families import Diag, Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_any_problem
 
-__all__ = ["Coefficients", "Rest", "check", "coefficients", "diagonal_part", "nearest_omega"]
-
 Array = NDArray[np.float64]
 VISIBLE = 0.01  # of a matrix's largest singular value: above it, one of the rest counts
 

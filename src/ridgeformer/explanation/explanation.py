@@ -33,8 +33,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import array, integer
 
-__all__ = ["Explanation", "explain"]
-
 Array = NDArray[np.float64]
 GOALS = {"ridge": "ridge", "oracle": "the oracle", "task": "the task"}
 

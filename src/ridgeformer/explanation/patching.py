@@ -26,8 +26,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import integer, number
 
-__all__ = ["NoisePatching", "patch_noise"]
-
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
 LEVELS = "Pass low=1 and high=4, for example; on the command line --low 1 --high 4."

@@ -21,8 +21,6 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
 from ridgeformer.validation import integer
 
-__all__ = ["Symmetry", "symmetry", "turned"]
-
 Array = NDArray[np.float64]
 
 

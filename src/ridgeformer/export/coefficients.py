@@ -14,8 +14,6 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import array
 
-__all__ = ["NAMES", "count", "exact", "flat", "harmless_lines", "omegas", "paragraph", "title", "wrapped"]
-
 Float = NDArray[np.floating[Any]]
 NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, row by row
 

@@ -14,8 +14,6 @@ from ridgeformer.models.channels import NAMES
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import integer
 
-__all__ = ["to_latex"]
-
 Float = NDArray[np.floating[Any]]
 
 MOMENTS = r"""  \Sigma^{l} &= \sum_{i=1}^{n} x_i^{l} (x_i^{l})^\top, \qquad

@@ -11,8 +11,6 @@ from ridgeformer.errors import MissingPackageError, refuse
 from ridgeformer.export.coefficients import omegas, title
 from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["to_onnx"]
-
 OPSET, IR_VERSION = 17, 8  # of 2022: old enough for every runtime in use
 Float = NDArray[np.floating[Any]]
 

@@ -13,8 +13,6 @@ from ridgeformer.export.coefficients import NAMES, exact, flat, length_check, om
 from ridgeformer.models.channels import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["to_python"]
-
 Float = NDArray[np.floating[Any]]
 
 HEADER = Template('''\

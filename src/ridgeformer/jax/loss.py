@@ -14,8 +14,6 @@ from ridgeformer.errors import refuse
 from ridgeformer.jax.model import JaxParameters, check_parameters, floating, gram_array, kernel_of
 from ridgeformer.moments import Moments
 
-__all__ = ["moment_loss"]
-
 
 def moment_loss(parameters: JaxParameters, moments: Moments | Any, target: Any, *, metric: Any = None) -> Any:
     """Return the mean loss 1/2 (w_hat - target)' metric (w_hat - target) of contexts.

@@ -17,18 +17,6 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments, is_symmetric
 
-__all__ = [
-    "Form",
-    "JaxParameters",
-    "apply",
-    "check_parameters",
-    "floating",
-    "from_jax",
-    "gram_array",
-    "kernel_of",
-    "to_jax",
-]
-
 
 class Form(NamedTuple):
     """What a model is beside its numbers.

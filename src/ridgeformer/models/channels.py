@@ -20,8 +20,6 @@ from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer
 from ridgeformer.values import read_only
 
-__all__ = ["NAMES", "ChannelFamily", "Channels"]
-
 Float = NDArray[np.floating[Any]]
 NAMES = ("P_v", "Q_v", "P_s", "Q_s")  # in the order of the kernel
 

@@ -16,8 +16,6 @@ from ridgeformer.engine.law import PAPER_LAYOUT
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family
 
-__all__ = ["check_family"]
-
 Array = NDArray[np.float64]
 DIM, LAYERS, CONTEXT, BATCH = 3, 2, 5, 4
 SCALE = 0.2

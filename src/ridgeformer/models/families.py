@@ -15,8 +15,6 @@ from ridgeformer.models.family import ArrayFamily, Family, Gradient
 from ridgeformer.validation import array, real
 from ridgeformer.values import read_only
 
-__all__ = ["Diag", "Full", "GDpp", "with_more_heads"]
-
 Float = NDArray[np.floating[Any]]
 
 
@@ -295,9 +293,7 @@ def _factors_or_omega(
     shape = real("q", q).shape
     if shape != wanted:
         refuse(
-            f"q must match p {p_.shape} with shape {wanted}",
-            f"shape {shape}",
-            "Give both the same layers and heads.",
+            f"q must match p {p_.shape} with shape {wanted}", f"shape {shape}", "Give both the same layers and heads."
         )
     return {"p": p_, "q": array("q", q, wanted)}
 

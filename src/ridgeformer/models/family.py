@@ -21,8 +21,6 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import array, integer, layer_number, precision, real
 from ridgeformer.values import Value, read_only
 
-__all__ = ["EDIT", "FAMILIES", "ArrayFamily", "Family", "Gradient"]
-
 Float = NDArray[np.floating[Any]]
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
 FAMILIES: dict[str, type[Family]] = {}  # by name; a subclass of Family enters itself

@@ -16,8 +16,6 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
 from ridgeformer.validation import array, choice, number, real
 
-__all__ = ["MomentForm"]
-
 Float = NDArray[np.floating[Any]]
 
 
@@ -87,13 +85,7 @@ class MomentForm(Stack):
         counted = self.dim + self.layout.counted
         nothing = np.zeros((len(moments), counted), moments.dtype)
         evaluation = engine.evaluate(
-            self.kernel,
-            self._gram(moments),
-            nothing,
-            counted=counted,
-            weights=True,
-            gradient=False,
-            threads=threads,
+            self.kernel, self._gram(moments), nothing, counted=counted, weights=True, gradient=False, threads=threads
         ).weights
         assert evaluation is not None
         return evaluation

@@ -14,8 +14,6 @@ from ridgeformer.models.family import EDIT, Family
 from ridgeformer.validation import integer
 from ridgeformer.values import Value, read_only
 
-__all__ = ["Stack"]
-
 Float = NDArray[np.floating[Any]]
 
 
@@ -37,11 +35,7 @@ class Stack(Value):
         if not isinstance(layout, Layout):
             refuse("the layout of tokens must be a Layout", kind_of(layout), 'Pass Layout("mean").')
         if not isinstance(family, Family):
-            refuse(
-                "a model needs a parameter family",
-                kind_of(family),
-                "Pass Full or Diag parameters, for example.",
-            )
+            refuse("a model needs a parameter family", kind_of(family), "Pass Full or Diag parameters, for example.")
         if family.width is not None:
             fitting = family.width - layout.extra
             if dim is not None and dim != fitting:

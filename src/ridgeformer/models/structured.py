@@ -14,8 +14,6 @@ from ridgeformer.models.names import sized, with_sizes
 from ridgeformer.validation import array, integer, real
 from ridgeformer.values import read_only
 
-__all__ = ["LowRank", "LowRankFamily", "Preconditioned", "RegisterFamily", "Registers"]
-
 Float = NDArray[np.floating[Any]]
 
 

@@ -12,8 +12,6 @@ from ridgeformer.errors import ExplosionWarning, refuse
 from ridgeformer.models.stack import Stack
 from ridgeformer.validation import array, real
 
-__all__ = ["TokenForm"]
-
 Float = NDArray[np.floating[Any]]
 ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
 

@@ -32,8 +32,6 @@ from ridgeformer.values import Value, read_only
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["PATCHES", "Patch", "Trace"]
-
 Float = NDArray[Any]  # float32 or float64
 Array = NDArray[np.float64]
 KEPT = ("G", "T", "C", "M", "u", "a", "w")

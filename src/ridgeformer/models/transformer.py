@@ -25,8 +25,6 @@ from ridgeformer.models.names import family_named
 from ridgeformer.models.token_form import TokenForm
 from ridgeformer.validation import array, integer, layer_number, number
 
-__all__ = ["LinearTransformer"]
-
 
 class LinearTransformer(TokenForm, MomentForm):
     """A stack of linear self-attention layers with the parameters of a family.

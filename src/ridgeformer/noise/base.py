@@ -14,8 +14,6 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import integer
 from ridgeformer.values import Value, read_only
 
-__all__ = ["EXAMPLES", "LARGEST", "TAIL", "Array", "Noise", "check_tail", "number_text", "octaves", "panels", "refined"]
-
 Array = NDArray[np.float64]
 LARGEST = 1e12  # a noise level above which no signal is left
 MOST_NODES = 1024  # per octave

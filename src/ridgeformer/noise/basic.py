@@ -13,8 +13,6 @@ from ridgeformer.noise.base import LARGEST, TAIL, Array, Noise, check_tail, numb
 from ridgeformer.validation import array
 from ridgeformer.values import read_only
 
-__all__ = ["Categorical", "Fixed", "Uniform"]
-
 
 class Fixed(Noise):
     """The same noise level for every sequence.

@@ -29,8 +29,6 @@ from ridgeformer.noise.base import (
 from ridgeformer.noise.basic import Uniform
 from ridgeformer.values import read_only
 
-__all__ = ["Frozen", "parse_scipy", "read_call"]
-
 MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them
 LONGEST_TEXT = 200_000
 EXTREMES = (1e-6, 1e6)  # sizes of a scipy distribution's parameters

@@ -158,10 +158,7 @@ def draw_shifts(results: Results) -> Figure:
         part = results["shifts"][kind]
         grid = fine if kind != "context" else np.arange(5, 81) / 20
         curve = [one_layer.risk(problem, trained(problem)) for problem in (shifted(kind, scale) for scale in grid)]
-        shown = [
-            Line("closed form", grid.tolist(), curve),
-            Points("measured", SCALES, part["loss"], part["error"]),
-        ]
+        shown = [Line("closed form", grid.tolist(), curve), Points("measured", SCALES, part["loss"], part["error"])]
         panels.append(Panel(f"shift of {kind}", "factor", "loss", shown, log_x=True, log_y=True))
     runs = results["flow"]["runs"]
     course = [Line(f"seed {k}", run["time"][1:], run["loss"][1:], k) for k, run in enumerate(runs)]

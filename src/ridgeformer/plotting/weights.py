@@ -9,8 +9,6 @@ from ridgeformer.engine import Matrices, Mixings, Omegas
 from ridgeformer.engine.kernels import layer_of
 from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["alone", "has_omegas", "layers", "meaning", "names", "numbers", "picture"]
-
 Array = NDArray[np.float64]
 OMEGAS = ("xx", "xy", "yx", "yy")
 

@@ -22,17 +22,7 @@ from ridgeformer.problems import BaseProblem, Draw, Prior
 from ridgeformer.spectrum import ContextSpectrum, share_basis
 from ridgeformer.validation import integer, number
 
-__all__ = [
-    "TUNING",
-    "AdaRR",
-    "ConstRR",
-    "LeastSquares",
-    "OracleRR",
-    "Ridge",
-    "TunedRR",
-    "in_whitened",
-    "spectrum_of",
-]
+__all__ = ["TUNING", "AdaRR", "ConstRR", "LeastSquares", "OracleRR", "Ridge", "TunedRR", "in_whitened", "spectrum_of"]
 
 Array = NDArray[np.float64]
 Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts

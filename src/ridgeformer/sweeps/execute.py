@@ -32,8 +32,6 @@ from ridgeformer.training.store import Folder
 from ridgeformer.training.store.files import has_record, is_finished, read_record
 from ridgeformer.validation import integer
 
-__all__ = ["Failure", "State", "Sweep", "sweep"]
-
 Unit = list[Spec]
 Running = dict[Future[list[tuple[str, str]]], int]  # and the number of the unit
 RETRIES = 3  # of a unit whose worker died

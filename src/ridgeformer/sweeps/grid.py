@@ -26,8 +26,6 @@ from ridgeformer.training import Search, Spec
 from ridgeformer.training.spec import Protocol, as_protocol, make_spec
 from ridgeformer.validation import integer
 
-__all__ = ["AXES", "Grid", "check_values"]
-
 LAW = ("noise", "dim", "context", "features", "tasks", "query")  # axes of the built-in problem
 AXES = (*LAW, "families", "layers", "heads", "seeds")
 MOST_RUNS = 1_000_000

@@ -22,8 +22,6 @@ from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.sweeps.grid import AXES, Grid, check_values
 from ridgeformer.training.spec import PROTOCOLS, Protocol
 
-__all__ = ["read_grid"]
-
 EXAMPLE = 'a line noise = ["uniform(0,5)"], a line layers = [1, 2, 3]'
 LARGEST = 1 << 20  # bytes
 # tomllib needs time and memory that grow with the square of the number of parts of a key, a.b.c. A key is in one line;

@@ -14,8 +14,6 @@ from torch.autograd.function import once_differentiable
 from ridgeformer.engine import Kernel
 from ridgeformer.models.family import Family
 
-__all__ = ["kernel_of", "to_numpy"]
-
 
 def to_numpy(value: Tensor) -> NDArray[Any]:
     """Return the numbers of a tensor as an array on the CPU.

@@ -18,8 +18,6 @@ from ridgeformer.torch.kernels import kernel_of
 from ridgeformer.torch.modules import TorchModel, check_tensor, gram_tensor, is_transformed
 from ridgeformer.validation import real
 
-__all__ = ["moment_loss", "token_loss"]
-
 PRECISE = (torch.float32, torch.float64)
 
 

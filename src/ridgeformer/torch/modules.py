@@ -16,8 +16,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.torch.kernels import kernel_of, to_numpy
 
-__all__ = ["TorchLayer", "TorchModel", "check_tensor", "from_torch", "gram_tensor", "is_transformed", "to_torch"]
-
 TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
 
 

@@ -16,8 +16,6 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import Spec
 
-__all__ = ["AnyCallback", "Callback", "Display", "TrainingProgress", "as_callbacks"]
-
 PATIENCE = 2.0  # seconds after which the progress line appears
 
 

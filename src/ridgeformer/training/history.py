@@ -15,8 +15,6 @@ from ridgeformer.losses import ratio
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.values import Value
 
-__all__ = ["COLUMNS", "History", "Point", "Snapshot"]
-
 Array = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 # The columns of a descent as they are stored; the last three are missing in runs of earlier versions.

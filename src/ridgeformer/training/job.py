@@ -23,21 +23,6 @@ from ridgeformer.training.spec import Spec
 from ridgeformer.training.store.journal import Journal
 from ridgeformer.training.vector import Units
 
-__all__ = [
-    "FINISH",
-    "RACE",
-    "SEARCH",
-    "SELECT",
-    "Job",
-    "Outcome",
-    "Parent",
-    "Price",
-    "Report",
-    "Step",
-    "Steps",
-    "follow",
-]
-
 # Streams of sequences; evaluation and the tuned baselines have others.
 RACE, FINISH, SEARCH, SELECT = 1, 2, 3, 4
 

@@ -16,8 +16,6 @@ from ridgeformer.training.callbacks import Callback, TrainingProgress
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import Spec
 
-__all__ = ["CSVLogger", "TensorBoardLogger", "WandbLogger"]
-
 
 class CSVLogger(Callback):
     """Writes the history of every run to one CSV file, with the name of the run in the first column.

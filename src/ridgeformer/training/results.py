@@ -26,8 +26,6 @@ from ridgeformer.training.spec import Spec, parse_spec
 from ridgeformer.training.store.files import AGAIN, FORMAT, VERSION, read_course, read_init, read_run
 from ridgeformer.values import Value
 
-__all__ = ["Status", "Training", "load_run", "training_of_record"]
-
 Status = Literal["converged", "budget reached", "diverged"]
 SHOT = "snapshots/"  # how the names of stored snapshots begin
 

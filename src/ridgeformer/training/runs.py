@@ -34,8 +34,6 @@ from ridgeformer.training.store.files import AGAIN, MODEL, RECORD, SPEC, is_run,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Run", "Runs", "load_runs", "protocol_of", "read_entry"]
-
 FACTOR = 1.2  # times the loss of another seed: where a run ended in a worse local minimum
 SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
 BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int,), "context": (int, str)}

@@ -26,8 +26,6 @@ from ridgeformer.training.spec import Spec, with_ancestors
 from ridgeformer.training.store import Store
 from ridgeformer.training.store.journal import Journal
 
-__all__ = ["Session"]
-
 RARE = 0.01  # a share of sequences that explode, below which the others are worth a remark
 
 

@@ -27,8 +27,6 @@ from ridgeformer.training.spec import Protocol, make_spec
 from ridgeformer.training.store import Store, as_store
 from ridgeformer.validation import keywords
 
-__all__ = ["train", "train_many"]
-
 SEQUENCES = 100_000
 ELSEWHERE = dict.fromkeys(("rate", "steps", "batch"), "protocol=GradientDescent(rate=..., steps=..., batch=...)")
 

@@ -13,8 +13,6 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 
-__all__ = ["Units", "Vector"]
-
 Array = NDArray[np.float64]
 AnyFamily = TypeVar("AnyFamily", bound=Family)
 

@@ -16,29 +16,6 @@ from ridgeformer.sweeps import Grid
 from ridgeformer.training.store.files import has_record
 from ridgeformer.zoo import Zoo, gather, shipped
 
-__all__ = [
-    "BASELINES",
-    "CATEGORICAL",
-    "COLUMNS",
-    "DEPTHS",
-    "FAMILIES",
-    "LABELS",
-    "MODEL_ROWS",
-    "ROWS",
-    "SEEDS",
-    "SIGMA_MAX",
-    "UNIFORM",
-    "CellKey",
-    "Printed",
-    "Row",
-    "column",
-    "grid",
-    "keys",
-    "models_of",
-    "printed",
-    "problem_of",
-]
-
 SIGMA_MAX = tuple(range(8))
 UNIFORM = tuple(f"uniform(0,{most})" for most in SIGMA_MAX)
 CATEGORICAL = ("categorical(1,3)", "categorical(1,3,5)")

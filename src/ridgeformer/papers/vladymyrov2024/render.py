@@ -13,8 +13,6 @@ from ridgeformer.papers.vladymyrov2024.table import Cell, Table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["FORMATS", "column_name", "column_table", "column_tex", "short", "terminal"]
-
 LEGEND = (
     "Each cell has four lines: our adjusted loss; the paper's; ours / the paper's; and, in percent of our loss, ± "
     "its standard error and after + how far the worst of five seeds is above the best. Green: better than the paper's "

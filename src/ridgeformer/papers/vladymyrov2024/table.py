@@ -30,8 +30,6 @@ from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, TunedRR
 from ridgeformer.problems import Problem
 from ridgeformer.zoo import Zoo
 
-__all__ = ["FLOOR", "NOTHING", "Cell", "Table", "baselines", "measure"]
-
 FLOOR = "Bayes floor"
 ORACLE = "OracleRR"
 SIGNAL = 10.0  # of all its problems: features and tasks are N(0, I), and d is 10

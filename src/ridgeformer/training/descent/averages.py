@@ -26,8 +26,6 @@ from ridgeformer.training.spec import Spec
 from ridgeformer.training.vector import Vector
 from ridgeformer.validation import integer
 
-__all__ = ["Average", "Fresh", "Objective", "Population", "Sample", "as_average"]
-
 Array = NDArray[np.float64]
 Gradient = Callable[[Array, int], tuple[float, Array]]
 SEQUENCES = 1 << 18  # on which the oracle's loss is measured where tasks come from a pool

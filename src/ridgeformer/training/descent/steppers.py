@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.training.history import COLUMNS
 
-__all__ = ["AdamSteps", "FlowSteps", "HalvingSteps", "PlainSteps", "State", "Stepper", "norm_of"]
-
 Array = NDArray[np.float64]
 Evaluated = tuple[float, Array]  # a loss and its gradient
 TINY = 1e-8  # Adam's usual constant

@@ -29,8 +29,6 @@ from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.training.vector import Vector
 from ridgeformer.validation import integer, positive
 
-__all__ = ["MOST_STEPS", "Descent", "Stops", "risen"]
-
 Array = NDArray[np.float64]
 Stops = int | tuple[int, ...] | None
 MOST_STEPS = 10**9

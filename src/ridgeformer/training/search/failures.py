@@ -17,8 +17,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training.batch import Batch, ceiling, damped
 
-__all__ = ["STRETCH", "Among", "Failures", "mine"]
-
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 STRETCH = 1.2  # contexts are stretched by this in the search for failures

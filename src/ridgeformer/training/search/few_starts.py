@@ -22,8 +22,6 @@ from ridgeformer.training.search.soap import Soap
 from ridgeformer.training.search.starts import SearchJob
 from ridgeformer.training.vector import Vector
 
-__all__ = ["descend_few_starts"]
-
 Array = NDArray[np.float64]
 SHORT, LONG = 256, 512  # sequences of a step, in the first race and after it
 ROUND = 500  # steps between two searches for failures

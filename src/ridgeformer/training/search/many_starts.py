@@ -20,8 +20,6 @@ from ridgeformer.training.search.objective import SampleAverage
 from ridgeformer.training.search.starts import SearchJob
 from ridgeformer.training.vector import Vector
 
-__all__ = ["descend_many_starts"]
-
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end

@@ -20,8 +20,6 @@ from ridgeformer.problems import BaseProblem
 from ridgeformer.training.batch import STORED, Batch, ceiling, damped
 from ridgeformer.training.search.failures import Failures
 
-__all__ = ["SampleAverage"]
-
 Array = NDArray[np.float64]
 
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine.arrays import pieces
 
-__all__ = ["Soap"]
-
 Array = NDArray[np.float64]
 MOMENTUM, SECOND, BASIS = 0.9, 0.95, 0.95  # forgetting factors: of the gradient, its square, the preconditioner
 REFRESH = 10  # steps between two eigenbases

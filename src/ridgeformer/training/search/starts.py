@@ -12,8 +12,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.training.job import SEARCH, SELECT, Job, Parent
 from ridgeformer.training.search.failures import Among, Failures, mine
 
-__all__ = ["SELECTION", "SearchJob"]
-
 SELECTION = 1 << 17  # sequences that decide between candidates
 
 

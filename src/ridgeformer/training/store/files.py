@@ -22,24 +22,6 @@ from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.tensors import DamagedFile, digest, read_tensors
 
-__all__ = [
-    "AGAIN",
-    "COURSE",
-    "INIT",
-    "JOURNAL",
-    "MODEL",
-    "RECORD",
-    "SPEC",
-    "checksum",
-    "has_record",
-    "is_finished",
-    "is_run",
-    "read_course",
-    "read_init",
-    "read_record",
-    "read_run",
-]
-
 Record = dict[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
 FORMAT, VERSION = "ridgeformer-run", 2

@@ -23,8 +23,6 @@ from ridgeformer.errors import InputError
 from ridgeformer.files import parse_json, remove, short, write_whole
 from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
 
-__all__ = ["DamagedRunWarning", "Journal"]
-
 Arrays = dict[str, NDArray[Any]]
 FORMAT = "ridgeformer-journal-2"
 UNREADABLE = (DamagedFile, InputError, KeyError, TypeError, ValueError, OverflowError)

@@ -32,24 +32,6 @@ from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import integer, number
 
-__all__ = [
-    "BALANCED",
-    "PAPER",
-    "PLANS",
-    "Interval",
-    "Layer",
-    "Plan",
-    "as_model",
-    "check_epsilon",
-    "check_kappa",
-    "digits",
-    "image",
-    "layers_of",
-    "missing",
-    "schedule",
-    "second_order_solver",
-]
-
 MOST = 1000  # layers, more than three times what kappa = 1e100 needs
 FINEST = 1e-14  # accuracy that parameters in float64 can still express
 

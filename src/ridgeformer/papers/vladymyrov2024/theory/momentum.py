@@ -26,12 +26,9 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
+from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
 from ridgeformer.papers.vladymyrov2024.theory.linear_model import LinearModels, read_off
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
 from ridgeformer.problems import Problem
-
-__all__ = ["Terms", "check", "factor", "printed_factor", "terms"]
 
 Float = NDArray[np.floating[Any]]
 Factor = Callable[[Float, Float, Float, Float], Float]
@@ -175,9 +172,9 @@ def check(seed: int = 0, factor: Factor = factor) -> list[Bound]:
     found = []
     for what, (model, problem) in cases.items():
         error, printed = (_error(model, problem, seed, rule) for rule in (factor, printed_factor))
-        found.append(Bound("momentum", what, error, ROUNDING, as_printed=printed))
-    found.append(Bound("momentum", "g is minus half the gradient of sum (a y - <w, x>)^2", _slope(seed), ROUNDING))
-    found.append(Bound("momentum", "GD++ has no momentum: u = 0, Phi u = 0", _momentum_of_gdpp(seed), 0.0))
+        found.append(Bound(what, error, ROUNDING, as_printed=printed))
+    found.append(Bound("g is minus half the gradient of sum (a y - <w, x>)^2", _slope(seed), ROUNDING))
+    found.append(Bound("GD++ has no momentum: u = 0, Phi u = 0", _momentum_of_gdpp(seed), 0.0))
     return found
 
 

@@ -24,11 +24,9 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
+from ridgeformer.papers.vladymyrov2024.theory import Bound, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import integer, number
-
-__all__ = ["check", "dropped_over_kept", "measured_dropped_over_kept", "printed_step", "step", "two_layers"]
 
 Array = NDArray[np.float64]
 Step = Callable[[Moments, float, float], Array]
@@ -143,10 +141,9 @@ def check(seed: int = 0, step: Step = step) -> list[Bound]:
     moved = float(np.abs(trace[1, :, 20:] - trace[0, :, 20:]).max())
     order = _order_in_omega(moments, s.x, s.y)
     return [
-        Bound("step_size", "w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
-        Bound("step_size", "the query is not changed by omega_xy", moved, 0.0),
+        Bound("w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
+        Bound("the query is not changed by omega_xy", moved, 0.0),
         Bound(
-            "step_size",
             "the error of the paper's approximation grows as omega_xy^1, difference of the exponent",
             abs(order - 1),
             1e-3,
@@ -179,18 +176,16 @@ def _by_noise(seed: int) -> list[Bound]:
     far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), sequences=20_000, seed=seed)
     return [
         Bound(
-            "step_size",
             "dropped part / kept part agrees with the formula: difference in standard errors",
             max(deviations),
             5.0,
             ratios,
         ),
         Bound(
-            "step_size",
             "its excess over d/(n - d) falls as sigma^-2, difference of the exponent",
             abs(order + 2),
             0.05,
             {"order": order, "least ratio": least},
         ),
-        Bound("step_size", "dropped part / kept part is small at n = 2000, sigma = 50", far, 0.02),
+        Bound("dropped part / kept part is small at n = 2000, sigma = 50", far, 0.02),
     ]
