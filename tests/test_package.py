@@ -22,11 +22,11 @@ ROOT = SOURCE.parents[1]
 # From the bottom to the top. A module may import from its own group and from lower layers, not from its neighbours.
 LAYERS = (
     ("_version", "errors"),
-    ("files", "jsonable", "validation"),
+    ("files", "validation"),
     ("tensors", "values"),
     ("_core", "bfgs", "losses", "noise", "wishart"),
     ("engine",),
-    ("moments+spectrum",),  # the spectrum of moments is computed on demand
+    ("moments",),
     ("predictors+problems",),  # a problem names its best predictor and its oracle
     ("models",),
     ("evaluation", "exact", "population"),
@@ -169,7 +169,7 @@ def test_one_module_writes_files():
         r"""|savefig\((?!buffer\b)|json\.dump\(|np\.save|save_file\(|os\.replace\(|unlink\(|os\.remove|rmtree\("""
     )
     found = {name for name, path in modules() if direct.search(path.read_text())}
-    assert found == {"files", "sweeps.grid_file"}  # grid_file only reads
+    assert found == {"files", "sweeps.grid"}  # the grid only reads
 
 
 def test_one_module_knows_the_names_of_the_files_of_a_run():
@@ -307,7 +307,6 @@ def test_docstrings_name_the_errors_that_are_raised():
         "values",
         "files",
         "tensors",
-        "jsonable",
         "noise",
         "noise.text",
         "moments",
@@ -319,7 +318,6 @@ def test_docstrings_name_the_errors_that_are_raised():
         "models.transformer",
         "models.file",
         "losses",
-        "playground.address",
         "predictors.guarded",
         "predictors.ridge",
         "evaluation",
@@ -329,7 +327,6 @@ def test_docstrings_name_the_errors_that_are_raised():
         "training.callbacks",
         "training.train",
         "sweeps.grid",
-        "sweeps.grid_file",
         "training.runs",
         "explanation.explanation",
         "export",
@@ -354,7 +351,6 @@ def test_docstrings_name_the_errors_that_are_raised():
         "torch",
         "torch.loss",
         "jax",
-        "jax.loss",
     ],
 )
 def test_examples_in_docstrings_run(name):

@@ -17,8 +17,10 @@ from jax.test_util import check_grads  # noqa: E402
 
 from ridgeformer.engine.xla import map_of  # noqa: E402
 from ridgeformer.jax import JaxParameters, from_jax, moment_loss, to_jax  # noqa: E402
-from ridgeformer.jax.loss import _xla  # noqa: E402
-from ridgeformer.jax.model import kernel_of  # noqa: E402
+from ridgeformer.jax.model import (  # noqa: E402
+    _xla,
+    kernel_of,
+)
 
 
 @pytest.fixture(autouse=True)

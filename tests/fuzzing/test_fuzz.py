@@ -16,8 +16,8 @@ import pytest
 
 from ridgeformer import tensors, zoo
 from ridgeformer.training import store
+from ridgeformer.training.store import files as journal
 from ridgeformer.training.store import files as stored
-from ridgeformer.training.store import journal
 
 KINDS = {
     "models": fuzz_models,

@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.arrays import DOUBLE, Float, cast, floats, plain_array
-from ridgeformer.engine.kernels import Kernel
+from ridgeformer.engine.kernels import DOUBLE, Float, Kernel, cast, floats, plain_array
 from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
 from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer

@@ -21,8 +21,7 @@ from ridgeformer.engine.arguments import (
     check_sequences,
     check_threads,
 )
-from ridgeformer.engine.arrays import Float
-from ridgeformer.engine.kernels import Kernel, check_kernel
+from ridgeformer.engine.kernels import Float, Kernel, check_kernel
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.validation import choice, flag, integer, number, precision

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ridgeformer import _core
 from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
-from ridgeformer.engine.arrays import Float, pieces
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
-from ridgeformer.engine.kernels import Kernel
+from ridgeformer.engine.kernels import Float, Kernel, pieces
 from ridgeformer.engine.law import COORDINATES, KINDS, Choices, Law, Layout
 from ridgeformer.engine.threads import default_threads
 from ridgeformer.errors import refuse, shown

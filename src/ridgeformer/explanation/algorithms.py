@@ -21,7 +21,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.evaluation.sequence_losses import draw_sequences, how_many, needs_sums
 from ridgeformer.evaluation.table import Table
 from ridgeformer.explanation.coefficients import check
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.iterations import heavy_ball, newton, ridge_path

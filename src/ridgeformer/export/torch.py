@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Matrices, Omegas
-from ridgeformer.export.coefficients import flat, length_check, paragraph, title
-from ridgeformer.models.channels import NAMES, ChannelFamily, Channels
+from ridgeformer.export.latex import flat, length_check, paragraph, title
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
-from ridgeformer.models.structured import LowRankFamily, Preconditioned, RegisterFamily
+from ridgeformer.models.structured import NAMES, ChannelFamily, Channels, LowRankFamily, Preconditioned, RegisterFamily
 from ridgeformer.models.transformer import LinearTransformer
 
 SOURCE = Template('''\

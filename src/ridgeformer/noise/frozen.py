@@ -20,13 +20,13 @@ from ridgeformer.noise.base import (
     TAIL,
     Array,
     Noise,
+    Uniform,
     check_tail,
     number_text,
     octaves,
     panels,
     refined,
 )
-from ridgeformer.noise.basic import Uniform
 from ridgeformer.values import read_only
 
 MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them

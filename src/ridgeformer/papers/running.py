@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeformer.errors import RidgeformerError
-from ridgeformer.files import make_folder, read_json, write_whole
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable, make_folder, read_json, write_whole
 from ridgeformer.models.family import Family
 from ridgeformer.papers.check import Check, NotMeasuredError
 from ridgeformer.papers.paper import Paper, Part

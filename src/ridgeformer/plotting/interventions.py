@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeformer.explanation.algorithms import AlgorithmMap
-from ridgeformer.explanation.patching import NoisePatching
+from ridgeformer.explanation.interventions import NoisePatching
 from ridgeformer.plotting.style import (
     BLACK,
     BLUE,

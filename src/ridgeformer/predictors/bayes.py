@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.moments import Moments
+from ridgeformer.moments import ZERO, ContextSpectrum, Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
 from ridgeformer.predictors.ridge import Ridge
 from ridgeformer.problems import Prior, Tasks
 from ridgeformer.problems.posterior import TINY, Posterior
 from ridgeformer.problems.tasks import as_tasks
-from ridgeformer.spectrum import ZERO, ContextSpectrum
 
 __all__ = ["DMMSE", "BayesRR", "noise_posterior"]
 

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.moments import Moments
+from ridgeformer.moments import ContextSpectrum, Moments, share_basis
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.base import check_any_problem, check_enough, check_moments, check_one_length
 from ridgeformer.problems import BaseProblem, Draw, Prior
-from ridgeformer.spectrum import ContextSpectrum, share_basis
 from ridgeformer.validation import integer, number
 
 __all__ = ["TUNING", "AdaRR", "ConstRR", "LeastSquares", "OracleRR", "Ridge", "TunedRR", "in_whitened", "spectrum_of"]

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.moments import Index, Moments
+from ridgeformer.moments import Index, Moments, solve
 from ridgeformer.problems.matrices import check_metric
 from ridgeformer.problems.prior import Prior
-from ridgeformer.spectrum import solve
 from ridgeformer.validation import array, real
 from ridgeformer.values import Value, read_only
 

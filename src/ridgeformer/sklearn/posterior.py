@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import one_blas_thread
-from ridgeformer.moments import Moments
+from ridgeformer.moments import ContextSpectrum, Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import noise_posterior
 from ridgeformer.sklearn.sums import Sums
-from ridgeformer.spectrum import ContextSpectrum
 from ridgeformer.values import Value
 
 __all__ = ["Mixture", "Posterior", "Standardised"]

@@ -14,7 +14,7 @@ from ridgeformer.engine.kernels import layer_of
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.torch.kernels import kernel_of, to_numpy
+from ridgeformer.torch.loss import kernel_of, to_numpy
 
 TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
 

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeformer.engine import PAPER_LAYOUT
 from ridgeformer.errors import InputError, RidgeformerError, refuse, shown
 from ridgeformer.evaluation.table import Table
-from ridgeformer.files import LARGEST_TEXT, parse_json
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import LARGEST_TEXT, jsonable, parse_json
 from ridgeformer.losses import SAYS_NOTHING, warn_below_floor
 from ridgeformer.training.results import Training, load_run
 from ridgeformer.training.spec import PROTOCOLS

@@ -21,9 +21,8 @@ from ridgeformer.exact import expected_oracle_loss
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic, check_population
 from ridgeformer.training.batch import STORED, Batch
-from ridgeformer.training.job import FINISH, RACE, SELECT, Job
+from ridgeformer.training.job import FINISH, RACE, SELECT, Job, Vector
 from ridgeformer.training.spec import Spec
-from ridgeformer.training.vector import Vector
 from ridgeformer.validation import integer
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.training.history import COLUMNS
+from ridgeformer.training.results import COLUMNS
 
 Array = NDArray[np.float64]
 Evaluated = tuple[float, Array]  # a loss and its gradient

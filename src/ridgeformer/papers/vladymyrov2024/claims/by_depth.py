@@ -1,4 +1,4 @@
-"""On uniform noise."""
+"""Claims about losses on uniform noise, and about layers and iterations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By noise level, on uniform noise."""
+"""Claims about profiles on uniform noise, and about categorical noise."""
 
 from __future__ import annotations
 

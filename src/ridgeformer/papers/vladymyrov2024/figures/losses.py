@@ -1,4 +1,4 @@
-"""Losses against depth and noise: figures 1, 6 and 8."""
+"""Losses against depth and noise: figures 1, 2, 3, 6, 7 and 8."""
 
 from __future__ import annotations
 

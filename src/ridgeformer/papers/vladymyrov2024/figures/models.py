@@ -1,4 +1,4 @@
-"""Inside the models: their weights, and the loss after every layer: figures 4 and 5."""
+"""Weights, losses by layer and layers that are needed: figures 4, 5 and the figure of the theorems."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import choice, integer
 
