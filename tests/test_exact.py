@@ -70,3 +70,14 @@ def test_gdpp_reaches_its_optimum(noise):
 def test_other_families_are_refused():
     with pytest.raises(InputError, match="known for GD"):
         exact_loss(Problem(3, 6, "fixed(1)"), LinearTransformer.random("diag", dim=3, layers=1))
+
+
+@pytest.mark.slow
+def test_every_seed_finds_the_same_optimum_without_noise():
+    """Descents alone end 0 to 15 % higher, depending on the seed: seed 0 had 1.699e-4 and seed 3 1.583e-4."""
+    problem = Problem(10, 20, 0)
+    for seed in (0, 3):
+        best = None
+        for layers in range(1, 5):
+            best = LinearTransformer(least_excess_loss(problem, layers, seed=seed, shallower=best), 10)
+        assert exact_loss(problem, best) == pytest.approx(1.47872e-4, rel=1e-3)  # the least of 15 seeds

@@ -1,0 +1,303 @@
+"""Ridge regression on many subsets of the features at once: what averages over subsets are made of.
+
+Given moments S, a, l and a penalty c, a subset g of the features has the ridge solution w_g = (S_g + c)^-1 a_g. All
+that its evidence needs are log det(S_g + c) and the penalised residual l - a_g'(S_g + c)^-1 a_g. Which prior over
+subsets, weights and noise turns these into a probability is the caller's business; `gaussian_evidence` is that of
+N(0, t) weights with noise of variance c t.
+
+Subsets form a tree: the features are decided one after another, and including one sweeps it out of the Gram matrix of
+those that follow. Subsets that agree on the first features share that work, so all 2^d subsets cost about as much as
+a few passes over an array of 2^d numbers.
+
+>>> members = every_subset(3)
+>>> solved = SubsetTree(members).solve(np.eye(3)[None], np.array([[3.0, 1.0, 0.0]]), np.array([12.0]), 1.0)
+>>> solved.residual[:, 0].tolist()
+[12.0, 12.0, 11.5, 11.5, 7.5, 7.5, 7.0, 7.0]
+>>> solved.average(np.eye(8)[:, 6:7]).tolist()
+[[1.5, 0.5, 0.0]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ridgeformer.errors import refuse
+from ridgeformer.validation import integer
+
+__all__ = ["SubsetTree", "Subsets", "beam", "count_subsets", "every_subset", "gaussian_evidence"]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Where = NDArray[np.intp]
+MOST_SUBSETS = 1 << 22  # that are listed
+FAR = 30.0  # a size of subsets whose best one has e^-30 of the best evidence ends a beam search
+
+
+def count_subsets(dim: int, least: int = 0, most: int | None = None) -> int:
+    """Count the subsets of features that have a size in a range.
+
+    Args:
+        dim: The number of features d.
+        least: The least size.
+        most: The largest size; None for d.
+
+    Returns:
+        The number of subsets.
+
+    >>> count_subsets(10), count_subsets(20, 3, 3)
+    (1024, 1140)
+    """
+    return sum(comb(dim, size) for size in range(least, (dim if most is None else most) + 1))
+
+
+def every_subset(dim: int, least: int = 0, most: int | None = None) -> Mask:
+    """List the subsets of features that have a size in a range.
+
+    Args:
+        dim: The number of features d.
+        least: The least size.
+        most: The largest size; None for d.
+
+    Returns:
+        Which features each subset has, [M, d], in lexicographic order.
+
+    Raises:
+        InputError: There are more than four million of them.
+    """
+    dim = integer("dim", dim, 1)
+    most = integer("the largest size of a subset", dim if most is None else most, 0, dim)
+    least = integer("the least size of a subset", least, 0, most)
+    if (count := count_subsets(dim, least, most)) > MOST_SUBSETS:
+        refuse(f"at most {MOST_SUBSETS:,} subsets can be listed", f"{count:,} of them", "Use beam, or fewer features.")
+    if least == 0 and most == dim:
+        return ((np.arange(1 << dim)[:, None] >> np.arange(dim)[::-1]) & 1).astype(bool)
+    members = np.zeros((count, dim), bool)
+    chosen = [one for size in range(least, most + 1) for one in combinations(range(dim), size)]
+    for row, one in zip(members, chosen, strict=True):
+        row[list(one)] = True
+    return members[np.lexsort(members.T[::-1])]
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The subsets of the features after `feature`, told apart by what they decide before and at it.
+
+    Attributes:
+        without: The parents of the nodes without the feature, [N0].
+        included: The parents of the nodes with the feature, [N1], which come after those without it.
+    """
+
+    without: Where
+    included: Where
+
+
+class SubsetTree:
+    """Subsets of features as a tree, in which each level decides one feature.
+
+    Args:
+        members: Which features each subset has, [M, d]; no subset may come twice.
+
+    Raises:
+        InputError: It is no such array.
+    """
+
+    def __init__(self, members: ArrayLike) -> None:
+        self.members = np.array(members, bool)
+        if self.members.ndim != 2 or 0 in self.members.shape:
+            refuse("subsets must be an array of booleans [M, d]", f"shape {self.members.shape}", "Use every_subset.")
+        count, self.dim = self.members.shape
+        node, self._levels, nodes = np.zeros(count, np.intp), list[_Level](), 1
+        for feature in range(self.dim):
+            name = node + nodes * self.members[:, feature]
+            there, node = np.unique(name, return_inverse=True)
+            self._levels.append(_Level(there[there < nodes], there[there >= nodes] - nodes))
+            nodes = len(there)
+        if nodes < count:
+            refuse("each subset must be given once", f"{count - nodes} repeated ones", "Leave out the repetitions.")
+        self._leaf = node  # which leaf each subset is
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many features each subset has, [M]."""
+        return np.asarray(self.members.sum(1))
+
+    def solve(self, S: Array, a: Array, l: Array, penalty: ArrayLike) -> Subsets:  # noqa: E741
+        """Solve ridge regression on every subset, for a batch of contexts.
+
+        Several penalties of one context are a batch whose S, a and l are repeated, as `np.broadcast_to` does.
+
+        Args:
+            S: The matrices sum x x', [B, d, d].
+            a: The vectors sum y x, [B, d].
+            l: The numbers sum y^2, [B].
+            penalty: The penalty c, positive: one, [B], or [B, d] for one of each feature.
+
+        Returns:
+            The solutions.
+        """
+        count, d = np.shape(a)
+        c = np.asarray(penalty, np.float64)
+        c = np.broadcast_to(c[:, None] if c.ndim == 1 else c, (count, d)).T
+        gram = np.moveaxis(np.asarray(S, np.float64), 0, -1)[None]  # [N, r, r, B]: the batch is innermost
+        right, residual = np.asarray(a, np.float64).T[None], np.asarray(l, np.float64)[None]
+        log_det, steps = np.zeros((1, count)), list[tuple[Array, Array]]()
+        for feature, level in enumerate(self._levels):
+            out, into = level.without, level.included
+            pivot = gram[into, 0, 0] + c[feature]
+            slope, gain = gram[into, 0, 1:] / pivot[:, None], right[into, 0] / pivot
+            new_gram = np.empty((len(out) + len(into), d - feature - 1, d - feature - 1, count))
+            new_gram[: len(out)] = gram[out, 1:, 1:]
+            np.multiply(gram[into, 1:, :1], slope[:, None], out=new_gram[len(out) :])
+            np.subtract(gram[into, 1:, 1:], new_gram[len(out) :], out=new_gram[len(out) :])
+            rest = right[into, 1:] - right[into, :1] * slope
+            residual = np.concatenate([residual[out], residual[into] - right[into, 0] * gain])
+            log_det = np.concatenate([log_det[out], log_det[into] + np.log(pivot)])
+            gram, right = new_gram, np.concatenate([right[out, 1:], rest])
+            steps.append((slope, gain))
+        return Subsets(self, log_det[self._leaf], np.maximum(residual[self._leaf], 0.0), steps)
+
+
+class Subsets:
+    """The solutions of ridge regression on the subsets of a tree.
+
+    Attributes:
+        log_det: The logarithm of det(S_g + c) of each subset g, [M, B].
+        residual: The penalised residual l - a_g'(S_g + c)^-1 a_g, [M, B].
+    """
+
+    def __init__(self, tree: SubsetTree, log_det: Array, residual: Array, steps: list[tuple[Array, Array]]) -> None:
+        self._tree, self._steps = tree, steps
+        self.log_det, self.residual = log_det, residual
+
+    def average(self, weights: Array) -> Array:
+        """Average the ridge solutions of the subsets.
+
+        Args:
+            weights: The weight of each subset in each context, [M, B]; they need not sum to 1.
+
+        Returns:
+            The sum over the subsets of weight times (S_g + c)^-1 a_g, which is 0 at other features, [B, d].
+        """
+        mass = np.empty_like(weights)
+        mass[self._tree._leaf] = weights
+        total = np.zeros((len(mass), 0, mass.shape[1]))  # of the features after this one, below each node
+        for level, (slope, gain) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
+            out, into = level.without, level.included
+            nodes = 1 + max(out.max(initial=-1), into.max(initial=-1))
+            below, own = np.zeros((nodes, total.shape[1] + 1, mass.shape[1])), len(out)
+            below[out, 1:] = total[:own]
+            below[into, 1:] += total[own:]
+            below[into, 0] = mass[own:] * gain - (slope * total[own:]).sum(1)
+            parents = np.zeros((nodes, mass.shape[1]))
+            parents[out] = mass[:own]
+            parents[into] += mass[own:]
+            total, mass = below, parents
+        return np.ascontiguousarray(total[0].T)
+
+    def solutions(self) -> Array:
+        """Return the ridge solution of every subset, [M, B, d], with zeros at the features that it does not have."""
+        tree, (count, batch) = self._tree, self.log_det.shape
+        found, node = np.zeros((count, tree.dim, batch)), tree._leaf
+        for feature in range(tree.dim - 1, -1, -1):
+            level, (slope, gain) = tree._levels[feature], self._steps[feature]
+            has, row = node >= len(level.without), node - len(level.without)
+            rows = row[has]
+            found[has, feature] = gain[rows] - (slope[rows] * found[has, feature + 1 :]).sum(1)
+            parents = np.concatenate([level.without, level.included])
+            node = parents[node]
+        return np.moveaxis(found, 1, 2)
+
+
+def gaussian_evidence(solved: Subsets, variance: Array, penalty: Array, count: ArrayLike, sizes: ArrayLike) -> Array:
+    """Compute log p(context | subset, noise level) for weights from N(0, t), with c = variance / t.
+
+    -2 log p = n log variance + log det(S_g + c) - |g| log c + residual / variance, up to a constant.
+
+    Args:
+        solved: The solutions with the penalty c.
+        variance: The variance of the noise, [B].
+        penalty: The penalty c, [B].
+        count: The numbers of examples n, one or [B].
+        sizes: The sizes of the subsets, [M].
+
+    Returns:
+        The logarithms, [M, B].
+    """
+    size = np.asarray(sizes, np.float64)[:, None]
+    score = solved.log_det - size * np.log(penalty) + solved.residual / variance + np.asarray(count) * np.log(variance)
+    return np.asarray(-0.5 * score)
+
+
+def beam(
+    S: Array,
+    a: Array,
+    l: float,  # noqa: E741
+    penalty: float,
+    score: Callable[[Array, Array, int], Array],
+    *,
+    width: int = 32,
+    most: int | None = None,
+) -> Mask:
+    """Search for the subsets of one context that have the largest evidence, one size after another.
+
+    Of the subsets of each size, the `width` best ones are kept, and the next size adds one feature to each of them in
+    every way. The search ends at the largest size, or where a size has e^-30 of the best evidence at most.
+
+    Args:
+        S: The matrix sum x x', [d, d].
+        a: The vector sum y x, [d].
+        l: The number sum y^2.
+        penalty: The penalty c, positive.
+        score: Computes the logarithm of the evidence and of the prior from log det(S_g + c), the penalised residual
+            (arrays of one shape) and the size.
+        width: How many subsets of each size are kept.
+        most: The largest size; None for d.
+
+    Returns:
+        All subsets that were kept, [M, d], each once; `SubsetTree` takes them.
+    """
+    d, most = len(a), len(a) if most is None else integer("the largest size of a subset", most, 0, len(a))
+    table = np.empty((1, d + 1, d + 1))
+    table[0, :d, :d], table[0, :d, d], table[0, d, :d], table[0, d, d] = S, a, a, l
+    table[0, np.arange(d), np.arange(d)] += penalty
+    members, log_det, kept = np.zeros((1, d), bool), np.zeros(1), [np.zeros((1, d), bool)]
+    best = float(score(log_det, table[:, d, d], 0)[0])
+    for size in range(1, most + 1):
+        pivots = np.where(members, 1.0, np.maximum(np.einsum("mii->mi", table)[:, :d], penalty))
+        dets, left = log_det[:, None] + np.log(pivots), table[:, d, d, None] - table[:, :d, d] ** 2 / pivots
+        scores = np.where(members, -np.inf, score(dets, np.maximum(left, 0.0), size))
+        parent, feature = _best_children(members, scores, width)
+        reached = float(scores[parent, feature].max())
+        best = max(best, reached)
+        members = members[parent]
+        members[np.arange(len(parent)), feature] = True
+        kept.append(members)
+        if reached < best - FAR:
+            break
+        log_det, column = dets[parent, feature], table[parent, feature]
+        table = table[parent] - column[:, :, None] * (column / pivots[parent, feature][:, None])[:, None, :]
+    return np.concatenate(kept)
+
+
+def _best_children(members: Mask, scores: Array, width: int) -> tuple[Where, Where]:
+    """The best ways to add a feature, which lead to different subsets: the parents and the features, [width] at most.
+
+    The same subset is reached from several parents, and with the same score up to rounding.
+    """
+    order = np.argsort(-scores, axis=None)[: width * (members[0].sum() + 1)]
+    order = order[np.isfinite(scores.ravel()[order])]
+    parent, feature = np.divmod(order, members.shape[1])
+    children = members[parent]
+    children[np.arange(len(order)), feature] = True
+    _, first = np.unique(np.packbits(children, axis=1), axis=0, return_index=True)
+    first = np.sort(first)[:width]
+    return parent[first], feature[first]

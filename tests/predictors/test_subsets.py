@@ -1,0 +1,121 @@
+"""Ridge regression on subsets: against one small system after another."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ridgeformer.errors import InputError
+from ridgeformer.predictors.subsets import SubsetTree, beam, count_subsets, every_subset, gaussian_evidence
+
+
+def contexts(dim, count, examples=7, seed=0):
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((count, examples, dim)), rng.standard_normal((count, examples))
+    return x, y, np.swapaxes(x, 1, 2) @ x, np.einsum("bnd,bn->bd", x, y), np.square(y).sum(1)
+
+
+def by_hand(S, a, total, subset, c):
+    """log det, residual and solution of one subset of one context."""
+    g = np.flatnonzero(subset)
+    inner = S[np.ix_(g, g)] + c * np.eye(len(g))
+    w = np.zeros(len(a))
+    w[g] = np.linalg.solve(inner, a[g])
+    return np.linalg.slogdet(inner)[1], total - a @ w, w
+
+
+SOME = np.array([[0, 1, 1, 0, 1], [1, 0, 0, 0, 0], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
+
+
+@pytest.mark.parametrize("members", [every_subset(5), every_subset(5, 2, 3), SOME, np.ones((1, 5), bool)])
+def test_every_subset_has_its_own_ridge_solution(members):
+    _, _, S, a, total = contexts(5, 4)
+    c = np.array([0.1, 1.0, 2.0, 5.0])
+    solved = SubsetTree(members).solve(S, a, total, c)
+    solutions = solved.solutions()
+    for (m, subset), b in itertools.product(enumerate(members), range(4)):
+        log_det, residual, w = by_hand(S[b], a[b], total[b], subset, c[b])
+        assert solved.log_det[m, b] == pytest.approx(log_det, abs=1e-12)
+        assert solved.residual[m, b] == pytest.approx(residual, rel=1e-10)
+        np.testing.assert_allclose(solutions[m, b], w, atol=1e-12)
+    weights = np.random.default_rng(1).random((len(members), 4))
+    np.testing.assert_allclose(solved.average(weights), np.einsum("mb,mbd->bd", weights, solutions), atol=1e-12)
+
+
+def test_each_feature_can_have_a_penalty_of_its_own():
+    _, _, S, a, total = contexts(3, 2)
+    c = np.array([[1.0, 2.0, 3.0], [0.5, 0.1, 4.0]])
+    solved = SubsetTree(np.ones((1, 3))).solve(S, a, total, c).solutions()[0]
+    np.testing.assert_allclose(solved, [np.linalg.solve(S[b] + np.diag(c[b]), a[b]) for b in range(2)], atol=1e-12)
+
+
+def test_the_evidence_is_that_of_the_labels_under_a_normal_distribution():
+    x, y, S, a, total = contexts(3, 2, examples=4)
+    members, variance, t = every_subset(3), np.array([0.5, 2.0]), 1.7
+    solved = SubsetTree(members).solve(S, a, total, variance / t)
+    found = gaussian_evidence(solved, variance, variance / t, 4, members.sum(1))
+    for b in range(2):
+        exact = [
+            stats.multivariate_normal(np.zeros(4), t * x[b][:, g] @ x[b][:, g].T + variance[b] * np.eye(4)).logpdf(y[b])
+            for g in members
+        ]
+        np.testing.assert_allclose(found[:, b] - found[0, b], np.array(exact) - exact[0], atol=1e-10)
+        assert found[0, b] == pytest.approx(exact[0] + 2 * np.log(2 * np.pi))
+
+
+def test_subsets_are_listed_once_and_in_order():
+    for bounds in [(0, 4), (2, 2), (1, 3), (0, 0)]:
+        listed = every_subset(4, *bounds).astype(int).tolist()
+        expected = [list(s) for s in itertools.product([0, 1], repeat=4) if bounds[0] <= sum(s) <= bounds[1]]
+        assert listed == expected
+        assert count_subsets(4, *bounds) == len(expected)
+
+
+def test_too_many_and_repeated_subsets_are_refused():
+    with pytest.raises(InputError, match=r"at most 4,194,304 subsets can be listed; got 1,073,741,824"):
+        every_subset(30)
+    with pytest.raises(InputError, match="each subset must be given once; got 1 repeated"):
+        SubsetTree([[True, False], [True, False]])
+    with pytest.raises(InputError, match="array of booleans"):
+        SubsetTree([True])
+
+
+def score(log_det, residual, size):
+    """Weights from N(0, 1) with noise of variance 0.3, and features with probability 0.2 each."""
+    odds = size * (np.log(0.2 / 0.8) + 0.5 * np.log(0.3))
+    return odds - 0.5 * log_det - 0.5 * residual / 0.3
+
+
+def test_a_wide_beam_is_the_whole_list_and_a_narrow_one_has_the_best_subsets():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((12, 8))
+    y = x[:, 1] * 2 - x[:, 4] * 1.5 + 0.5 * rng.standard_normal(12)
+    S, a, total = x.T @ x, x.T @ y, float(y @ y)
+    whole = every_subset(8)
+    found = beam(S, a, total, 0.3, score, width=100)
+    assert {tuple(row) for row in found} <= {tuple(row) for row in whole}
+    assert len(np.unique(found, axis=0)) == len(found)
+    assert len(beam(S, a, total, 0.3, lambda log_det, residual, size: 0 * residual, width=100)) == len(whole)
+
+    def evidence(members):
+        solved = SubsetTree(members).solve(S[None], a[None], np.array([total]), 0.3)
+        sizes = np.arange(9)[:, None]
+        by_size = np.array([score(solved.log_det[:, 0], solved.residual[:, 0], int(k)) for k in sizes[:, 0]])
+        return by_size[members.sum(1), np.arange(len(members))]
+
+    exact = evidence(whole)
+    chances = np.exp(exact - exact.max()) / np.exp(exact - exact.max()).sum()
+    narrow = beam(S, a, total, 0.3, score, width=5)
+    kept = {tuple(row) for row in narrow}
+    assert tuple(whole[np.argmax(exact)]) in kept
+    mass = sum(p for row, p in zip(whole, chances, strict=True) if tuple(row) in kept)
+    assert mass > 0.8
+    assert mass > sum(np.sort(chances)[::-1][: len(kept)]) - 0.1  # not far from the best that so many can have
+
+
+def test_a_beam_is_no_larger_than_its_largest_size():
+    _, _, S, a, total = contexts(6, 1)
+    assert (
+        beam(S[0], a[0], float(total[0]), 1.0, lambda log_det, residual, size: 0 * residual, most=2).sum(1).max() == 2
+    )
