@@ -318,6 +318,7 @@ def test_docstrings_name_the_errors_that_are_raised():
         "models.transformer",
         "models.file",
         "losses",
+        "playground.address",
         "predictors.guarded",
         "predictors.ridge",
         "evaluation",

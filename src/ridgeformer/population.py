@@ -39,6 +39,8 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 
+__all__ = ["FIXED", "REMEDY", "Minimum", "Quadratic", "check_population", "has_population", "task_moments"]
+
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 LARGEST = 64  # dimensions, beyond which the D^4 moments fill the memory

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 
+__all__ = ["array", "choice", "flag", "integer", "keywords", "layer_number", "number", "positive", "precision", "real"]
+
 Float = NDArray[np.floating[Any]]
 Text = TypeVar("Text", bound=str)
 Given = ParamSpec("Given")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, GDpp, InputError, load
-from ridgeformer.playground import HERE, is_address, page, read_address, write_page
+from ridgeformer.playground import is_address, page, read_address
+from ridgeformer.playground.page import HERE, write_page
 
 
 def test_an_address_is_a_model():

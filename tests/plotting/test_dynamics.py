@@ -16,8 +16,8 @@ from ridgeformer.plotting.dynamics import (
     draw_curves,
     draw_trajectories,
 )
-from ridgeformer.plotting.explanation import alone, picture
 from ridgeformer.plotting.style import blank
+from ridgeformer.plotting.weights import alone, picture
 from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD, GradientDescent, GradientFlow, Search
 

@@ -106,8 +106,8 @@ def _trained_problem(record: Mapping[str, Any]) -> BaseProblem | None:
 
 
 def _own_arguments(spec: Mapping[str, Any]) -> dict[str, Any]:
-    found = spec.get("arguments")
-    return found if isinstance(found, dict) else {}
+    arguments = spec.get("arguments")
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _own_context(record: Mapping[str, Any]) -> Any:

@@ -58,7 +58,7 @@ def depth(
     Returns:
         By setting: unadjusted losses [lengths, depths]; and the loss of the best ridge regression at each length.
     """
-    found: dict[str, Any] = {"lengths": list(lengths), "depths": list(depths)}
+    by_setting: dict[str, Any] = {"lengths": list(lengths), "depths": list(depths)}
     for done, setting in enumerate(FEATURES):
         rows, best = [], []
         for i, n in enumerate(lengths):
@@ -71,8 +71,8 @@ def depth(
             ]
             rows.append([run.loss for run in runs])
             best.append(runs[0].floor)
-        found[setting] = {"loss": rows, "floor": best}
-    return found
+        by_setting[setting] = {"loss": rows, "floor": best}
+    return by_setting
 
 
 def _gain(results: Results, setting: str, name: str = "loss") -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -45,15 +45,15 @@ def maps(work: Work, *, layers: int = 6, sequences: int = 4000, effort: float = 
     Returns:
         By problem: the map of every method, the closest and the needed iterations of every layer.
     """
-    found = {}
+    by_problem = {}
     for done, (name, problem) in enumerate(PROBLEMS.items()):
         work.progress(done, len(PROBLEMS))
         model = work.train(problem, "diag", layers, protocol=Search(effort=effort), sequences=2000).model
         shown = compare_algorithms(problem, model, sequences=sequences).as_dict()
         keys = ("iteration", "cosine", "relative_error", "closest", "needed")
-        found[name] = {key: {method: shown[key][method] for method in METHODS} for key in keys}
-        found[name] |= {"layer": shown["layer"], "distance": shown["distance"]}
-    return found
+        by_problem[name] = {key: {method: shown[key][method] for method in METHODS} for key in keys}
+        by_problem[name] |= {"layer": shown["layer"], "distance": shown["distance"]}
+    return by_problem
 
 
 def second_order(results: Results) -> Check:

@@ -56,7 +56,7 @@ def pools(
     Returns:
         By predictor: unadjusted losses on the pool and on new tasks, one for each power.
     """
-    found: dict[str, Any] = {"powers": list(powers)}
+    losses: dict[str, Any] = {"powers": list(powers)}
     for done, power in enumerate(powers):
         work.progress(done, len(powers))
         problem = problem_of(power)
@@ -70,8 +70,8 @@ def pools(
         for place, test in (("pool", problem), ("new", NEW)):
             rows = compare(test, named, sequences=sequences, seed=1, with_floor=False)
             for name in named:
-                found.setdefault(name, {"pool": [], "new": []})[place].append(rows[name].unadjusted)
-    return found
+                losses.setdefault(name, {"pool": [], "new": []})[place].append(rows[name].unadjusted)
+    return losses
 
 
 def _trained(results: Results) -> list[str]:

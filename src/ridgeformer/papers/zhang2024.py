@@ -69,13 +69,13 @@ def flow(work: Work, *, time: float = 100.0, seeds: int = 3) -> dict[str, Any]:
     Returns:
         By seed: times and losses of the course, and the W of the last model.
     """
-    found = []
+    runs = []
     for seed in range(seeds):
         work.progress(seed, seeds)
         run = work.train(TRAINING, "full", seed=seed, protocol=GradientFlow(time=time, scale=0.02, record=100))
         W = one_layer.matrix_of(run.model)
-        found.append({"time": run.history.time, "loss": run.history.loss, "W": W})
-    return {"runs": found}
+        runs.append({"time": run.history.time, "loss": run.history.loss, "W": W})
+    return {"runs": runs}
 
 
 def shifts(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:

@@ -79,11 +79,11 @@ class _Gaussian:
 
     def at(self, variance: Array) -> tuple[Array, Array]:
         shifted = self.values + variance[:, None]
-        found = self.c / shifted
-        fit = self.total - (self.c * found).sum(1)
+        scaled = self.c / shifted
+        fit = self.total - (self.c * scaled).sum(1)
         rank = self.values.shape[1]
         score = (self.count - rank) * np.log(variance) + np.log(shifted).sum(1) + fit / variance
-        return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, found))
+        return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, scaled))
 
 
 def oracle_of_pool(tasks: Tasks, moments: Moments) -> Array:
@@ -99,8 +99,8 @@ def oracle_of_pool(tasks: Tasks, moments: Moments) -> Array:
     pool, sigma = tasks.pool(moments.dim), moments.sigma
     assert pool is not None
     assert sigma is not None
-    found, size = np.empty((len(moments), moments.dim)), max(1, CELLS // len(pool))
+    means, size = np.empty((len(moments), moments.dim)), max(1, CELLS // len(pool))
     for start in range(0, len(moments), size):
         part = slice(start, start + size)
-        found[part] = Posterior(tasks, moments[part]).at(np.asarray(sigma[part]))[1]
-    return found
+        means[part] = Posterior(tasks, moments[part]).at(np.asarray(sigma[part]))[1]
+    return means

@@ -252,27 +252,27 @@ class Problem(BaseProblem):
         True
         """
         names = {"d": "dim", "n": "context"}
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if not isinstance(text, str):
             refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
         for part in text.split():
             name, _, value = part.partition("=")
             if name not in ("d", "n", "features", "tasks", "query"):
                 name, value = "noise", part
-            if not value or names.get(name, name) in found:
+            if not value or names.get(name, name) in arguments:
                 refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-            found[names.get(name, name)] = value
+            arguments[names.get(name, name)] = value
         try:
-            found["dim"] = int(found.get("dim", 10))
+            arguments["dim"] = int(arguments.get("dim", 10))
         except ValueError:
-            refuse("d must be a whole number", shown(found["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
-        return cls(**found)
+            refuse("d must be a whole number", shown(arguments["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
+        return cls(**arguments)
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
-        found = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        parts = {"features": self.features, "tasks": self.tasks, "query": self.query}
         usual = Isotropic(), Gaussian(), None
-        return {name: part for (name, part), one in zip(found.items(), usual, strict=True) if part not in (None, one)}
+        return {name: part for (name, part), one in zip(parts.items(), usual, strict=True) if part not in (None, one)}
 
     @property
     def label(self) -> str:

@@ -17,6 +17,8 @@ from ridgeformer.files import read_json, write_whole
 from ridgeformer.problems import Problem
 from ridgeformer.zoo import MODELS, PREFIX, shipped
 
+__all__ = ["explosions", "measure"]
+
 FILE = "explosions.json"
 SEQUENCES = 20_000
 

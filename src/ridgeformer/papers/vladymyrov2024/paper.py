@@ -99,13 +99,13 @@ def keys() -> Iterator[CellKey]:
 def printed() -> dict[CellKey, Printed]:
     """Return the paper's Table 1, by cell."""
     names = {label: family for family, label in LABELS.items()}
-    found = {}
+    numbers = {}
     with Path(__file__).with_name("table1.csv").open() as file:
         for row in csv.DictReader(file):
             layers = int(row["layers"]) if row["layers"] else None
             key = CellKey(names.get(row["method"], row["method"]), layers, row["noise"])
-            found[key] = Printed(float(row["adjusted_loss"]), _rounding(row["adjusted_loss"]))
-    return {key: found[key] for key in keys()}
+            numbers[key] = Printed(float(row["adjusted_loss"]), _rounding(row["adjusted_loss"]))
+    return {key: numbers[key] for key in keys()}
 
 
 def _rounding(text: str) -> float:

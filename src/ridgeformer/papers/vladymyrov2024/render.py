@@ -208,8 +208,8 @@ def as_markdown(table: Table) -> str:
         texts = [f"**{short(c.loss)}**" if c is best[c.noise] else short(c.loss) for c in cells]
         marks = [" ⚠" if c.faults else "" for c in cells]
         paper = [short(c.paper) for c in cells]
-        found = [f"{text}{mark} ({theirs})" for text, mark, theirs in zip(texts, marks, paper, strict=True)]
-        lines.append(f"| {row.name} | " + " | ".join(found) + " |")
+        entries = [f"{text}{mark} ({theirs})" for text, mark, theirs in zip(texts, marks, paper, strict=True)]
+        lines.append(f"| {row.name} | " + " | ".join(entries) + " |")
     floors = [short(best[noise].floor) for noise in columns]
     lines.append("| floor | " + " | ".join(floors) + " |")
     lines += ["", *(f"- ⚠ {cell.key}: {'; '.join(cell.faults)}" for cell in table.faulty)]

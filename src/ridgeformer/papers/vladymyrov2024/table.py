@@ -165,12 +165,12 @@ class Table:
         Returns:
             The table.
         """
-        found = {}
+        cells = {}
         for values in record["cells"]:
             kept = {name: values[name] for name in Cell.__dataclass_fields__}
             cell = Cell(**{**kept, "seeds": tuple(kept["seeds"]), "faults": tuple(kept["faults"])})
-            found[cell.key] = cell
-        return cls(found, dict(record["oracle"]), record["sequences"], record["seed"])
+            cells[cell.key] = cell
+        return cls(cells, dict(record["oracle"]), record["sequences"], record["seed"])
 
 
 def baselines(problem: Problem, tuned: TunedRR | None = None) -> dict[str, Predictor]:
@@ -215,8 +215,8 @@ def measure(
     oracle = {}
     for done, noise in enumerate(columns):
         progress(done, len(columns))
-        found, oracle[noise] = _column(zoo, noise, (tuned or {}).get(noise), sequences, seed)
-        cells |= found
+        own, oracle[noise] = _column(zoo, noise, (tuned or {}).get(noise), sequences, seed)
+        cells |= own
     progress(len(columns), len(columns))
     ordered = {key: cells[key] for key in keys() if key in cells}
     return Table(ordered, oracle, sequences, seed)

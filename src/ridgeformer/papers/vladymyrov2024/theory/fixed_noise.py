@@ -73,8 +73,8 @@ def risk(problem: Problem, model: LinearTransformer, variances: ArrayLike) -> Fl
     if problem.context < problem.dim:
         refuse("the risk by quadrature needs n >= d", problem, "Use evaluate for shorter contexts.")
     values, weights = _nodes(problem)
-    found = filtered(model, values)
-    return np.asarray(0.5 * ((1 - found) ** 2 + real("variances", variances)[..., None] * found**2 / values) @ weights)
+    share = filtered(model, values)
+    return np.asarray(0.5 * ((1 - share) ** 2 + real("variances", variances)[..., None] * share**2 / values) @ weights)
 
 
 def ridge_risk(problem: Problem) -> float:

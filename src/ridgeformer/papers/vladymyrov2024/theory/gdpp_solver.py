@@ -199,13 +199,13 @@ def missing(layers: Sequence[Layer], eigenvalues: Sequence[Decimal]) -> list[Dec
     Returns:
         e of every eigenvalue.
     """
-    found = []
+    left = []
     for s in eigenvalues:
         e = Decimal(1)
         for xx, yx in layers:
             e, s = e * (1 + yx * s), s * (1 + xx * s) ** 2
-        found.append(e)
-    return found
+        left.append(e)
+    return left
 
 
 def second_order_solver(

@@ -104,14 +104,14 @@ def second_head(problem: Problem, *, layers: int = LAYERS, effort: float = EFFOR
         ).model
         for heads in (1, 2)
     }
-    found = compare(problem, models, sequences=50_000, seed=seed)
-    gain, error = found.difference("1", "2")
+    losses = compare(problem, models, sequences=50_000, seed=seed)
+    gain, error = losses.difference("1", "2")
     return {
-        "one head": found["1"].loss,
-        "two heads": found["2"].loss,
+        "one head": losses["1"].loss,
+        "two heads": losses["2"].loss,
         "gain": gain,
         "standard error": error,
-        "floor": found["1"].floor,
+        "floor": losses["1"].floor,
         "departure, one head": float(departure(_diag(models["1"])).max()),
         "departure, two heads": float(departure(_diag(models["2"]))[:-1].max(initial=0.0)),
     }

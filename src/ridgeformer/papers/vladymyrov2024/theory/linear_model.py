@@ -195,19 +195,19 @@ def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Bound]:
         for family, heads in CASES
     }
     cases["tokens of 7 trained layers, full"] = load("zoo:full/7/uniform(0,5)"), usual
-    found = []
+    bounds = []
     for what, (model, problem) in cases.items():
         error, printed = (_error(model, problem, seed, rule, late) for rule in (update, printed_update))
         wrong = None if model.family.name == "gdpp" else printed  # b = 0 in GD++
-        found.append(Bound(what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
+        bounds.append(Bound(what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
     model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
     what = "tokens of layer l belong to the linear model of layer l"
     error, printed = (_error(model, small, seed, update, shift) for shift in (late, 1))
-    found.append(Bound(what, error, ROUNDING, as_printed=printed))
+    bounds.append(Bound(what, error, ROUNDING, as_printed=printed))
     what = "(M, u, a, w) agree with those read from the tokens, full, 2 heads"
     error, printed = (_error_of_states(model, small, seed, rule) for rule in (update, printed_update))
-    found.append(Bound(what, error, ROUNDING, as_printed=printed))
-    return found
+    bounds.append(Bound(what, error, ROUNDING, as_printed=printed))
+    return bounds
 
 
 def _error(model: LinearTransformer, problem: Problem, seed: int, update: Update, late: int) -> float:

@@ -174,9 +174,9 @@ def _models(seed: int, labels: Labels) -> list[Bound]:
     for n in (20, 80, 320, 1280):
         s = _noiseless(5, n, 300, seed)
         most = largest_square(s.x)
-        found = np.stack([square_of_cosine(labels(model, s.x, s.y), s.x)[1:] for model in _examples(n, seed)])
-        worst = max(worst, float((found - most).max()))
-        means[n] = float(found.mean())
+        squares = np.stack([square_of_cosine(labels(model, s.x, s.y), s.x)[1:] for model in _examples(n, seed)])
+        worst = max(worst, float((squares - most).max()))
+        means[n] = float(squares.mean())
     order = _order(means)
     return [
         Bound("no model's squared cosine is above R^2", max(worst, 0.0), ROUNDING),

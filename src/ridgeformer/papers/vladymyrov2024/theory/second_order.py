@@ -170,13 +170,13 @@ def _many_digits(plan: Plan) -> Bound:
 
 def _growth(plan: Plan) -> list[Bound]:
     """Slopes of the layers needed, for the worst spectrum."""
-    found = growth(counts(lambda kappa, epsilon: layers_needed(kappa, epsilon, plan)))
-    slopes = {"log kappa": (found.kappa, 1 / math.log(9 / 4)), "log log 1/epsilon": (found.epsilon, 1 / math.log(2))}
+    fit = growth(counts(lambda kappa, epsilon: layers_needed(kappa, epsilon, plan)))
+    slopes = {"log kappa": (fit.kappa, 1 / math.log(9 / 4)), "log log 1/epsilon": (fit.epsilon, 1 / math.log(2))}
     checks = []
-    for (name, (slope, limit)), error, room in zip(slopes.items(), found.errors[:2], (0.02, 0.1), strict=True):
+    for (name, (slope, limit)), error, room in zip(slopes.items(), fit.errors[:2], (0.02, 0.1), strict=True):
         facts = {"slope": slope, "standard error": error, "limit": limit}
         checks.append(Bound(f"layers per {name}: difference from the limit", abs(slope - limit), room, facts))
-    checks.append(Bound("layers = a log kappa + b log log 1/epsilon + c: largest difference", found.farthest, 1.0))
+    checks.append(Bound("layers = a log kappa + b log log 1/epsilon + c: largest difference", fit.farthest, 1.0))
     return checks
 
 

@@ -166,13 +166,13 @@ def _order_in_omega(moments: Moments, x: Array, y: Array) -> float:
 def _by_noise(seed: int) -> list[Bound]:
     """Dropped over kept at several noise levels, and the power of sigma with which it falls to its limit d/(n-d)."""
     problems = [Problem(10, 20, f"fixed({sigma:g})") for sigma in NOISE]
-    found = [measured_dropped_over_kept(problem, sequences=20_000, seed=seed) for problem in problems]
+    measured = [measured_dropped_over_kept(problem, sequences=20_000, seed=seed) for problem in problems]
     exact = [dropped_over_kept(10, 20, sigma) for sigma in NOISE]
-    deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(found, exact, strict=True)]
-    ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, found, strict=True)}
-    excess = np.array([ratio for ratio, _ in found[:4]]) - 10 / (20 - 10)
+    deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(measured, exact, strict=True)]
+    ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, measured, strict=True)}
+    excess = np.array([ratio for ratio, _ in measured[:4]]) - 10 / (20 - 10)
     order = float(np.polyfit(np.log(NOISE[:4]), np.log(excess), 1)[0])
-    least = min(ratio for ratio, _ in found)
+    least = min(ratio for ratio, _ in measured)
     far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), sequences=20_000, seed=seed)
     return [
         Bound(
