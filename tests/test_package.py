@@ -226,6 +226,19 @@ def test_everything_public_is_documented():
     assert len(set(ridgeformer.__all__)) == len(ridgeformer.__all__)
 
 
+def test_the_public_names_are_the_written_list():
+    """The table of docs/reference/api/index.md, module by module; torch, jax and sklearn need not be installed."""
+    page = (ROOT / "docs/reference/api/index.md").read_text()
+    rows = re.findall(r"^\| `(ridgeformer[\w.]*)` \| (.*) \|$", page, re.M)
+    pages = {path.stem for path in (ROOT / "docs/reference/api").glob("*.md")} - {"index", "top-level"}
+    assert {module.removeprefix("ridgeformer").lstrip(".") for module, _ in rows} == {"", *pages}
+    for module, names in rows:
+        path = SOURCE.joinpath(*module.split(".")[1:])
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        lists = [n.value for n in ast.parse(path.read_text()).body if ast.unparse(n).startswith("__all__ =")]
+        assert sorted(re.findall(r"`(\w+)`", names)) == sorted(ast.literal_eval(lists[0])), module
+
+
 def public_functions(tree):
     """Public functions, and public methods of public classes, with whether the first argument is the object itself."""
     for node in tree.body:
