@@ -37,7 +37,7 @@ NOTHING = 1e-12  # of the largest eigenvalue: a direction of which a context say
 
 
 class ExcessLoss:
-    """What a GD++ model loses beyond ConstRR, as a function of n omega.
+    """The excess of the loss of a GD++ model over ConstRR, as a function of n omega.
 
     Called with n omega, flattened from [L, 2] = (xx, yx) of every layer, it returns the value and the gradient.
 

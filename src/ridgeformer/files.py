@@ -246,7 +246,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unwritten(path: Path, error: OSError | ValueError) -> StorageError:
-    """What to raise where a file cannot be written."""
+    """The error that is raised where a file cannot be written."""
     if not os.path.isdir(path.parent):
         check_writable(path.parent, "a file")
     return StorageError(

@@ -142,7 +142,7 @@ def share_basis(moments: Moments, known: Moments) -> None:
 
 
 def _in_basis(moments: Moments, values: Array, vectors: Array) -> ContextSpectrum:
-    """What ridge regression needs, given the eigenvalues [B, m] and eigenvectors [B, d, m] of S."""
+    """The spectrum that ridge regression needs, given the eigenvalues [B, m] and eigenvectors [B, d, m] of S."""
     c = np.einsum("bim,bi->bm", vectors, moments.a.astype(np.float64))
     c = np.where(values > ZERO, c, 0.0)
     total = moments.l.astype(np.float64)

@@ -209,7 +209,7 @@ def _length(model: LinearTransformer, record: dict[str, Any], context: int | Non
 
 
 def _about(record: dict[str, Any]) -> str:
-    """What a run's record says, as far as it says it: the file may come from anywhere."""
+    """The facts in the record of a run, as far as it has them: the file may come from anywhere."""
     try:
         spec, result = record["spec"], record["result"]
         more = "".join(f" {name}={spec[name]}" for name in ("features", "tasks", "query") if name in spec)

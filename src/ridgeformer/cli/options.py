@@ -113,7 +113,7 @@ class _Noise(click.types.StringParamType):
     """The text of a noise distribution. It has no default, so that the error about a missing one has an example."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        """What to write."""
+        """The text to write."""
         return "Write --noise 'uniform(0,5)', for example."
 
 

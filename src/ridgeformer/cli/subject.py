@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a command on MODEL is about.
+    """The subject of a command on MODEL: the model, its problem and its record.
 
     Attributes:
         name: The name of the model.

@@ -1,4 +1,4 @@
-"""What an engine is: two jobs, sampling moments, and loss and gradient in moment form."""
+"""The interface of engines: they sample moments, and compute losses and gradients in moment form."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a model does on a batch.
+    """Losses, estimates and the gradient of a model on a batch.
 
     Attributes:
         losses: [B], 1/2 (w_hat - target)' M (w_hat - target) of every sequence, with the metric M (the identity if

@@ -103,7 +103,7 @@ def _part(metric: Array | None, index: Any) -> Array | None:
 
 
 class _Trace:
-    """What the forward pass leaves: G_l [B, D, D], T_l [B, D, D], and rows r_l = e_D' T_{L-1} ... T_l [B, D]."""
+    """The states of the forward pass: G_l [B, D, D], T_l [B, D, D], and rows r_l = e_D' T_{L-1} ... T_l [B, D]."""
 
     def __init__(self) -> None:
         self.grams: list[Array] = []

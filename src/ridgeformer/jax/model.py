@@ -20,7 +20,7 @@ from ridgeformer.moments import Moments, is_symmetric
 
 
 class Form(NamedTuple):
-    """What a model is beside its numbers.
+    """The shape of a model: all of it beside its numbers.
 
     Attributes:
         family: The family.

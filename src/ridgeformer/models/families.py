@@ -94,7 +94,7 @@ class Full(ArrayFamily):
 
 
 class _Diagonal(ArrayFamily):
-    """What Diag and GD++ share: a layer is four omegas, T = I + (omega by blocks) o G."""
+    """Base class of Diag and GD++: a layer is four omegas, T = I + (omega by blocks) o G."""
 
     isotropic = True
     _from: ClassVar[tuple[int, ...]]  # the last axis of q and omega: (2,) for x and y, () for x alone

@@ -155,7 +155,7 @@ def path_of(name: str | os.PathLike[str]) -> Path:
 
 
 def _spec(path: Path, header: Mapping[str, str]) -> Record:
-    """What the header says of the model, before any array is read."""
+    """The description of the model in the header, before any array is read."""
     if header.get("format") != FORMAT:
         _refuse(path, "it is a safetensors file of some other program")
     version = header.get("version", "")

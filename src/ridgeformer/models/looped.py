@@ -39,7 +39,7 @@ class LoopedFamily(Family):
 
     @property
     def arrays(self) -> dict[str, Float]:
-        """Those of the layers that are repeated."""
+        """The numbers of the layers that are repeated."""
         return self.once.arrays
 
     @property

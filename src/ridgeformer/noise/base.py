@@ -1,4 +1,4 @@
-"""What a distribution of noise levels is, and the quadrature that several of them share."""
+"""Distributions of noise levels: their base class, the basic ones, and the quadrature that several of them share."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What a measuring function is given: results of the parts before it, a folder for runs, and a way to report.
+    """The argument of a measuring function: results of the parts before it, a folder for runs, and a way to report.
 
     Attributes:
         results: The results of the parts before this one, by name.

@@ -1,4 +1,4 @@
-"""What pictures show of the weights of a layer: omegas, norms of further products in channels, or singular values."""
+"""The numbers of a layer that pictures show: omegas, norms of further products in channels, or singular values."""
 
 from __future__ import annotations
 

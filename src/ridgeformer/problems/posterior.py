@@ -1,4 +1,4 @@
-"""What a context says about its task when the noise level is known: evidence and posterior mean.
+"""The posterior of the task given a context and the noise level: evidence and mean.
 
 With Q_k = l - 2 a'w_k + w_k'S w_k the residual sum of squares of task k of a pool, -2 log p(context | w_k, sigma) is
 n log sigma^2 + Q_k / sigma^2 up to a constant. For Gaussian tasks, in coordinates in which they are N(0, I), it is

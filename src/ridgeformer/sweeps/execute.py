@@ -80,7 +80,7 @@ class State:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep left behind.
+    """The outcome of a sweep: finished runs and failures.
 
     Attributes:
         runs: The finished runs, as a table.

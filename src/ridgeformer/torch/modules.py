@@ -144,7 +144,7 @@ class TorchModel(nn.Module):
 
     @property
     def layout(self) -> Layout:
-        """What tokens hold beside (x, y), and whether attention is a sum or a mean."""
+        """The coordinates of tokens beside (x, y), and whether attention is a sum or a mean."""
         return self.source.layout
 
     def intercepts(self, moments: Moments | Tensor) -> Tensor:

@@ -272,7 +272,7 @@ class Job:
 
     @property
     def problem(self) -> BaseProblem:
-        """What to train on."""
+        """The problem to train on."""
         return self.spec.problem
 
     @property

@@ -125,7 +125,7 @@ class Run:
 
     @property
     def details(self) -> str:
-        """What the name of the folder does not show of the problem: features, tasks and queries, or arguments."""
+        """The parts of the problem that the name of the folder leaves out: features, tasks and queries, or arguments."""
         return "" if self.spec is None else _details(self.spec)
 
     @property
@@ -363,7 +363,7 @@ def _place(spec: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _details(spec: dict[str, Any]) -> str:
-    """What the name of a run's folder does not show of its problem; nothing for isotropic problems."""
+    """The parts of a problem that the name of the folder of a run leaves out; none for isotropic problems."""
     if "problem" in spec:
         return " ".join(f"{name}={shown(value, 40)}" for name, value in spec["arguments"].items())
     return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)

@@ -1,4 +1,4 @@
-"""What the paper prints: its ten problems, its methods and the 240 numbers of its Table 1."""
+"""The printed paper: its ten problems, its methods and the 240 numbers of its Table 1."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the row is called: `Full 7`, or `TunedRR`."""
+        """The name of the row: `Full 7`, or `TunedRR`."""
         return LABELS.get(self.method, self.method) + (f" {self.layers}" if self.layers else "")
 
     @property

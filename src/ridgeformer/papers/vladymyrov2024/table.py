@@ -82,7 +82,7 @@ class Cell:
 
     @property
     def limit(self) -> float:
-        """What the paper's number allows: two standard errors of its estimator and its rounding above it."""
+        """The largest loss that the printed number allows: it, plus two standard errors of its estimator and its rounding."""
         return self.paper + 2 * self.paper_error + self.rounding
 
     @property
@@ -256,7 +256,7 @@ def _column(
 
 
 def _faults(cell: Cell, losses: Losses) -> list[str]:
-    """What the cell should satisfy and does not."""
+    """The conditions that the cell should satisfy and does not, in words."""
     faults = []
     if not cell.loss <= cell.limit + NOTHING:
         faults.append(f"above the paper's number: {cell.loss:.4g}, allowed {cell.limit:.4g}{_unreachable(cell)}")

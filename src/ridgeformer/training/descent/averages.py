@@ -1,4 +1,4 @@
-"""What a descent averages its loss over: the population, a fixed sample, or fresh sequences in every step.
+"""The averages of a loss that a descent can follow: the population, a fixed sample, or fresh sequences in every step.
 
 All three give the gradient of the plain mean loss, without what the search does about exploding sequences. For one
 layer the population and a fixed sample are quadratic forms (`ridgeformer.population`): a gradient takes microseconds.

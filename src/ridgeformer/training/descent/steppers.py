@@ -148,7 +148,7 @@ class PlainSteps(Stepper):
         return np.asarray(state.point - rate * slope), None
 
     def _share(self, state: State, slope: Array) -> float:
-        """What the gradient is multiplied by, so that its norm is at most the clip."""
+        """The factor of the gradient with which its norm is at most the clip."""
         if self.clip is None or (norm := norm_of(slope)) <= self.clip:
             return 1.0
         state.clipped += 1
