@@ -125,7 +125,7 @@ class Run:
 
     @property
     def details(self) -> str:
-        """The parts of the problem that the name of the folder leaves out: features, tasks and queries, or arguments."""
+        """The parts of the problem that the name of the folder leaves out: features, tasks, queries or arguments."""
         return "" if self.spec is None else _details(self.spec)
 
     @property

@@ -82,7 +82,7 @@ class Cell:
 
     @property
     def limit(self) -> float:
-        """The largest loss that the printed number allows: it, plus two standard errors of its estimator and its rounding."""
+        """The largest loss that the paper allows: its number, two standard errors of its estimator and its rounding."""
         return self.paper + 2 * self.paper_error + self.rounding
 
     @property
