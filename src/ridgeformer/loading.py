@@ -57,8 +57,8 @@ def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, d
         return read_address(name), {}
     path = path_of(name)
     if str(name).startswith(zoo.PREFIX):
-        made = zoo.record(str(name))
-        return zoo.shipped().model(*zoo.place(str(name))), {"spec": made.spec, "result": asdict(made)}
+        record = zoo.record(str(name))
+        return zoo.shipped().model(*zoo.place(str(name))), {"spec": record.spec, "result": asdict(record)}
     if not os.path.lexists(path):  # never raises, unlike Path's own method
         raise InputError(
             f"there is no file {short(path)!r}. Give a .safetensors file, the folder of a run, or a model of the zoo "

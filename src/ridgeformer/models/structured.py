@@ -354,11 +354,11 @@ class ChannelFamily(ArrayFamily):
             refuse("channels contain Diag models with p and q", other, "Pass Diag(p, q).")
         p, q = (with_more_heads(other.arrays[name], heads, fill) for name, fill in (("p", 0.0), ("q", 0.1)))
         layers = other.layers
-        made = {name: np.zeros((layers, heads, size, size)) for name, size in zip(NAMES, cls._sizes(), strict=True)}
-        made["P_v"][..., 0, 0], made["P_s"][..., -1, -1] = p[..., 0], p[..., 1]
-        made["Q_v"][..., 0, 1:] = made["Q_s"][..., -1, :-1] = 0.1 * np.abs(q).max()
-        made["Q_v"][..., 0, 0], made["Q_s"][..., -1, -1] = q[..., 0], q[..., 1]
-        return cls(**made)
+        arrays = {name: np.zeros((layers, heads, size, size)) for name, size in zip(NAMES, cls._sizes(), strict=True)}
+        arrays["P_v"][..., 0, 0], arrays["P_s"][..., -1, -1] = p[..., 0], p[..., 1]
+        arrays["Q_v"][..., 0, 1:] = arrays["Q_s"][..., -1, :-1] = 0.1 * np.abs(q).max()
+        arrays["Q_v"][..., 0, 0], arrays["Q_s"][..., -1, -1] = q[..., 0], q[..., 1]
+        return cls(**arrays)
 
     @classmethod
     def _sizes(cls) -> tuple[int, int, int, int]:
