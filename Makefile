@@ -147,13 +147,14 @@ build/playground/node_modules: $(PLAYGROUND)/page/package-lock.json
 
 playground: $(VENV)/.playground build/playground/node_modules  ## build the page of the playground and its core
 	$(BIN)/python native/wasm.py $(PLAYGROUND)/built/core.wasm
-	node $(PLAYGROUND)/page/build.mjs build/playground $(PLAYGROUND)/built/page.html
+	node $(PLAYGROUND)/page/build.mjs build/playground $(PLAYGROUND)/built
 
 playground-check: $(VENV)/.playground build/playground/node_modules  ## check that the built page is what its sources give
 	$(BIN)/python native/wasm.py build/playground/core.wasm
-	node $(PLAYGROUND)/page/build.mjs build/playground build/playground/page.html
+	node $(PLAYGROUND)/page/build.mjs build/playground build/playground
 	cmp build/playground/core.wasm $(PLAYGROUND)/built/core.wasm
 	cmp build/playground/page.html $(PLAYGROUND)/built/page.html
+	cmp build/playground/plot.js $(PLAYGROUND)/built/plot.js
 
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 

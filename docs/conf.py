@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import ridgeformer
+from ridgeformer.playground import write_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,6 +61,11 @@ mathjax_path = "tex-svg-full.js"
 html_theme = "furo"
 html_title = "ridgeformer"
 html_static_path = [str(ROOT / "build" / "mathjax")]
+# The playground is one file beside the pages of the book, which show it in a frame.
+PAGES = ROOT / "build" / "pages"
+PAGES.mkdir(parents=True, exist_ok=True)
+write_page(PAGES / "playground.html")
+html_extra_path = [str(PAGES)]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"}

@@ -252,14 +252,15 @@ def _value(descent: Minimum) -> float:
 
 @functools.lru_cache(maxsize=64)
 def expected_oracle_loss(problem: Problem) -> float:
-    """Compute the unadjusted loss of the oracle with as little sampling as possible, for Gaussian tasks.
+    """Compute the unadjusted loss of the oracle with as little sampling as possible.
 
-    Given a context and sigma it is half the trace of the posterior covariance, a sum over the eigenvalues e of S, in
-    coordinates in which tasks are N(0, I), of sigma^2 / (sigma^2 + e). For isotropic problems their law is known
-    exactly; elsewhere it is that of random contexts. Noise and tasks are never sampled.
+    For Gaussian tasks, given a context and sigma, it is half the trace of the posterior covariance, a sum over the
+    eigenvalues e of S, in coordinates in which tasks are N(0, I), of sigma^2 / (sigma^2 + e). For isotropic problems
+    their law is known exactly; elsewhere it is that of random contexts. Tasks and noise are only sampled where tasks
+    are not Gaussian.
 
     Args:
-        problem: A problem without a pool of tasks.
+        problem: The distribution of sequences.
 
     Returns:
         The loss.
@@ -271,6 +272,8 @@ def expected_oracle_loss(problem: Problem) -> float:
         values, weights = eigenvalues(problem.dim, problem.context)
         return 0.5 * float(weights @ _unknown(problem, values)) + 0.5 * max(problem.dim - problem.context, 0)
     draw = problem.moments(min(CONTEXTS, CELLS // problem.dim**2 + 1))
+    if not problem.has_ridge_oracle:
+        return float(draw.losses(draw.ridge, draw.task).mean())
     values, basis = np.linalg.eigh(problem.prior.whiten(draw.moments).S.astype(np.float64))
     if problem.prior.factor is not None:
         basis = problem.prior.factor @ basis

@@ -27,6 +27,7 @@ def load(name: str | os.PathLike[str]) -> LinearTransformer:
         name: A file that `save` wrote; the folder of a finished run, of which `load_run` returns everything else too;
             or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise that it
             was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`;
+            or a shipped model for every dimension, such as `zoo:universal/8`, with its number of layers;
             or the address of the playground, a text with # and the model after it.
 
     Returns:
@@ -55,6 +56,8 @@ def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, d
     """
     if isinstance(name, str) and is_address(name):
         return read_address(name), {}
+    if (universal := zoo.universal_file(str(name))) is not None:
+        return read_file(universal)
     path = path_of(name)
     if str(name).startswith(zoo.PREFIX):
         record = zoo.record(str(name))

@@ -302,7 +302,7 @@ class Moments(Value):
         """
         if layout == PAPER_LAYOUT:
             return self.gram
-        if layout.coordinate != "none" and self.sums is None:
+        if layout.coordinate in ("constant", "length") and self.sums is None:
             refuse(
                 "tokens with a further coordinate need the sums of the tokens",
                 "moments without them",

@@ -7,7 +7,15 @@ import pytest
 from scipy import stats
 
 from ridgeformer.errors import InputError
-from ridgeformer.predictors.subsets import SubsetTree, beam, count_subsets, every_subset, gaussian_evidence
+from ridgeformer.predictors.subsets import (
+    ListedSubsets,
+    SubsetTree,
+    beam,
+    count_subsets,
+    every_subset,
+    gaussian_evidence,
+    share_evidence,
+)
 
 
 def contexts(dim, count, examples=7, seed=0):
@@ -93,10 +101,10 @@ def test_a_wide_beam_is_the_whole_list_and_a_narrow_one_has_the_best_subsets():
     y = x[:, 1] * 2 - x[:, 4] * 1.5 + 0.5 * rng.standard_normal(12)
     S, a, total = x.T @ x, x.T @ y, float(y @ y)
     whole = every_subset(8)
-    found = beam(S, a, total, 0.3, score, width=100)
+    found, scores = beam(S, a, total, 0.3, score, width=100)
     assert {tuple(row) for row in found} <= {tuple(row) for row in whole}
     assert len(np.unique(found, axis=0)) == len(found)
-    assert len(beam(S, a, total, 0.3, lambda log_det, residual, size: 0 * residual, width=100)) == len(whole)
+    assert len(beam(S, a, total, 0.3, lambda log_det, residual, size: 0 * residual, width=100)[0]) == len(whole)
 
     def evidence(members):
         solved = SubsetTree(members).solve(S[None], a[None], np.array([total]), 0.3)
@@ -105,8 +113,9 @@ def test_a_wide_beam_is_the_whole_list_and_a_narrow_one_has_the_best_subsets():
         return by_size[members.sum(1), np.arange(len(members))]
 
     exact = evidence(whole)
+    np.testing.assert_allclose(scores, evidence(found), rtol=1e-10)
     chances = np.exp(exact - exact.max()) / np.exp(exact - exact.max()).sum()
-    narrow = beam(S, a, total, 0.3, score, width=5)
+    narrow, _ = beam(S, a, total, 0.3, score, width=5)
     kept = {tuple(row) for row in narrow}
     assert tuple(whole[np.argmax(exact)]) in kept
     mass = sum(p for row, p in zip(whole, chances, strict=True) if tuple(row) in kept)
@@ -117,5 +126,46 @@ def test_a_wide_beam_is_the_whole_list_and_a_narrow_one_has_the_best_subsets():
 def test_a_beam_is_no_larger_than_its_largest_size():
     _, _, S, a, total = contexts(6, 1)
     assert (
-        beam(S[0], a[0], float(total[0]), 1.0, lambda log_det, residual, size: 0 * residual, most=2).sum(1).max() == 2
+        beam(S[0], a[0], float(total[0]), 1.0, lambda log_det, residual, size: 0 * residual, most=2)[0].sum(1).max()
+        == 2
     )
+
+
+def test_second_moments_of_trees_and_lists_against_each_subset_by_hand():
+    _, _, S, a, total = contexts(4, 1, examples=3)  # fewer examples than features
+    members, penalty = every_subset(4), np.array([0.5, 3.0])
+    rng = np.random.default_rng(1)
+    weights, variance = rng.random((2, len(members), 2))
+    first, second = np.zeros((2, 4)), np.zeros((2, 4, 4))
+    for m, subset in enumerate(members):
+        g = np.flatnonzero(subset)
+        for b, c in enumerate(penalty):
+            inverse = np.linalg.inv(S[0][np.ix_(g, g)] + c * np.eye(len(g)))
+            w = inverse @ a[0][g]
+            first[b, g] += weights[m, b] * w
+            second[b][np.ix_(g, g)] += weights[m, b] * (np.outer(w, w) + variance[m, b] * inverse)
+    solved = SubsetTree(members).solve(*(np.repeat(part, 2, 0) for part in (S, a, total)), penalty)
+    listed = ListedSubsets(members, S[0], a[0], total[0])
+    for found in (solved.second_moments(weights, variance), listed.second_moments(penalty, weights, variance)):
+        np.testing.assert_allclose(found[0], first, rtol=1e-10)
+        np.testing.assert_allclose(found[1], second, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(listed.solve(penalty), (solved.log_det, solved.residual), rtol=1e-10, atol=1e-12)
+
+
+def test_the_evidence_of_a_share_of_the_variance_is_that_of_multivariate_t_labels():
+    """Labels are t with 2 degrees of freedom and the shape R^2 / k X X' + (1 - R^2), given R^2."""
+    from scipy.stats import beta, multivariate_t
+
+    x, y, S, a, total = contexts(3, 1)
+    for size in (0, 2, 3):
+        g = np.arange(size)
+        share = 0.3 if size else 0.0
+        c = size * (1 - share) / share if size else 1.0
+        shape = (share / max(size, 1)) * x[0][:, g] @ x[0][:, g].T + (1 - share) * np.eye(7)
+        expected = multivariate_t(np.zeros(7), shape, df=2).logpdf(y[0])
+        if size:  # d R^2 / d log c = R^2 (1 - R^2)
+            expected += beta(2, 0.7).logpdf(share) + np.log(share * (1 - share))
+        inner = S[0][np.ix_(g, g)] + c * np.eye(size)
+        residual = total[0] - a[0][g] @ np.linalg.solve(inner, a[0][g])
+        found = share_evidence(np.linalg.slogdet(inner)[1], residual, c, 7, size, (2, 0.7))
+        np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -24,14 +24,14 @@ PARTS = ("noise", "dim", "context", "features", "tasks", "query")
 HELP = {
     "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or just '2', "
     "or the name of a scipy.stats distribution with its parameters, such as 'expon(scale=2)'.",
-    "dim": "Dimension d of the features x.",
+    "dim": "Dimension d of the features x: '10'; or one for each sequence, from a range '2..32' or a list '2,4,8'.",
     "context": "Number n of examples in a context: '20'; or drawn for each sequence, from a range '10..40' or a list "
-    "'10,20,40'.",
+    "'10,20,40'; it may depend on d: '2d', 'd..4d'.",
     "features": "Law of the features x: 'isotropic()', 'powerlaw(1)', 'spectrum(1,0.5,0.25)', "
     "'covariance([[1,0.5],[0.5,1]])', 'rotated(powerlaw(1))', 'factors(2)', 'scales(0.5)' or "
     "'standardised(factors(2))'.",
-    "tasks": "Law of the tasks w: 'gaussian()', 'gaussian(mean=[1,0])', 'lowrank(3)', 'pool(64)' or "
-    "'mixture(pool(64),0.1)'.",
+    "tasks": "Law of the tasks w: 'gaussian()', 'gaussian(signal=1)', 'gaussian(mean=[1,0])', 'lowrank(3)', "
+    "'pool(64)' or 'mixture(pool(64),0.1)'.",
     "query": "Covariance of the queries, written like features that are the same for all sequences; 'none' for that of "
     "the features.",
 }
@@ -174,7 +174,7 @@ def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
 def _parts(defaults: Mapping[str, Any]) -> Callable[[Command], Command]:
     """One option for each part of a problem; `defaults` has what their help says about their defaults."""
     options = (
-        click.option(f"--{name}", type=int if name == "dim" else str, help=f"{HELP[name]} {defaults[name]}".strip())
+        click.option(f"--{name}", type=str, help=f"{HELP[name]} {defaults[name]}".strip())
         if name != "noise" or defaults is OF_MODEL
         else click.option("--noise", type=_Noise(), required=True, help=HELP[name])
         for name in PARTS

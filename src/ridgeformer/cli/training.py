@@ -48,9 +48,10 @@ MODEL = (
     ),
     click.option(
         "--coordinate",
-        type=click.Choice(["none", "constant", "length"]),
+        type=click.Choice(["none", "constant", "length", "ratio"]),
         help="full, lowrank, channels and looped models of these: a further coordinate of every token. constant: a 1, "
-        "which gives an intercept. length: sqrt(20 / n), which shows n [default: none; length if n varies].",
+        "which gives an intercept. length: sqrt(20 / n), which shows n. ratio: one more token that shows 2 d / n "
+        "[default: none; length if n varies; ratio if d varies].",
     ),
     click.option(
         "--scratch",

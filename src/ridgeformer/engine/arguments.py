@@ -168,6 +168,9 @@ def check_sample(
     """
     law = _instance("law must be a Law", law, Law, "Pass Law(dim, context), for example.")
     layout = _instance("layout must be a Layout", layout, Layout, "Pass Layout(), for example.")
+    if layout.opening:
+        remedy = "Draw moments, and use moments.gram_of(layout)."
+        refuse("engines draw tokens without one that shows 2 d / n", "the coordinate ratio", remedy)
     integer("the number of coordinates beside y", law.dim + layout.extra, 1, MOST_DIM)
     choices, key = _choices(choices, law), check_key(key)
     _, first = check_sequences(len(choices), first)

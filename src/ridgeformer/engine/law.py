@@ -21,11 +21,11 @@ Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
 Attention = Literal["sum", "mean"]
-Coordinate = Literal["none", "constant", "length"]
+Coordinate = Literal["none", "constant", "length", "ratio"]
 MOST_DIM, MOST_CONTEXT = 4096, 1 << 52
 REFERENCE = 20.0  # the n at which the coordinate that shows n is 1
 KINDS = ("fixed", "rotated", "factors")
-COORDINATES = ("none", "constant", "length")
+COORDINATES = ("none", "constant", "length", "ratio")
 
 
 @dataclass(eq=False)
@@ -180,7 +180,9 @@ class Layout:
     Attributes:
         attention: `sum` over the tokens of a context, as in the seed paper, or `mean`.
         coordinate: A further coordinate of every token: `none`; `constant`, a 1, also in queries, which gives an
-            intercept; or `length`, sqrt(20 / n) in context tokens and 0 in queries, which shows n to attention by mean.
+            intercept; `length`, sqrt(20 / n) in context tokens and 0 in queries, which shows n to attention by mean; or
+            `ratio`, 0 in all these tokens and sqrt(2 d) in one more context token, which is 0 otherwise: it shows
+            2 d / n to attention by mean, which still divides by n. Features that are 0 throughout do not count in d.
         scratch: How many coordinates beside that start at zero, as room for intermediate results.
 
     >>> Layout("mean", "length")
@@ -202,6 +204,11 @@ class Layout:
         return self.scratch + (self.coordinate != "none")
 
     @property
+    def opening(self) -> int:
+        """How many context tokens there are beside the examples: one for the coordinate `ratio`."""
+        return int(self.coordinate == "ratio")
+
+    @property
     def counted(self) -> int:
         """How many of these enter a query's prediction."""
         return int(self.coordinate == "constant")
@@ -215,6 +222,8 @@ class Layout:
         Returns:
             The coordinate, of the same shape.
         """
+        if self.coordinate == "ratio":
+            return np.zeros(np.shape(context))
         if self.coordinate == "length":
             return np.sqrt(REFERENCE / np.asarray(context, np.float64))
         return np.ones(np.shape(context))
@@ -237,7 +246,9 @@ class Layout:
             grams = np.zeros((B, d + self.extra + 1, d + self.extra + 1), gram.dtype)
             old = np.append(np.arange(d), -1)
             grams[:, old[:, None], old[None, :]] = gram
-            if self.coordinate != "none":
+            if self.coordinate == "ratio":
+                grams[:, d, d] = 2 * (np.diagonal(gram[:, :d, :d], axis1=1, axis2=2) > 0).sum(1)
+            elif self.coordinate != "none":
                 assert sums is not None
                 c = self.value(n)
                 grams[:, d, old] = grams[:, old, d] = c[:, None] * sums

@@ -17,6 +17,7 @@ from ridgeformer.moments import Moments, share_basis
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw, Lengths
+from ridgeformer.problems.dimensions import ContextRule
 from ridgeformer.validation import array, integer
 
 __all__ = ["Over", "Points", "short_label"]
@@ -152,6 +153,8 @@ def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...]
     """The numbers of examples, where prefixes can be had: of numbers, of features that are not standardised."""
     if "context" not in given or getattr(getattr(problem, "features", None), "standardised", False):
         return None
+    if "dim" in given:
+        return None  # other sequences anyway
     values = given["context"]
     if values is None or isinstance(values, str | Lengths | range):
         values = Lengths(range(1, problem.lengths.most + 1) if values is None else values).values.tolist()
@@ -180,8 +183,21 @@ def _values(problem: BaseProblem, name: str, values: Any) -> tuple[tuple[Any, ..
         problems = [check_any_problem(one) for one in named.values()]
         return tuple(map(str, named)), problems, [one == problem for one in problems]
     listed = _listed(name, range(2, problem.lengths.most + 1) if values is None else values)  # one has no deviation
+    if name == "context" and any(ContextRule(value).depends for value in listed):  # the numbers depend on d
+        rules = [ContextRule(value) for value in listed]
+        known = problem.arguments[name]
+        return tuple(map(str, rules)), rules, [rule.depends and _within(rule, problem, known) for rule in rules]
     changed = [problem.replace(**{name: value}) for value in listed]
+    if name == "dim":
+        dims = problem.by_dimension()
+        return tuple(one.dim for one in changed), listed, [one.dim in dims for one in changed]
     return tuple(_shown(one, name) for one in changed), listed, [one == problem for one in changed]
+
+
+def _within(rule: ContextRule, problem: BaseProblem, known: object) -> bool:
+    """Whether the numbers of examples of a rule occur in the problem at each of its dimensions."""
+    allowed = {d: ContextRule(known).at(d).values for d in problem.by_dimension()}
+    return all(np.isin(rule.at(d).values, values).all() for d, values in allowed.items())
 
 
 def _shown(problem: BaseProblem, name: str) -> Any:

@@ -231,7 +231,7 @@ class _Comparison:
         self.points = Points(problem, over, deepest)
         for other in self.points.problems:
             for name, predictor in self.predictors.items():
-                check_predictor(name, predictor, other)
+                check_predictor(name, self._fitting(predictor, other), other)
         self.estimator: Estimator = choice("the estimator", estimator, ("exact", "query"))
         many = not {"sigma", "context"} & self.points.axes.keys()
         wanted = sequences if sequences is not None else 100_000 if many else 20_000
@@ -239,6 +239,11 @@ class _Comparison:
         self.seed, self.with_query_errors = integer("seed", seed, 0), with_query_errors
         self.places, self.columns = self._columns()
         self._prepare(with_floor and "sigma" not in self.points.axes)
+
+    def _fitting(self, predictor: AnyPredictor, problem: BaseProblem) -> AnyPredictor:
+        """The predictor at the dimension of a problem, along the axis of dimensions."""
+        along = "dim" in self.points.axes and evaluated_by_engine(predictor)
+        return predictor.at_dim(problem.dim) if along else predictor  # type: ignore[union-attr]
 
     def _columns(self) -> tuple[list[tuple[int, int]], list[AnyPredictor]]:
         """The readouts that are evaluated on every draw, with their predictors and layers."""
@@ -264,7 +269,8 @@ class _Comparison:
             for n in lengths:
                 key = (problem, n, self.sequences, self.seed)
                 known = None if best is None else _floors.get(key, (key, best))
-                columns: list[Any] = [*self.columns, *([best] if isinstance(known, tuple) else [])]
+                columns: list[Any] = [self._fitting(column, problem) for column in self.columns]
+                columns += [best] if isinstance(known, tuple) else []
                 self.measured.append(_Point(columns, problem.signal, self.sequences))
                 self.floors.append(known)
 
@@ -313,7 +319,10 @@ class _Comparison:
         """The probabilities of explosions and their errors, [K, *points] each."""
         if self.points.prefixes:
             refuse("explosion probabilities are those of whole contexts", "the axis context", "Leave out one of them.")
-        rare = [[explosion_probability(one, p, seed=self.seed) for one in self.points.problems] for p in self.columns]
+        rare = [
+            [explosion_probability(one, self._fitting(p, one), seed=self.seed) for one in self.points.problems]
+            for p in self.columns
+        ]
         fields = {"explosion_probability": "probability", "explosion_error": "error"}
         return {
             field: self._spread(np.array([[getattr(one, name) for one in row] for row in rare]), np.nan)

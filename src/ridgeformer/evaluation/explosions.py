@@ -93,8 +93,8 @@ def explosion_probability(
 
     The estimate has no bias, but it can only see explosions that the wider law reaches: contexts that are stretched or
     compressed in one direction, larger tasks, more noise, higher noise levels, extreme scales of features, and short
-    or long contexts. Random covariances of features and the tasks of a pool are drawn as the problem has them, so
-    explosions that only rare covariances cause are found as rarely as they occur.
+    or long contexts. Random covariances of features and tasks that are not Gaussian are drawn as the problem has
+    them, so explosions that only rare covariances cause are found as rarely as they occur.
 
     Args:
         problem: The distribution of sequences, a built-in one.

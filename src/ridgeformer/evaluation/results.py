@@ -305,6 +305,8 @@ class Losses(Table, Mapping[str, Any]):
     def plot(self, path: str | Path | None = None, *, title: str | None = None) -> Figure:
         """Draw the losses: lines along an axis of numbers, points for other axes, bars of the predictors without axes.
 
+        Along the axes `dim` and `context` together, a map of loss / floor for each predictor.
+
         Args:
             path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
             title: The title of the figure; None for the problem.
@@ -329,7 +331,7 @@ class Losses(Table, Mapping[str, Any]):
     def _printed(self) -> list[dict[str, Any]]:
         if not self.axes:
             return [row for name in self.names for row in self._row(name)]
-        if len(self) == 1 and len(self.axes) == 1:
+        if len(self) == 1 and (len(self.axes) == 1 or "dim" in self.axes):
             return self._long()
         return self._wide()
 

@@ -277,7 +277,7 @@ def _goal(problem: BaseProblem) -> str:
     """The weights that w is compared with."""
     if not problem.has_oracle:
         return "task"
-    return "oracle" if problem.has_pool else "ridge"
+    return "ridge" if problem.has_ridge_oracle else "oracle"
 
 
 def _left_out(model: LinearTransformer, problem: BaseProblem, average: Behaviour, fixed: bool) -> tuple[str, ...]:

@@ -263,11 +263,15 @@ def _channels(model: LinearTransformer, digits: int) -> list[str]:
     k, heads = ("", "") if model.heads == 1 else ("k", rf"\sum_{{k=1}}^{{{model.heads}}} ")
     Pv, Qv, Ps, Qs = (_symbol(name, "l", k) for name in CHANNELS)
     zeros = rf"0_{{{scalars - 1}}}^\top & " if scalars > 1 else ""
+    first = "1"
     x, start, score, change = "x", "x_i", rf"{Qv} \langle x_j^{{l}}, x_i^{{l}} \rangle", rf"{Pv} x_j^{{l}}"
     if vectors > 1:  # the vectors are the columns of X
         x, start = "X", rf"\begin{{pmatrix}} x_i & 0_{{d \times {vectors - 1}}} \end{{pmatrix}}"
         score, change = rf"\langle X_j^{{l}}, X_i^{{l}} ({Qv})^\top \rangle", rf"X_j^{{l}} ({Pv})^\top"
-    s, total = f"s_{{{k}ij}}^{{l}}", rf"{heads}\sum_{{j=1}}^{{n}}"
+    if model.layout.opening:  # one more context token, number 0, and the mean over the examples
+        first = "0"
+    share = r"\frac{1}{n} " if model.layout.attention == "mean" else ""
+    s, total = f"s_{{{k}ij}}^{{l}}", rf"{share}{heads}\sum_{{j={first}}}^{{n}}"
     rows = [
         rf"  {x}_i^{{0}} &= {start}, \qquad z_i^{{0}} = \begin{{pmatrix}} {zeros}y_i \end{{pmatrix}}^\top",
         rf"  {s} &= {score} + (z_j^{{l}})^\top {Qs} z_i^{{l}}",
@@ -275,6 +279,10 @@ def _channels(model: LinearTransformer, digits: int) -> list[str]:
         rf"  z_i^{{l+1}} &= z_i^{{l}} + {total} {s}\, {Ps} z_j^{{l}}",
         rf"  \hat{{y}} &= -(z_{{n+1}}^{{{model.layers}}})_{{{scalars}}}",
     ]
+    if model.layout.opening:
+        rest = rf"0_{{{scalars - 1}}}^\top"
+        start = rf"  x_0^{{0}} &= 0, \qquad z_0^{{0}} = \begin{{pmatrix}} \sqrt{{2 d}} & {rest} \end{{pmatrix}}^\top"
+        rows.insert(1, start)
     return [*_align(rows), *_matrices(arrays, digits)]
 
 

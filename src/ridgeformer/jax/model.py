@@ -154,7 +154,10 @@ def apply(parameters: JaxParameters, x: Any, y: Any = None, queries: Any = None)
     if layout.coordinate != "none":
         coordinates = coordinates.at[..., 0].set(float(layout.value(n)))
     tokens = jnp.concatenate([x, coordinates, y[..., None]], -1)
-    gram = tokens.mT @ tokens / (n if layout.attention == "mean" else 1)
+    gram = tokens.mT @ tokens
+    if layout.opening:
+        gram = gram.at[..., d, d].add(2.0 * (x != 0).any(-2).sum(-1))
+    gram = gram / (n if layout.attention == "mean" else 1)
     weights = map_of(kernel_of(parameters), gram)
     intercept = weights[..., d] if layout.counted else 0.0
     return (queries @ weights[..., :d, None])[..., 0] + jnp.expand_dims(intercept, -1)

@@ -298,13 +298,19 @@ class TokenForm(Stack):
             queries: Features of the queries, [B, m, d].
 
         Returns:
-            The tokens, [L+1, B, n+m, D]: the context first, then the queries (x, 0).
+            The tokens, [L+1, B, n+m, D]: the context first, then the queries (x, 0). A layout with the coordinate
+            `ratio` has one more context token after the n examples.
         """
         x_ = array("x", x, ("B", "n", self.dim))
         batch, n = x_.shape[:2]
         y_ = array("y", y, (batch, n))
         asked = array("queries", queries, (batch, "m", self.dim))
         context = self._tokens(x_, y_, self.layout.value(n))
+        if self.layout.opening:
+            used = (x_ != 0).any(1).sum(1)
+            opening = np.zeros_like(context[:, :1])
+            opening[:, 0, self.dim] = np.sqrt(2 * used)
+            context = np.concatenate([context, opening], axis=1)
         e = np.concatenate(
             [context, self._tokens(asked, np.zeros(asked.shape[:2]), float(self.layout.counted))], axis=1
         )
@@ -312,7 +318,7 @@ class TokenForm(Stack):
         share = 1 / n if self.layout.attention == "mean" else 1.0
         with np.errstate(all="ignore"):  # a model that explodes gives infinity; `predict` says so
             for P, Q in zip(self.P, self.Q, strict=True):
-                context = e[:, :n]
+                context = e[:, : n + self.layout.opening]
                 scores = np.einsum("bjc,kcd,bid->bkij", context, Q, e, optimize=True)
                 e = e + share * np.einsum("bkij,kcd,bjd->bic", scores, P, context, optimize=True)
                 trace.append(e)
@@ -355,7 +361,7 @@ class TokenForm(Stack):
             x_ = array("x", x_, ("n", self.dim))[None]
             y_ = array("y", y_, (x_.shape[1],))[None]
             asked = array("queries", asked, ("m", self.dim))[None]
-        predictions = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] :, self.width]
+        predictions = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] + self.layout.opening :, self.width]
         _warn_of_explosions(predictions, x_, y_, asked)
         return predictions[0] if single else predictions
 

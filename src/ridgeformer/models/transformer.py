@@ -82,6 +82,32 @@ class LinearTransformer(TokenForm, MomentForm):
         more = "" if self.layout == usual else f", {self.layout}"
         return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads}{more})"
 
+    def at_dim(self, dim: int) -> LinearTransformer:
+        """Return the model with the same parameters for another dimension.
+
+        Args:
+            dim: The dimension d of the features.
+
+        Returns:
+            The model.
+
+        Raises:
+            InputError: The parameters are for one dimension only, as those of Full are.
+
+        >>> LinearTransformer.random("channels(1,3)", dim=10, layers=2).at_dim(4)
+        LinearTransformer(channels(1,3), dim=4, layers=2, heads=1)
+        """
+        if dim == self.dim:
+            return self
+        if self.family.width is not None:
+            refuse(
+                f"parameters of the family {self.family.name} are for one dimension, here {self.dim}",
+                f"dimension {dim}",
+                "Use GD++, Diag or channels, which have no d in their parameters.",
+            )
+        room = replace(self.layout, scratch=0) if self.family.further_scalars is not None else self.layout
+        return LinearTransformer(self.family, dim, room)
+
     def to_diag(self) -> LinearTransformer:
         """A GD++ model as Diag."""
         if isinstance(self.family, GDpp):

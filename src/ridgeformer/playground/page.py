@@ -13,10 +13,19 @@ import numpy as np
 from ridgeformer.files import write_whole
 from ridgeformer.zoo import shipped
 
-__all__ = ["page", "write_page"]
+__all__ = ["charts", "page", "write_page"]
 
 HERE = Path(__file__).parent
 FAMILIES = {"diag": "Diag", "gdpp": "GD++"}
+
+
+def charts() -> str:
+    """Return the library of charts, a script that sets the global `Plot` (Observable Plot), for pages in one file.
+
+    Returns:
+        The text of the script, with the licences of the libraries in it.
+    """
+    return (HERE / "built" / "plot.js").read_text(encoding="utf-8")
 
 
 def page() -> str:
@@ -28,7 +37,7 @@ def page() -> str:
     html = (HERE / "built" / "page.html").read_text(encoding="utf-8")
     core = base64.b64encode((HERE / "built" / "core.wasm").read_bytes()).decode()
     models = json.dumps(_models(), separators=(",", ":")).replace("</", "<\\/")
-    return html.replace("{{models}}", models).replace("{{core}}", core)
+    return html.replace("{{models}}", models).replace("{{core}}", core).replace("{{plot}}", charts())
 
 
 def write_page(path: str | os.PathLike[str]) -> Path:

@@ -42,8 +42,9 @@ def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | 
     """Draw losses with two standard errors and the floor, on a logarithmic axis.
 
     Along one axis there is a line for each predictor. With two axes there is a panel for each predictor, with a line
-    for each value of the first axis. Values are connected where they are ascending numbers; what can occur in the
-    problem is shaded. A cross marks points at which sequences exploded, an open circle the mean of the others there,
+    for each value of the first axis; along `dim` and `context`, a map of loss / floor, or of the
+    loss without floors. Values are connected where they are ascending numbers; what can occur in the problem is shaded.
+    A cross marks points at which sequences exploded, an open circle the mean of the others there,
     and a triangle at the edge a loss beyond the axis.
 
     Args:
@@ -62,6 +63,8 @@ def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | 
     path = check_plot(path)
     if len(losses.axes) > 2:
         refuse("a picture has at most two axes", ", ".join(losses.axes), "Choose values with losses.at(...).")
+    if set(losses.axes) == {"dim", "context"}:
+        return write(_maps(losses, title or losses.problem), path)
     panels = [_Lines(losses, "")] if len(losses.axes) < 2 else [_Lines(losses[name], name) for name in losses.names]
     width = max(6.5, min(1.2 * len(panels[0].values), 14.0)) if not panels[0].connected else 6.5
     width = width if len(panels) == 1 else 4.5 * len(panels)
@@ -74,6 +77,34 @@ def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | 
     axes[0].set_ylabel("adjusted loss" if losses.adjusted else "loss")
     canvas.suptitle(textwrap.fill(title or losses.problem, int(PER_INCH * width), break_on_hyphens=False), fontsize=10)
     return write(canvas, path)
+
+
+def _maps(losses: Losses, title: str) -> Figure:
+    """A map of loss / floor over dimensions and numbers of examples for each predictor, with the numbers in it."""
+    known = bool(np.isfinite(losses.floor).all())
+    values = losses.ratio if known else losses.loss
+    if list(losses.axes) != ["dim", "context"]:
+        values = np.swapaxes(values, 1, 2)
+    dims, contexts = losses.axes["dim"], losses.axes["context"]
+    finite = values[np.isfinite(values)]
+    low, high = (1.0, max(1.2, min(3.0, float(finite.max(initial=1.0))))) if known else (None, None)
+    width = (1.6 + 0.55 * len(dims)) * len(losses.names)
+    canvas = blank(max(width, 4.5), 1.6 + 0.35 * len(contexts))
+    axes = canvas.subplots(1, len(losses.names), squeeze=False, sharey=True)[0]
+    for axis, name, one in zip(axes, losses.names, values, strict=True):
+        image = axis.imshow(one.T, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
+        middle = float(np.mean(image.get_clim()))
+        for (i, j), value in np.ndenumerate(one):
+            text = "-" if not np.isfinite(value) else f"{value:.2f}" if known and value < 100 else f"{value:.2g}"
+            axis.text(i, j, text, ha="center", va="center", fontsize=7, color=BLACK if value > middle else "white")
+        axis.set_xticks(range(len(dims)), [str(d) for d in dims], fontsize=8)
+        axis.set_yticks(range(len(contexts)), [str(n) for n in contexts], fontsize=8)
+        axis.set_xlabel("dimension d")
+        axis.set_title(textwrap.shorten(name, 50), fontsize=9)
+    axes[0].set_ylabel(LABELS["context"])
+    canvas.colorbar(image, ax=axes.tolist(), label="loss / floor" if known else "loss", shrink=0.9)
+    canvas.suptitle(textwrap.fill(title, int(PER_INCH * max(width, 4.5)), break_on_hyphens=False), fontsize=10)
+    return canvas
 
 
 def _limits(losses: Losses) -> tuple[float, float]:

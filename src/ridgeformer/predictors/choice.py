@@ -13,7 +13,7 @@ from __future__ import annotations
 from ridgeformer.predictors.base import Predictor, check_any_problem
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
-from ridgeformer.problems import BaseProblem
+from ridgeformer.problems import BaseProblem, ByDimension
 
 __all__ = ["baselines", "best_label", "oracle_label"]
 
@@ -35,7 +35,7 @@ def best_label(problem: BaseProblem) -> str:
 def oracle_label(problem: BaseProblem) -> str:
     """Return the name of ridge regression that is told the noise level in tables.
 
-    For tasks from a pool it is not the oracle of the adjusted loss, which knows the pool too, and its name says so.
+    For tasks that are not Gaussian it is not the oracle of the adjusted loss, which knows their law; its name says so.
 
     Args:
         problem: The distribution of sequences.
@@ -43,7 +43,7 @@ def oracle_label(problem: BaseProblem) -> str:
     Returns:
         The name.
     """
-    return "OracleRR (Gaussian prior)" if problem.has_pool else "OracleRR"
+    return "OracleRR" if problem.has_ridge_oracle else "OracleRR (Gaussian prior)"
 
 
 def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
@@ -63,6 +63,8 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
         InputError: This is no problem.
     """
     check_any_problem(problem)
+    if len(cells := problem.by_dimension()) > 1:
+        return _by_dimension({d: baselines(cell) for d, cell in cells.items()})
     chosen, left_out, prior = dict[str, Predictor](), list[str](), problem.prior
     rank = problem.dim if prior.factor is None else prior.factor.shape[1]
     if problem.has_known_laws:
@@ -90,3 +92,12 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
     if best is None:
         left_out.append("The floor is left out: the problem does not say which predictor is the best one.")
     return chosen | ({} if best is None else {best_label(problem): best}), left_out
+
+
+def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tuple[dict[str, Predictor], list[str]]:
+    """The predictors that every dimension allows, and why others are left out at the smallest dimension that does."""
+    shared = [name for name in next(iter(each.values()))[0] if all(name in chosen for chosen, _ in each.values())]
+    chosen: dict[str, Predictor] = {
+        name: ByDimension({d: found[name].weights for d, (found, _) in each.items()}) for name in shared
+    }
+    return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]

@@ -2,8 +2,9 @@
 
 Given moments S, a, l and a penalty c, a subset g of the features has the ridge solution w_g = (S_g + c)^-1 a_g. All
 that its evidence needs are log det(S_g + c) and the penalised residual l - a_g'(S_g + c)^-1 a_g. Which prior over
-subsets, weights and noise turns these into a probability is the caller's business; `gaussian_evidence` is that of
-N(0, t) weights with noise of variance c t.
+subsets, weights and noise turns these into a probability is the caller's business. `gaussian_evidence` is that of
+N(0, t) weights with noise of variance c t; `share_evidence` is that of a prior on the share of the variance of labels
+that the features of the subset explain.
 
 Subsets form a tree: the features are decided one after another, and including one sweeps it out of the Gram matrix of
 those that follow. Subsets that agree on the first features share that work, so all 2^d subsets cost about as much as
@@ -30,12 +31,24 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.validation import integer
 
-__all__ = ["SubsetTree", "Subsets", "beam", "count_subsets", "every_subset", "gaussian_evidence"]
+__all__ = [
+    "FURTHER",
+    "ListedSubsets",
+    "SubsetTree",
+    "Subsets",
+    "beam",
+    "count_subsets",
+    "every_subset",
+    "gaussian_evidence",
+    "share_evidence",
+]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Where = NDArray[np.intp]
 MOST_SUBSETS = 1 << 22  # that are listed
+FURTHER = 2.0  # examples that the variance of labels in the sample counts for
+RANK = 1e-12  # of the largest eigenvalue: what is smaller is 0 with rounding
 FAR = 30.0  # a size of subsets whose best one has e^-30 of the best evidence ends a beam search
 
 
@@ -149,7 +162,7 @@ class SubsetTree:
         c = np.broadcast_to(c[:, None] if c.ndim == 1 else c, (count, d)).T
         gram = np.moveaxis(np.asarray(S, np.float64), 0, -1)[None]  # [N, r, r, B]: the batch is innermost
         right, residual = np.asarray(a, np.float64).T[None], np.asarray(l, np.float64)[None]
-        log_det, steps = np.zeros((1, count)), list[tuple[Array, Array]]()
+        log_det, steps = np.zeros((1, count)), list[tuple[Array, Array, Array]]()
         for feature, level in enumerate(self._levels):
             out, into = level.without, level.included
             pivot = gram[into, 0, 0] + c[feature]
@@ -162,19 +175,27 @@ class SubsetTree:
             residual = np.concatenate([residual[out], residual[into] - right[into, 0] * gain])
             log_det = np.concatenate([log_det[out], log_det[into] + np.log(pivot)])
             gram, right = new_gram, np.concatenate([right[out, 1:], rest])
-            steps.append((slope, gain))
+            steps.append((slope, gain, pivot))
         return Subsets(self, log_det[self._leaf], np.maximum(residual[self._leaf], 0.0), steps)
 
 
 class Subsets:
     """The solutions of ridge regression on the subsets of a tree.
 
+    Args:
+        tree: The subsets.
+        log_det: See the attribute.
+        residual: See the attribute.
+        steps: What each level of the tree computed.
+
     Attributes:
         log_det: The logarithm of det(S_g + c) of each subset g, [M, B].
         residual: The penalised residual l - a_g'(S_g + c)^-1 a_g, [M, B].
     """
 
-    def __init__(self, tree: SubsetTree, log_det: Array, residual: Array, steps: list[tuple[Array, Array]]) -> None:
+    def __init__(
+        self, tree: SubsetTree, log_det: Array, residual: Array, steps: list[tuple[Array, Array, Array]]
+    ) -> None:
         self._tree, self._steps = tree, steps
         self.log_det, self.residual = log_det, residual
 
@@ -190,7 +211,7 @@ class Subsets:
         mass = np.empty_like(weights)
         mass[self._tree._leaf] = weights
         total = np.zeros((len(mass), 0, mass.shape[1]))  # of the features after this one, below each node
-        for level, (slope, gain) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
+        for level, (slope, gain, _) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
             out, into = level.without, level.included
             nodes = 1 + max(out.max(initial=-1), into.max(initial=-1))
             below, own = np.zeros((nodes, total.shape[1] + 1, mass.shape[1])), len(out)
@@ -203,12 +224,49 @@ class Subsets:
             total, mass = below, parents
         return np.ascontiguousarray(total[0].T)
 
+    def second_moments(self, weights: Array, variance: Array) -> tuple[Array, Array]:
+        """Average the first and second moments of weights that are N((S_g + c)^-1 a_g, u (S_g + c)^-1) on each subset.
+
+        Given the weights of the features after it, the weight of a feature is normal with the variance u / pivot.
+
+        Args:
+            weights: The weight of each subset in each context, [M, B]; they need not sum to 1.
+            variance: The factor u, the variance of the noise, [M, B].
+
+        Returns:
+            The sums over the subsets of weight times mean, [B, d], and of weight times second moment, [B, d, d].
+        """
+        mass = np.empty((2, *weights.shape))
+        mass[:, self._tree._leaf] = weights, weights * variance
+        first, second = np.zeros((mass.shape[1], 0, mass.shape[2])), np.zeros((mass.shape[1], 0, 0, mass.shape[2]))
+        for level, (slope, gain, pivot) in zip(self._tree._levels[::-1], self._steps[::-1], strict=True):
+            out, into, own = level.without, level.included, len(level.without)
+            nodes, rest = 1 + max(out.max(initial=-1), into.max(initial=-1)), first.shape[1]
+            means, squares = (
+                np.zeros((nodes, rest + 1, mass.shape[2])),
+                np.zeros((nodes, *(2 * (rest + 1,)), mass.shape[2])),
+            )
+            means[out, 1:], squares[out, 1:, 1:] = first[:own], second[:own]
+            means[into, 1:] += first[own:]
+            squares[into, 1:, 1:] += second[own:]
+            later = np.einsum("nib,nijb->njb", slope, second[own:])  # slope' E w w' of the features after this one
+            inner = (slope * first[own:]).sum(1)
+            means[into, 0] = mass[0, own:] * gain - inner
+            squares[into, 0, 1:] = squares[into, 1:, 0] = gain[:, None] * first[own:] - later
+            own_square = mass[0, own:] * gain**2 - 2 * gain * inner + (slope * later).sum(1)
+            squares[into, 0, 0] = own_square + mass[1, own:] / pivot
+            parents = np.zeros((2, nodes, mass.shape[2]))
+            parents[:, out] = mass[:, :own]
+            parents[:, into] += mass[:, own:]
+            first, second, mass = means, squares, parents
+        return np.ascontiguousarray(first[0].T), np.ascontiguousarray(np.moveaxis(second[0], -1, 0))
+
     def solutions(self) -> Array:
         """Return the ridge solution of every subset, [M, B, d], with zeros at the features that it does not have."""
         tree, (count, batch) = self._tree, self.log_det.shape
         found, node = np.zeros((count, tree.dim, batch)), tree._leaf
         for feature in range(tree.dim - 1, -1, -1):
-            level, (slope, gain) = tree._levels[feature], self._steps[feature]
+            level, (slope, gain, _) = tree._levels[feature], self._steps[feature]
             has, row = node >= len(level.without), node - len(level.without)
             rows = row[has]
             found[has, feature] = gain[rows] - (slope[rows] * found[has, feature + 1 :]).sum(1)
@@ -237,6 +295,41 @@ def gaussian_evidence(solved: Subsets, variance: Array, penalty: Array, count: A
     return np.asarray(-0.5 * score)
 
 
+def share_evidence(
+    log_det: Array,
+    residual: Array,
+    penalty: ArrayLike,
+    count: float,
+    sizes: ArrayLike,
+    r2_prior: tuple[float, float] = (1.0, 1.0),
+) -> Array:
+    """Compute log p(labels, log c | subset), where the features explain a share R^2 of the variance V of the labels.
+
+    With k features, weights are N(0, V R^2 / k) and the noise has the variance V (1 - R^2), so c = k (1 - R^2) / R^2.
+    R^2 has a beta distribution. Labels are standardised: V is inverse gamma with mean square 1, as if `FURTHER` more
+    examples had shown it. Without features R^2 is 0 and log c has no density: the value is log p(labels).
+
+    Args:
+        log_det: The logarithm of det(S_g + c), any shape that broadcasts with the others.
+        residual: The penalised residual l - a_g'(S_g + c)^-1 a_g.
+        penalty: The penalty c.
+        count: The number of examples n.
+        sizes: The sizes k of the subsets.
+        r2_prior: The parameters of the beta distribution of R^2. Default: the uniform one.
+
+    Returns:
+        The logarithms, to which the integral over log c of their exponentials belongs.
+    """
+    from scipy.special import betaln, gammaln
+
+    c, k, n = np.asarray(penalty, np.float64), np.asarray(sizes, np.float64), count + FURTHER
+    x = np.log(c) - np.log(np.maximum(k, 1.0))  # log (1 - R^2) / R^2
+    prior = np.where(k > 0, r2_prior[1] * x - sum(r2_prior) * np.logaddexp(0.0, x) - betaln(*r2_prior), 0.0)
+    size = log_det + (count - k) * np.log(c) - count * np.log(k + c)
+    constant = gammaln(n / 2) - gammaln(FURTHER / 2) + 0.5 * FURTHER * np.log(FURTHER) - 0.5 * count * np.log(np.pi)
+    return np.asarray(prior + constant - 0.5 * (size + n * np.log(residual * (k + c) / c + FURTHER)))
+
+
 def beam(
     S: Array,
     a: Array,
@@ -246,7 +339,7 @@ def beam(
     *,
     width: int = 32,
     most: int | None = None,
-) -> Mask:
+) -> tuple[Mask, Array]:
     """Search for the subsets of one context that have the largest evidence, one size after another.
 
     Of the subsets of each size, the `width` best ones are kept, and the next size adds one feature to each of them in
@@ -263,7 +356,7 @@ def beam(
         most: The largest size; None for d.
 
     Returns:
-        All subsets that were kept, [M, d], each once; `SubsetTree` takes them.
+        All subsets that were kept, [M, d], each once; `SubsetTree` takes them. And their scores, [M].
     """
     d, most = len(a), len(a) if most is None else integer("the largest size of a subset", most, 0, len(a))
     table = np.empty((1, d + 1, d + 1))
@@ -271,21 +364,22 @@ def beam(
     table[0, np.arange(d), np.arange(d)] += penalty
     members, log_det, kept = np.zeros((1, d), bool), np.zeros(1), [np.zeros((1, d), bool)]
     best = float(score(log_det, table[:, d, d], 0)[0])
+    reached = [np.array([best])]
     for size in range(1, most + 1):
         pivots = np.where(members, 1.0, np.maximum(np.einsum("mii->mi", table)[:, :d], penalty))
         dets, left = log_det[:, None] + np.log(pivots), table[:, d, d, None] - table[:, :d, d] ** 2 / pivots
         scores = np.where(members, -np.inf, score(dets, np.maximum(left, 0.0), size))
         parent, feature = _best_children(members, scores, width)
-        reached = float(scores[parent, feature].max())
-        best = max(best, reached)
+        reached.append(scores[parent, feature])
+        best = max(best, float(reached[-1].max()))
         members = members[parent]
         members[np.arange(len(parent)), feature] = True
         kept.append(members)
-        if reached < best - FAR:
+        if reached[-1].max() < best - FAR:
             break
         log_det, column = dets[parent, feature], table[parent, feature]
         table = table[parent] - column[:, :, None] * (column / pivots[parent, feature][:, None])[:, None, :]
-    return np.concatenate(kept)
+    return np.concatenate(kept), np.concatenate(reached)
 
 
 def _best_children(members: Mask, scores: Array, width: int) -> tuple[Where, Where]:
@@ -301,3 +395,70 @@ def _best_children(members: Mask, scores: Array, width: int) -> tuple[Where, Whe
     _, first = np.unique(np.packbits(children, axis=1), axis=0, return_index=True)
     first = np.sort(first)[:width]
     return parent[first], feature[first]
+
+
+class ListedSubsets:
+    """Some subsets of many features of one context, each with its own eigendecomposition.
+
+    For few subsets of many features, this takes less time and room than a tree.
+
+    Args:
+        members: Which features each subset has, [M, d].
+        S: The matrix sum x x', [d, d].
+        a: The vector sum y x, [d].
+        l: The number sum y^2.
+    """
+
+    def __init__(self, members: Mask, S: Array, a: Array, l: float) -> None:  # noqa: E741
+        self.members, sizes = members, members.sum(1)
+        self._groups, self._least = list[tuple[Where, Where, Array, Array, Array]](), np.zeros(len(members))
+        for size in np.unique(sizes):
+            rows = np.flatnonzero(sizes == size)
+            features = np.nonzero(members[rows])[1].reshape(len(rows), size)
+            values, vectors = np.linalg.eigh(S[features[:, :, None], features[:, None, :]])
+            c = np.einsum("mij,mi->mj", vectors, a[features])
+            there = values > RANK * values.max(1, keepdims=True, initial=0.0)  # other directions are rounding
+            values, c = np.where(there, values, 0.0), np.where(there, c, 0.0)
+            left = l - (c**2 / np.where(there, values, 1.0)).sum(1)
+            self._least[rows] = np.where(left > RANK * l, left, 0.0)  # the residual of least squares
+            self._groups.append((rows, features, values, vectors, c))
+
+    def solve(self, penalty: Array) -> tuple[Array, Array]:
+        """Solve ridge regression on every subset.
+
+        Args:
+            penalty: Penalties c, [B].
+
+        Returns:
+            The logarithm of det(S_g + c) and the penalised residual, [M, B] each.
+        """
+        log_det, residual = np.zeros((2, len(self.members), len(penalty)))
+        for rows, _, values, _, c in self._groups:
+            shifted = values[:, :, None] + penalty
+            log_det[rows] = np.log(shifted).sum(1)
+            explained = (c**2 / np.where(values > 0, values, 1.0))[:, :, None]  # by least squares
+            residual[rows] = self._least[rows, None] + penalty * (explained / shifted).sum(1)
+        return log_det, residual
+
+    def second_moments(self, penalty: Array, weights: Array, variance: Array) -> tuple[Array, Array]:
+        """Average the first and second moments of the weights, as `Subsets.second_moments` does.
+
+        Args:
+            penalty: Penalties c, [B].
+            weights: The weight of each subset at each penalty, [M, B].
+            variance: The variance of the noise, [M, B].
+
+        Returns:
+            The sums over the subsets of weight times mean, [B, d], and of weight times second moment, [B, d, d].
+        """
+        batch, d = len(penalty), self.members.shape[1]
+        first, second = np.zeros((batch, d)), np.zeros((batch, d, d))
+        for rows, features, values, vectors, c in self._groups:
+            for row, own, value, basis, right in zip(rows, features, values, vectors, c, strict=True):
+                inverse = 1 / (value + penalty[:, None])  # [B, k]
+                means = (inverse * right) @ basis.T
+                first[:, own] += weights[row, :, None] * means
+                spread = (basis * (weights[row] * variance[row])[:, None, None] * inverse[:, None]) @ basis.T
+                spread += (weights[row, :, None] * means)[:, :, None] * means[:, None]
+                second[np.ix_(np.arange(batch), own, own)] += spread
+        return first, second

@@ -121,6 +121,7 @@ class Draw(Value):
         surplus: The mean of what the task leaves of the answers, [B], where labels are not linear; None for 0.
         oracle: Whether `ridge` is an oracle's, so that there is an adjusted loss. Without one, losses are not adjusted.
         tokens: The whole sequences, where they were drawn: what predictors that need tokens see.
+        dims: The dimension of each sequence, [B], where it varies; features beyond are 0. None where it does not.
     """
 
     moments: Moments
@@ -133,6 +134,7 @@ class Draw(Value):
     mean: Float | None = None
     surplus: Array | None = None
     tokens: Sequences | None = None
+    dims: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         return f"Draw({self.moments!r}, task, ridge, sigma)"
@@ -200,7 +202,15 @@ class Draw(Value):
         )
         others = {
             name: _joined([getattr(draw, name) for draw in draws], axes)
-            for name, axes in (("task", 1), ("sigma", 1), ("metric", 3), ("offset", 1), ("mean", 2), ("surplus", 1))
+            for name, axes in (
+                ("task", 1),
+                ("sigma", 1),
+                ("metric", 3),
+                ("offset", 1),
+                ("mean", 2),
+                ("surplus", 1),
+                ("dims", 1),
+            )
         }
         others["ridge"] = others["task"] if first.ridge is first.task else _joined([draw.ridge for draw in draws])
         return cls(moments, **others, oracle=first.oracle, tokens=_joined_tokens([draw.tokens for draw in draws]))
@@ -231,6 +241,7 @@ class Draw(Value):
             mean=_pick(self.mean, index, 2),
             surplus=_pick(self.surplus, index),
             tokens=None if self.tokens is None else self.tokens.chosen(index),
+            dims=_pick(self.dims, index),
         )
 
     def by_length(self) -> Iterator[Draw]:

@@ -14,6 +14,7 @@ Problem(dim=10, context=10..40, noise=fixed(1), features=factors(2), tasks=lowra
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -23,17 +24,18 @@ from numpy.typing import NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.arguments import check_sequences, make_key
-from ridgeformer.errors import refuse, shown
+from ridgeformer.engine.sampler import task_uniforms
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
+from ridgeformer.problems.dimensions import ContextRule, dimensions, varies
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
-from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.posterior import oracle_of_pool
+from ridgeformer.problems.parts import check_parts
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
-from ridgeformer.problems.text import shown_text
+from ridgeformer.problems.text import parse_problem, shown_text
 from ridgeformer.problems.tokens import draw_tokens
 from ridgeformer.validation import integer, keywords
 from ridgeformer.values import read_only
@@ -50,9 +52,10 @@ class Problem(BaseProblem):
     """In-context linear regression with Gaussian features.
 
     Args:
-        dim: The dimension d of features and tasks, 1 to 4096.
+        dim: The dimension d of features and tasks, 1 to 4096; or several of them, such as `range(2, 33)`, `[2, 4, 8]`
+            or `"2..32"`, which gives a `VaryingDimension`.
         context: How many examples a context has: a number, or a range or list of which each sequence draws one, such as
-            `range(10, 41)`, `[10, 20, 40]` or `"10..40"`.
+            `range(10, 41)`, `[10, 20, 40]` or `"10..40"`. It may depend on d: `"2d"`, `"d+2..4d"`.
         noise: The distribution of noise levels sigma: a `Noise`, its text such as `"uniform(0,5)"`, a number for one
             level, or a frozen scipy.stats distribution. It has no default.
         features: The law of the features: `Features`, their text such as `"powerlaw(1)"`, a covariance matrix [d, d] or
@@ -69,10 +72,18 @@ class Problem(BaseProblem):
     law: Law
     noise: Noise
 
+    def __new__(cls, dim: object = 10, *args: Any, **others: Any) -> Any:
+        """Make a problem; one whose dimension varies is a `VaryingDimension`."""
+        if not varies(dim):
+            return super().__new__(cls)
+        from ridgeformer.problems.varying import VaryingDimension
+
+        return VaryingDimension(dim, *args, **others)
+
     @keywords()
     def __init__(
         self,
-        dim: int = 10,
+        dim: Any = 10,
         context: object = 20,
         noise: object = None,
         *,
@@ -82,22 +93,13 @@ class Problem(BaseProblem):
     ) -> None:
         if noise is None:
             refuse("a problem needs a noise distribution", "none", 'Pass noise="uniform(0,5)", for example.')
-        self.dim = integer("dim", dim, 1, 4096)
-        self.lengths = Lengths(context)
+        self.dim = integer("dim", dimensions(dim)[0] if isinstance(dim, str) else dim, 1, 4096)
+        self.lengths = ContextRule(context).at(self.dim)
         self.noise = as_noise(noise)
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
         self.query: Features | None = None if query is None else as_features(query)
-        if self.query is not None and not self.query.fixed:
-            refuse("queries have one covariance for all sequences", self.query, "Pass a matrix or a spectrum.")
-        if self.query is not None and self.features.standardised:
-            refuse(
-                "queries of standardised features have the covariance of the features",
-                self.query,
-                "Leave out query, or do not standardise.",
-            )
-        if self.features.standardised and self.lengths.least < 2:
-            refuse("standardising needs at least two examples", f"context {self.lengths}", "Pass a larger context.")
+        check_parts(self.features, self.query, self.lengths)
         self.law = self._law()
 
     def _law(self) -> Law:
@@ -128,7 +130,7 @@ class Problem(BaseProblem):
     @property
     def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
-        return self.law.is_isotropic
+        return self.law.is_isotropic and self.tasks.is_gaussian
 
     @cached_property
     def prior(self) -> Prior:
@@ -139,6 +141,11 @@ class Problem(BaseProblem):
     def has_pool(self) -> bool:
         """Whether tasks come from a pool, wholly or in part."""
         return self.law.pool is not None
+
+    @property
+    def has_ridge_oracle(self) -> bool:
+        """See `BaseProblem.has_ridge_oracle`."""
+        return self.tasks.is_gaussian
 
     @cached_property
     def query_covariance(self) -> Array:
@@ -197,18 +204,15 @@ class Problem(BaseProblem):
 
     def oracle(self, drawn: Sequences | Draw | Moments) -> Array:
         """See `BaseProblem.oracle`."""
-        moments = drawn if isinstance(drawn, Moments) else drawn.moments
-        if self.has_pool:
-            return oracle_of_pool(self.tasks, moments)
-        from ridgeformer.predictors.ridge import OracleRR
+        from ridgeformer.predictors.best import oracle
 
-        return OracleRR(self.prior).weights(moments)
+        return oracle(self, drawn)
 
     def best_predictor(self) -> Any:
-        """See `BaseProblem.best_predictor`: `DMMSE` for tasks of a pool, else `BayesRR`."""
-        from ridgeformer.predictors.bayes import DMMSE, BayesRR
+        """See `BaseProblem.best_predictor`: `DMMSE` for pools, `SparseBayes` for sparse tasks, else `BayesRR`."""
+        from ridgeformer.predictors.best import best_predictor
 
-        return DMMSE(self.tasks, self.noise) if self.has_pool else BayesRR(self.noise, self.prior)
+        return best_predictor(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the arguments as JSON has them, without those that have their defaults; `from_dict` reads them back.
@@ -251,22 +255,7 @@ class Problem(BaseProblem):
         >>> Problem.parse("d=10 n=20 uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
         True
         """
-        names = {"d": "dim", "n": "context"}
-        arguments: dict[str, Any] = {}
-        if not isinstance(text, str):
-            refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-        for part in text.split():
-            name, _, value = part.partition("=")
-            if name not in ("d", "n", "features", "tasks", "query"):
-                name, value = "noise", part
-            if not value or names.get(name, name) in arguments:
-                refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-            arguments[names.get(name, name)] = value
-        try:
-            arguments["dim"] = int(arguments.get("dim", 10))
-        except ValueError:
-            refuse("d must be a whole number", shown(arguments["dim"]), "Write 'd=10 n=20 uniform(0,5)'.")
-        return cls(**arguments)
+        return cls(**parse_problem(text))
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
@@ -374,9 +363,9 @@ class Problem(BaseProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
+        law, choices = self._drawn(key, count, first, engine)
         layout = SUMS if sums else Layout()
-        drawn = engine.sample(self.law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
+        drawn = engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
         if sums:
             d, kept = self.dim, np.append(np.arange(self.dim), self.dim + 1)
@@ -389,14 +378,22 @@ class Problem(BaseProblem):
         shown: Any = None if metric is None else read_only(np.asarray(metric, dtype))
         return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, shown)
 
+    def _drawn(self, key: Key, count: int, first: int, engine: Engine) -> tuple[Law, Choices]:
+        """What engines draw from: tasks that they do not know how to draw are a pool, one for each sequence."""
+        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
+        if not (numbers := self.tasks.numbers(self.dim)):
+            return self.law, choices
+        tasks = self.tasks.drawn(task_uniforms(key, count, first, numbers))
+        return replace(self.law, pool=tasks), replace(choices, task=np.arange(count))
+
     @property
     def _engine_has_oracle(self) -> bool:
-        """Whether engines compute the oracle: not of pools, nor where n may be below or above the rank of the tasks.
+        """Whether engines compute the oracle: of Gaussian tasks, unless n may be below or above their rank.
 
         There the systems that engines solve are singular without noise.
         """
         least = self.lengths.least - self.features.standardised
-        return not self.has_pool and not least < self.law.rank < min(self.lengths.most, self.dim)
+        return self.tasks.is_gaussian and not least < self.law.rank < min(self.lengths.most, self.dim)
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         """Draw whole sequences. They have the same law as those of `_moments`, and other numbers."""
@@ -406,13 +403,14 @@ class Problem(BaseProblem):
         return Draw(moments, task, self.oracle(moments), tokens.sigma, tokens.metric, tokens=tokens)
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        """Let the engine draw and evaluate at once; the oracle of a pool is computed here, from moments."""
-        if ask.target == "ridge" and not self._engine_has_oracle:
+        """Let the engine draw and evaluate at once; oracles of tasks that are not Gaussian come from moments."""
+        if ask.layout.opening or (ask.target == "ridge" and not self._engine_has_oracle):
             return super()._step(kernel, key, count, first, ask)
+        law, choices = self._drawn(key, count, first, ask.engine)
         return ask.engine.step(
             kernel,
-            self.law,
-            self.choices(count, **key._asdict(), first=first, engine=ask.engine),
+            law,
+            choices,
             key,
             layout=ask.layout,
             target=ask.target,

@@ -22,7 +22,7 @@ from ridgeformer.files import parse_json
 from ridgeformer.noise.base import number_text
 from ridgeformer.values import Value
 
-__all__ = ["Described", "parse_call", "short"]
+__all__ = ["Described", "parse_call", "parse_problem", "short"]
 
 Part = TypeVar("Part")
 LONGEST_TEXT = 10_000_000
@@ -205,3 +205,29 @@ def _made(node: ast.expr, what: str, known: Mapping[str, Callable[..., Any]], li
             **{str(item.arg): _made(item.value, what, known, lists) for item in node.keywords},
         )
     return ast.literal_eval(node)
+
+
+def parse_problem(text: str) -> dict[str, Any]:
+    """Return the arguments of `Problem` that a text names.
+
+    Args:
+        text: Such as `d=10 n=20 uniform(0,5) features=powerlaw(1)`.
+
+    Returns:
+        The arguments by name.
+
+    Raises:
+        InputError: The text describes no problem.
+    """
+    names = {"d": "dim", "n": "context"}
+    arguments: dict[str, Any] = {}
+    if not isinstance(text, str):
+        refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+    for part in text.split():
+        name, _, value = part.partition("=")
+        if name not in ("d", "n", "features", "tasks", "query"):
+            name, value = "noise", part
+        if not value or names.get(name, name) in arguments:
+            refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
+        arguments[names.get(name, name)] = value
+    return arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,9 @@ from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import Noise, Uniform, as_noise
 from ridgeformer.predictors import BayesRR, Guarded, Predictor
 from ridgeformer.sklearn.posterior import Posterior, Standardised
+from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, student_precisions
 from ridgeformer.sklearn.sums import Sums
+from ridgeformer.sklearn.tails import Tails
 from ridgeformer.validation import integer, number
 
 __all__ = ["FallbackWarning", "InContextRegressor"]
@@ -31,7 +34,8 @@ class FallbackWarning(UserWarning):
 class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Linear regression in context: the training rows are the context, and new rows are the queries.
 
-    Fitting computes sums over the rows. From then on nothing depends on the number of rows.
+    Fitting computes sums over the rows. From then on nothing depends on the number of rows. By default exact Bayes
+    averages over which features matter, their weights, and the noise level.
 
     Args:
         predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
@@ -40,11 +44,21 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
             `uniform(0,5)`, a number, or a `Noise`. None for that of a shipped model; for `bayes`, None means that
             features may explain any share of the variance of y, all with the same probability; for other models it
-            means `uniform(0, sqrt(2.5 d))`, which is uniform(0,5) for ten features.
+            means `uniform(0, sqrt(2.5 d))`, which is uniform(0,5) for ten features. `student` for noise from Student's
+            t distribution with four degrees of freedom, against outliers; it is for `bayes`, needs the rows
+            themselves, so that `partial_fit` refuses it, and takes one output.
         context: The number of examples that a model was trained on. Other numbers of rows are translated to as many
             examples with another noise level. None for 20 for a shipped model, and otherwise for no translation.
         r2_prior: The parameters (a, b) of the beta distribution of the share of the variance of y that features
-            explain, where `noise` is None and `predictor` is `bayes`. Default: (1, 1), all shares equally likely.
+            explain, where `noise` is None or `student` and `predictor` is `bayes`. Default: (1, 1), all shares equally
+            likely.
+        size_prior: The parameters (a, b) of the beta-binomial law of the number of features that matter, under the
+            same conditions. Subsets of one size are equally likely. Default: (1, 1), all sizes equally likely. None if
+            all features matter. With more than eleven features that are not constant, the average is over the subsets
+            that a beam search finds.
+        fit_intercept: Whether there is an intercept. Default: True. Without one, features and labels are not centred.
+        calibration: None, or `loo` to calibrate intervals, quantiles and standard deviations by predicting training
+            rows from all others (60 of them at most). It needs the rows, so that `partial_fit` refuses it.
 
     Attributes:
         coef_: The weights of the features, [d], or [q, d] for several outputs.
@@ -53,6 +67,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         covariance_: The posterior covariance of the weights, [d, d], or [q, d, d].
         log_evidence_: The logarithm of the density of y given X under the prior, in units of y, where the intercept is
             left out; NaN with a law of the noise level; a number, or [q].
+        inclusion_: The posterior probabilities that features matter, [d], or [q, d]; 0 for constant features, and 1
+            for all others where `size_prior` does not apply.
         fell_back_: Whether exact Bayes took the model's place; always False for `bayes`; a bool, or [q].
         sums_: The sums over the rows, `ridgeformer.sklearn.sums.Sums`.
         n_features_in_: The number of features.
@@ -66,11 +82,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         noise: Noise | str | float | None = None,
         context: int | None = None,
         r2_prior: tuple[float, float] = (1.0, 1.0),
+        size_prior: tuple[float, float] | None = (1.0, 1.0),
+        fit_intercept: bool = True,
+        calibration: str | None = None,
     ) -> None:
         self.predictor = predictor
         self.noise = noise
         self.context = context
         self.r2_prior = r2_prior
+        self.size_prior = size_prior
+        self.fit_intercept = fit_intercept
+        self.calibration = calibration
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows, and forget earlier ones.
@@ -87,13 +109,23 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             ValueError: There are fewer than two rows, X or y has values that are not finite, or the arguments do not
                 fit together.
         """
-        return self._solve(self._summed(X, y, sample_weight, first=True))
+        rows = self._checked(X, y, sample_weight, first=True, least=2)
+        law, precision, tails = self._law(), np.ones(len(rows.x)), Tails()
+        if law.student:
+            if rows.y.shape[1] > 1:
+                refuse("noise='student' takes one output", rows.y.shape[1], "Use sklearn's MultiOutputRegressor.")
+            precision, tails = student_precisions(rows, law.posterior)
+        self._solve(self._summed(rows, precision), tails)
+        if self.calibration is not None:
+            outputs = range(rows.y.shape[1])
+            self._calibrations = tuple(calibrate(rows, precision, k, law.posterior, tails) for k in outputs)
+        return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows to those that were seen before. The result is that of `fit` on all rows, to rounding.
 
         Args:
-            X: Features, [n, d]; at least two rows in the first call.
+            X: Features, [n, d].
             y: Labels, [n], or [n, q].
             sample_weight: Weights, [n].
 
@@ -101,10 +133,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The regressor.
 
         Raises:
-            ValueError: As for `fit`, except that further parts may have one row.
+            ValueError: As for `fit`, except that one row is enough; or an option needs all rows at once.
         """
         first = not hasattr(self, "sums_")
-        sums = self._summed(X, y, sample_weight, first)
+        for name, needs in (("noise", "student"), ("calibration", "loo")):
+            if isinstance(getattr(self, name), str) and getattr(self, name) == needs:
+                rule = f"partial_fit keeps sums over rows, but {name}={needs!r} needs the rows themselves"
+                refuse(rule, f"{name}={needs!r}", "Use fit with all rows.")
+        sums = self._summed(self._checked(X, y, sample_weight, first, least=1))
         return self._solve(sums if first else self.sums_.plus(sums))
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -128,12 +164,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if not return_std and not return_cov:
             return mean
         sums, centred = self.sums_, x - self.sums_.x_mean
+        spread = np.array([one.spread for one in self._calibrations]).reshape(self._shape)[()]
         if return_cov:
             covariance = np.einsum("li,...ij,mj->lm...", centred, self.covariance_, centred, optimize=True)
-            own = np.eye(len(x)) + 1 / sums.weight
-            return mean, covariance + np.multiply.outer(own, self._variance)
+            own = self._tails.mean * np.eye(len(x)) + sums.level
+            return mean, spread**2 * (covariance + np.multiply.outer(own, self._variance))
         quadratic = np.einsum("mi,...ij,mj->m...", centred, self.covariance_, centred, optimize=True)
-        return mean, np.sqrt(np.maximum(quadratic, 0.0) + self._variance * (1 + 1 / sums.weight))
+        own = self._variance * (self._tails.mean + sums.level)
+        return mean, spread * np.sqrt(np.maximum(quadratic, 0.0) + own)
 
     def predict_quantiles(self, X: ArrayLike, levels: ArrayLike) -> Array:
         """Compute quantiles of the predictive distribution of labels, a mixture of t distributions.
@@ -154,7 +192,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if given.ndim != 1 or not ((given > 0) & (given < 1)).all():
             refuse("levels must lie between 0 and 1", shown(levels), "Pass [0.05, 0.5, 0.95], for example.")
         rows, shift = self._rows(X)
-        quantiles = [mixture.quantiles(rows, given) for mixture in self._mixtures]
+        pairs = zip(self._mixtures, self._calibrations, strict=True)
+        quantiles = [mixture.quantiles(rows, calibration.levels(given)) for mixture, calibration in pairs]
         return self._in_units(np.stack(quantiles, -1), shift)
 
     def predict_interval(self, X: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
@@ -183,7 +222,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         count, rng = integer("n_samples", n_samples), np.random.default_rng(random_state)
         rows, shift = self._rows(X)
-        drawn = [mixture.sample(rows, count, rng) for mixture in self._mixtures]
+        if self.calibration is None:
+            drawn = [mixture.sample(rows, count, rng) for mixture in self._mixtures]
+        else:  # quantiles of random levels
+            levels = np.linspace(0.0005, 0.9995, 1000)
+            tables = [self._mixtures[k].quantiles(rows, one.levels(levels)) for k, one in enumerate(self._calibrations)]
+            drawn = [np.array([np.interp(rng.random(count), levels, own) for own in table.T]) for table in tables]
         return self._in_units(np.stack(drawn, -1), shift[:, None])
 
     def _rows(self, X: ArrayLike) -> tuple[Array, Array]:
@@ -198,10 +242,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         labels = self.sums_.y_mean + self._given.unit * values + shift
         return np.asarray(labels.reshape(values.shape[:-1] + self._shape))
 
-    def _summed(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool) -> Sums:
-        """The sums over the rows that have a weight."""
+    def _checked(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool, least: int) -> Rows:
+        """The rows that have a weight."""
         options: dict[str, Any] = {"dtype": np.float64, "y_numeric": True, "multi_output": True}
-        x, labels = validate_data(self, X, y, reset=first, ensure_min_samples=2 if first else 1, **options)
+        x, labels = validate_data(self, X, y, reset=first, ensure_min_samples=least, **options)
         weights = _check_weights(sample_weight, len(x))
         labels = np.asarray(labels, np.float64)
         if first:
@@ -213,37 +257,51 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 f"shape {labels.shape}",
                 "Pass as many outputs as at first.",
             )
-        used, least = weights > 0, 2 if first else 1
+        used = weights > 0
         if used.sum() < least:
             refuse(
                 f"at least {least} rows must have weights above zero",
                 f"n_samples={used.sum()}",
                 "Pass more rows with positive weights.",
             )
-        with np.errstate(over="ignore", invalid="ignore"):
-            sums = Sums.of(x[used], labels[used].reshape(used.sum(), -1), weights[used])
-        if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):
-            refuse("the squares of X and y must be finite", "larger values", "Divide X or y by a large number.")
-        if first and not sums.weight > 1 + 1e-9:  # 1 with rounding
+        if least > 1 and not weights.sum() > 1 + 1e-9:  # 1 with rounding
             refuse(
                 "the weights must sum to more than 1, because a weight of 1 is one example",
-                f"a sum of {sums.weight:g}",
+                f"a sum of {weights.sum():g}",
                 "Pass sample_weight * n / sample_weight.sum() for n examples.",
             )
+        return Rows(x[used], labels[used].reshape(used.sum(), -1), weights[used], bool(self.fit_intercept))
+
+    def _summed(self, rows: Rows, precision: Array | float = 1.0) -> Sums:
+        """The sums over rows, which must be finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = rows.sums(precision)
+        if not all(np.isfinite(part).all() for part in (sums.xx, sums.yy)):
+            refuse("the squares of X and y must be finite", "larger values", "Divide X or y by a large number.")
         return sums
 
-    def _solve(self, sums: Sums) -> Self:
+    def _law(self) -> _Law:
+        """The prior that the parameters say."""
+        student = isinstance(self.noise, str) and self.noise == "student"
+        if student and not (isinstance(self.predictor, str) and self.predictor == "bayes"):
+            refuse("noise='student' is for the predictor bayes", repr(self.predictor), "Leave out the predictor.")
+        if self.calibration not in (None, "loo"):
+            refuse("calibration must be None or 'loo'", repr(self.calibration), "Write calibration='loo'.")
+        sizes = None if self.size_prior is None else _check_prior(self.size_prior, "size_prior")
+        return _Law(None, _check_prior(self.r2_prior, "r2_prior"), sizes, student)
+
+    def _solve(self, sums: Sums, tails: Tails | None = None) -> Self:
         """Compute everything that follows from the sums."""
         model, noise, context = self._resolved()
         if model is not None and noise is None:
             noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
-        given = Standardised(sums, noise)
-        found = Posterior.of(given, _check_prior(self.r2_prior))
+        given, found = replace(self._law(), noise=noise).posterior(sums)
         weights, fell_back = found.weights, np.zeros(len(sums.yy), bool)
         if model is not None and given.dim:
             weights, fell_back = _by_model(model, given, context, found.weights)
         d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
-        coef, covariance = np.zeros((q, d)), np.zeros((q, d, d))
+        coef, covariance, inclusion = np.zeros((q, d)), np.zeros((q, d, d)), np.zeros((q, d))
+        inclusion[:, kept] = found.inclusion
         coef[:, kept] = unit[:, None] * weights / given.x_scale
         scales = np.outer(given.x_scale, given.x_scale)
         covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * found.covariance / scales
@@ -252,18 +310,21 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             return value.reshape(self._shape + value.shape[1:])[()]
 
         self.sums_ = sums
-        self.coef_, self.covariance_ = shaped(coef), shaped(covariance)
+        self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
         self.noise_, self._variance = shaped(unit * found.sigma), shaped(unit**2 * found.variance)
         self.fell_back_ = shaped(fell_back)
-        evidence = np.array([mixture.nodes.log_evidence for mixture in found.mixtures])
-        self.log_evidence_ = shaped(evidence - (sums.weight - 1) * np.log(unit))
+        self.log_evidence_ = shaped(found.log_evidence - sums.examples * np.log(unit))
         self._given, self._mixtures, self._beyond = given, found.mixtures, weights - found.weights
+        self._tails, self._calibrations = tails or Tails(), (Calibration(),) * q
+        for mixture in self._mixtures:
+            mixture.tails = self._tails
         return self
 
     def _resolved(self) -> tuple[Predictor | None, Noise | None, int | None]:
         """The predictor, None for exact Bayes; the law of the noise; the number of examples of the model."""
-        noise = None if self.noise is None else as_noise(self.noise)
+        named = self.noise is None or self._law().student
+        noise = None if named else as_noise(self.noise)
         context = None if self.context is None else integer("context", self.context)
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
@@ -288,11 +349,25 @@ def _place(name: str) -> tuple[str, int, str, int | None]:
         )
 
 
-def _check_prior(prior: object) -> tuple[float, float]:
+@dataclass(frozen=True)
+class _Law:
+    """The prior: a law of the noise level, or of R^2 and of the number of features."""
+
+    noise: Noise | None
+    r2_prior: tuple[float, float]
+    size_prior: tuple[float, float] | None
+    student: bool
+
+    def posterior(self, sums: Sums) -> tuple[Standardised, Posterior]:
+        given = Standardised(sums, self.noise)
+        return given, Posterior.of(given, self.r2_prior, self.size_prior)
+
+
+def _check_prior(prior: object, name: str) -> tuple[float, float]:
     """The two parameters of a beta distribution."""
     given = np.asarray(prior, np.float64)
     if given.shape != (2,) or not ((given > 0) & np.isfinite(given)).all():
-        refuse("r2_prior must be two positive numbers", shown(prior), "Pass (1, 1) for the uniform distribution.")
+        refuse(f"{name} must be two positive numbers", shown(prior), "Pass (1, 1) for the uniform distribution.")
     return float(given[0]), float(given[1])
 
 
@@ -330,11 +405,13 @@ def _by_model(
     inner = model.model if isinstance(model, Guarded) else model
     dim = inner.dim if isinstance(inner, LinearTransformer) else max(given.dim, 1)
     if given.dim > dim:
-        refuse(
-            f"X must have at most {dim} features that are not constant, the dimension of the model",
-            given.dim,
-            "Select features, or train a model of this dimension.",
+        warnings.warn(
+            f"{inner} takes at most {dim} features that are not constant, and X has {given.dim}, so exact Bayes "
+            "predicts in its place. Select features, or train a model of this dimension.",
+            FallbackWarning,
+            stacklevel=4,
         )
+        return exact, np.ones(len(exact), bool)
     moments, fell_back = given.moments(dim, context), np.zeros(len(exact), bool)
     with np.errstate(all="ignore"):
         weights = np.asarray(model.weights(moments), np.float64)[:, : given.dim]

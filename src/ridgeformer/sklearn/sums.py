@@ -30,6 +30,7 @@ class Sums(Value):
         xx: sum weight (x - mean)(x - mean)', [d, d].
         xy: sum weight (x - mean)(y - mean)', [d, q].
         yy: sum weight (y - mean)^2, [q].
+        centred: Whether means are subtracted, as for a model with an intercept; otherwise they are 0.
     """
 
     weight: float
@@ -38,20 +39,25 @@ class Sums(Value):
     xx: Array
     xy: Array
     yy: Array
+    centred: bool = True
 
     @classmethod
-    def of(cls, x: Array, y: Array, weights: Array) -> Sums:
+    def of(cls, x: Array, y: Array, weights: Array, centred: bool = True) -> Sums:
         """Sum over rows.
 
         Args:
             x: Features, [n, d].
             y: Labels, [n, q].
             weights: Weights, [n], not negative and not all zero.
+            centred: Whether to subtract means. Default: True.
 
         Returns:
             The sums.
         """
         total = float(weights.sum())
+        if not centred:
+            weighted, means = weights[:, None] * x, (np.zeros(x.shape[1]), np.zeros(y.shape[1]))
+            return cls(total, *means, weighted.T @ x, weighted.T @ y, weights @ y**2, False)
         # Means of differences from the first row: those of constant columns are exactly 0, whatever the number of rows.
         x_mean, y_mean = (part[0] + weights @ (part - part[0]) / total for part in (x, y))
         x, y = x - x_mean, y - y_mean
@@ -77,7 +83,18 @@ class Sums(Value):
             self.xx + other.xx + between * np.outer(x, x),
             self.xy + other.xy + between * np.outer(x, y),
             self.yy + other.yy + between * y**2,
+            self.centred,
         )
+
+    @property
+    def examples(self) -> float:
+        """How many examples the centred rows are: an intercept takes one."""
+        return self.weight - self.centred
+
+    @property
+    def level(self) -> float:
+        """The variance of the mean of the labels over that of the noise; 0 without an intercept."""
+        return self.centred / self.weight
 
     @property
     def x_scale(self) -> Array:

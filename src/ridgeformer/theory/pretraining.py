@@ -80,6 +80,8 @@ def _tasks(problem: Problem, count: int, rng: np.random.Generator) -> Array:
     """Tasks of a problem, [B, d]: from its pool, each equally often as far as that is possible, or new ones."""
     d, pool = problem.dim, problem.tasks.pool(problem.dim)
     prior = problem.prior
+    if numbers := problem.tasks.numbers(d):
+        return problem.tasks.drawn(rng.random((count, numbers)))
     new = rng.standard_normal((count, d if prior.factor is None else prior.factor.shape[1]))
     new = prior.back(new)
     if pool is None:

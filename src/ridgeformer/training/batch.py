@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,13 @@ class Batch:
         gram: Gram matrices of the tokens, [b, D, D].
         target: What weights are compared with, [b, c].
         metric: The metric of the loss, [c, c] or [b, c, c]; None for the identity.
+        dims: The dimension of each context, [b], where it varies; features beyond are 0. None where it does not.
     """
 
     gram: Float
     target: Float
     metric: Float | None
+    dims: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, draw: Draw, layout: Layout) -> Batch:
@@ -70,7 +73,7 @@ class Batch:
             The contexts.
         """
         counted = draw.with_intercept() if layout.counted else draw
-        return cls(draw.moments.gram_of(layout), np.asarray(counted.ridge), counted.metric)
+        return cls(draw.moments.gram_of(layout), np.asarray(counted.ridge), counted.metric, draw.dims)
 
     @classmethod
     def none(cls, problem: BaseProblem, layout: Layout) -> Batch:
@@ -85,7 +88,7 @@ class Batch:
         """
         one = cls.of(problem.moments(1, sums=layout.coordinate != "none"), layout)
         metric = None if one.metric is None else np.empty((0, *one.metric.shape[-2:]))
-        return cls(one.gram[:0], one.target[:0], metric)
+        return cls(one.gram[:0], one.target[:0], metric, None if one.dims is None else one.dims[:0])
 
     def __len__(self) -> int:
         return len(self.gram)
@@ -99,7 +102,7 @@ class Batch:
         Returns:
             A new batch.
         """
-        return Batch(by * self.gram, self.target, self.metric)
+        return Batch(by * self.gram, self.target, self.metric, self.dims)
 
     def own_metrics(self) -> Float | None:
         """Return a metric for each context, [b, c, c], or None for the identity."""
@@ -120,7 +123,8 @@ class Batch:
         metrics = self.own_metrics(), other.own_metrics()
         metric = None if metrics[0] is None or metrics[1] is None else np.concatenate([metrics[0], metrics[1]])[:most]
         gram, target = (np.concatenate(pair)[:most] for pair in ((self.gram, other.gram), (self.target, other.target)))
-        return Batch(gram, target, metric)
+        dims = None if self.dims is None or other.dims is None else np.concatenate([self.dims, other.dims])[:most]
+        return Batch(gram, target, metric, dims)
 
     def part(self, index: list[int]) -> Batch:
         """Return some of the contexts.
@@ -133,7 +137,8 @@ class Batch:
         """
         metrics = self.own_metrics()
         metric = None if metrics is None else np.asarray(metrics[index])
-        return Batch(np.asarray(self.gram[index]), np.asarray(self.target[index]), metric)
+        dims = None if self.dims is None else np.asarray(self.dims[index])
+        return Batch(np.asarray(self.gram[index]), np.asarray(self.target[index]), metric, dims)
 
     def evaluate(
         self, model: LinearTransformer, limit: float, gradient: bool = True, threads: int | None = None
@@ -149,6 +154,8 @@ class Batch:
         Returns:
             The evaluation of the engine.
         """
+        if self.dims is not None and model.family.further_vectors == 0:
+            return self._by_blocks(model, limit, gradient, threads)
         return engines.current().evaluate(
             model.kernel,
             self.gram,
@@ -159,3 +166,33 @@ class Batch:
             gradient=gradient,
             threads=threads,
         )
+
+    @cached_property
+    def _blocks(self) -> list[tuple[NDArray[np.intp], Batch]]:
+        """The contexts of each dimension, without the features that are 0."""
+        assert self.dims is not None
+        blocks, dim = [], self.target.shape[1]
+        for d in np.unique(self.dims).tolist():
+            index = np.flatnonzero(self.dims == d)
+            kept = np.append(np.arange(d), np.arange(dim, self.gram.shape[1]))
+            metric = self.metric if self.metric is None or self.metric.ndim == 2 else self.metric[index]
+            own = None if metric is None else _innermost(metric[..., :d, :d])
+            gram = self.gram[np.ix_(index, kept, kept)]
+            blocks.append((index, Batch(_innermost(gram), _innermost(self.target[index, :d]), own)))
+        return blocks
+
+    def _by_blocks(self, model: LinearTransformer, limit: float, gradient: bool, threads: int | None) -> Evaluation:
+        """Losses and gradient by blocks of equal dimension, which is faster than at the largest dimension."""
+        losses, limited, slopes = np.zeros(len(self), self.gram.dtype), 0, list[Any]()
+        for index, block in self._blocks:
+            found = block.evaluate(model.at_dim(block.target.shape[1]), limit, gradient, threads)
+            losses[index], limited = found.losses, limited + found.limited
+            if found.gradient is not None:
+                slopes.append([len(block) / len(self) * piece for piece in found.gradient])
+        whole: Any = type(model.kernel)(*map(sum, zip(*slopes, strict=True))) if slopes else None
+        return Evaluation(losses, None, whole, limited)
+
+
+def _innermost(values: Float) -> Float:
+    """The same numbers with the batch innermost in memory, as the engines like it."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 0, -1)), -1, 0)

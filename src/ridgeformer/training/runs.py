@@ -26,6 +26,7 @@ from ridgeformer.errors import InputError, RidgeformerError, refuse, shown
 from ridgeformer.evaluation.table import Table
 from ridgeformer.files import LARGEST_TEXT, jsonable, parse_json
 from ridgeformer.losses import SAYS_NOTHING, warn_below_floor
+from ridgeformer.problems.dimensions import dimensions
 from ridgeformer.training.results import Training, load_run
 from ridgeformer.training.spec import PROTOCOLS
 from ridgeformer.training.store.files import AGAIN, MODEL, RECORD, SPEC, is_run, read_record
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 FACTOR = 1.2  # times the loss of another seed: where a run ended in a worse local minimum
 SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
-BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int,), "context": (int, str)}
+BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int, str), "context": (int, str)}
 OWN: dict[str, tuple[type, ...]] = {"problem": (str,), "arguments": (dict,)}  # of a problem of the user's own
 HOW: dict[str, tuple[type, ...]] = {"protocol": (dict,), "layout": (dict,), "init": (str,)}
 PARTS = ("features", "tasks", "query")
@@ -356,10 +357,11 @@ def _order(entry: Run) -> tuple[Any, ...]:
 def _place(spec: dict[str, Any]) -> tuple[Any, ...]:
     """Where the problem of a run stands in a list: by noise, dimension and context length, then by its other parts."""
     if "problem" in spec:
-        return spec["problem"], 0, 0, json.dumps(spec["arguments"], sort_keys=True)
+        return spec["problem"], (0,), 0, json.dumps(spec["arguments"], sort_keys=True)
     context = spec["context"]
     text = "" if isinstance(context, int) else context
-    return spec["noise"], spec["dim"], 0 if text else context, text + _details(spec)
+    dim = dimensions(spec["dim"])
+    return spec["noise"], dim, 0 if text else context, text + _details(spec)
 
 
 def _details(spec: dict[str, Any]) -> str:

@@ -269,11 +269,33 @@ def make_spec(
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
     if layout is None and isinstance(init, LinearTransformer):
         layout = init.layout
+    check_dimensions(problem, family, heads)
     tokens = _layout(problem, family, layout)
     spec = Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences, tokens, init)
     if init is not None:
         _check_start(spec, init)
     return spec.protocol.complete(spec)
+
+
+def check_dimensions(problem: BaseProblem, family: type[Family], heads: int) -> None:
+    """Refuse families whose parameters are for one dimension, on problems whose dimension varies.
+
+    Args:
+        problem: What to train on.
+        family: The parametrisation.
+        heads: Heads per layer.
+
+    Raises:
+        InputError: The parameters do not fit every dimension.
+    """
+    layout = family.layout_for(PAPER_LAYOUT, problem.dim)
+    example = family.random(problem.dim + layout.extra, 1, heads, 1.0, np.random.default_rng(0))
+    if len(problem.by_dimension()) > 1 and example.width is not None:
+        refuse(
+            "a model for every dimension needs a family without d in its parameters",
+            f"{family.name}, whose parameters are for d = {problem.dim}",
+            "Use channels(1,4), diag or gdpp.",
+        )
 
 
 def _check_start(spec: Spec, init: object) -> None:
@@ -299,7 +321,8 @@ def _layout(problem: BaseProblem, family: type[Family], given: Layout | Mapping[
     if given is not None and not isinstance(given, Mapping):
         refuse("layout must be a Layout", kind_of(given), 'Pass Layout("mean"), for example.')
     varies = not problem.lengths.fixed
-    coordinate = "length" if varies and family.further_scalars != 0 else "none"
+    shown = "ratio" if len(problem.by_dimension()) > 1 else "length"
+    coordinate = shown if varies and family.further_scalars != 0 else "none"
     usual = {"attention": "mean", "coordinate": coordinate} if varies else {}
     return family.layout_for(Layout(**{**usual, **(given or {})}), problem.dim)
 

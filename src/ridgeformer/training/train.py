@@ -23,7 +23,7 @@ from ridgeformer.losses import ratio, without_rounding
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import ConstRR
-from ridgeformer.problems import BaseProblem
+from ridgeformer.problems import BaseProblem, ByDimension
 from ridgeformer.training.callbacks import AnyCallback, Callback, Display, TrainingProgress, as_callbacks
 from ridgeformer.training.job import Job, Outcome, Parent, Step
 from ridgeformer.training.results import Point, Status, Training, training_of_record
@@ -189,7 +189,9 @@ def _simple_loss(problem: BaseProblem) -> float:
     """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
     if problem.is_isotropic:
         return const_loss(problem)
-    return evaluate(problem, ConstRR.tune(problem, sequences=2000), sequences=5000, with_floor=False).loss
+    tuned = {d: ConstRR.tune(cell, sequences=2000) for d, cell in problem.by_dimension().items()}
+    simple = ByDimension({d: one.weights for d, one in tuned.items()}) if len(tuned) > 1 else tuned[problem.dim]
+    return evaluate(problem, simple, sequences=5000, with_floor=False).loss
 
 
 def _made_with(threads: int | None) -> dict[str, Any]:

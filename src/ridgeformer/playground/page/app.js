@@ -8,6 +8,7 @@ import { asJSON, asModelFile, asPython, download } from "./exporting.js";
 import { score } from "./score.js";
 import { DEFAULTS, fromAddress, Store, toAddress } from "./state.js";
 import { train } from "./train.js";
+import { showWords } from "./words.js";
 
 const VIEWS = { explore, train, score, chapters: contents };
 const NAMES = { explore: "Explore", train: "Train", score: "Beat the floor", chapters: "Chapters" };
@@ -62,34 +63,49 @@ function header(state) {
   document.getElementById("top").replaceChildren(
     h("strong", { class: "brand" }, "ridgeformer", h("span", {}, " playground")),
     h("nav", { "aria-label": "views" }, Object.keys(NAMES).map(tab)),
-    h("button", { type: "button", class: "share", onclick: share }, "Share and export"),
+    h("button", { type: "button", class: "share", onclick: showWords }, "Words"),
+    h("button", { type: "button", class: "share", onclick: share }, "Share", h("span", {}, " and export")),
   );
   document.title = `${NAMES[current] ?? "Explore"} – ridgeformer playground`;
 }
 
-function share() {
-  store.write();
-  const link = `${location.href.split("#")[0]}#${store.address}`;
-  const text = h("textarea", { readonly: true, rows: 3, id: "link", "aria-label": "link to this state" });
-  text.value = link;
-  const code = h("textarea", { readonly: true, rows: 10, id: "code", "aria-label": "Python code" });
-  code.value = asPython(store.state);
-  const copy = (source, what) => h("button", { type: "button", onclick: async () => {
-    source.select();
+/** A text that can be copied, with its button. */
+function copied(id, label, rows) {
+  const text = h("textarea", { readonly: true, rows, id, "aria-label": label });
+  const button = h("button", { type: "button", onclick: async () => {
+    text.select();
     try {
-      await navigator.clipboard.writeText(source.value);
+      await navigator.clipboard.writeText(text.value);
     } catch {
       document.execCommand("copy");
     }
-    say(`${what} copied.`);
-  } }, `Copy ${what}`);
+    button.textContent = "Copied";
+    say(`${label} copied.`);
+  } }, `Copy the ${label}`);
+  return { text, button };
+}
+
+function share() {
+  store.write();
+  const [link, frame, code] = [copied("link", "link", 3), copied("frame", "HTML", 2), copied("code", "Python code", 10)];
+  code.text.value = asPython(store.state);
+  const bare = h("input", { type: "checkbox", id: "hide", checked: store.state.bare, onchange: () => write() });
+  const write = () => {
+    link.text.value = `${location.href.split("#")[0]}#${toAddress({ ...store.state, bare: bare.checked })}`;
+    frame.text.value = `<iframe src="${link.text.value.replaceAll("&", "&amp;")}" width="100%" height="800" title="ridgeformer playground"></iframe>`;
+  };
+  write();
   const save = (label, name, make, type) => h("button", { type: "button", onclick: () => download(name, make(store.state), type) }, label);
+  const local = location.protocol === "file:" ? h("p", { class: "hint" }, "This page is a file on your computer. To hand out the link, send the file as well, or put it on a web server; what follows # works wherever the file is.") : null;
   const dialog = h("dialog", { "aria-label": "share and export", onclose: () => dialog.remove() },
-    h("h2", {}, "Share"), h("p", {}, "The whole state is in this link. Python reads it too: ", h("code", {}, 'ridgeformer.load("…#…")')), text, copy(text, "link"),
-    h("h2", {}, "Export"), h("div", { class: "buttons" }, save("Model file", "model.safetensors", asModelFile, "application/octet-stream"), save("JSON", "model.json", asJSON, "application/json"), save("Python", "model.py", asPython, "text/x-python")), code, copy(code, "code"),
+    h("h2", {}, "Share"), h("p", {}, "The whole state is in this link: whoever opens it sees what you see. Python reads it too: ", h("code", {}, 'ridgeformer.load("…#…")')), local,
+    link.text, h("div", { class: "buttons" }, link.button, h("label", { for: "hide" }, bare, " without the navigation")),
+    h("details", {}, h("summary", {}, "Show it in another page"), frame.text, frame.button),
+    h("h2", {}, "Export the model"), h("div", { class: "buttons" }, save("Model file", "model.safetensors", asModelFile, "application/octet-stream"), save("JSON", "model.json", asJSON, "application/json"), save("Python", "model.py", asPython, "text/x-python")), code.text, code.button,
     h("form", { method: "dialog" }, h("button", { class: "main" }, "Close")));
   document.body.append(dialog);
   dialog.showModal();
+  link.text.setSelectionRange(0, 0);
 }
 
 /** Read the address. Without a model in it, the view begins as it should. */

@@ -1,6 +1,7 @@
-// Bundles the page: node build.mjs FOLDER_WITH_NODE_MODULES OUTPUT.html
+// Bundles the page: node build.mjs FOLDER_WITH_NODE_MODULES OUTPUT_FOLDER
 //
-// The output is one file. Python puts the core (built/core.wasm) and the models into it: see ../page.py.
+// Writes page.html, and plot.js, the library of charts, which the report of the seed paper shares. Python puts the library,
+// the core (built/core.wasm) and the models into the page: see ../page.py.
 
 import { readFileSync, writeFileSync, existsSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -30,25 +31,27 @@ const inline = {
     build.onLoad({ filter: /.*/, namespace: "inline" }, () => ({ contents: worker.outputFiles[0].text, loader: "text" }));
   },
 };
+const library = await esbuild.build({ ...common, entryPoints: ["plot.js"], globalName: "Plot" });
 const app = await esbuild.build({ ...common, entryPoints: ["app.js"], plugins: [inline] });
 const style = await esbuild.build({ ...common, entryPoints: ["style.css"] });
 
 /** The licences of the libraries in the bundle. */
 function licences() {
-  const used = Object.keys(app.metafile.inputs).map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]);
+  const used = Object.keys(library.metafile.inputs).map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]);
   const names = [...new Set(used.filter(Boolean))].sort();
   const texts = names.map((name) => {
     const file = ["LICENSE", "LICENSE.md", "LICENSE.txt", "license"].find((one) => existsSync(join(modules, name, one)));
     return `${name}\n\n${file ? readFileSync(join(modules, name, file), "utf8").trim() : "See its package."}\n`;
   });
-  return texts.join("\n").replaceAll("</", "<\\/");
+  return texts.join("\n").replaceAll("*/", "* /");
 }
 
-const parts = {
-  style: style.outputFiles[0].text.trim(),
-  licences: licences(),
-  script: app.outputFiles[0].text.trim().replaceAll("</script", "<\\/script"),
-};
+/** Text that may stand in a script element. */
+const inScript = (text) => text.trim().replaceAll("</script", "<\\/script");
+
+const parts = { style: style.outputFiles[0].text.trim(), script: inScript(app.outputFiles[0].text) };
 let page = readFileSync(join(here, "index.html"), "utf8");
 for (const [name, text] of Object.entries(parts)) page = page.replace(`{{${name}}}`, () => text);
-writeFileSync(process.argv[3], page);
+const output = resolve(process.argv[3]);
+writeFileSync(join(output, "page.html"), page);
+writeFileSync(join(output, "plot.js"), inScript(`/* Observable Plot and what it uses.\n\n${licences()}*/\n${library.outputFiles[0].text}`) + "\n");

@@ -72,7 +72,7 @@ export const challenges = {
   penalty: (core, { penalty }) => {
     const data = zoo(core);
     const curve = once("penalties", () =>
-      Array.from({ length: 26 }, (_, i) => i).map((value) => ({ penalty: value, loss: zooLoss(data, () => value) })),
+      Array.from({ length: 51 }, (_, i) => i / 2).map((value) => ({ penalty: value, loss: zooLoss(data, () => value) })),
     );
     const levels = Array.from({ length: 11 }, () => []);
     data.spectra.forEach((context, s) => {

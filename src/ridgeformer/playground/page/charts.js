@@ -1,7 +1,8 @@
 // Every picture of the page, drawn by Observable Plot. Colours are the variables of style.css.
 
-import * as Plot from "@observablehq/plot";
 import { short } from "./dom.js";
+
+export const { Plot } = globalThis; // the script built from plot.js comes before this one
 
 export const METHODS = {
   model: { label: "model", color: "var(--model)" },
@@ -9,14 +10,14 @@ export const METHODS = {
   constant: { label: "ridge, one penalty", color: "var(--constant)" },
   adaptive: { label: "ridge, estimated noise", color: "var(--adaptive)" },
   least: { label: "least squares", color: "var(--least)" },
-  oracle: { label: "ridge that knows sigma", color: "var(--oracle)" },
+  oracle: { label: "ridge that knows σ", color: "var(--oracle)" },
   task: { label: "task", color: "var(--ink)" },
 };
 const label = (name) => METHODS[name]?.label ?? name;
 const positive = (value) => (value > 0 && Number.isFinite(value) ? value : NaN);
 
 /** The width that a chart may have in its frame. */
-const widthOf = (frame) => Math.max(260, Math.min(760, frame.clientWidth || 480));
+const widthOf = (frame) => Math.max(260, Math.min(980, frame.clientWidth || 480));
 
 /** The picture itself: a chart with a legend has further elements. */
 export const pictureOf = (chart) => (chart.tagName === "svg" ? chart : chart.querySelector(":scope > svg:last-of-type"));
@@ -26,6 +27,7 @@ export function draw(frame, options, description) {
   const chart = Plot.plot({
     width: widthOf(frame),
     height: options.height ?? Math.min(300, Math.round(0.62 * widthOf(frame))),
+    marginTop: 30,
     marginLeft: 52,
     marginBottom: 40,
     marginRight: 16,
@@ -46,15 +48,22 @@ const grid = { grid: true };
 const logAxis = (values, text, least = 1e-6) => {
   const given = values.filter((value) => value > 0 && Number.isFinite(value));
   const top = Math.min(Math.max(...given, 1e-3), 1e6);
-  const bottom = Math.max(Math.min(...given, top / 10), least);
-  return { type: "log", label: text, domain: [bottom * 0.85, top * 1.15], clamp: true, ...grid, ticks: 6, tickFormat: "~g" };
+  const domain = [0.85 * Math.max(Math.min(...given, top / 10), least), 1.15 * top];
+  return { type: "log", label: text, domain, clamp: true, ...grid, ticks: decades(domain), tickFormat: (value) => short(value, 2) };
 };
+/** Ticks of a logarithmic axis: powers of ten, with 2 and 5 or 3 between them where there is room. */
+function decades([low, high]) {
+  const wide = Math.log10(high / low);
+  const steps = wide > 3 ? [1] : wide > 1.4 ? [1, 3] : [1, 2, 5];
+  const powers = Array.from({ length: Math.ceil(wide) + 2 }, (_, i) => Math.floor(Math.log10(low)) + i);
+  return powers.flatMap((power) => steps.map((step) => Number(`${step}e${power}`))).filter((value) => value >= low && value <= high);
+}
 const colors = (names) => ({ domain: names.map(label), range: names.map((name) => METHODS[name].color), legend: true });
 
 /** Loss by noise level, beside the baselines. */
-export function profile(frame, { rows, model }, noise) {
+export function profile(frame, { rows, model }, noise, level = null) {
   const names = ["model", "bayes", "constant", "adaptive", "least"];
-  const all = [...model, ...rows].filter(({ loss }) => positive(loss)).map((row) => ({ ...row, method: label(row.name) }));
+  const all = [...rows, ...model].filter(({ loss }) => positive(loss)).map((row) => ({ ...row, method: label(row.name) }));
   const shown = all.filter(({ name }) => names.includes(name));
   const [low, high] = [Math.min(...noise.numbers), noise.upper];
   const bad = model.filter((row) => row.exploded > 0);
@@ -68,6 +77,7 @@ export function profile(frame, { rows, model }, noise) {
         noise.kind === "uniform"
           ? Plot.rectX([{}], { x1: low, x2: high, fill: "var(--band)" })
           : Plot.ruleX(noise.numbers, { stroke: "var(--band)", strokeWidth: 6 }),
+        Plot.ruleX(level === null ? [] : [level], { stroke: "var(--ink)", strokeOpacity: 0.6 }),
         Plot.line(shown, { x: "sigma", y: "loss", stroke: "method", z: "name", strokeWidth: (row) => (row.name === "model" ? 3 : 1.6) }),
         Plot.text(bad, { x: "sigma", y: (row) => Math.min(row.loss, 1e6), text: () => "×", fill: "var(--bad)", fontSize: 18 }),
         Plot.tip(shown, Plot.pointer({ x: "sigma", y: "loss", title: (row) => `${row.method}\nσ = ${short(row.sigma, 3)}\nloss ${short(row.loss)}` })),
@@ -87,7 +97,7 @@ export function byLayer(frame, { byLayer: rows, floor, baselines }) {
   return draw(
     frame,
     {
-      x: { label: "layer", ticks: rows.length, tickFormat: "d", domain: [0, rows.length - 1 || 1] },
+      x: { label: "layer", ticks: rows.map(({ layer }) => layer), tickFormat: "d", domain: [0, rows.length - 1 || 1] },
       y: logAxis([...shown.map(({ loss }) => loss), ...lines.map(({ loss }) => loss)], "adjusted loss"),
       marks: [
         Plot.ruleY(lines, { y: "loss", stroke: "color", strokeDasharray: "5 4", strokeWidth: 1.6 }),
@@ -121,7 +131,7 @@ export function path(frame, { path: steps, estimates, task }) {
     frame,
     {
       x: { label: labels[0], domain: span("x"), ...grid },
-      y: { label: labels[1], domain: span("y"), ...grid },
+      y: { label: labels[1], domain: span("y"), ...grid, axis: steps[0].length > 1 ? "left" : null },
       color: colors(listed),
       clip: true,
       marks: [
@@ -170,7 +180,7 @@ export function filters(frame, { filters: curves, spectrum }, sigma) {
         Plot.ruleY([1], { stroke: "var(--least)", strokeDasharray: "2 3" }),
         Plot.line(ridge, { x: "eigenvalue", y: "gain", stroke: "var(--oracle)", strokeWidth: 2, strokeDasharray: "6 4" }),
         Plot.line(shown, { x: "eigenvalue", y: "gain", z: "layer", stroke: "var(--model)", strokeOpacity: (row) => 0.15 + (0.85 * row.layer) / layers, strokeWidth: (row) => (row.layer === layers ? 3 : 1.5), clip: true }),
-        Plot.text(lastOf(shown, layers), { x: "eigenvalue", y: "gain", text: (row) => row.layer, dx: 6, textAnchor: "start", fill: "var(--model)", clip: false }),
+        Plot.text(lastOf(shown, layers), { x: "eigenvalue", y: "place", text: "layer", dx: 6, textAnchor: "start", fill: "var(--model)", fontWeight: 600 }),
         Plot.ruleX(Array.from(spectrum.values), { y1: -0.25, y2: -0.18, stroke: "var(--ink)", strokeWidth: 2 }),
         Plot.tip(shown, Plot.pointer({ x: "eigenvalue", y: "gain", title: (row) => `layer ${row.layer}\ns = ${short(row.eigenvalue, 3)}\nfactor ${short(row.gain, 3)}` })),
       ],
@@ -179,8 +189,11 @@ export function filters(frame, { filters: curves, spectrum }, sigma) {
   );
 }
 
+/** Where the curve of every layer ends, with places for the labels that do not overlap. */
 function lastOf(curves, layers) {
-  return Array.from({ length: layers }, (_, l) => curves.filter((row) => row.layer === l + 1 && row.gain > -0.25 && row.gain < 1.6).at(-1)).filter(Boolean);
+  const ends = Array.from({ length: layers }, (_, l) => curves.filter((row) => row.layer === l + 1 && row.gain > -0.25 && row.gain < 1.6).at(-1)).filter(Boolean);
+  let below = -Infinity;
+  return ends.sort((a, b) => a.gain - b.gain).map((row) => ({ ...row, place: (below = Math.max(row.gain, below + 0.13)) }));
 }
 
 /** The eigenvalues of S of the context. */
@@ -198,21 +211,20 @@ export function eigenvalues(frame, { spectrum }, top) {
 }
 
 /** The map of explosions. */
-export function explosions(frame, { cells, typical }, sigma) {
+export function explosions(frame, { cells, typical }, at) {
   const [dx, dy] = [step(cells, "eigenvalue"), step(cells, "sigma")];
   const bad = cells.filter(({ share }) => share > 0);
   return draw(
     frame,
     {
-      x: { label: "largest eigenvalue of S" },
-      y: { label: "noise level σ" },
-      color: { type: "linear", domain: [0, 1], range: ["var(--safe)", "var(--bad)"], interpolate: undefined },
+      x: { label: "largest eigenvalue of S", domain: reach(cells, "eigenvalue", dx) },
+      y: { label: "noise level σ", domain: reach(cells, "sigma", dy), clamp: true },
       marks: [
         Plot.rect(cells, { x1: (c) => c.eigenvalue - dx / 2, x2: (c) => c.eigenvalue + dx / 2, y1: (c) => c.sigma - dy / 2, y2: (c) => c.sigma + dy / 2, fill: "var(--safe)", inset: 0.5 }),
         Plot.rect(bad, { x1: (c) => c.eigenvalue - dx / 2, x2: (c) => c.eigenvalue + dx / 2, y1: (c) => c.sigma - dy / 2, y2: (c) => c.sigma + dy / 2, fill: "var(--bad)", fillOpacity: (c) => 0.25 + 0.75 * c.share, inset: 0.5 }),
         Plot.ruleX([typical], { stroke: "var(--ink)", strokeDasharray: "4 3" }),
-        Plot.text([typical], { x: (x) => x, frameAnchor: "top", text: () => "typical", dy: -8, fill: "var(--ink)" }),
-        Plot.ruleY([sigma], { stroke: "var(--ink)", strokeOpacity: 0.4 }),
+        Plot.text([typical], { x: (x) => x, frameAnchor: "top", text: () => "typical", dy: -12, fill: "var(--ink)" }),
+        Plot.dot(at ? [at] : [], { x: "eigenvalue", y: "sigma", stroke: "var(--ink)", fill: "var(--card)", r: 5, strokeWidth: 2 }),
         Plot.tip(cells, Plot.pointer({ x: "eigenvalue", y: "sigma", title: (c) => `eigenvalue ${short(c.eigenvalue, 3)}, σ = ${short(c.sigma, 3)}\n${Math.round(100 * c.share)} % explode` })),
       ],
     },
@@ -220,6 +232,7 @@ export function explosions(frame, { cells, typical }, sigma) {
   );
 }
 
+const reach = (cells, key, width) => [Math.min(...cells.map((cell) => cell[key])) - width / 2, Math.max(...cells.map((cell) => cell[key])) + width / 2];
 const step = (cells, key) => {
   const values = [...new Set(cells.map((cell) => cell[key]))].sort((a, b) => a - b);
   return values[1] - values[0];
@@ -248,20 +261,21 @@ export function ablations(frame, rows, loss) {
 
 /** One feature: the examples, the line of the model, and other lines. */
 export function line(frame, { tokens, slopes }) {
-  const reach = 3.2;
+  const edge = 3.2;
   const names = Object.keys(slopes);
-  const ends = names.flatMap((name) => [-reach, reach].map((x) => ({ x, y: slopes[name] * x, name, method: label(name) })));
+  const ends = [...names].reverse().flatMap((name) => [-edge, edge].map((x) => ({ x, y: slopes[name] * x, name, method: label(name) })));
   return draw(
     frame,
     {
       height: 380,
-      x: { label: "x", domain: [-reach, reach], ...grid },
+      x: { label: "x", domain: [-edge, edge], ...grid },
       y: { label: "y", domain: [-6, 6], ...grid },
       color: colors(names),
       marks: [
         Plot.ruleY([0], { strokeOpacity: 0.3 }),
         Plot.ruleX([0], { strokeOpacity: 0.3 }),
-        Plot.line(ends, { x: "x", y: "y", stroke: "method", z: "name", strokeWidth: (p) => (p.name === "model" ? 3 : 1.6), clip: true }),
+        Plot.line(ends, { x: "x", y: "y", stroke: "method", z: "name", strokeWidth: (p) => (p.name === "model" ? 3.5 : 1.8), clip: true }),
+        Plot.dot([slopes.model], { x: () => 1, y: (w) => w, r: 8, stroke: "var(--model)", strokeWidth: 2.5, clip: true }),
       ],
     },
     `${tokens.y.length} examples and lines through the origin: ${names.map((name) => `${label(name)} ${short(slopes[name], 3)}`).join(", ")}.`,
@@ -270,7 +284,7 @@ export function line(frame, { tokens, slopes }) {
 
 /** Two features: where the examples are, their labels as colours, and the plane of the model as level lines. */
 export function planeChart(frame, { tokens, w }) {
-  const reach = 3.2;
+  const edge = 3.2;
   const size = Math.hypot(w[0], w[1]) || 1e-9;
   const levels = Array.from({ length: 13 }, (_, i) => i - 6);
   const across = [-w[1] / size, w[0] / size];
@@ -283,8 +297,8 @@ export function planeChart(frame, { tokens, w }) {
     {
       aspectRatio: 1,
       height: undefined,
-      x: { label: "x₁", domain: [-reach, reach], ...grid },
-      y: { label: "x₂", domain: [-reach, reach], ...grid },
+      x: { label: "x₁", domain: [-edge, edge], ...grid },
+      y: { label: "x₂", domain: [-edge, edge], ...grid },
       color: { type: "diverging", domain: [-5, 5], scheme: "PuOr", label: "label y, and what the model predicts", legend: true },
       marks: [
         Plot.link(size > 1e-6 ? lines : [], { x1: "x1", y1: "y1", x2: "x2", y2: "y2", stroke: "level", strokeWidth: 2, clip: true }),
@@ -313,6 +327,7 @@ export function training(frame, curve, floor) {
         Plot.text(lines, { y: "loss", text: () => "floor", frameAnchor: "right", dy: -8, fill: "var(--bayes)" }),
         Plot.line(best, { x: "step", y: "loss", curve: "step-after", stroke: "var(--model)", strokeOpacity: 0.25, strokeWidth: 6 }),
         Plot.line(shown, { x: "step", y: "loss", z: (row) => `${row.depth} ${row.stage} ${row.start}`, stroke: "var(--model)", strokeWidth: 1.6 }),
+        Plot.tip(shown, Plot.pointer({ x: "step", y: "loss", title: (row) => `step ${row.step}${row.depth ? `, ${row.depth} layers` : ""}\nloss ${short(row.loss, 3)}` })),
       ],
     },
     shown.length ? `Training loss: ${short(shown.at(-1).loss, 3)} after ${shown.at(-1).step} steps; floor ${short(floor, 3)}.` : "No training yet.",
@@ -327,17 +342,17 @@ export function omegas(frame, omega, sizes) {
   return draw(
     frame,
     {
-      fx: { label: "layer", tickFormat: "d" },
+      marginTop: 46,
+      fx: { label: null, tickFormat: (layer) => `layer ${layer}` },
       x: { domain: terms, label: null, tickSize: 0 },
-      y: { label: "omega, in natural units", domain: [-top, top], ...grid },
+      y: { label: "ω / unit", labelOffset: 40, domain: [-top, top], ...grid },
       marks: [
         Plot.ruleY([0]),
         Plot.ruleX(rows, { fx: "layer", x: "term", y: "value", stroke: "var(--model)", strokeWidth: 2 }),
         Plot.dot(rows, { fx: "layer", x: "term", y: "value", fill: "var(--model)", r: 3.5 }),
+        Plot.tip(rows, Plot.pointer({ fx: "layer", x: "term", y: "value", title: (row) => `layer ${row.layer}, ${row.term}\nω = ${short(row.omega, 3)}` })),
       ],
     },
     `Omegas: ${rows.map((row) => `layer ${row.layer} ${row.term} ${short(row.omega, 3)}`).join(", ")}.`,
   );
 }
-
-export { Plot };

@@ -2,7 +2,7 @@
 
 import { drawTokens } from "./contexts.js";
 import { readCSV } from "./csv.js";
-import { h, say, short } from "./dom.js";
+import { h, rich, say, short } from "./dom.js";
 import { parseNoise } from "./noise.js";
 import { LIMITS, TERMS } from "./state.js";
 import { units } from "./training.js";
@@ -24,7 +24,7 @@ export function slider({ id, label, min, max, step, value, onInput, format = (x)
     number.textContent = format(x);
     input.setAttribute("aria-valuetext", format(x));
   };
-  const element = h("div", { class: "slider" }, h("label", { for: id }, label), input, number, list);
+  const element = h("div", { class: "slider" }, h("label", { for: id }, rich(label)), input, number, list);
   return {
     element,
     input,
@@ -210,7 +210,7 @@ export function contextControls(store) {
     type: "file", id: "csv", accept: ".csv,text/csv,text/plain",
     onchange: async () => {
       try {
-        const tokens = readCSV(await file.files[0].text());
+        const tokens = readCSV(await file.files[0].text(), scale.checked);
         store.change({ tokens, d: tokens.x[0].length, n: tokens.y.length });
         message.textContent = "";
         say("The table is the context now.");
@@ -220,10 +220,11 @@ export function contextControls(store) {
       file.value = "";
     },
   });
+  const scale = h("input", { type: "checkbox", id: "scale", checked: true });
   const again = h("button", { type: "button", onclick: () => store.change({ seed: store.state.seed + 1, tokens: null }) }, "Another context");
   const element = h(
     "fieldset", {}, h("legend", {}, "One context"), sigma.element, again,
-    h("div", { class: "field" }, h("label", { for: "csv" }, "your own table (CSV: x columns, y last)"), file), message,
+    h("div", { class: "field" }, h("label", { for: "csv" }, "your own table (CSV: the columns of x, then y)"), file, h("label", { for: "scale" }, scale, " centre and scale its columns, as in training")), message,
   );
   return { element, update: (state) => sigma.update(state.sigma) };
 }

@@ -2,7 +2,20 @@
 
 import { LIMITS } from "./state.js";
 
-export function readCSV(text) {
+/** Columns of x with the mean 0 and the variance 1, y with the mean 0 and the variance d: what models were trained for. */
+function scaled(table) {
+  const d = table[0].length - 1;
+  const columns = table[0].map((_, c) => {
+    const values = table.map((row) => row[c]);
+    const mean = values.reduce((a, b) => a + b, 0) / values.length;
+    const spread = Math.sqrt(values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / values.length) || 1;
+    return values.map((x) => ((x - mean) / spread) * (c === d ? Math.sqrt(d) : 1));
+  });
+  return table.map((_, t) => columns.map((column) => column[t]));
+}
+
+/** The context of a table; throws an Error that says what is wrong with it. */
+export function readCSV(text, scale) {
   const lines = text.split(/\r?\n/).filter((line) => line.trim());
   const split = (line) => line.split(/[,;\t]/).map((cell) => cell.trim());
   const isNumber = (cell) => cell !== "" && Number.isFinite(Number(cell));
@@ -15,6 +28,7 @@ export function readCSV(text) {
   rows.forEach((row, i) => {
     if (row.length !== columns || !row.every(isNumber)) throw new Error(`Row ${i + 1} of the table must have ${columns} numbers.`);
   });
-  const table = rows.map((row) => row.map(Number));
+  const numbers = rows.map((row) => row.map(Number));
+  const table = scale ? scaled(numbers) : numbers;
   return { x: table.map((row) => row.slice(0, -1)), y: table.map((row) => row.at(-1)), task: null };
 }

@@ -5,13 +5,14 @@ import { contextControls, familyControl, modelChoice, omegaControls, problemCont
 import { moments, withEigenvalue } from "./contexts.js";
 import { h, idle, rich, short } from "./dom.js";
 import { Handles } from "./handles.js";
+import { keep, recall } from "./memory.js";
 import { parseNoise } from "./noise.js";
 import { active } from "./state.js";
 
 /** A picture with a title and a sentence. Returns its element and the frame for the chart. */
 export function card(id, title, text, wide = false) {
   const frame = h("div", { class: "frame" });
-  const element = h("figure", { id, class: wide ? "card wide" : "card" }, h("h3", {}, title), frame, h("figcaption", {}, rich(text)));
+  const element = h("figure", { id, class: wide ? "card wide" : "card" }, h("h3", {}, rich(title)), frame, h("figcaption", {}, rich(text)));
   return { element, frame };
 }
 
@@ -44,37 +45,32 @@ export function explore(main, app) {
   const parts = [choice, family, omegas, problem, context];
   const head = headline();
   const cards = {
-    points: card("points", "The examples, and the line or plane that the model fits", "Drag the examples. The parameters of the model stay the same; the estimate *w* is computed anew."),
+    points: card("points", "The examples, and the line or plane that the model fits", "Drag the examples, or move them with the arrow keys. The parameters of the model stay the same; the estimate *w* is computed anew."),
     profile: card("profile", "Loss by noise level", "The band is the noise of the problem. The floor belongs to the whole distribution: at a single level another predictor can be below the Bayes predictor. × marks explosions."),
     layers: card("by-layer", "Loss by layer", "The loss if the prediction were read after this layer. A layer may raise it and still be needed."),
-    path: card("path", "The estimate w on one context", "From 0, layer by layer, towards least squares, ridge and Bayes."),
-    filters: card("filters", "Each layer as a filter", "How much of least squares is kept, by eigenvalue of S. Dashed: ridge that knows σ. Ticks: the eigenvalues of this context."),
-    eigenvalues: card("eigenvalues", "Eigenvalues of the context", "Drag them: features are stretched along an eigenvector, the noise stays."),
-    explosions: card("explosions", "Where the model explodes", "Share of contexts with a loss above 100 d, by the largest eigenvalue of S and σ."),
-    ablations: card("ablations", "What breaks without a term", "The loss with one omega set to 0. Use the switches to look closer."),
+    path: card("path", "The estimate *w* on one context", "Numbers are layers: *w* moves from 0 towards the estimates of classical methods (crosses). The task is what produced the labels."),
+    filters: card("filters", "Each layer as a filter", "How much of least squares the estimate keeps after each layer (numbers at the right), along a direction with the eigenvalue *s* of *S*. Dashed: ridge that knows σ. Ticks: the eigenvalues of this context."),
+    eigenvalues: card("eigenvalues", "Eigenvalues of the context", "Drag them: features are stretched along an eigenvector of *S*, the noise stays."),
+    explosions: card("explosions", "Where the model explodes", "Red: contexts with a loss above 100 *d*; the darker, the more of them. Dashed: the typical largest eigenvalue. Ring: the context on this page."),
+    ablations: card("ablations", "What breaks without a term", "The loss with one omega set to 0; the darker, the worse. Use the switches of the layers to look closer."),
   };
   const aside = h(
     "aside", { class: "panel", "aria-label": "controls" },
     h("fieldset", {}, h("legend", {}, "Model"), choice.element, family.element, omegas.element), problem.element, context.element,
   );
-  main.replaceChildren(h("h1", { class: "hidden" }, "Explore"), h("div", { class: "work" }, aside, h("div", { class: "pictures" }, head.element, Object.values(cards).map(({ element }) => element))));
+  cards.points.element.hidden = store.state.d > 2;
+  main.replaceChildren(h("h1", { class: "hidden" }, "Explore"), h("div", { class: "work" }, aside, h("div", { class: "pictures" }, introduction(), head.element, Object.values(cards).map(({ element }) => element))));
 
   const pointHandles = new Handles(cards.points.frame, (i, p) => movePoint(store, i, p), { label: (_, i) => `example ${i + 1}` });
   const eigenHandles = new Handles(cards.eigenvalues.frame, (i, p) => moveEigenvalue(store, i, p), { axes: "y", step: 1, label: (_, i) => `eigenvalue ${i + 1}` });
+  let largest = NaN; // eigenvalue of the context
   let scale = null; // of the chart of eigenvalues, which must not move under the pointer
 
-  const show = ({ losses, profile, context: one }, given) => {
-    const { state } = given;
-    head.update(losses);
-    charts.byLayer(cards.layers.frame, losses);
-    charts.profile(cards.profile.frame, profile, parseNoise(state.noise));
-    showContext(one, state);
-    app.updated?.();
-  };
-  const showContext = (one, state) => {
+  const showContext = (one, { state }) => {
     charts.path(cards.path.frame, one);
     charts.filters(cards.filters.frame, one, state.sigma);
     const top = Math.max(...one.spectrum.values);
+    largest = top;
     if (!scale || top > 0.98 * scale || (top < 0.4 * scale && eigenHandles.dragged === null)) scale = 1.5 * top + 1;
     const chart = charts.eigenvalues(cards.eigenvalues.frame, one, scale);
     eigenHandles.place(chart, Array.from(one.spectrum.values, (y, i) => ({ x: i + 1, y })));
@@ -83,18 +79,38 @@ export function explore(main, app) {
   };
   const slow = background.latest("pictures", ({ losses, explosions, ablations }, { state }) => {
     if (state === store.state) head.update(losses);
-    charts.explosions(cards.explosions.frame, explosions, state.sigma);
+    charts.explosions(cards.explosions.frame, explosions, { eigenvalue: largest, sigma: state.sigma });
     charts.ablations(cards.ablations.frame, ablations, losses.loss);
     app.updated?.();
   });
-  const fast = engine.latest("pictures", (found, given) => show(found, { state: given.state }));
+  // What is quickest comes first, so that there is something to see at once.
+  const fast = {
+    context: engine.latest("context", showContext),
+    losses: engine.latest("losses", (losses) => {
+      head.update(losses);
+      charts.byLayer(cards.layers.frame, losses);
+    }),
+    profile: engine.latest("profile", (found, { state }) => {
+      charts.profile(cards.profile.frame, found, parseNoise(state.noise), state.sigma);
+      app.updated?.();
+    }),
+  };
   const later = idle(350, (state) => slow(withState(questions(state, true), state)));
   const update = (state) => {
     parts.forEach((part) => part.update(state));
-    fast(withState(questions(state, false), state));
+    const asked = questions(state, false);
+    for (const [name, ask] of Object.entries(fast)) ask(withState(asked[name], state));
     later(state);
   };
   return { update };
+}
+
+/** What a newcomer sees first. It stays closed once it was closed. */
+function introduction() {
+  const text = h("details", { class: "introduction", open: recall("introduction") !== false, ontoggle: () => keep("introduction", text.open) },
+    h("summary", {}, "What is this?"),
+    h("p", {}, rich("A linear transformer reads *n* examples (*x*, *y*) and predicts *y* for a new *x*. It was trained once. Its parameters, the numbers ω on this page, are fixed; what it learns from your examples, the estimate *w*, it computes layer by layer while it runs. This page shows how good that is (the loss), how good it could be (the floor), and what each layer does. Move a slider and watch."), " ", h("a", { href: "#view=chapter-1" }, "New to this? Begin with chapter 1.")));
+  return text;
 }
 
 /** Questions carry the state along, so that answers are drawn with it; the worker does not see it. */

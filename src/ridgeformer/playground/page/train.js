@@ -10,6 +10,7 @@ import { LIMITS } from "./state.js";
 import { units } from "./training.js";
 
 const KEPT = 20000; // points of the curve
+const READY = "Ready. Start, and watch the loss fall towards the floor; pause whenever you like and explore that model.";
 
 export function train(main, app) {
   const { store, background } = app;
@@ -29,15 +30,16 @@ export function train(main, app) {
   const reset = h("button", { type: "button", onclick: () => clear() }, "Reset");
   const explore = h("button", { type: "button", disabled: true, onclick: () => take() }, "Explore this model");
   const curveCard = card("training-curve", "Loss", "On the sequences that training uses. The dashed line is the floor: no predictor can be better on average. Each thin line is one descent, the broad one is the best so far.", true);
-  const omegaCard = card("training-omegas", "The omegas", "Each in its natural unit, so that 1 means: the layer changes a token by about itself.", true);
-  const status = h("p", { class: "status", id: "training-status", role: "status" }, "Ready.");
+  const omegaCard = card("training-omegas", "The omegas", "Each in its natural unit: 1 means that the layer changes a token by about itself.");
+  const profileCard = card("training-profile", "Loss by noise level", "Of the model as it is now, beside classical methods. The band is the noise of the problem.");
+  const status = h("p", { class: "status", id: "training-status" }, READY);
   const numbers = h("dl", { class: "headline" });
   const aside = h(
     "aside", { class: "panel", "aria-label": "controls" },
     h("fieldset", {}, h("legend", {}, "Training"), field("train-family", "family", family), field("train-layers", "layers", layers), field("optimiser", "optimiser", optimiser), field("rate", "rate (Adam, descent)", rate), field("train-seed", "seed", seed), h("div", { class: "buttons" }, start, step, reset), explore),
     problem.element,
   );
-  main.replaceChildren(h("h1", { class: "hidden" }, "Train"), h("div", { class: "work" }, aside, h("div", { class: "pictures" }, numbers, status, curveCard.element, omegaCard.element)));
+  main.replaceChildren(h("h1", { class: "hidden" }, "Train"), h("div", { class: "work" }, aside, h("div", { class: "pictures" }, numbers, status, curveCard.element, omegaCard.element, profileCard.element)));
 
   let running = false;
   let begun = null;
@@ -68,7 +70,7 @@ export function train(main, app) {
     running = false;
     start.textContent = "Go on";
     await trainer.ask("run", { running: false });
-    if (latest) measure(latest.omega);
+    if (latest) settle();
   };
   const once = async () => {
     if (running) await pause();
@@ -80,17 +82,24 @@ export function train(main, app) {
     begun = null;
     [curve, latest, best] = [[], null, null];
     start.textContent = "Start";
-    status.textContent = "Ready.";
+    status.textContent = READY;
     numbers.replaceChildren();
     explore.disabled = true;
-    charts.training(curveCard.frame, [], floor);
+    await update(store.state);
     charts.omegas(omegaCard.frame, [[0, 0, 0, 0]], [1, 1, 1, 1]);
   };
   const take = () => {
     const { d, n, noise, train: given } = store.state;
-    const model = best ?? latest;
     if (running) pause();
-    store.change({ view: "explore", family: given.family, omega: model.omega, off: [], d, n, noise });
+    store.change({ view: "explore", family: given.family, omega: chosen().omega, off: [], d, n, noise });
+  };
+  /** The model that training stands for: of a search the best one with all layers, of a descent the latest. */
+  const chosen = () => (store.state.train.optimiser === "quasi-newton" ? best : null) ?? latest;
+  /** Training rests: the model is that of the page now, so that it can be shared and exported, and is measured. */
+  const settle = () => {
+    const { omega } = chosen();
+    store.change({ family: store.state.train.family, omega, off: [] });
+    return measure(omega);
   };
   const measure = async (omega) => {
     const { d, n, noise } = store.state;
@@ -110,6 +119,7 @@ export function train(main, app) {
     newest = report;
     if (!drawing) drawing = setTimeout(drawNow, pauseBetween);
   };
+  const levels = background.latest("profile", (found, { noise }) => charts.profile(profileCard.frame, found, parseNoise(noise)));
   /** Draw the newest report. Drawing takes at most a third of the time, so that buttons always answer. */
   const drawNow = () => {
     const began = performance.now();
@@ -123,6 +133,7 @@ export function train(main, app) {
     const { d, n, noise } = store.state;
     charts.training(curveCard.frame, curve, floor);
     if (latest) charts.omegas(omegaCard.frame, latest.omega, units({ d, n, noise: parseNoise(noise) }));
+    if (latest) levels({ d, n, noise, omega: latest.omega, top: Math.max(2, 1.6 * parseNoise(noise).upper) });
     const where = latest?.stage ? `, ${latest.depth} layer${latest.depth > 1 ? "s" : ""}: ${latest.stage}, descent ${latest.start + 1} of ${latest.of}` : "";
     const speed = report.steps / Math.max(report.seconds, 1e-6);
     const near = floor > 1e-15 && latest ? ` = ${short(latest.loss / floor, 3)} × the floor` : "";
@@ -132,7 +143,7 @@ export function train(main, app) {
     running = false;
     start.textContent = "Start";
     begun = null;
-    await measure(latest.omega);
+    await settle();
     status.textContent += " Done.";
     say("Training is done.");
   };
@@ -144,7 +155,10 @@ export function train(main, app) {
     if (begun && begun !== JSON.stringify(options())) await clear();
     const found = await background.ask("losses", { d: state.d, n: state.n, noise: state.noise, omega: [[0, 0, 0, 0]], size: 2048 });
     ({ floor } = found);
-    if (!curve.length) charts.training(curveCard.frame, [{ step: 0, loss: found.loss }], floor);
+    if (!curve.length) {
+      charts.training(curveCard.frame, [{ step: 0, loss: found.loss }], floor);
+      levels({ d: state.d, n: state.n, noise: state.noise, omega: [[0, 0, 0, 0]], top: Math.max(2, 1.6 * parseNoise(state.noise).upper) });
+    }
     app.updated?.();
   };
   charts.omegas(omegaCard.frame, [[0, 0, 0, 0]], [1, 1, 1, 1]);

@@ -227,7 +227,7 @@ class Fresh(Average):
 
     def gradient(self, job: Job, vector: Vector) -> tuple[Gradient, bool]:
         """See `Average.gradient`."""
-        return _of_steps(job, vector, self.size, RACE, np.float32), not job.problem.has_pool
+        return _of_steps(job, vector, self.size, RACE, np.float32), job.problem.has_ridge_oracle
 
 
 def as_average(value: object) -> Average:
@@ -297,7 +297,7 @@ def _of_engine(
 
 def _oracle(job: Job) -> tuple[float, float]:
     """The unadjusted loss of the oracle, and the part of it that no weights can predict."""
-    if job.problem.has_known_laws and not job.problem.has_pool:
+    if job.problem.has_known_laws and job.problem.has_ridge_oracle:
         return expected_oracle_loss(job.problem), 0.0
     draw = job.problem.moments(job.problem.affordable(SEQUENCES), seed=job.seed, stream=SELECT)
     adjusted, unadjusted = draw.both_losses(draw.ridge)

@@ -72,12 +72,16 @@ class Failures:
             The contexts.
         """
         share, strength, exploded = arrays["failures"].tolist()
-        return cls(Batch(arrays["gram"], arrays["target"], arrays.get("metric")), share, strength, int(exploded))
+        dims = arrays["dims"].astype(np.int64) if "dims" in arrays else None
+        batch = Batch(arrays["gram"], arrays["target"], arrays.get("metric"), dims)
+        return cls(batch, share, strength, int(exploded))
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays by name, to be stored."""
         facts = np.array([self.share, self.strength, self.exploded])
         arrays = {"gram": self.batch.gram, "target": self.batch.target, "failures": facts}
+        if self.batch.dims is not None:
+            arrays["dims"] = self.batch.dims.astype(np.float64)
         metric = self.batch.own_metrics()
         return arrays if metric is None else {**arrays, "metric": np.ascontiguousarray(metric)}
 

@@ -28,6 +28,7 @@ from ridgeformer.errors import DamageError, InputError, RidgeformerError
 from ridgeformer.files import parse_json, read_json, remove, short, write_whole
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems.dimensions import dimensions
 from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
 
 Record = dict[str, Any]
@@ -60,6 +61,8 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     spec = record["spec"]
     family = model.family
     shape = {"family": family.name, "dim": model.dim, "layers": model.layers // family.loops}
+    if isinstance(spec.get("dim"), str):  # several dimensions, of which the model has the largest
+        spec = {**spec, "dim": dimensions(spec["dim"])[-1]}
     if "problem" in spec:  # a problem of the user's own, whose class knows its dimension
         del shape["dim"]
     wrong = [name for name, value in shape.items() if spec.get(name) != value]
@@ -228,7 +231,7 @@ def checksum(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-JOURNAL = "ridgeformer-journal-2"
+JOURNAL_FORMAT = "ridgeformer-journal-2"
 UNREADABLE = (DamagedFile, InputError, KeyError, TypeError, ValueError, OverflowError)
 
 
@@ -334,7 +337,7 @@ class Journal:
             for number, arrays in enumerate(self._pieces.values())
             for key, value in arrays.items()
         }
-        header = {"format": JOURNAL, "facts": facts, "facts checksum": _checksum(facts)}
+        header = {"format": JOURNAL_FORMAT, "facts": facts, "facts checksum": _checksum(facts)}
         write_whole(self.path, pack(tensors, header))
         self._written = time.monotonic()
 
@@ -375,7 +378,7 @@ class Journal:
     def _content(path: Path) -> tuple[dict[str, Any], dict[int, Arrays]]:
         """The facts, whose checksum holds, and the arrays of each piece, which are still to be compared with theirs."""
         header, arrays = read_tensors(path, "a journal", lambda metadata: None, checked=False)
-        if header.get("format") != JOURNAL:
+        if header.get("format") != JOURNAL_FORMAT:
             raise DamagedFile("it is not a journal of this version")
         if header.get("facts checksum") != _checksum(header.get("facts", "")):
             raise DamagedFile("its checksum is not that of its content")

@@ -1,9 +1,14 @@
-"""One self-contained HTML page with the table, the figures, the claims and how they were made."""
+"""One self-contained HTML page with the claims, the table, the figures and how they were made.
+
+Its charts are drawn by the library that the playground bundles. A further table is one more item of `tables`,
+which `_table` makes.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +23,9 @@ from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evide
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, ROWS, SEEDS
-from ridgeformer.papers.vladymyrov2024.render import column_name
+from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
+from ridgeformer.playground.page import charts
 
 __all__ = ["write_page"]
 
@@ -44,9 +50,18 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
     make_folder(folder, "pages")
     text = json.dumps(_data(outcome), allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
+    parts = {"PAPER": outcome.paper.link, "SOFTWARE": _repository(), "SCRIPT": script, "PLOT": charts(), "DATA": text}
+    for name, part in parts.items():
+        page = page.replace(f"@{name}@", part)
     path = folder / "vladymyrov2024.html"
-    write_whole(path, page.replace("@SCRIPT@", script).replace("@DATA@", text).encode())
+    write_whole(path, page.encode())
     return path
+
+
+def _repository() -> str:
+    """The address of the software."""
+    addresses = (text.split(", ") for text in metadata("ridgeformer").get_all("Project-URL", []))
+    return next(address for name, address in addresses if name == "Repository")
 
 
 def verdict(cell: Cell) -> str:
@@ -107,8 +122,38 @@ def _data(outcome: Outcome) -> dict[str, Any]:
             for number, picture in FIGURES.items()
             if number.isdecimal()
         ],
-        "made": _made(evidence),
+        "tables": [_baselines(table), _how(evidence)],
     }
+
+
+def _table(name: str, title: str, text: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """A table of texts, which the page shows under its title; without names of columns it is a list of facts."""
+    return {"id": name, "title": title, "text": text, "columns": list(columns), "rows": [list(row) for row in rows]}
+
+
+def _baselines(table: Table) -> dict[str, Any]:
+    rows = []
+    for noise in COLUMNS:
+        cells = [cell for cell in table.cells.values() if cell.noise == noise]
+        known = {cell.method: cell for cell in cells if not cell.layers}
+        best = min((cell for cell in cells if cell.layers), key=lambda cell: cell.loss)
+        pairs = (text for name in BASELINES for text in (short(known[name].loss), short(known[name].paper)))
+        ratio = f"{best.ratio:.2f}" if best.ratio < float("inf") else "-"
+        rows.append(
+            [noise, short(best.floor), short(best.floor_error), *pairs, f"{best.key.row}: {short(best.loss)}", ratio]
+        )
+    text = (
+        "The floor is the loss of the Bayes predictor, averaged over the noise levels of a problem. No predictor has a "
+        "smaller expected loss. It belongs to the whole distribution of noise levels: at a single level, another "
+        "predictor can have a smaller loss. The ratio is the loss of the best model over the floor."
+    )
+    names = [text for name in BASELINES for text in (name, "paper")]
+    columns = ["noise", "floor", "±", *names, "best model", "ratio"]
+    return _table("baselines", "Baselines and floors", text, columns, rows)
+
+
+def _how(evidence: Evidence) -> dict[str, Any]:
+    return _table("made", "How this page was made", "", (), _made(evidence))
 
 
 def _summary(table: Table, claims: Sequence[Check]) -> str:

@@ -2,6 +2,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (name) => document.getElementById(name);
 const cellOf = new Map(data.cells.map((cell) => [`${cell.method}|${cell.layers}|${cell.noise}`, cell]));
+for (const method of data.methods) if (method.name === data.floor) method.colour = "var(--ink)"; // black, or white on dark
 const find = (method, layers, noise) => cellOf.get(`${method}|${layers}|${noise}`);
 
 function make(parent, kind, text, attributes = {}) {
@@ -137,28 +138,7 @@ function drawFaults() {
   for (const cell of short_) make(list, "li", `${cell.row}, ${cell.noise}: ${cell.faults.join("; ")}`);
 }
 
-// ---- the chart
-
-const SVG = "http://www.w3.org/2000/svg";
-function shape(parent, kind, attributes, text) {
-  const node = document.createElementNS(SVG, kind);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  parent.appendChild(node);
-  return node;
-}
-
-// At this noise level a sequence exploded.
-function cross(parent, x, y, stroke) {
-  const d = `M${x - 5},${y - 5}L${x + 5},${y + 5}M${x - 5},${y + 5}L${x + 5},${y - 5}`;
-  return shape(parent, "path", { d, fill: "none", stroke, "stroke-width": 2.4, class: "exploded" });
-}
-
-// A family's own marker, so that colour is not all that tells lines apart.
-function mark(parent, kind, x, y, fill) {
-  const points = { square: `${x - 4},${y - 4} ${x + 4},${y - 4} ${x + 4},${y + 4} ${x - 4},${y + 4}`, triangle: `${x},${y - 5} ${x + 5},${y + 4} ${x - 5},${y + 4}` }[kind];
-  return points ? shape(parent, "polygon", { points, fill }) : shape(parent, "circle", { cx: x, cy: y, r: 4, fill });
-}
+// ---- the chart, drawn by Observable Plot
 
 function lines() {
   const noise = byId("column").value, view = byId("view").value, depth = Number(byId("depth").value);
@@ -195,6 +175,37 @@ function note(view, shown) {
   return `${bayes} ${found} A sequence has exploded if its loss is above ${data.explodes} d; predicting zero has a loss of about d / 2.`;
 }
 
+// The marks of one line: its points joined, the marker of its family, and a cross where a sequence exploded.
+function marksOf(line, every, top) {
+  const rows = line.x.map((x, i) => ({ x, y: Math.max(line.y[i], 1e-300), exploded: line.exploded[i] }));
+  const place = { x: "x", y: (row) => Math.min(row.y, top) };
+  return [
+    Plot.line(rows, { ...place, stroke: line.colour, strokeWidth: line.layered ? 2.6 : 1.8, strokeDasharray: line.dash || null, className: "line" }),
+    line.layered ? Plot.dot(rows.filter((_, i) => i % every === 0), { ...place, fill: line.colour, symbol: line.mark, r: 4 }) : null,
+    Plot.dot(rows.filter((row) => row.exploded > 0), { ...place, stroke: line.colour, symbol: "times", r: 5, strokeWidth: 2.4, className: "exploded" }),
+  ];
+}
+
+// The noise levels of the problem, as a band or as bars behind the lines.
+function band(noise) {
+  const { sigmas, inside } = data.profiles[noise];
+  const within = sigmas.filter((_, i) => inside[i]);
+  const areas = within.length > 8 ? [[within[0], within[within.length - 1]]] : within.map((sigma) => [sigma - 0.06, sigma + 0.06]);
+  return Plot.rectX(areas, { x1: (area) => area[0], x2: (area) => area[1], fill: "var(--pale)" });
+}
+
+// All values at one place of the x axis, one line of text for each method.
+function values(noise, view, shown) {
+  const all = data.sequences.level.toLocaleString("en");
+  return shown[0].x.map((x, i) => {
+    const name = view === "depth" ? `${x} layers` : `sigma = ${(+x).toFixed(2)}`;
+    const wild = (line) => (line.exploded[i] > 0 ? `, ${line.exploded[i]} of ${all} exploded` : "");
+    return { x, text: [`${noise}, ${name}`, ...shown.map((line) => `${line.label}: ${short(line.y[i])}${wild(line)}`)].join("\n") };
+  });
+}
+
+let chart = null; // the chart, its columns of values, and which of them the keyboard is at
+
 function drawChart() {
   const noise = byId("column").value, view = byId("view").value, host = byId("chart");
   const known = data.profiles[noise].depths;
@@ -204,77 +215,67 @@ function drawChart() {
   const shown = lines();
   byId("note").textContent = note(view, shown);
   for (const name of document.querySelectorAll("#methods .bayes")) name.textContent = ` ${view === "depth" ? data.floor : data.bayes}`;
-  host.replaceChildren();
-  const W = 900, H = 440, L = 78, R = 20, T = 16, B = 52;
-  const svg = shape(host, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", tabindex: "0", "aria-describedby": "tip", "aria-label": `${view} chart of ${noise}; arrow keys give the values` });
   const positive = shown.flatMap((line) => line.y).filter((y) => y > 1e-20);
+  chart = null;
   if (!positive.length) {
-    shape(svg, "text", { x: W / 2, y: H / 2, "text-anchor": "middle" }, "Nothing to show: choose a method.");
+    host.replaceChildren();
+    make(host, "p", "Nothing to show: choose a method.");
     return;
   }
-  const xs = shown[0].x, x0 = Math.min(...xs), x1 = Math.max(...xs);
-  // Of a profile the axis ends where predicting zero would do better by far; what explodes leaves it.
+  // Of a profile the axis ends where predicting zero would do better by far; what explodes stays at the edge.
   const largest = view === "profile" ? Math.min(Math.max(...positive), 9.9) : Math.max(...positive);
   const smallest = view === "profile" ? Math.max(Math.min(...positive), largest * 1e-6) : Math.min(...positive);
-  const low = Math.floor(Math.log10(smallest)), high = Math.ceil(Math.log10(largest) + 1e-9);
-  const px = (x) => L + ((x - x0) / (x1 - x0 || 1)) * (W - L - R);
-  const py = (y) => T + ((high - Math.min(Math.max(Math.log10(Math.max(y, 1e-300)), low), high)) / (high - low || 1)) * (H - T - B);
-  if (view === "profile") {
-    const inside = data.profiles[noise].sigmas.filter((_, i) => data.profiles[noise].inside[i]);
-    if (inside.length > 8) {
-      shape(svg, "rect", { x: px(inside[0]), y: T, width: px(inside[inside.length - 1]) - px(inside[0]), height: H - T - B, fill: "#f0f0f0" });
-    } else {
-      for (const s of inside) shape(svg, "rect", { x: px(s) - 4, y: T, width: 8, height: H - T - B, fill: "#e2e2e2" });
-    }
-  }
-  const step = Math.max(1, Math.ceil((high - low) / 6));
-  for (let power = low; power <= high; power += step) {
-    const y = py(10 ** power);
-    shape(svg, "line", { x1: L, x2: W - R, y1: y, y2: y, stroke: "#dddddd" });
-    shape(svg, "text", { x: L - 8, y: y + 4, "text-anchor": "end" }, power < -3 || power > 3 ? `1e${power}` : String(+(10 ** power).toPrecision(1)));
-  }
-  const ticks = view === "depth" ? xs : Array.from({ length: Math.floor(x1) + 1 }, (_, i) => i);
-  for (const x of ticks) shape(svg, "text", { x: px(x), y: H - B + 22, "text-anchor": "middle" }, String(x));
-  shape(svg, "text", { x: (L + W - R) / 2, y: H - 8, "text-anchor": "middle" }, view === "depth" ? "layers" : "noise level sigma");
-  for (const line of shown) {
-    const path = line.x.map((x, i) => `${i ? "L" : "M"}${px(x).toFixed(1)},${py(line.y[i]).toFixed(1)}`).join("");
-    shape(svg, "path", { d: path, fill: "none", stroke: line.colour, "stroke-width": line.layered ? 2.6 : 1.8, "stroke-dasharray": line.dash, class: "line" });
-    const every = view === "depth" ? 1 : 6;
-    if (line.layered) line.x.forEach((x, i) => { if (i % every === 0) mark(svg, line.mark, px(x), py(line.y[i]), line.colour); });
-  }
-  // Above all lines; a little apart at the edge, where several lines may leave.
-  shown.forEach((line, place) => line.x.forEach((x, i) => {
-    if (line.exploded[i] > 0) cross(svg, px(x), line.y[i] > 10 ** high ? T + 3 * place : py(line.y[i]), line.colour);
-  }));
-  const cursor = shape(svg, "line", { y1: T, y2: H - B, stroke: "#555555", "stroke-dasharray": "3 3", visibility: "hidden" });
-  let near = 0;
-  const point = (clientX, clientY) => {
-    cursor.setAttribute("x1", px(xs[near]));
-    cursor.setAttribute("x2", px(xs[near]));
-    cursor.setAttribute("visibility", "visible");
-    const name = view === "depth" ? `${xs[near]} layers` : `sigma = ${(+xs[near]).toFixed(2)}`;
-    const all = data.sequences.level.toLocaleString("en");
-    const wild = (line) => (line.exploded[near] > 0 ? `, ${line.exploded[near]} of ${all} exploded` : "");
-    showTip([`${noise}, ${name}`, ...shown.map((line) => `${line.label}: ${short(line.y[near])}${wild(line)}`)].join("\n"), clientX, clientY);
-  };
-  const leave = () => { cursor.setAttribute("visibility", "hidden"); hideTip(); };
-  svg.addEventListener("mousemove", (event) => {
-    const box = svg.getBoundingClientRect();
-    const at = x0 + (((event.clientX - box.left) / box.width) * W - L) / (W - L - R) * (x1 - x0);
-    near = 0;
-    xs.forEach((x, i) => { if (Math.abs(x - at) < Math.abs(xs[near] - at)) near = i; });
-    point(event.clientX, event.clientY);
+  const [low, high] = [Math.floor(Math.log10(smallest)), Math.ceil(Math.log10(largest) + 1e-9)];
+  const exponents = Array.from({ length: high - low + 1 }, (_, i) => low + i).filter((_, i) => i % Math.ceil((high - low) / 6) === 0);
+  const steps = high - low > 3 ? [1] : [1, 3]; // ticks at 1 and 3 times the powers of ten where there is room
+  const ticks = exponents.flatMap((power) => steps.map((step) => Number(`${step}e${power}`))).filter((y) => Math.log10(y) <= high);
+  const columns = values(noise, view, shown);
+  const picture = Plot.plot({
+    width: host.clientWidth, height: Math.min(440, Math.max(300, 0.5 * host.clientWidth)), marginLeft: 60, marginTop: 30, marginBottom: 44,
+    style: { background: "none", color: "var(--ink)", fontSize: "13px", fontFamily: "inherit" },
+    x: view === "depth" ? { label: "layers", ticks: data.depths, tickFormat: "d", inset: 10 } : { label: "noise level sigma" },
+    y: { type: "log", label: "adjusted loss", domain: [Number(`1e${low}`), Number(`1e${high}`)], clamp: true, grid: true, ticks, tickFormat: (y) => (y < 1e-3 || y > 1e3 ? y.toExponential(0).replace("e+", "e") : String(y)) },
+    symbol: { type: "identity" },
+    marks: [
+      view === "profile" ? band(noise) : null,
+      ...shown.flatMap((line) => marksOf(line, view === "depth" ? 1 : 6, Number(`1e${high}`))),
+      Plot.ruleX(columns, Plot.pointerX({ x: "x", stroke: "var(--soft)", strokeDasharray: "3 3" })),
+      Plot.tip(columns, Plot.pointerX({ x: "x", y: () => Number(`1e${high}`), title: "text", anchor: "top", fill: "var(--back)", stroke: "var(--line)", fontSize: 12 })),
+    ],
   });
-  svg.addEventListener("mouseleave", leave);
-  svg.addEventListener("blur", leave);
-  svg.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    near = Math.min(Math.max(near + step, 0), xs.length - 1);
-    const box = svg.getBoundingClientRect();
-    point(box.left + (px(xs[near]) / W) * box.width, box.top + 40);
+  picture.setAttribute("role", "img");
+  picture.setAttribute("aria-label", `adjusted loss against ${view === "depth" ? "the number of layers" : "the noise level"}, ${noise}`);
+  picture.addEventListener("input", () => { byId("values").textContent = picture.value ? picture.value.text : ""; });
+  host.replaceChildren(picture);
+  chart = { picture, columns, at: -1 };
+}
+
+// The arrow keys move the pointer of the chart.
+byId("chart").addEventListener("keydown", (event) => {
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!step || !chart) return;
+  event.preventDefault();
+  chart.at = Math.min(Math.max(chart.at + step, 0), chart.columns.length - 1);
+  const box = chart.picture.getBoundingClientRect();
+  const x = box.left + (chart.picture.scale("x").apply(chart.columns[chart.at].x) * box.width) / chart.picture.viewBox.baseVal.width;
+  const where = { clientX: x, clientY: box.top + box.height / 2, pointerType: "mouse", bubbles: true };
+  for (const kind of ["pointerenter", "pointermove"]) chart.picture.dispatchEvent(new PointerEvent(kind, where));
+});
+byId("chart").addEventListener("blur", () => chart && chart.picture.dispatchEvent(new PointerEvent("pointerleave", { pointerType: "mouse" })));
+
+// A short piece of a line with its marker, for the list of methods.
+function sample(method) {
+  const ends = [{ x: 0 }, { x: 1 }];
+  const picture = Plot.plot({
+    width: 40, height: 14, margin: 2, axis: null, x: { domain: [0, 1] }, y: { domain: [-1, 1] }, symbol: { type: "identity" },
+    marks: [
+      Plot.line(ends, { x: "x", y: () => 0, stroke: method.colour, strokeWidth: 2.6, strokeDasharray: method.dash || null }),
+      method.layered ? Plot.dot([0.5], { x: (x) => x, y: () => 0, fill: method.colour, symbol: method.mark, r: 4 }) : null,
+    ],
   });
+  picture.setAttribute("class", "sample");
+  picture.setAttribute("aria-hidden", "true");
+  return picture;
 }
 
 function fillControls() {
@@ -286,62 +287,68 @@ function fillControls() {
     const label = make(byId("methods"), "label", null);
     const box = make(label, "input", null, { type: "checkbox", value: method.name });
     box.checked = true;
-    const sample = shape(label, "svg", { viewBox: "0 0 40 14", class: "sample", "aria-hidden": "true" });
-    shape(sample, "line", { x1: 0, x2: 40, y1: 7, y2: 7, stroke: method.colour, "stroke-width": 2.6, "stroke-dasharray": method.dash });
-    if (method.layered) mark(sample, method.mark, 20, 7, method.colour);
+    label.appendChild(sample(method));
     make(label, "span", ` ${method.label}`, method.name === data.floor ? { class: "bayes" } : {});
     box.addEventListener("change", drawChart);
   }
   for (const name of ["column", "view", "depth"]) byId(name).addEventListener("change", drawChart);
   byId("shade").addEventListener("change", drawTable);
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth !== width) drawChart();
+    width = window.innerWidth;
+  });
 }
 
-// ---- the rest
+// ---- claims, figures and further tables
 
-function drawRest() {
+function drawClaims() {
   byId("summary").textContent = data.summary;
   for (const claim of data.claims) {
     const kind = { supported: "borne", contradicted: "contradicted", "partly supported": "part" }[claim.verdict];
-    const box = make(byId("claims"), "div", null, { class: `claim ${kind}` });
-    const first = make(box, "p", null);
-    make(first, "span", claim.verdict, { class: "badge" });
-    make(first, "strong", claim.claim);
-    make(box, "p", claim.measured);
-    make(box, "p", `Rule: ${claim.expected}. ${claim.where}.`, { class: "soft" });
+    const fold = make(byId("claims"), "details", null, { class: `claim ${kind}` });
+    const sentence = make(fold, "summary", null);
+    make(sentence, "span", claim.verdict, { class: "badge" });
+    make(sentence, "strong", claim.claim);
+    make(fold, "p", claim.measured);
+    make(fold, "p", `Rule: ${claim.expected}. ${claim.where}.`, { class: "soft" });
   }
+  byId("unfold").addEventListener("click", () => {
+    const folds = [...document.querySelectorAll("#claims details")], open = !folds.every((fold) => fold.open);
+    for (const fold of folds) fold.open = open;
+    byId("unfold").textContent = open ? "Hide all numbers" : "Show all numbers";
+  });
+}
+
+function drawFigures() {
   for (const figure of data.figures) {
     const box = make(byId("figures"), "figure", null);
     make(box, "img", null, { src: figure.image, alt: `Figure ${figure.number}: ${figure.caption}`, loading: "lazy" });
     make(box, "figcaption", `Figure ${figure.number}. ${figure.caption}`);
   }
-  const table = byId("baselines"), head = make(table, "tr", null);
-  for (const name of ["", "floor", "±", ...data.baselines.flatMap((b) => [b, "paper"]), "best model", "ratio"]) make(head, "th", name);
-  for (const noise of data.columns) {
-    const line = make(table, "tr", null), first = find("full", 1, noise);
-    make(line, "th", noise);
-    make(line, "td", short(first.floor));
-    make(line, "td", short(first.floor_error));
-    for (const name of data.baselines) {
-      const cell = find(name, null, noise);
-      make(line, "td", short(cell.loss));
-      make(line, "td", short(cell.paper));
-    }
-    const models = data.cells.filter((cell) => cell.noise === noise && cell.layers);
-    const best = models.reduce((a, b) => (b.loss < a.loss ? b : a));
-    make(line, "td", `${best.row}: ${short(best.loss)}`);
-    make(line, "td", best.ratio === null ? "-" : best.ratio.toFixed(2));
+}
+
+// A table of texts, with its heading, a sentence and a link to it in the list of sections.
+function drawPlain({ id, title, text, columns, rows }) {
+  const place = byId("tables");
+  make(byId("more"), "a", title, { href: `#${id}` });
+  make(place, "h2", title, { id });
+  if (text) make(place, "p", text);
+  const table = make(make(place, "div", null, { class: "scroll" }), "table", null, { class: "plain", "aria-label": title });
+  if (columns.length) {
+    const head = make(table, "tr", null);
+    for (const name of columns) make(head, "th", name, { scope: "col" });
   }
-  for (const [name, text] of data.made) {
-    const line = make(byId("made"), "tr", null);
-    make(line, "th", name);
-    const cell = make(line, "td", text);
-    cell.style.textAlign = "left";
-    cell.style.whiteSpace = "normal";
+  for (const row of rows) {
+    const line = make(table, "tr", null);
+    row.forEach((cell, i) => make(line, i ? "td" : "th", cell, i ? (columns.length ? {} : { class: "words" }) : { scope: "row" }));
   }
 }
 
 fillControls();
+drawClaims();
 drawTable();
 drawFaults();
 drawChart();
-drawRest();
+drawFigures();
+data.tables.forEach(drawPlain);

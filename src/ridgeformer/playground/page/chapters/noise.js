@@ -15,7 +15,8 @@ const zoo = { d: 10, n: 20, noise: NOISE, omega: [[0, 0, -0.03, 0]] };
 
 export const onePenalty = {
   title: "One penalty for all noise",
-  idea: "Ridge regression is the best estimate if the noise level is known: *w* = (*S* + σ^{2})^{−1} *b*. Now σ is anything from 0 to 5. Choose one penalty in place of σ^{2}.",
+  summary: "Ridge regression needs to know the noise. What is the best compromise if it does not?",
+  idea: "Labels are noisy. Ridge regression is the best estimate if the noise level σ is known: *w* = (*S* + σ^{2})^{−1} *b*. Now σ is anything from 0 to 5 and nobody tells it. Choose one penalty in place of σ^{2}. The adjusted loss is the error beyond that of ridge regression that knows σ.",
   predict: "Which noise level should the penalty suit: the smallest, the mean, the largest?",
   task: "Find a penalty with a loss of at most 0.362.",
   start: { ...zoo, values: { penalty: 1 } },
@@ -26,10 +27,10 @@ export const onePenalty = {
   mount({ controls, pictures, app, solve }) {
     const { store, engine } = app;
     const penalty = slider({ id: "penalty", label: "penalty", min: 0, max: 25, step: 0.25, value: store.state.values.penalty ?? 1, onInput: (x) => store.change({ values: { penalty: x } }) });
-    const answer = h("p", { class: "answer" });
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(penalty.element, answer);
-    const curve = card("penalties", "Loss by penalty", "The mean over all noise levels.");
-    const levels = card("levels", "Loss by noise level", "At the chosen penalty.");
+    const curve = card("penalties", "Loss by penalty", "The mean over all noise levels from 0 to 5.");
+    const levels = card("levels", "Loss by noise level", "At the chosen penalty. The dashed line is where σ² equals the penalty.");
     pictures.append(curve.element, levels.element);
     const ask = engine.latest("challenge", (found, { given }) => {
       answer.textContent = `Loss: ${short(found.loss, 4)}`;
@@ -47,7 +48,8 @@ export const onePenalty = {
 
 export const theFloor = {
   title: "The floor",
-  idea: "The residuals of least squares tell how noisy a context is. A penalty that follows their variance beats any constant. How far can this go?",
+  summary: "The residuals of a context tell how noisy it is. How good can a predictor become with that?",
+  idea: "The residuals of least squares, *y* − ⟨*w*, *x*⟩, tell how noisy a context is. A penalty that follows their variance beats any constant. How far can this go? There is a limit, the floor: the loss of the best predictor that can exist.",
   predict: "Should the penalty be equal to the residual variance everywhere, also where that is very large?",
   task: "Drag the five handles until the loss is below 0.055.",
   start: { ...zoo, values: {} },
@@ -58,7 +60,7 @@ export const theFloor = {
   mount({ controls, pictures, app, solve }) {
     const { store, engine } = app;
     const heightsOf = ({ values }) => HANDLES.map((_, i) => values[`h${i}`] ?? 8.33);
-    const answer = h("p", { class: "answer" });
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(h("p", { class: "hint" }, "Each handle sets the penalty for contexts with this residual variance. Dots are contexts; their colour is the true noise level."), answer);
     const picture = card("handles", "Penalty by residual variance", "Drag the handles up and down, or use the arrow keys.", true);
     pictures.append(picture.element);
@@ -80,14 +82,15 @@ export const theFloor = {
 };
 
 export const readsNoise = {
-  title: "ω_yy reads the noise",
+  title: "ω_{yy} reads the noise",
+  summary: "One more number shrinks the prediction where a context is noisy.",
   idea: "Three layers of GD++ have taken the signal out of the labels. What is left of *q* = Σ *y*^{2} measures the noise. One more layer with nothing but ω_{yy} multiplies the prediction by 1 + ω_{yy} *q*.",
   predict: "Noise is 1 or 3. Should the extra layer make predictions larger or smaller, and in which contexts more?",
   task: "Find ω_{yy} with a loss below 0.20.",
   start: { model: "gdpp/3/categorical(1,3)", more: [[0, 0, 0, 0]], d: 10, n: 20, noise: "categorical(1,3)", family: "diag", values: {} },
   derivation: [
     "GD++ is linear in *y*, so without the extra layer the loss is that of one penalty for all noise: 0.219. With it, the estimate is (1 + ω_{yy} *q*_{3}) *w*_{3}, where *q*_{3} is the sum of squares that three layers left over: about the residual sum of squares, near *n* − *d* at σ = 1 and nine times that at σ = 3.",
-    "A negative ω_{yy} shrinks the estimate where the context is noisy and hardly elsewhere: the first step beyond gradient descent. The optimum is 0.187 at −0.001; values from −0.0014 to −0.0006 are below 0.20.",
+    "A negative ω_{yy} shrinks the estimate where the context is noisy and hardly elsewhere: the first step beyond gradient descent. The optimum is 0.187 at −0.001; values from about −0.0016 to −0.0004 are below 0.20.",
   ],
   mount({ controls, pictures, app, solve }) {
     const { store, engine } = app;
@@ -96,8 +99,8 @@ export const readsNoise = {
       omega[3] = [0, 0, 0, x];
       store.change({ omega });
     };
-    const yy = slider({ id: "chapter-yy", label: "ω yy of layer 4", min: -0.003, max: 0.001, step: 0.0001, value: store.state.omega[3]?.[3] ?? 0, format: (x) => x.toFixed(4).replace("-", "−"), onInput: set });
-    const answer = h("p", { class: "answer" });
+    const yy = slider({ id: "chapter-yy", label: "ω_{yy} of layer 4", min: -0.003, max: 0.001, step: 0.0001, value: store.state.omega[3]?.[3] ?? 0, format: (x) => x.toFixed(4).replace("-", "−"), onInput: set });
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(yy.element, answer);
     const picture = card("two-levels", "Loss at the two noise levels", "8,192 fixed contexts.");
     const profile = card("profile", "Loss by noise level", "The model has met σ = 1 and σ = 3 only.");
@@ -119,13 +122,14 @@ export const readsNoise = {
 
 export const neededLayer = {
   title: "A layer that raises the loss and is needed",
+  summary: "Layer 3 of a trained model makes the prediction worse. Take it out and see.",
   idea: "Read the prediction after each layer of this trained model: layer 3 makes it worse. Is it useless?",
   predict: "What is the loss without layer 3? Which of its four omegas matters most?",
   task: "Switch ω_{xy} of layer 3 off and see what breaks. Then restore it by hand: a loss below 0.065.",
   start: { model: "diag/4/uniform(0,5)", d: 10, n: 20, noise: NOISE, values: {} },
   derivation: [
-    "Layer 3 raises the loss of the readout from 0.517 to 0.570, yet without it the model ends at 1.53 instead of 0.0595. It does not improve the estimate; it prepares the features and labels that layer 4 reads.",
-    "Without ω_{xy} the loss is 0.43, without ω_{xx} 0.18, without ω_{yy} 0.113, and without ω_{yx}, the gradient step itself, still 0.0597. Values of ω_{xy} from −0.008 to −0.0095 restore it. A layer whose readout does not improve is not useless; and a huge loss without a layer does not measure its importance either, because the others rely on its scale.",
+    "On the 8,192 contexts of this page layer 3 raises the loss of the readout from 0.51 to 0.56, yet without it the model ends at 1.54 instead of 0.059. It does not improve the estimate; it prepares the features and labels that layer 4 reads.",
+    "Without ω_{xy} the loss is 0.44, without ω_{xx} 0.18, without ω_{yy} 0.114, and without ω_{yx}, the gradient step itself, still 0.0592. Values of ω_{xy} from −0.008 to −0.0095 restore it. A layer whose readout does not improve is not useless; and a huge loss without a layer does not measure its importance either, because the others rely on its scale.",
   ],
   mount({ controls, pictures, app, solve }) {
     const { store, engine } = app;
@@ -136,8 +140,8 @@ export const neededLayer = {
       omega[2][1] = x;
       store.change({ omega });
     };
-    const answer = h("p", { class: "answer" });
-    const xy = slider({ id: "chapter-xy", label: "ω xy of layer 3", min: -0.015, max: 0, step: 0.0005, value: store.state.omega[2][1], onInput: set });
+    const answer = h("p", { class: "answer", role: "status" });
+    const xy = slider({ id: "chapter-xy", label: "ω_{xy} of layer 3", min: -0.015, max: 0, step: 0.0005, value: store.state.omega[2][1], onInput: set });
     const off = (name) => h("button", { type: "button", class: "switch", "aria-pressed": "false", onclick: (event) => toggle(name, event.target) }, name);
     const toggle = (name) => {
       const keys = name === "whole layer 3" ? TERMS.map((term) => `3.${term}`) : [`3.${name}`];
@@ -147,10 +151,10 @@ export const neededLayer = {
     };
     const names = [...TERMS, "whole layer 3"];
     const switches = names.map(off);
-    const zero = h("button", { type: "button", onclick: () => set(0) }, "Set ω xy to 0");
+    const zero = h("button", { type: "button", onclick: () => set(0) }, "Set ω", h("sub", {}, "xy"), " to 0");
     controls.append(h("p", { class: "hint" }, "Switch off in layer 3:"), h("div", { class: "buttons" }, switches), zero, xy.element, answer);
-    const layers = card("by-layer", "Loss by layer", "The loss if the prediction were read after this layer.");
-    const broke = card("ablations", "The loss without each term", "One omega at a time set to 0.");
+    const layers = card("by-layer", "Loss by layer", "The adjusted loss if the prediction were read after this layer. Layer 0: predicting 0.");
+    const broke = card("ablations", "The loss without each term", "One omega at a time set to 0; the darker, the worse.");
     pictures.append(layers.element, broke.element);
     const ask = engine.latest("pictures", ({ losses, ablations }, { state }) => {
       charts.byLayer(layers.frame, losses);
@@ -169,7 +173,7 @@ export const neededLayer = {
       });
       const omega = active(state);
       const { d, n, noise } = state;
-      const question = { losses: { d, n, noise, omega, size: 8192 }, ablations: { d, n, noise, omega } };
+      const question = { losses: { d, n, noise, omega, size: 8192 }, ablations: { d, n, noise, omega, size: 8192 } };
       Object.defineProperty(question, "state", { value: state, enumerable: false });
       ask(question);
     };
@@ -178,6 +182,7 @@ export const neededLayer = {
 
 export const outside = {
   title: "Outside of training",
+  summary: "With more noise than in training a deep model can explode. When?",
   idea: "Both models were trained with noise up to 5. Beyond it they are on their own. A deep model is a polynomial of high degree: on some contexts its loss is above 100 *d*. It explodes.",
   predict: "Which model is safer: four layers or seven?",
   task: "With seven layers, find the smallest σ (in steps of 0.25) at which 1 % of 20,000 contexts explode.",
@@ -195,15 +200,15 @@ export const outside = {
     };
     const sigma = slider({ id: "chapter-level", label: "noise level σ", min: 0, max: 10, step: 0.25, value: store.state.values.sigma ?? 2, onInput: (x) => set({ sigma: x }) });
     const depth = h("select", { id: "chapter-depth", onchange: () => choose(Number(depth.value)) }, [7, 4].map((value) => h("option", { value }, `${value} layers`)));
-    const answer = h("p", { class: "answer" });
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(h("div", { class: "field" }, h("label", { for: "chapter-depth" }, "model"), depth), sigma.element, answer);
-    const profile = card("profile", "Loss by noise level", "× marks levels with explosions, of 256 contexts each.", true);
+    const profile = card("profile", "Loss by noise level", "The band is the noise of training, the vertical line your σ. × marks levels at which one of 256 contexts explodes.", true);
     pictures.append(profile.element);
     const ask = engine.latest("challenge", ({ share, before }, { given }) => {
-      answer.textContent = `${(100 * share).toFixed(2)} % of 20,000 contexts explode at σ = ${given.sigma}.`;
+      answer.textContent = `${Math.round(20000 * share).toLocaleString("en")} of 20,000 contexts (${(100 * share).toFixed(2)} %) explode at σ = ${given.sigma}.`;
       solve(given.omega.length === 7 && share >= 0.01 && before < 0.01);
     });
-    const levels = engine.latest("profile", (found, given) => charts.profile(profile.frame, found, parseNoise(given.noise)));
+    const levels = engine.latest("profile", (found, given) => charts.profile(profile.frame, found, parseNoise(given.noise), store.state.values.sigma));
     return ({ omega, values }) => {
       sigma.update(values.sigma ?? 2);
       depth.value = omega.length;

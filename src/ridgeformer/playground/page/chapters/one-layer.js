@@ -20,7 +20,8 @@ function frozen(omega) {
 
 export const sameParameters = {
   title: "Same parameters, another answer",
-  idea: "A trained model is a program. It reads ten examples and fits a line to them. Its parameters are fixed; the estimate *w* is computed anew for each context.",
+  summary: "A trained model fits a line to ten examples. Drag them: the line follows, the parameters stay.",
+  idea: "A trained model is a program. It reads ten examples (*x*, *y*), the context, and predicts *y* = *w x* for any other *x*. Its parameters ω are fixed. The slope *w*, its estimate, is computed anew for each context.",
   predict: "Nothing is trained here. What happens to the line when you drag an example?",
   task: "Drag examples until the prediction at *x* = 1 is above 1.5. Then make it smaller than −1.5.",
   start: { model: "d=1: diag/3/uniform(0,2)", d: 1, n: 10, noise: "uniform(0,2)", sigma: 0.8, seed: 4 },
@@ -30,8 +31,8 @@ export const sameParameters = {
   ],
   mount({ controls, pictures, app, solve }) {
     const { store, engine } = app;
-    const picture = card("points", "Ten examples and the line of the model", "Drag the examples, or move them with the arrow keys.", true);
-    const answer = h("p", { class: "answer" });
+    const picture = card("points", "Ten examples and the line of the model", "Drag the examples, or choose one with the tab key and move it with the arrow keys. The ring is the prediction at x = 1.", true);
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(frozen(active(store.state)), answer);
     pictures.append(picture.element);
     const handles = new Handles(picture.frame, (i, p) => movePoint(store, i, p), { label: (_, i) => `example ${i + 1}` });
@@ -39,8 +40,8 @@ export const sameParameters = {
     const ask = engine.latest("context", (found, given) => {
       points(picture.frame, handles, found, { ...store.state, tokens: given.tokens });
       const prediction = found.path.at(-1)[0];
-      answer.textContent = `Prediction at x = 1: ${short(prediction, 3)}${high ? " (it was above 1.5)" : ""}`;
-      if (prediction > 1.5) high = true;
+      high ||= prediction > 1.5;
+      answer.textContent = `Prediction at x = 1: ${short(prediction, 3)}. Above 1.5: ${high ? "✓ done" : "not yet"}. Then below −1.5: ${high && prediction < -1.5 ? "✓ done" : "not yet"}.`;
       solve(high && prediction < -1.5);
     });
     return (state) => ask({ tokens: tokensOf(state), omega: active(state), noise: state.noise, sigma: state.sigma });
@@ -49,7 +50,8 @@ export const sameParameters = {
 
 export const onlyMoments = {
   title: "A layer sees only the Gram matrix",
-  idea: "Linear attention adds up products of tokens. So the model never sees an example as such, only the sums *S* = Σ *x x*′, *b* = Σ *y x* and *q* = Σ *y*^{2}.",
+  summary: "The model never sees a single example, only three sums over all of them.",
+  idea: "This model has ten features and reads twenty examples. Linear attention adds up products of tokens, so the model never sees an example as such, only the sums *S* = Σ *x x*′, *b* = Σ *y x* and *q* = Σ *y*^{2}. Together they are the Gram matrix *G*.",
   predict: "You flip the sign of the features of some examples. Does the prediction change? And if you flip labels as well?",
   task: "Change at least three examples so that the prediction moves by less than 10^{−9}.",
   start: { model: "diag/4/uniform(0,5)", d: 10, n: 20, noise: "uniform(0,5)", sigma: 2, seed: 2 },
@@ -61,9 +63,9 @@ export const onlyMoments = {
     const { store, engine } = app;
     const original = tokensOf({ ...store.state, tokens: null });
     const flips = { x: new Set(), y: new Set() };
-    const answer = h("p", { class: "answer" });
-    const picture = card("gram", "The Gram matrix G", "Ten features and, last, the label. Orange is positive, purple negative.");
-    const update = card("update", "The estimate w", "Grey: before. Blue: now.");
+    const answer = h("p", { class: "answer", role: "status" });
+    const picture = card("gram", "The Gram matrix G", "S in the upper left, b in the last column and row, q in the corner. Orange is positive, purple negative.");
+    const update = card("update", "The estimate w", "Its ten coordinates. Grey bars: with the examples as they were. Blue dots: now.");
     pictures.append(picture.element, update.element);
     const button = (kind, i) => {
       const one = h("button", { type: "button", class: "flip", "aria-pressed": "false", "aria-label": `flip the sign of ${kind} of example ${i + 1}`, onclick: () => {
@@ -85,7 +87,7 @@ export const onlyMoments = {
       before ??= w;
       const moved = Math.abs(predict(w) - predict(before));
       const changed = given.tokens.y.filter((_, t) => flips.x.has(t) || flips.y.has(t)).length;
-      answer.textContent = `${changed} examples changed. The prediction moved by ${moved < 1e-9 ? "less than 10⁻⁹" : short(moved, 3)}.`;
+      answer.textContent = changed ? `${changed} changed. The prediction moved by ${moved < 1e-9 ? "less than 10⁻⁹" : short(moved, 3)}.` : "No example is changed yet.";
       gram(picture.frame, moments(given.tokens));
       bars(update.frame, before, w);
       solve(changed >= 3 && moved < 1e-9);
@@ -117,13 +119,14 @@ function bars(frame, before, now) {
 }
 
 export const gradientStep = {
-  title: "ω_yx is a gradient step",
-  idea: "One layer with nothing but ω_{yx} computes *w* = −ω_{yx} Σ *y x*: one step of gradient descent from 0. The minus is there because the prediction is minus the last coordinate of the query.",
+  title: "ω_{yx} is a gradient step",
+  summary: "One number makes one step of gradient descent. How long should the step be?",
+  idea: "One layer with nothing but ω_{yx} computes *w* = −ω_{yx} Σ *y x*: one step of gradient descent from 0, with the length −ω_{yx}. A negative ω is descent, because the prediction is minus the last coordinate of the query. The loss is half the squared distance of *w* from the task *w*^{∗}, averaged over many contexts.",
   predict: "With n = 10 examples, is −1/10 the best value?",
   task: "Find ω_{yx} with a loss of at most 0.2331, without noise. Then try σ = 3.",
   start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], values: { omega: 0, sigma: 0 } },
   derivation: [
-    "With *w* = η *b* and *b* = *S w** + noise, the loss is ½ E |η *b* − *w**|^{2}. For standard normal features E *S* = *n I* and E *S*^{2} = *n* (*n* + *d* + 1) *I*, so it equals *d*/2 (1 − 2 η *n* + η^{2} *n* (*n* + *d* + 1 + σ^{2})).",
+    "With *w* = η *b* and *b* = *S w*^{∗} + noise, the loss is ½ E |η *b* − *w*^{∗}|^{2}. For standard normal features E *S* = *n I* and E *S*^{2} = *n* (*n* + *d* + 1) *I*, so it equals *d*/2 (1 − 2 η *n* + η^{2} *n* (*n* + *d* + 1 + σ^{2})).",
     "Its minimum is at η = 1 / (*n* + *d* + 1 + σ^{2}), not at 1/*n*: the step must be shorter because *S* varies from context to context. The least loss is *d*/2 · (*d* + 1 + σ^{2}) / (*n* + *d* + 1 + σ^{2}). Here that is 3/13 = 0.2308 at ω = −1/13; with −1/10 it is 0.300. At σ = 3 it is 0.5455 at ω = −1/22.",
   ],
   mount({ controls, pictures, app, solve }) {
@@ -133,12 +136,12 @@ export const gradientStep = {
       store.change({ values, omega: [[0, 0, values.omega, 0]], noise: `fixed(${values.sigma})`, sigma: values.sigma });
     };
     const { values } = store.state;
-    const omega = slider({ id: "chapter-omega", label: "ω yx", min: -0.2, max: 0.02, step: 0.0005, value: values.omega ?? 0, format: (x) => short(x, 3), onInput: (x) => set({ omega: x }) });
+    const omega = slider({ id: "chapter-omega", label: "ω_{yx}", min: -0.2, max: 0.02, step: 0.0005, value: values.omega ?? 0, format: (x) => short(x, 3), onInput: (x) => set({ omega: x }) });
     const sigma = slider({ id: "chapter-sigma", label: "noise level σ", min: 0, max: 3, step: 0.5, value: values.sigma ?? 0, onInput: (x) => set({ sigma: x }) });
-    const answer = h("p", { class: "answer" });
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(omega.element, sigma.element, answer);
-    const parabola = card("parabola", "The loss as a function of ω_yx", "32,768 fixed contexts with d = 2, n = 10.");
-    const picture = card("step", "One context: the step from 0", "Blue: the estimate w. Crosses: least squares and others.");
+    const parabola = card("parabola", "The loss as a function of ω_{yx}", "32,768 fixed contexts with d = 2, n = 10.");
+    const picture = card("step", "One context: the step from 0", "Blue: from 0 to the estimate w. Crosses: the task and the estimates of classical methods.");
     pictures.append(parabola.element, picture.element);
     const ask = engine.latest("challenge", ({ loss }, { given }) => {
       answer.textContent = `Loss: ${short(loss, 4)}`;
@@ -149,7 +152,8 @@ export const gradientStep = {
         x: { label: "ω yx", grid: true }, y: { label: "loss", grid: true, domain: [0, 2.5], clamp: true },
         marks: [
           Plot.line(rows.filter(({ loss }) => loss < 4), { x: "omega", y: "loss", stroke: "var(--faint)", strokeWidth: 2.5, clip: true }),
-          Plot.ruleX([-1 / 10], { stroke: "var(--least)", strokeDasharray: "3 3" }), Plot.text([-1 / 10], { x: (x) => x, frameAnchor: "top", text: () => "−1/n", dy: -8 }),
+          Plot.ruleX([-1 / 10], { stroke: "var(--least)", strokeDasharray: "3 3" }), Plot.text([-1 / 10], { x: (x) => x, frameAnchor: "top", text: () => "−1/n", dy: -12 }),
+          Plot.tip(rows, Plot.pointerX({ x: "omega", y: "loss", title: (row) => `ω = ${short(row.omega, 3)}\nloss ${short(row.loss)}` })),
           Plot.dot([at(rows, given.omega)], { x: "omega", y: "loss", fill: "var(--model)", r: 6 }),
         ],
       }, "A parabola with its minimum left of 0.");
@@ -173,7 +177,8 @@ export const gradientStep = {
 
 export const trainingFindsIt = {
   title: "Training finds the step",
-  idea: "In a real layer ω_{yx} is a product *p q* of an entry of *P* and one of *Q*. Gradient descent on *p* and *q* starts near 0 and finds the step of chapter 3 by itself.",
+  summary: "Gradient descent finds that number by itself, if the rate is right.",
+  idea: "In a real layer ω_{yx} is a product *p q* of an entry of the matrix *P* (values) and one of *Q* (keys and queries). Gradient descent on *p* and *q* starts near 0 and finds the step of chapter 3 by itself.",
   predict: "What happens if the rate is too small, or too large? And from a start at exactly 0?",
   task: "Reach a loss of at most 0.2331 within 50 steps.",
   start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], values: { rate: 0.002, p: 0.01, q: -0.01 } },
@@ -206,7 +211,7 @@ export const trainingFindsIt = {
       play.textContent = "Pause";
     } }, "Train 50 steps");
     const buttons = h("div", { class: "buttons" }, play, h("button", { type: "button", onclick: forward }, "Step"), h("button", { type: "button", onclick: () => (stop(), set({ steps: 0 })) }, "Reset"));
-    const answer = h("p", { class: "answer" });
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(rate.element, size.element, buttons, answer);
     const curve = card("descent", "Loss by step", "Dashed: the loss that must be reached.");
     const plane = card("pq", "The path of (p, q)", "The curve is where p q = −1/13, the best step.");
@@ -238,6 +243,7 @@ export const trainingFindsIt = {
 
 export const secondLayer = {
   title: "A second layer is more than a second step",
+  summary: "The first layer can change the features, so that the second one takes a longer step.",
   idea: "ω_{xx} changes the features, and with them the eigenvalues that the next layer sees: *s* becomes *s* (1 + ω_{xx} *s*)^{2}. Large eigenvalues shrink, so that the next step can be longer.",
   predict: "Two plain gradient steps reach 0.0806 at best. How much can ω_{xx} of the first layer gain?",
   task: "Reach a loss below 0.05 with two layers, without noise.",
@@ -254,11 +260,11 @@ export const secondLayer = {
       store.change({ omega });
     };
     const make = (id, label, l, i, min) => slider({ id, label, min, max: 0, step: 0.001, value: store.state.omega[l][i], onInput: set(l, i) });
-    const sliders = [[make("xx1", "ω xx of layer 1", 0, 0, -0.08), 0, 0], [make("yx1", "ω yx of layer 1", 0, 2, -0.15), 0, 2], [make("yx2", "ω yx of layer 2", 1, 2, -0.5), 1, 2]];
-    const answer = h("p", { class: "answer" });
+    const sliders = [[make("xx1", "ω_{xx} of layer 1", 0, 0, -0.08), 0, 0], [make("yx1", "ω_{yx} of layer 1", 0, 2, -0.15), 0, 2], [make("yx2", "ω_{yx} of layer 2", 1, 2, -0.5), 1, 2]];
+    const answer = h("p", { class: "answer", role: "status" });
     controls.append(...sliders.map(([one]) => one.element), answer);
-    const map = card("map", "What layer 1 does to eigenvalues", "Grey: unchanged.");
-    const ratio = card("ratio", "The estimate after two layers, by eigenvalue", "1 is right. Without noise the loss is what is missing.");
+    const map = card("map", "What layer 1 does to eigenvalues", "Grey: an eigenvalue that stays as it is. S has two of them here, typically between 5 and 20.");
+    const ratio = card("ratio", "The estimate after two layers, by eigenvalue", "w / w* along a direction with the eigenvalue s. 1 is right: without noise the loss is what is missing to 1.");
     pictures.append(map.element, ratio.element);
     const ask = engine.latest("challenge", ({ loss }) => {
       answer.textContent = `Loss: ${short(loss, 4)}`;

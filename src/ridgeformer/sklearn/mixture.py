@@ -1,0 +1,216 @@
+"""Predictive distributions of labels: mixtures of t distributions over what is not known."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.sklearn.tails import Tails
+
+__all__ = ["Averaged", "Mixture", "Nodes", "Spectral"]
+
+Array = NDArray[np.float64]
+STEPS, NEGLIGIBLE = 60, 1e-9  # of quantiles; chances of nodes that do not matter to them
+TABLE = 8001  # points of a table of the distribution function of t
+
+
+@dataclass(eq=False)
+class Nodes:
+    """A quadrature rule for the posterior: K nodes with what belongs to each."""
+
+    chance: Array  # [K], posterior probabilities
+    v: Array  # [K], the noise variance over t
+    inverse: Array  # [r, K], 1 / (lambda + v)
+    size: Array  # [K], the mean of t, the prior variance of weights
+    root: Array  # [K], the mean of sqrt(t)
+    freedom: float  # degrees of freedom of the t distributions of labels given a node; infinite for normal ones
+    log_evidence: float  # log p(labels), in units in which they are standardised; NaN with a law of the noise level
+
+
+class Mixture(ABC):
+    """The posterior distribution of labels.
+
+    Attributes:
+        chance: The probabilities of the parts, [K].
+        freedom: The degrees of freedom of every part; infinite for normal ones.
+        tails: How the noise of a single label differs from its level.
+    """
+
+    chance: Array
+    freedom: float
+    tails: Tails
+
+    @abstractmethod
+    def moments(self, x: Array) -> tuple[Array, Array, Array]:
+        """Compute means and variances of the parts for new rows.
+
+        Args:
+            x: Standardised features, [m, d].
+
+        Returns:
+            The means of the labels, the variances of these means and the variance of the noise, which broadcast to
+            [m, K].
+        """
+
+    def components(self, x: Array) -> tuple[Array, Array, Array]:
+        """Compute the parts of the mixture for new rows, without those that do not matter.
+
+        Args:
+            x: Standardised features, [m, d].
+
+        Returns:
+            Probabilities [P], locations and scales [m, P] each.
+        """
+        kept = self.chance > NEGLIGIBLE
+        mean, own, noise = (np.broadcast_to(part, (len(x), len(kept)))[:, kept] for part in self.moments(x))
+        shrink = 1.0 if np.isinf(self.freedom) else max(self.freedom - 2, 1e-9) / self.freedom
+        chances, scales = [], []
+        for chance, factor in zip(self.tails.chances, self.tails.factors, strict=True):
+            chances.append(chance * self.chance[kept])
+            scales.append(np.sqrt(shrink * (own + factor * noise)))
+        chance = np.concatenate(chances)
+        return chance / chance.sum(), np.tile(mean, (1, len(chances))), np.concatenate(scales, 1)
+
+    def distribution(self, x: Array, labels: Array) -> Array:
+        """Compute the probability of smaller labels.
+
+        Args:
+            x: Standardised features, [m, d].
+            labels: One for each row, [m].
+
+        Returns:
+            The probabilities, [m].
+        """
+        chance, location, scale = self.components(x)
+        return np.asarray(_law(self.freedom).cdf((labels[:, None] - location) / scale) @ chance)
+
+    def quantiles(self, x: Array, levels: Array) -> Array:
+        """Compute quantiles of the labels of new rows by bisection.
+
+        Args:
+            x: Standardised features, [m, d].
+            levels: Probabilities between 0 and 1, [L].
+
+        Returns:
+            The quantiles, [L, m].
+        """
+        law, (chance, location, scale) = _law(self.freedom), self.components(x)
+        low, high = np.empty((2, len(levels), len(x)))
+        for k, level in enumerate(levels):  # the quantile lies between those of the parts
+            ends = location + scale * law.ppf(level)
+            low[k], high[k] = ends.min(1), ends.max(1)
+        points = np.sinh(np.linspace(-16, 16, TABLE))
+        table = law.cdf(points)
+        for _ in range(STEPS):
+            middle = 0.5 * (low + high)
+            if np.all(high - low <= 1e-9 * (np.abs(middle) + scale.min())):
+                break
+            below = np.interp((middle[:, :, None] - location) / scale, points, table) @ chance < levels[:, None]
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return np.asarray(0.5 * (low + high))
+
+    def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        """Draw labels of new rows.
+
+        Args:
+            x: Standardised features, [m, d].
+            count: How many for each row.
+            rng: The random numbers.
+
+        Returns:
+            The labels, [m, count].
+        """
+        chance, location, scale = self.components(x)
+        node = rng.choice(len(chance), (len(x), count), p=chance)
+        rows = np.arange(len(x))[:, None]
+        infinite = np.isinf(self.freedom)
+        noise = rng.standard_normal(node.shape) if infinite else rng.standard_t(self.freedom, node.shape)
+        return np.asarray(location[rows, node] + scale[rows, node] * noise)
+
+
+def _law(freedom: float):  # type: ignore[no-untyped-def]  # of scipy
+    from scipy.stats import norm, t
+
+    return norm if np.isinf(freedom) else t(freedom)
+
+
+@dataclass(eq=False)
+class Spectral(Mixture):
+    """A mixture for all features, in the eigenbasis of S.
+
+    Attributes:
+        nodes: The nodes.
+        basis: The directions in which rows differ, [d, r].
+        means: The means of the weights in this basis, given the node, [r, K].
+        level: The variance of the intercept over that of the noise: 1 / n, or 0 without an intercept.
+    """
+
+    nodes: Nodes
+    basis: Array
+    means: Array
+    level: float
+    tails: Tails = field(default_factory=Tails)
+
+    @property
+    def chance(self) -> Array:  # type: ignore[override]
+        """The probabilities of the nodes, [K]."""
+        return self.nodes.chance
+
+    @property
+    def freedom(self) -> float:  # type: ignore[override]
+        """The degrees of freedom of every part."""
+        return self.nodes.freedom
+
+    def moments(self, x: Array) -> tuple[Array, Array, Array]:
+        """Compute means and variances of the parts for new rows, as `Mixture.moments` says.
+
+        Args:
+            x: Standardised features, [m, d].
+
+        Returns:
+            Means, their variances, and the variance of the noise.
+        """
+        nodes, u = self.nodes, x @ self.basis
+        outside = np.maximum(np.square(x).sum(1) - np.square(u).sum(1), 0.0)[:, None]
+        outside = outside if self.basis.shape[1] < len(self.basis) else 0.0
+        noise = nodes.size * nodes.v
+        return u @ self.means, noise * (np.square(u) @ nodes.inverse + self.level) + nodes.size * outside, noise
+
+
+@dataclass(eq=False)
+class Averaged(Mixture):
+    """A mixture of which each part is an average over subsets of the features, with its mean and covariance.
+
+    Attributes:
+        chance: The probabilities of the parts, [K].
+        freedom: The degrees of freedom of every part.
+        means: The means of the weights, [K, d].
+        covariances: Their covariances, [K, d, d].
+        noise: The variances of the noise, [K].
+        level: The variance of the intercept over that of the noise.
+        log_evidence: log p(labels), in units in which they are standardised.
+    """
+
+    chance: Array
+    freedom: float
+    means: Array
+    covariances: Array
+    noise: Array
+    level: float
+    log_evidence: float
+    tails: Tails = field(default_factory=Tails)
+
+    def moments(self, x: Array) -> tuple[Array, Array, Array]:
+        """Compute means and variances of the parts for new rows, as `Mixture.moments` says.
+
+        Args:
+            x: Standardised features, [m, d].
+
+        Returns:
+            Means, their variances, and the variance of the noise.
+        """
+        own = np.stack([((x @ one) * x).sum(1) for one in self.covariances], 1)
+        return x @ self.means.T, np.maximum(own, 0.0) + self.level * self.noise, self.noise
