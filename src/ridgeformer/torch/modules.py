@@ -14,7 +14,9 @@ from ridgeformer.engine.kernels import layer_of
 from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.torch.loss import kernel_of, to_numpy
+from ridgeformer.torch.kernels import kernel_of, to_numpy
+
+__all__ = ["TorchLayer", "TorchModel", "check_tensor", "from_torch", "gram_tensor", "is_transformed", "to_torch"]
 
 TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
 
@@ -148,7 +150,7 @@ class TorchModel(nn.Module):
 
     @property
     def layout(self) -> Layout:
-        """The coordinates of tokens beside (x, y), and whether attention is a sum or a mean."""
+        """What tokens hold beside (x, y), and whether attention is a sum or a mean."""
         return self.source.layout
 
     def intercepts(self, moments: Moments | Tensor) -> Tensor:
