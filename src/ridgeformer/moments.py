@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout, default_threads, one_blas_thread
 from ridgeformer.errors import refuse
-from ridgeformer.validation import array, integer, real
+from ridgeformer.validation import array, axes, integer, real
 from ridgeformer.values import Value, read_only
 
 Array = NDArray[np.float64]
@@ -357,9 +357,9 @@ class Moments(Value):
 
 def _check_context(context: object, count: int) -> int | Counts:
     """One number of tokens for all contexts, or one for each."""
-    if np.ndim(context) == 0:  # type: ignore[arg-type]
+    if axes(context) == 0:
         return integer("context", context)
-    given = array("context", np.asarray(context), (count,))
+    given = array("context", context, (count,))  # type: ignore[arg-type]
     if not (given >= 1).all() or not (given == np.floor(given)).all():
         refuse("numbers of tokens must be whole numbers of at least 1", "others", "Pass one per context.")
     return given.astype(np.int64)

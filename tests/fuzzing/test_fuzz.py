@@ -8,13 +8,17 @@ import fuzz
 import fuzz_arrays
 import fuzz_cases
 import fuzz_journals
+import fuzz_laws
 import fuzz_models
 import fuzz_mutations
+import fuzz_pairs
 import fuzz_records
+import fuzz_terminal
 import fuzz_zoo
 import pytest
 
-from ridgeformer import tensors, zoo
+from ridgeformer import CustomProblem, tensors, zoo
+from ridgeformer.problems import posterior
 from ridgeformer.training import store
 from ridgeformer.training.store import files as journal
 from ridgeformer.training.store import files as stored
@@ -25,6 +29,8 @@ KINDS = {
     "records": fuzz_records,
     "zoo": fuzz_zoo,
     "arrays": fuzz_arrays,
+    "laws": fuzz_laws,
+    "pairs": fuzz_pairs,
 }
 
 
@@ -40,6 +46,23 @@ def test_the_law_holds(kind):
     assert outcomes.total() == 100
     assert outcomes == KINDS[kind].run(100, seed=20)
     assert outcomes != KINDS[kind].run(100, seed=21)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_hostile_runs_on_a_terminal():
+    assert fuzz_terminal.run(25, seed=1).total() == 25
+
+
+def test_mixed_up_laws_and_wrong_posteriors_are_found(monkeypatch):
+    with monkeypatch.context() as changed:
+        changed.setattr(CustomProblem, "_state", lambda self: {})
+        with pytest.raises(AssertionError, match=r"fuzz_pairs.run\(\d+, 1\): "):
+            fuzz_pairs.run(300, 1)
+    with monkeypatch.context() as changed:
+        changed.setattr(posterior, "TINY", 1e-3)
+        with pytest.raises(AssertionError, match=r"fuzz_laws.run\(\d+, 1\): the (floor|oracle) of"):
+            fuzz_laws.run(300, 1)
 
 
 def accept_everything(*_, **__):

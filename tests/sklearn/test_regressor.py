@@ -479,6 +479,7 @@ HOLE[3, 1] = np.nan
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
         ((X, Y, np.eye(20)[3]), "at least 2 rows must have weights above zero; got n_samples=1"),
         ((X, Y, np.full(20, 0.05)), "weights must sum to more than 1.*a sum of 1.*sample_weight"),
+        ((X, Y, np.full(20, 1e300)), r"and at most 1e15.*a sum of 2e\+301.*sample_weight"),
         ((X, Y, -np.ones(20)), "sample_weight must not be negative; got -1.0"),
         ((X, Y, np.ones(19)), r"sample_weight must have one weight for each row; got shape \(19,\)"),
         ((X, Y, np.full(20, np.nan)), "sample_weight contains NaN"),

@@ -80,7 +80,7 @@ def edit(
         )
     facts = {"problem": str(subject.problem), "edits": edits, "out": None if out is None else str(out)}
     stored = f"Stored in {out}." if out is not None else "Add --out edited.safetensors to store the edited model."
-    return answer_of(losses, f"{subject.problem}", [f"edited: {edited!r}; {'; '.join(edits)}.", stored], facts)
+    return answer_of(losses, subject.problem.label, [f"edited: {edited!r}; {'; '.join(edits)}.", stored], facts)
 
 
 def _changed(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import PARTS, PLACE, model_problem_options, takes_a_problem
+from ridgeformer.cli.options import PARTS, PLACE, measures_explosions, model_problem_options, takes_a_problem
 from ridgeformer.cli.output import Answer, answers, progress_bar
 from ridgeformer.cli.subject import model_name, read_model_and_problem, trained_on
 from ridgeformer.errors import refuse, shown
@@ -52,11 +52,7 @@ NUMBERS = {"sigma": float, "layer": int}
     help="How the loss is estimated. exact: without sampling queries. query: with one sampled query per sequence, as "
     "in the paper.",
 )
-@click.option(
-    "--explosions",
-    is_flag=True,
-    help="Also measure the probability that a sequence explodes, by importance sampling; a few seconds per model.",
-)
+@measures_explosions("Also")
 @answers(plot="the losses")
 @model_problem_options(None)
 def evaluate(
@@ -71,6 +67,7 @@ def evaluate(
     from ridgeformer.evaluation import compare
     from ridgeformer.loading import load
     from ridgeformer.predictors import baselines as baselines_of
+    from ridgeformer.problems.text import shown_text
 
     first, problem, record = read_model_and_problem(models[0], {name: given[name] for name in PARTS})
     names = [model_name(path) for path in models]
@@ -93,7 +90,8 @@ def evaluate(
             progress=step,
         )
     trained = trained_on(record)
-    head = f"{problem}" if trained in (None, str(problem)) else f"{problem}; {names[0]} was trained for {trained}"
+    other = "" if trained in (None, str(problem)) else f"; {names[0]} was trained for {shown_text(trained, 100)}"
+    head = f"{problem.label}{other}"
     return answer_of(losses, head, left_out, {"problem": str(problem), "trained": trained})
 
 

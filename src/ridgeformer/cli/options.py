@@ -49,6 +49,21 @@ OF_MODEL = {
     "context": "[default: that of the model's training, or 20]",
 }
 
+UNKNOWN = "unknown: it needs a built-in problem, whose density is known"  # of an explosion probability
+
+
+def measures_explosions(when: str) -> Callable[[Command], Command]:
+    """Add the option that measures explosion probabilities.
+
+    Args:
+        when: How its help text begins.
+
+    Returns:
+        The decorator.
+    """
+    what = "measure the probability that a sequence explodes, by importance sampling; a few seconds per model."
+    return click.option("--explosions", is_flag=True, help=f"{when} {what}")
+
 
 def _limit_threads(context: click.Context, option: click.Parameter, threads: int | None) -> None:
     """Limit the threads, those of BLAS included, until the command ends."""

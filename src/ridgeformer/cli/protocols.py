@@ -28,6 +28,12 @@ SEARCHES: tuple[tuple[str, ...], Options] = (
         ("effort", float, "search only: number of starts and steps, relative to the default. The default is 1."),
         ("caution", float, "search only: weight of exploding sequences, relative to the default. The default is 1."),
         (
+            "tolerated",
+            float,
+            "search only: largest probability of an explosion that the chosen model may have, such as 1e-9. The "
+            "default is to count explosions instead.",
+        ),
+        (
             "precision",
             str,
             "search only: auto, float32 or float64, the precision of the optimisation. The default is auto.",

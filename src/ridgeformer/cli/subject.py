@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import PARTS, PLACE, Command, arguments_of, model_problem_options
+from ridgeformer.cli.output import one_line
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ class Subject:
 
 
 def model_name(path: Path) -> str:
-    """A short name for what MODEL names."""
+    """A short name for what MODEL names, in one line."""
     from ridgeformer.zoo import PREFIX
 
-    return str(path) if str(path).startswith(PREFIX) else path.name
+    return one_line(path if str(path).startswith(PREFIX) else path.name)
 
 
 def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[LinearTransformer, Problem, dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import PLACE
+from ridgeformer.cli.options import PLACE, UNKNOWN
 from ridgeformer.cli.output import Answer, answers, one_line, sweep_display, warn
 from ridgeformer.cli.protocols import draw, picture_of, takes_a_picture
 from ridgeformer.errors import InputError, MissingPackageError, UnreachableError, refuse, shown
@@ -92,12 +92,13 @@ def _listed(table: Runs) -> Answer:
     return Answer(text, record, rows, code=1 if damaged else 0)
 
 
-def describe_training(training: Any, draw: Callable[[Path], object] | None = None) -> Answer:
+def describe_training(training: Any, draw: Callable[[Path], object] | None = None, explosions: bool = False) -> Answer:
     """Answer with a training: its loss, how it went and where it is stored.
 
     Args:
         training: The training.
         draw: Draws its picture; None where there is none.
+        explosions: Whether to measure the probability that a sequence explodes.
 
     Returns:
         The answer.
@@ -113,20 +114,23 @@ def describe_training(training: Any, draw: Callable[[Path], object] | None = Non
     grown = f"; {training.total_seconds:.1f} s with the models that it was grown from"
     lines = {
         "status": f"{training.status}: {training.message}",
-        **({"actual": training.actual} if training.actual_family != training.spec.family.name else {}),
+        **({} if training.is_as_asked else {"actual": training.actual}),
         **({} if searched else {"protocol": protocol_of(training.spec.as_dict())}),
         "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences",
         "floor": f"{without_rounding(r.floor, r.signal):.4g}; ratio: {ratio}",
         "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, "
         f"exploded: {r.exploded:,} of {r.sequences:,}",
+        **({"explodes": f"with probability {training.explosions or UNKNOWN}"} if explosions else {}),
+        **({} if training.price is None else {"caution": str(training.price)}),
         "time": f"{training.seconds:.1f} s{grown if searched else ''}",
         "made with": ", ".join(f"{name} {value}" for name, value in training.made_with.items()),
         "stored in": training.folder or "nowhere; add --out runs/ to store it",
     }
     head = f"{training.spec.describe()}, seed {training.spec.seed}"
     text = "\n".join([one_line(head), *(f"  {name:10} {one_line(line)}" for name, line in lines.items())])
+    rare = {"explosions": training.explosions and training.explosions.as_dict()} if explosions else {}
     rows = [{"run": training.spec.name, **r.rows()[0]}]
-    return Answer(text, {**training.record(), **course, "folder": folder}, rows, draw)
+    return Answer(text, {**training.record(), **course, **rare, "folder": folder}, rows, draw)
 
 
 WORKERS = click.option("--workers", type=click.IntRange(1, 1024), help="Number of processes [default: one per core].")

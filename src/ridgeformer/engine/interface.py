@@ -33,7 +33,8 @@ class Sample(NamedTuple):
     Attributes:
         gram: Gram matrices of the tokens, [B, D, D].
         task: The task vectors, [B, d].
-        ridge: E[w | context, sigma], [B, d]; for laws with a pool the task vectors once more.
+        ridge: E[w | context, sigma], [B, d]; for laws with a pool the task vectors once more. It is NaN without noise
+            where `Law.lacks_ridge`.
         metric: The covariance of the queries of each sequence, [B, d, d], if it is not the same for all.
     """
 
@@ -135,7 +136,11 @@ class Engine(ABC):
             InputError: an argument is of the wrong type or out of range.
         """
         checked = check_sample(law, choices, key, layout, first, threads)
-        return self._sample(checked, np.dtype(precision(dtype)))
+        drawn = self._sample(checked, np.dtype(precision(dtype)))
+        if not law.lacks_ridge or checked.choices.sigma.all():
+            return drawn
+        ridge = np.where(checked.choices.sigma[:, None] > 0, drawn.ridge, np.nan)
+        return drawn._replace(ridge=ridge.astype(drawn.ridge.dtype))
 
     def evaluate(
         self,
@@ -222,6 +227,12 @@ class Engine(ABC):
         target, ceiling = choice("target", target, ("ridge", "task")), number("ceiling", ceiling)
         if target == "ridge" and law.pool is not None:
             refuse("the target of a law with a pool must be task", "ridge", 'Pass target="task".')
+        if target == "ridge" and law.lacks_ridge and not sample.choices.sigma.all():
+            refuse(
+                "without noise, the target must be task where n may be below and above the rank of the tasks",
+                "ridge",
+                'Pass target="task", or let the problem compute its oracle: problem.step(...).',
+            )
         gradient, unadjusted = flag("gradient", gradient), flag("unadjusted", unadjusted)
         return self._step(StepArguments(kernel, sample, target, ceiling, gradient, unadjusted))
 

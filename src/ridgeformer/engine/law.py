@@ -120,6 +120,14 @@ class Law(Value):
         return self.shortest
 
     @property
+    def lacks_ridge(self) -> bool:
+        """Whether n may be below and above the rank of the tasks: engines then cannot solve for the mean of the task.
+
+        Their systems are singular without noise. `Problem` computes these oracles from the moments.
+        """
+        return self.least - self.standardised < self.rank < min(self.context, self.dim)
+
+    @property
     def rank(self) -> int:
         """The rank of the covariance of the tasks."""
         return self.dim if self.task_factor is None else int(self.task_factor.shape[1])

@@ -16,7 +16,7 @@ from ridgeformer.models.family import EDIT, Family
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
-from ridgeformer.validation import array, choice, integer, number, real
+from ridgeformer.validation import array, axes, choice, integer, number, real
 from ridgeformer.values import Value, read_only
 
 Float = NDArray[np.floating[Any]]
@@ -112,7 +112,7 @@ class MomentForm(Stack):
         if not isinstance(contexts, Draw | Moments):
             refuse(
                 "a trace is of a draw, moments, sequences, or features x with labels y",
-                kind_of(contexts) + ("" if np.ndim(contexts) == 0 else " without labels"),
+                kind_of(contexts) + ("" if axes(contexts) == 0 else " without labels"),
                 "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.",
             )
         draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)

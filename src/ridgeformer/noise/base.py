@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.validation import array, integer
+from ridgeformer.validation import array, axes, integer
 from ridgeformer.values import Value, read_only
 
 Array = NDArray[np.float64]
@@ -253,7 +253,7 @@ class Categorical(Noise):
     _built_in = True
 
     def __init__(self, levels: Sequence[float] | Array, weights: Sequence[float] | Array | None = None) -> None:
-        if np.ndim(levels) != 1:
+        if axes(levels) != 1:
             refuse("categorical levels must be a list", repr(levels), "Pass levels such as [1, 3].")
         if len(levels) == 0:
             refuse("categorical noise needs at least one level", "none", "Pass levels such as [1, 3].")

@@ -82,7 +82,7 @@ def draw_problem(
         axis.tick_params(labelsize=8)
         for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
             text.set_fontsize(9)
-    canvas.suptitle(shown_text(str(problem), 140) if title is None else title, fontsize=11)
+    canvas.suptitle(shown_text(problem.label, 140) if title is None else title, fontsize=11)
     return write(canvas, path)
 
 

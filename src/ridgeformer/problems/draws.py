@@ -218,8 +218,8 @@ class Draw(Value):
     @property
     def nbytes(self) -> int:
         """The memory of the arrays, without tokens."""
-        arrays = [*vars(self.moments).values(), *vars(self).values()]
-        return sum(value.nbytes for value in arrays if isinstance(value, np.ndarray))
+        arrays = {id(value): value for value in (*vars(self.moments).values(), *vars(self).values())}
+        return sum(value.nbytes for value in arrays.values() if isinstance(value, np.ndarray))
 
     def chosen(self, index: Index) -> Draw:
         """Return some of the sequences.

@@ -388,12 +388,8 @@ class Problem(BaseProblem):
 
     @property
     def _engine_has_oracle(self) -> bool:
-        """Whether engines compute the oracle: of Gaussian tasks, unless n may be below or above their rank.
-
-        There the systems that engines solve are singular without noise.
-        """
-        least = self.lengths.least - self.features.standardised
-        return self.tasks.is_gaussian and not least < self.law.rank < min(self.lengths.most, self.dim)
+        """Whether engines compute the oracle: of Gaussian tasks, unless n may be below and above their rank."""
+        return self.tasks.is_gaussian and not self.law.lacks_ridge
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         """Draw whole sequences. They have the same law as those of `_moments`, and other numbers."""

@@ -20,6 +20,7 @@ import numpy as np
 from ridgeformer.errors import InputError, missing_bracket, refuse, shown
 from ridgeformer.files import parse_json
 from ridgeformer.noise.base import number_text
+from ridgeformer.validation import axes
 from ridgeformer.values import Value
 
 __all__ = ["Described", "parse_call", "parse_problem", "short"]
@@ -110,7 +111,7 @@ def short(value: Any) -> str:
     label = getattr(value, "label", None)
     if isinstance(label, str):
         return label
-    if np.ndim(value) > 1:
+    if axes(value) > 1:
         return " x ".join(map(str, np.shape(value)))
     if isinstance(value, np.ndarray | list | tuple):
         return f"{len(value)} values" if len(value) > MANY else f"[{','.join(short(item) for item in value)}]"

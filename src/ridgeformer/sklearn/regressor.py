@@ -264,9 +264,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 f"n_samples={used.sum()}",
                 "Pass more rows with positive weights.",
             )
-        if least > 1 and not weights.sum() > 1 + 1e-9:  # 1 with rounding
+        if (least > 1 and not weights.sum() > 1 + 1e-9) or weights.sum() > 1e15:  # 1 with rounding
             refuse(
-                "the weights must sum to more than 1, because a weight of 1 is one example",
+                "the weights must sum to more than 1 and at most 1e15, because a weight of 1 is one example",
                 f"a sum of {weights.sum():g}",
                 "Pass sample_weight * n / sample_weight.sum() for n examples.",
             )

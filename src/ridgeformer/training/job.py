@@ -201,6 +201,18 @@ class Price(NamedTuple):
     sequences: int
     worse: float
 
+    def __str__(self) -> str:
+        reckless = f"the best model found without regard to explosions has a loss of {self.loss:.4g}"
+        return f"{reckless} and explodes on {self.exploded:,} of {self.sequences:,}; the chosen one is {self._words}"
+
+    @property
+    def _words(self) -> str:
+        return (
+            "as good"
+            if not abs(self.worse) >= 5e-4
+            else f"{abs(self.worse):.1%} {'worse' if self.worse > 0 else 'better'}"
+        )
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
-from ridgeformer.evaluation import Loss
+from ridgeformer.evaluation import ExplosionProbability, Loss, explosion_probability
 from ridgeformer.evaluation.results import OPTIONAL
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.exact import expected_oracle_loss
@@ -243,10 +243,13 @@ class Training(Value):
 
         The search may choose a model of a simpler family, or a shallower one, whose further layers do nothing.
         """
-        P, Q = np.asarray(self.model.P), np.asarray(self.model.Q)
-        works = (np.abs(P).max((2, 3)) * np.abs(Q).max((2, 3)) > 0).any(1)
-        layers = max(int(works.sum()) // self.model.family.loops, 1)
+        layers = max(self.model.working_layers // self.model.family.loops, 1)
         return f"{self.actual_family or self.spec.family.name}, {layers} layer{'s' * (layers > 1)}"
+
+    @property
+    def is_as_asked(self) -> bool:
+        """Whether the model really is of the family and depth that were asked for; see `actual`."""
+        return self.spec.describe_model().startswith(self.actual)
 
     @functools.cached_property
     def history(self) -> History:
@@ -270,6 +273,17 @@ class Training(Value):
 
         return tuple(Snapshot(step, at(i)) for i, step in enumerate(steps))
 
+    @functools.cached_property
+    def explosions(self) -> ExplosionProbability | None:
+        """The probability that a sequence explodes, by importance sampling; None for a problem of your own.
+
+        It is measured when it is first asked for, which takes a few seconds, and is not stored with the run: see
+        `ridgeformer.explosion_probability`, which takes other numbers of sequences and other seeds.
+        """
+        if not self.spec.problem.has_known_laws:
+            return None
+        return explosion_probability(self.spec.problem, self.model)
+
     @property
     def loss(self) -> float:
         """Adjusted loss on fresh sequences."""
@@ -281,7 +295,7 @@ class Training(Value):
         return self.result.floor
 
     def __repr__(self) -> str:
-        actual = "" if self.spec.describe_model().startswith(self.actual) else f" (actual: {self.actual})"
+        actual = "" if self.is_as_asked else f" (actual: {self.actual})"
         ratio = f", {self.result.ratio:.3g} x the floor" if math.isfinite(self.result.ratio) else ""
         end = f"{self.status}, loss {self.loss:.4g}{ratio}, {self.total_seconds:.1f} s"
         return f"Training({self.spec.describe()}{actual}: {end})"

@@ -225,7 +225,7 @@ class Spec:
 
     def describe(self) -> str:
         """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
-        return f"{self.describe_model()}, {self.problem}"
+        return f"{self.describe_model()}, {self.problem.label}"
 
 
 def make_spec(
