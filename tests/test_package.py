@@ -56,12 +56,12 @@ def outside(*folders):
 
 
 def imported(path):
-    """The top-level names of ridgeformer that a file imports, anywhere in it but in methods `plot` of results.
+    """The top-level names of ridgeformer that a file imports, anywhere in it but in methods `plot...` of results.
 
     A result is drawn when it is asked to, by the pictures of a higher layer.
     """
     tree = ast.parse(path.read_text())
-    plots = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "plot"]
+    plots = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("plot")]
     drawing = {node for plot in plots for node in ast.walk(plot)}
     for node in ast.walk(tree):
         if node in drawing:
