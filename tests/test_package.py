@@ -169,7 +169,7 @@ def test_one_module_writes_files():
         r"""|savefig\((?!buffer\b)|json\.dump\(|np\.save|save_file\(|os\.replace\(|unlink\(|os\.remove|rmtree\("""
     )
     found = {name for name, path in modules() if direct.search(path.read_text())}
-    assert found == {"files", "sweeps.grid"}  # the grid only reads
+    assert found == {"files"}
 
 
 def test_one_module_knows_the_names_of_the_files_of_a_run():
