@@ -54,6 +54,12 @@ def test_hostile_runs_on_a_terminal():
     assert fuzz_terminal.run(25, seed=1).total() == 25
 
 
+@pytest.mark.parametrize(("count", "seed"), [(17, 1), (37, 5)])
+def test_what_was_found_before(count, seed):
+    """Mixtures with a pool, of which sigma may be 0, with n <= d: evidence was a difference of large numbers."""
+    assert fuzz_laws.run(count, seed).total() == count
+
+
 def test_mixed_up_laws_and_wrong_posteriors_are_found(monkeypatch):
     with monkeypatch.context() as changed:
         changed.setattr(CustomProblem, "_state", lambda self: {})
