@@ -20,8 +20,8 @@ import pytest
 from ridgeformer import CustomProblem, tensors, zoo
 from ridgeformer.problems import posterior
 from ridgeformer.training import store
+from ridgeformer.training.store import files as journal
 from ridgeformer.training.store import files as stored
-from ridgeformer.training.store import journal
 
 KINDS = {
     "models": fuzz_models,
