@@ -100,6 +100,18 @@ def mixed_tasks(pool, share, rest):
     return lambda rng, count: np.where(rng.random((count, 1)) < share, rest(rng, count), pool_tasks(pool)(rng, count))
 
 
+def sparse_tasks(sizes, variance):
+    """As many weights as `sizes` draws, each from N(0, variance), at random places."""
+
+    def law(rng, count):
+        w = np.zeros((count, 3))
+        for one, size in zip(w, sizes(rng, count), strict=True):
+            one[rng.permutation(3)[:size]] = np.sqrt(variance) * rng.standard_normal(size)
+        return w
+
+    return law
+
+
 @dataclass
 class Tokens:
     """Simulated sequences; those with fewer tokens are filled up with zeros."""

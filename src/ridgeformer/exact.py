@@ -28,8 +28,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["ExcessLoss", "const_loss", "exact_loss", "expected_oracle_loss", "least_excess_loss", "least_loss"]
-
 Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
 FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
@@ -39,7 +37,7 @@ NOTHING = 1e-12  # of the largest eigenvalue: a direction of which a context say
 
 
 class ExcessLoss:
-    """What a GD++ model loses beyond ConstRR, as a function of n omega.
+    """The excess of the loss of a GD++ model over ConstRR, as a function of n omega.
 
     Called with n omega, flattened from [L, 2] = (xx, yx) of every layer, it returns the value and the gradient.
 
@@ -254,14 +252,15 @@ def _value(descent: Minimum) -> float:
 
 @functools.lru_cache(maxsize=64)
 def expected_oracle_loss(problem: Problem) -> float:
-    """Compute the unadjusted loss of the oracle with as little sampling as possible, for Gaussian tasks.
+    """Compute the unadjusted loss of the oracle with as little sampling as possible.
 
-    Given a context and sigma it is half the trace of the posterior covariance, a sum over the eigenvalues e of S, in
-    coordinates in which tasks are N(0, I), of sigma^2 / (sigma^2 + e). For isotropic problems their law is known
-    exactly; elsewhere it is that of random contexts. Noise and tasks are never sampled.
+    For Gaussian tasks, given a context and sigma, it is half the trace of the posterior covariance, a sum over the
+    eigenvalues e of S, in coordinates in which tasks are N(0, I), of sigma^2 / (sigma^2 + e). For isotropic problems
+    their law is known exactly; elsewhere it is that of random contexts. Tasks and noise are only sampled where tasks
+    are not Gaussian.
 
     Args:
-        problem: A problem without a pool of tasks.
+        problem: The distribution of sequences.
 
     Returns:
         The loss.
@@ -273,6 +272,8 @@ def expected_oracle_loss(problem: Problem) -> float:
         values, weights = eigenvalues(problem.dim, problem.context)
         return 0.5 * float(weights @ _unknown(problem, values)) + 0.5 * max(problem.dim - problem.context, 0)
     draw = problem.moments(min(CONTEXTS, CELLS // problem.dim**2 + 1))
+    if not problem.has_ridge_oracle:
+        return float(draw.losses(draw.ridge, draw.task).mean())
     values, basis = np.linalg.eigh(problem.prior.whiten(draw.moments).S.astype(np.float64))
     if problem.prior.factor is not None:
         basis = problem.prior.factor @ basis

@@ -39,7 +39,7 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 
-__all__ = ["FIXED", "REMEDY", "Minimum", "Quadratic", "check_population", "has_population", "task_moments"]
+__all__ = ["FIXED", "REMEDY", "Minimum", "Quadratic", "check_population", "has_population"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -85,7 +85,7 @@ def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_L
 
 
 def _obstacle(problem: BaseProblem, layers: int, layout: Layout) -> tuple[str, object] | None:
-    """What a closed form needs, and what there is instead; None where there is a closed form."""
+    """The condition of the closed form, and the remedy, in words; None where there is a closed form."""
     if layers != 1:
         return "one layer", f"{layers} layers"
     if not problem.one_covariance:
@@ -292,7 +292,7 @@ def _token_moments(problem: Problem) -> tuple[Array, Array]:
     """E[C_ab C_cd], [D, D, D, D], and E[C_ab w_j], [D, D, d], for C the covariance of a token given w and sigma."""
     d, L = problem.dim, problem.features.mean_covariance(problem.dim)
     s, s2 = problem.noise.second_moment, problem.noise.fourth_moment
-    m1, m2, m3, power, power2 = task_moments(problem, L)
+    m1, m2, m3, power, power2 = problem.tasks.moments(problem.dim, L)
     Lw, yy = L @ m1, power + s  # E of the blocks xy and yy of C
     x, y = slice(0, d), d
     E = np.zeros((d + 1,) * 4)
@@ -310,28 +310,3 @@ def _token_moments(problem: Problem) -> tuple[Array, Array]:
     first[x, y] = first[y, x] = L @ m2
     first[y, y] = m3 + s * m1
     return E, first
-
-
-def task_moments(problem: Problem, L: Array) -> tuple[Array, Array, Array, float, float]:
-    """Compute moments of the tasks, over their Gaussian part and their pool.
-
-    Args:
-        problem: The problem.
-        L: The covariance Lambda of the features, [d, d].
-
-    Returns:
-        E w [d], E w w' [d, d], E w q [d], E q and E q^2 with q = w' Lambda w.
-    """
-    prior, pool, new = problem.prior, problem.tasks.pool(problem.dim), problem.tasks.new
-    parts = []
-    if new:
-        mean = np.zeros(problem.dim) if prior.mean is None else np.asarray(prior.mean)
-        gamma = np.eye(problem.dim) if prior.factor is None else prior.factor @ prior.factor.T
-        q, seen = float((L * gamma).sum() + mean @ L @ mean), L @ gamma @ L
-        q2 = q * q + 2 * float((L @ gamma * (L @ gamma).T).sum()) + 4 * float(mean @ seen @ mean)
-        parts.append((new, mean, gamma + np.outer(mean, mean), q * mean + 2 * gamma @ L @ mean, q, q2))
-    if pool is not None:
-        each = np.einsum("ki,ij,kj->k", pool, L, pool)
-        moments = pool.mean(0), pool.T @ pool / len(pool), each @ pool / len(pool), float(each.mean())
-        parts.append((1 - new, *moments, float(np.square(each).mean())))
-    return tuple(sum(part[0] * part[k] for part in parts) for k in range(1, 6))  # type: ignore[return-value]

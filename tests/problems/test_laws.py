@@ -46,6 +46,9 @@ TASKS = {
     "rank one": tf.gaussian_tasks(MEAN, [[1.0], [-2.0], [0.5]]),
     "pool": tf.pool_tasks(POOL),
     "mixture": tf.mixed_tasks(POOL, 0.3, tf.gaussian_tasks(MEAN, np.linalg.cholesky(GAMMA))),
+    "sparse(2)": tf.sparse_tasks(lambda rng, count: np.full(count, 2), 1),
+    "sparse(p=0.3,variance=2)": tf.sparse_tasks(lambda rng, count: rng.binomial(3, 0.3, count), 2),
+    "sparse(beta=[1,2])": tf.sparse_tasks(lambda rng, count: rng.binomial(3, rng.beta(1, 2, count)), 1),
 }
 ONE = np.array([1.0, -2.0, 0.5])
 GIVEN = {
@@ -65,6 +68,7 @@ CASES += [
     ("factors(1)", "mixture", "2..6"),
     ("standardised(factors(1))", "pool", 7),
     ("rotated(2,0.7,0.2)", "rank one", 3),
+    ("rotated(2,0.7,0.2)", "sparse(2)", "2..6"),
 ]
 
 

@@ -21,6 +21,7 @@ from ridgeformer.problems import (
     PowerLaw,
     Rotated,
     Scales,
+    Sparse,
     Spectrum,
     Standardised,
     problem_from_dict,
@@ -66,7 +67,12 @@ gaussians = st.one_of(
     ),
     st.integers(1, D).map(LowRankTasks),
 )
-tasks = st.one_of(gaussians, pools, st.builds(Mixture, pools, st.floats(0.001, 0.999), gaussians))
+sparse = st.one_of(
+    st.builds(Sparse, st.integers(1, D), variance=positive),
+    st.builds(Sparse, p=st.floats(0.01, 0.99)),
+    st.builds(Sparse, beta=st.lists(st.floats(0.01, 100), min_size=2, max_size=2), variance=positive),
+)
+tasks = st.one_of(gaussians, pools, sparse, st.builds(Mixture, pools, st.floats(0.001, 0.999), gaussians))
 lengths = st.one_of(
     st.integers(2, 10**6),
     st.lists(st.integers(2, 10**6), min_size=1, max_size=6, unique=True),
@@ -145,6 +151,9 @@ def test_different_problems_are_different(one, other):
         (Gaussian(), "gaussian()"),
         (Gaussian([1, 0]), "gaussian(mean=[1,0])"),
         (LowRankTasks(3), "lowrank(3)"),
+        (Sparse(3), "sparse(3)"),
+        (Sparse(p=0.2), "sparse(p=0.2)"),
+        (Sparse(beta=[1, 4], variance=2), "sparse(beta=[1,4],variance=2)"),
         (Pool(64), "pool(64)"),
         (Pool(64, seed=1, law="sphere"), "pool(64,seed=1,law='sphere')"),
         (Pool([[1, 0], [0, 1]]), "pool([[1,0],[0,1]])"),

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import threefry
 from ridgeformer.engine.arguments import Key, SampleArguments
-from ridgeformer.engine.arrays import Float
+from ridgeformer.engine.kernels import Float
 from ridgeformer.engine.law import Choices, Law
 
-__all__ = ["draw", "uniforms"]
+__all__ = ["draw", "task_uniforms", "uniforms"]
 
 Array = NDArray[np.float64]
 
@@ -24,6 +24,23 @@ def uniforms(key: Key, count: int, first: int, word: int) -> Array:
     """Return one random number for every sequence. See `Engine.uniforms`."""
     sequence = _indices(first, slice(0, count))
     return threefry.uniform(threefry.random_words(key, sequence, np.zeros(1, np.uint32), threefry.NOISE)[word])
+
+
+def task_uniforms(key: Key, count: int, first: int, numbers: int) -> Array:
+    """Return random numbers for the tasks of sequences, whichever engine draws all else.
+
+    Args:
+        key: The stream of random sequences.
+        count: The number of sequences, B.
+        first: The number of the first one.
+        numbers: How many numbers each sequence has.
+
+    Returns:
+        Numbers in (0, 1), [B, numbers].
+    """
+    slots = np.arange((numbers + 3) // 4, dtype=np.uint32)
+    words = threefry.random_words(key, _indices(first, slice(0, count))[:, None], slots[None, :], threefry.TASKS)
+    return threefry.uniform(np.stack(words, axis=-1).reshape(count, -1)[:, :numbers])
 
 
 def draw(given: SampleArguments, part: slice) -> tuple[Float, Array, Array, Array | None]:

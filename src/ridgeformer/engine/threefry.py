@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine.arguments import Key
 
-__all__ = ["CHI", "FEATURES", "NOISE", "NORMALS", "ONES", "normals", "random_words", "threefry", "uniform"]
+__all__ = ["CHI", "FEATURES", "NOISE", "NORMALS", "ONES", "TASKS", "normals", "random_words", "threefry", "uniform"]
 
 Words = NDArray[np.uint32]
 ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
 # The last word of the counter says what the random numbers are for.
-NORMALS, CHI, NOISE, FEATURES, ONES = 0, 1, 1 << 31, (1 << 31) + 1, (1 << 31) + 2
+NORMALS, CHI, NOISE, FEATURES, ONES, TASKS = 0, 1, 1 << 31, (1 << 31) + 1, (1 << 31) + 2, (1 << 31) + 3
 
 
 def _rotate(x: Words, by: int) -> Words:
@@ -56,7 +56,7 @@ def random_words(key: Key, sequence: Words, slot: Words, use: int) -> list[Words
         key: The stream of random sequences.
         sequence: The indices of the sequences.
         slot: The indices of the words within a sequence; both arrays broadcast.
-        use: What the numbers are for: `NORMALS`, `CHI`, `NOISE`, `FEATURES` or `ONES`.
+        use: What the numbers are for: `NORMALS`, `CHI`, `NOISE`, `FEATURES`, `ONES` or `TASKS`.
 
     Returns:
         Four arrays of words.

@@ -204,7 +204,7 @@ class Proposal:
         return Tokens(gram[:, :d, :d], e, r, x, xi), metric
 
     def _scales(self, S: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any) -> Array:
-        """What features are multiplied by, [B, d]."""
+        """The factors of the features, [B, d]."""
         law, (count, d) = self.problem.law, S.shape[:2]
         by = np.ones((count, d))
         if law.spread:
@@ -241,11 +241,13 @@ class Proposal:
         FV = np.einsum("ij,bjk->bik", F, V) * inverse[:, None, :]
         W, root = np.einsum("bij,bjk->bik", tokens.S, FV), np.sqrt(np.where(there, values, 0.0))  # W = X'U
         z, ones = (np.einsum("bi,bij->bj", value, FV) for value in (tokens.e, tokens.x))  # U'xi, U'1
-        g, pool = rng.standard_normal(z.shape), None
+        g, pool, known = rng.standard_normal(z.shape), None, np.empty(0)
         if law.pool is not None:
             number = self.problem.tasks.choose(rng.random(count), law.dim)
             assert number is not None
-            pool, root = number >= 0, root * (number < 0)[:, None]
+            pool, root, known = number >= 0, root * (number < 0)[:, None], law.pool[number]
+        if numbers := self.problem.tasks.numbers(law.dim):
+            pool, root, known = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))
         strength = _Strengths(root, sigma, there, n)
         old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), LABELS[chosen["labels"]].T
         along, across, task = (strength.factors(cost, i) for i, cost in enumerate(costs))
@@ -262,8 +264,8 @@ class Proposal:
         e = tokens.e + np.einsum("bij,bj->bi", W, dz) + far[:, None] * (tokens.e - np.einsum("bij,bj->bi", W, old[0]))
         xi = tokens.xi + (ones * dz).sum(1) + far * (tokens.xi - (ones * old[0]).sum(1))
         w = self.problem.prior.back(np.einsum("bij,bj->bi", V, g))
-        if pool is not None and law.pool is not None:
-            w = np.where(pool[:, None], law.pool[number], w)
+        if pool is not None:
+            w = np.where(pool[:, None], known, w)
         return Tokens(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w
 
 
@@ -272,7 +274,7 @@ class _Strengths:
     """The strengths of the axis `labels` for contexts with given features and noise levels.
 
     Attributes:
-        root: Singular values of the features in the coordinates of the tasks, [B, r]; 0 for tasks of a pool.
+        root: Singular values of the features in the coordinates of the tasks, [B, r]; 0 for tasks that are drawn first.
         sigma: The noise levels, [B].
         there: Which singular vectors there are, [B, r].
         n: The numbers of tokens, [B].

@@ -6,6 +6,8 @@ from ridgeformer.predictors.choice import baselines, best_label
 from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
+from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
+from ridgeformer.predictors.universal import Universal
 
 __all__ = [
     "DMMSE",
@@ -18,7 +20,10 @@ __all__ = [
     "LeastSquares",
     "OracleRR",
     "Predictor",
+    "SparseBayes",
+    "SparseOracle",
     "TunedRR",
+    "Universal",
     "baselines",
     "best_label",
 ]

@@ -35,7 +35,7 @@ def best_label(problem: BaseProblem) -> str:
 def oracle_label(problem: BaseProblem) -> str:
     """Return the name of ridge regression that is told the noise level in tables.
 
-    For tasks from a pool it is not the oracle of the adjusted loss, which knows the pool too, and its name says so.
+    For tasks that are not Gaussian it is not the oracle of the adjusted loss, which knows their law; its name says so.
 
     Args:
         problem: The distribution of sequences.
@@ -43,7 +43,7 @@ def oracle_label(problem: BaseProblem) -> str:
     Returns:
         The name.
     """
-    return "OracleRR (Gaussian prior)" if problem.has_pool else "OracleRR"
+    return "OracleRR" if problem.has_ridge_oracle else "OracleRR (Gaussian prior)"
 
 
 def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:

@@ -182,6 +182,12 @@ class SubsetTree:
 class Subsets:
     """The solutions of ridge regression on the subsets of a tree.
 
+    Args:
+        tree: The subsets.
+        log_det: See the attribute.
+        residual: See the attribute.
+        steps: What each level of the tree computed.
+
     Attributes:
         log_det: The logarithm of det(S_g + c) of each subset g, [M, B].
         residual: The penalised residual l - a_g'(S_g + c)^-1 a_g, [M, B].

@@ -19,7 +19,7 @@ from ridgeformer.problems.lengths import Lengths
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.problem import Problem
 from ridgeformer.problems.reading import problem_from_dict
-from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Tasks
+from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Sparse, Tasks
 from ridgeformer.problems.varying import ByDimension, VaryingDimension
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Rotated",
     "Scales",
     "Sequences",
+    "Sparse",
     "Spectrum",
     "Standardised",
     "Tasks",

@@ -1,4 +1,4 @@
-"""What training and evaluation ask of a problem, whichever one it is."""
+"""The interface of problems for training and evaluation."""
 
 from __future__ import annotations
 
@@ -99,6 +99,11 @@ class BaseProblem(Value, ABC):
     def has_pool(self) -> bool:
         """Whether tasks come from a pool, wholly or in part."""
         return False
+
+    @property
+    def has_ridge_oracle(self) -> bool:
+        """Whether the oracle is ridge regression, as for Gaussian tasks; others are too slow for steps of training."""
+        return True
 
     @property
     def has_known_laws(self) -> bool:
@@ -323,8 +328,8 @@ class BaseProblem(Value, ABC):
             first: The number of the first sequence in its stream.
             layout: The layout of the model's tokens.
             dtype: float32 or float64, of the computation.
-            target: `ridge` for adjusted losses or `task`; None for `ridge`, or `task` for pools, whose oracle no engine
-                computes.
+            target: `ridge` for adjusted losses or `task`; None for `ridge`, or `task` for tasks that are not Gaussian,
+                whose oracle no engine computes.
             ceiling: Losses above it enter the gradient by their logarithm.
             gradient: Whether to compute the gradient.
             unadjusted: Whether to return the losses against the tasks as well.
@@ -335,7 +340,7 @@ class BaseProblem(Value, ABC):
             Losses and what else was asked for.
         """
         key, (count, first), engine = make_key(*key), check_sequences(count, first), engines.resolve(engine)
-        goal: Target = target or ("task" if self.has_pool else "ridge")
+        goal: Target = target or ("ridge" if self.has_ridge_oracle else "task")
         ask = Ask(layout, precision(dtype), goal, ceiling, gradient, unadjusted, engine, threads)
         return self._step(kernel, key, count, first, ask)
 

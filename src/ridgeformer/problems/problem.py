@@ -14,6 +14,7 @@ Problem(dim=10, context=10..40, noise=fixed(1), features=factors(2), tasks=lowra
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.arguments import check_sequences, make_key
+from ridgeformer.engine.sampler import task_uniforms
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
@@ -30,7 +32,7 @@ from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.dimensions import ContextRule, dimensions, varies
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
-from ridgeformer.problems.posterior import oracle_of_pool
+from ridgeformer.problems.parts import check_parts
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
 from ridgeformer.problems.text import parse_problem, shown_text
@@ -97,16 +99,7 @@ class Problem(BaseProblem):
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
         self.query: Features | None = None if query is None else as_features(query)
-        if self.query is not None and not self.query.fixed:
-            refuse("queries have one covariance for all sequences", self.query, "Pass a matrix or a spectrum.")
-        if self.query is not None and self.features.standardised:
-            refuse(
-                "queries of standardised features have the covariance of the features",
-                self.query,
-                "Leave out query, or do not standardise.",
-            )
-        if self.features.standardised and self.lengths.least < 2:
-            refuse("standardising needs at least two examples", f"context {self.lengths}", "Pass a larger context.")
+        check_parts(self.features, self.query, self.lengths)
         self.law = self._law()
 
     def _law(self) -> Law:
@@ -137,7 +130,7 @@ class Problem(BaseProblem):
     @property
     def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
-        return self.law.is_isotropic
+        return self.law.is_isotropic and self.tasks.is_gaussian
 
     @cached_property
     def prior(self) -> Prior:
@@ -148,6 +141,11 @@ class Problem(BaseProblem):
     def has_pool(self) -> bool:
         """Whether tasks come from a pool, wholly or in part."""
         return self.law.pool is not None
+
+    @property
+    def has_ridge_oracle(self) -> bool:
+        """See `BaseProblem.has_ridge_oracle`."""
+        return self.tasks.is_gaussian
 
     @cached_property
     def query_covariance(self) -> Array:
@@ -206,18 +204,15 @@ class Problem(BaseProblem):
 
     def oracle(self, drawn: Sequences | Draw | Moments) -> Array:
         """See `BaseProblem.oracle`."""
-        moments = drawn if isinstance(drawn, Moments) else drawn.moments
-        if self.has_pool:
-            return oracle_of_pool(self.tasks, moments)
-        from ridgeformer.predictors.ridge import OracleRR
+        from ridgeformer.predictors.best import oracle
 
-        return OracleRR(self.prior).weights(moments)
+        return oracle(self, drawn)
 
     def best_predictor(self) -> Any:
-        """See `BaseProblem.best_predictor`: `DMMSE` for tasks of a pool, else `BayesRR`."""
-        from ridgeformer.predictors.bayes import DMMSE, BayesRR
+        """See `BaseProblem.best_predictor`: `DMMSE` for pools, `SparseBayes` for sparse tasks, else `BayesRR`."""
+        from ridgeformer.predictors.best import best_predictor
 
-        return DMMSE(self.tasks, self.noise) if self.has_pool else BayesRR(self.noise, self.prior)
+        return best_predictor(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the arguments as JSON has them, without those that have their defaults; `from_dict` reads them back.
@@ -264,9 +259,9 @@ class Problem(BaseProblem):
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
-        found = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        parts = {"features": self.features, "tasks": self.tasks, "query": self.query}
         usual = Isotropic(), Gaussian(), None
-        return {name: part for (name, part), one in zip(found.items(), usual, strict=True) if part not in (None, one)}
+        return {name: part for (name, part), one in zip(parts.items(), usual, strict=True) if part not in (None, one)}
 
     @property
     def label(self) -> str:
@@ -368,9 +363,9 @@ class Problem(BaseProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
+        law, choices = self._drawn(key, count, first, engine)
         layout = SUMS if sums else Layout()
-        drawn = engine.sample(self.law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
+        drawn = engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
         if sums:
             d, kept = self.dim, np.append(np.arange(self.dim), self.dim + 1)
@@ -383,14 +378,18 @@ class Problem(BaseProblem):
         shown: Any = None if metric is None else read_only(np.asarray(metric, dtype))
         return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, shown)
 
+    def _drawn(self, key: Key, count: int, first: int, engine: Engine) -> tuple[Law, Choices]:
+        """What engines draw from: tasks that they do not know how to draw are a pool, one for each sequence."""
+        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
+        if not (numbers := self.tasks.numbers(self.dim)):
+            return self.law, choices
+        tasks = self.tasks.drawn(task_uniforms(key, count, first, numbers))
+        return replace(self.law, pool=tasks), replace(choices, task=np.arange(count))
+
     @property
     def _engine_has_oracle(self) -> bool:
-        """Whether engines compute the oracle: not of pools, nor where n may be below or above the rank of the tasks.
-
-        There the systems that engines solve are singular without noise.
-        """
-        least = self.lengths.least - self.features.standardised
-        return not self.has_pool and not least < self.law.rank < min(self.lengths.most, self.dim)
+        """Whether engines compute the oracle: of Gaussian tasks, unless n may be below and above their rank."""
+        return self.tasks.is_gaussian and not self.law.lacks_ridge
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         """Draw whole sequences. They have the same law as those of `_moments`, and other numbers."""
@@ -400,13 +399,14 @@ class Problem(BaseProblem):
         return Draw(moments, task, self.oracle(moments), tokens.sigma, tokens.metric, tokens=tokens)
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        """Let the engine draw and evaluate at once; the oracle of a pool is computed here, from moments."""
-        if ask.target == "ridge" and not self._engine_has_oracle:
+        """Let the engine draw and evaluate at once; oracles of tasks that are not Gaussian come from moments."""
+        if ask.layout.opening or (ask.target == "ridge" and not self._engine_has_oracle):
             return super()._step(kernel, key, count, first, ask)
+        law, choices = self._drawn(key, count, first, ask.engine)
         return ask.engine.step(
             kernel,
-            self.law,
-            self.choices(count, **key._asdict(), first=first, engine=ask.engine),
+            law,
+            choices,
             key,
             layout=ask.layout,
             target=ask.target,

@@ -1,4 +1,4 @@
-"""Tasks w: Gaussian, of any mean and covariance; one of a finite pool; or a mixture of both.
+"""Tasks w: Gaussian, of any mean and covariance; one of a finite pool; a mixture of both; or sparse.
 
 Given the noise level, each law of tasks has an evidence, p(context | sigma), and a posterior mean, E[w | context,
 sigma]: what an oracle predicts with, and what the Bayes predictor averages over sigma.
@@ -6,7 +6,6 @@ sigma]: what an oracle predicts with, and what the Bayes predictor averages over
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -17,90 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse, shown
 from ridgeformer.problems.matrices import check_covariance, fitting
 from ridgeformer.problems.prior import Prior
-from ridgeformer.problems.text import Described, parse_call
+from ridgeformer.problems.sparse import Sparse
+from ridgeformer.problems.task_law import Tasks
+from ridgeformer.problems.text import parse_call
 from ridgeformer.validation import array, choice, integer, number, real
 
-__all__ = ["Gaussian", "LowRankTasks", "Mixture", "Pool", "Tasks", "as_tasks", "parse_tasks"]
+__all__ = ["Gaussian", "LowRankTasks", "Mixture", "Pool", "Sparse", "Tasks", "as_tasks", "parse_tasks"]
 
 Array = NDArray[np.float64]
 EXAMPLES = (
     "Write gaussian(), gaussian(signal=1), gaussian(mean=[1,0],covariance=[[1,0],[0,2]]), lowrank(3), pool(64), "
-    "pool(64,seed=1,law='sphere'), pool([[1,0],[0,1]]) or mixture(pool(64),0.1)."
+    "pool(64,seed=1,law='sphere'), pool([[1,0],[0,1]]), mixture(pool(64),0.1), sparse(3), sparse(p=0.2) or "
+    "sparse(beta=[1,4])."
 )
 MOST_POOL = 1 << 24
-
-
-class Tasks(Described):
-    """The law of the tasks."""
-
-    @abstractmethod
-    def prior(self, dim: int) -> Prior:
-        """Return the Gaussian law that ridge predictors assume: the law itself, or its Gaussian part.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            Mean and factor.
-
-        Raises:
-            InputError: The tasks do not fit the dimension.
-        """
-
-    def pool(self, dim: int) -> Array | None:
-        """Return the tasks to choose among.
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The tasks, [K, d], or None if there is no pool.
-        """
-        return None
-
-    @property
-    def new(self) -> float:
-        """The probability that a task is a new one, not one of the pool."""
-        return 1.0
-
-    def second_moment(self, dim: int) -> Array:
-        """Return E[w w'].
-
-        Args:
-            dim: The dimension d of the tasks.
-
-        Returns:
-            The matrix, [d, d].
-        """
-        prior = self.prior(dim)
-        found = np.eye(dim) if prior.factor is None else prior.factor @ prior.factor.T
-        if prior.mean is not None:
-            found = found + np.outer(prior.mean, prior.mean)
-        if (pool := self.pool(dim)) is None:
-            return found
-        return np.asarray(self.new * found + (1 - self.new) * pool.T @ pool / len(pool))
-
-    def law(self, dim: int) -> dict[str, Any]:
-        """See `Described.law`."""
-        prior = self.prior(dim)
-        return {"mean": prior.mean, "task_factor": prior.factor, "pool": self.pool(dim)}
-
-    def choose(self, u: Array, dim: int) -> NDArray[np.int64] | None:
-        """Return which task of the pool each sequence has.
-
-        Args:
-            u: Uniform random numbers in (0, 1), [B].
-            dim: The dimension d of the tasks.
-
-        Returns:
-            Numbers of tasks, [B], or -1 for a new task; None if there is no pool.
-        """
-        pool = self.pool(dim)
-        if pool is None:
-            return None
-        from_pool = (u - self.new) / (1 - self.new)
-        found = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
-        return np.where(u < self.new, -1, found)
 
 
 class Gaussian(Tasks):
@@ -129,6 +58,11 @@ class Gaussian(Tasks):
         self.covariance = None if covariance is None else check_covariance("the covariance of tasks", covariance, False)
         if self.covariance is not None and not self.covariance.any():
             refuse("tasks must vary in at least one direction", "a covariance of 0", "Use pool([w]) for one task.")
+
+    @property
+    def is_gaussian(self) -> bool:
+        """See `Tasks.is_gaussian`."""
+        return True
 
     def prior(self, dim: int) -> Prior:
         """See `Tasks.prior`."""
@@ -165,6 +99,11 @@ class LowRankTasks(Tasks):
 
     def __init__(self, rank: int) -> None:
         self.rank = integer("the rank of tasks", rank, 1, 4096)
+
+    @property
+    def is_gaussian(self) -> bool:
+        """See `Tasks.is_gaussian`."""
+        return True
 
     def prior(self, dim: int) -> Prior:
         """See `Tasks.prior`."""
@@ -285,7 +224,7 @@ class Mixture(Tasks):
         return [self._pool, self._new, *rest], {}
 
 
-KNOWN: dict[str, Callable[..., Tasks]] = {kind.name: kind for kind in (Gaussian, LowRankTasks, Pool, Mixture)}
+KNOWN: dict[str, Callable[..., Tasks]] = {kind.name: kind for kind in (Gaussian, LowRankTasks, Pool, Mixture, Sparse)}
 
 
 def parse_tasks(text: str) -> Tasks:

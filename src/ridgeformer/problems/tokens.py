@@ -42,7 +42,7 @@ def draw_tokens(problem: Problem, key: tuple[int, ...], count: int, queries: int
         there = np.arange(n) < (n if counts is None else counts[:, None])
         covariances = problem.features.covariances(problem.dim, count, rng)
         x, asked, metric = _shaped(problem, x, asked, covariances, np.broadcast_to(there, (count, n)))
-        noise, task = noise * there, _task(problem, task, rng.random(count))
+        noise, task = noise * there, _task(problem, task, rng)
     y = np.einsum("bnd,bd->bn", x, task) + noise
     answers = np.einsum("bnd,bd->bn", asked, task)
     x, y, asked, answers, task, sigma = map(read_only, (x, y, asked, answers, task, sigma))
@@ -70,8 +70,10 @@ def _shaped(
     return x / scale, (asked - mean) / scale, covariances / np.swapaxes(scale, 1, 2) / scale * (1 + 1 / n)
 
 
-def _task(problem: Problem, g: Array, u: Array) -> Array:
-    prior, pool = problem.prior, problem.law.pool
+def _task(problem: Problem, g: Array, rng: np.random.Generator) -> Array:
+    if numbers := problem.tasks.numbers(problem.dim):
+        return problem.tasks.drawn(rng.random((len(g), numbers)))
+    u, prior, pool = rng.random(len(g)), problem.prior, problem.law.pool
     w = prior.back(g if prior.factor is None else g[:, : prior.factor.shape[1]])
     if pool is None:
         return w

@@ -27,10 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.population import task_moments
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
-from ridgeformer.validation import array
+from ridgeformer.validation import array, axes
 
 __all__ = ["matrix_of", "model_of", "optimum", "risk"]
 
@@ -66,7 +65,7 @@ def risk(problem: Problem, W: ArrayLike) -> float:
     Raises:
         InputError: W does not fit the problem, or the covariance of the features varies.
     """
-    wide = np.ndim(W) == 2 and np.shape(W)[1] == problem.dim + 1
+    wide = axes(W) == 2 and np.shape(W)[1] == problem.dim + 1
     first, second, tasks = _moments(problem, squares=wide)
     W_ = array("W", W, (problem.dim, len(second))).astype(np.float64)
     inner = W_ @ second @ W_.T - W_ @ first - (W_ @ first).T + tasks
@@ -124,7 +123,7 @@ def _moments(problem: Problem, squares: bool = False) -> tuple[Array, Array, Arr
     first = n.mean() * covariance @ tasks
     if not squares:
         return first, second, tasks
-    mean, _, cubic, q, q2 = task_moments(problem, covariance)
+    mean, _, cubic, q, q2 = problem.tasks.moments(problem.dim, covariance)
     s2, s4 = problem.noise.second_moment, problem.noise.fourth_moment
     pairs, odd = np.mean(n * (n + 2)), cubic + s2 * mean  # E[w (q + sigma^2)], with q = w' Lambda w
     wide = np.zeros((len(tasks) + 1,) * 2)

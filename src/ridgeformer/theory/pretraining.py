@@ -23,8 +23,6 @@ from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import integer, number
 
-__all__ = ["Contexts", "Limit", "fit", "limit", "sample"]
-
 Array = NDArray[np.float64]
 BLOCK = 4096  # contexts at a time
 
@@ -82,6 +80,8 @@ def _tasks(problem: Problem, count: int, rng: np.random.Generator) -> Array:
     """Tasks of a problem, [B, d]: from its pool, each equally often as far as that is possible, or new ones."""
     d, pool = problem.dim, problem.tasks.pool(problem.dim)
     prior = problem.prior
+    if numbers := problem.tasks.numbers(d):
+        return problem.tasks.drawn(rng.random((count, numbers)))
     new = rng.standard_normal((count, d if prior.factor is None else prior.factor.shape[1]))
     new = prior.back(new)
     if pool is None:

@@ -28,10 +28,23 @@ from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tens
 from ridgeformer.training.store.files import read_run
 from ridgeformer.values import Value
 
-__all__ = ["MODELS", "PREFIX", "Made", "Zoo", "gather", "place", "read", "record", "shipped"]
+__all__ = [
+    "MODELS",
+    "PREFIX",
+    "Made",
+    "Zoo",
+    "gather",
+    "place",
+    "read",
+    "record",
+    "shipped",
+    "universal_file",
+    "universal_layers",
+]
 
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
+UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 Cell = tuple[str, int, str]
 
@@ -307,6 +320,33 @@ def place(name: str) -> tuple[str, int, str, int | None]:
         )
     family, layers, noise, *seed = parts
     return family, int(layers), noise, int(seed[0]) if seed else None
+
+
+def universal_layers() -> list[int]:
+    """Return the depths of the shipped models for every dimension."""
+    return sorted(int(path.stem.rpartition("-")[2]) for path in MODELS.glob("universal-*.safetensors"))
+
+
+def universal_file(name: str) -> Path | None:
+    """Return the file of a shipped model for every dimension.
+
+    Args:
+        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`.
+
+    Returns:
+        The file; None for names of other models.
+
+    Raises:
+        InputError: There is no such model.
+    """
+    kind, *rest = name.removeprefix(PREFIX).split("/")
+    if not name.startswith(PREFIX) or kind != "universal":
+        return None
+    known = [str(layers) for layers in universal_layers()]
+    if len(rest) not in (1, 2) or rest[0] not in known or rest[1:] not in ([], [UNIVERSAL_NOISE]):
+        names = f"universal/L or universal/L/{UNIVERSAL_NOISE} with L among {', '.join(known)}"
+        refuse(f"models for every dimension are named {names}", shown(name), "Write zoo:universal/8.")
+    return MODELS / f"universal-{rest[0]}.safetensors"
 
 
 @cache

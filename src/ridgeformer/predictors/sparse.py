@@ -1,0 +1,212 @@
+"""Sparse tasks: the oracle and the best predictor, averages over all subsets of the features that the law allows.
+
+Given a noise level, each subset has an evidence and a ridge solution; see `subsets`. The oracle averages the solutions
+with the posterior probabilities of the subsets, and the best predictor averages over noise levels, too.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.engine import default_threads, one_blas_thread
+from ridgeformer.errors import refuse
+from ridgeformer.moments import Moments
+from ridgeformer.noise import Noise, as_noise
+from ridgeformer.noise.base import MOST_NODES
+from ridgeformer.predictors.base import check_moments
+from ridgeformer.predictors.subsets import SubsetTree, count_subsets, every_subset, gaussian_evidence
+from ridgeformer.problems import Sparse, Tasks
+from ridgeformer.problems.posterior import TINY
+from ridgeformer.problems.tasks import as_tasks
+
+__all__ = ["MOST_LISTED", "SparseBayes", "SparseOracle", "SubsetPosterior"]
+
+Array = NDArray[np.float64]
+MOST_LISTED = 1 << 13  # subsets that are averaged over one by one
+CELLS = 1 << 19  # subsets times contexts at a time
+NEGLIGIBLE = 25.0  # e^-25 of the largest term
+
+
+class SubsetPosterior:
+    """Evidence and posterior mean of a batch of contexts under a law of sparse tasks.
+
+    Args:
+        tasks: The law of the tasks.
+        moments: The contexts.
+    """
+
+    def __init__(self, tasks: Sparse, moments: Moments) -> None:
+        self.tasks, self.count = tasks, moments.counts.astype(np.float64)
+        self.S, self.a, self.total = (np.asarray(x, np.float64) for x in (moments.S, moments.a, moments.l))
+        self.tree, self.log_chances = _listed(tasks, moments.dim)
+
+    @cached_property
+    def least(self) -> Array:
+        """The residual sums of squares of least squares, [B]: no subset has a smaller one."""
+        fit = np.linalg.pinv(self.S, rcond=1e-12, hermitian=True) @ self.a[..., None]
+        return np.asarray(np.maximum(self.total - (self.a * fit[..., 0]).sum(1), 0.0))
+
+    def at(self, index: NDArray[np.intp], sigma: Array) -> tuple[Array, Array]:
+        """Compute the evidence and the posterior mean of some contexts, each at a noise level.
+
+        Args:
+            index: The numbers of the contexts, [b].
+            sigma: The noise levels, [b].
+
+        Returns:
+            log p(context | sigma), [b], up to a constant, and E[w | context, sigma], [b, d].
+        """
+        evidence, mean = np.empty(len(index)), np.empty((len(index), self.a.shape[1]))
+        size = max(1, CELLS // len(self.tree))
+        for start in range(0, len(index), size):
+            part = slice(start, start + size)
+            evidence[part], mean[part] = self._some(index[part], sigma[part])
+        return evidence, mean
+
+    def _some(self, index: NDArray[np.intp], sigma: Array) -> tuple[Array, Array]:
+        variance = np.maximum(np.maximum(sigma**2, TINY * self.total[index] / self.count[index]), 1e-300)
+        penalty = variance / self.tasks.variance
+        solved = self.tree.solve(self.S[index], self.a[index], self.total[index], penalty)
+        score = gaussian_evidence(solved, variance, penalty, self.count[index], self.tree.sizes)
+        score += self.log_chances[:, None]
+        top = score.max(0)
+        weights = np.exp(score - top)
+        mass = weights.sum(0)
+        return np.log(mass) + top, solved.average(weights / mass)
+
+
+class SparseOracle:
+    """The posterior mean of sparse tasks when the noise level is known: what losses are adjusted by.
+
+    Args:
+        tasks: The law of the tasks, which must be sparse.
+
+    Raises:
+        InputError: The tasks are not sparse.
+    """
+
+    knows_sigma = True
+
+    def __init__(self, tasks: Tasks | str) -> None:
+        self.tasks = _sparse(tasks)
+
+    def weights(self, moments: Moments) -> Array:
+        """Return E[w | context, sigma], [B, d].
+
+        Args:
+            moments: The contexts, with their noise levels.
+
+        Returns:
+            The weights.
+
+        Raises:
+            InputError: The moments have no noise levels.
+        """
+        check_moments(moments)
+        if moments.sigma is None:
+            refuse("an oracle needs to know the noise levels", "moments without sigma", "Use moments of a problem.")
+        found, size = np.empty((len(moments), moments.dim)), CELLS // 64
+        posterior = SubsetPosterior(self.tasks, moments)
+
+        def work(start: int) -> None:
+            index = np.arange(start, min(start + size, len(moments)))
+            found[index] = posterior.at(index, np.asarray(moments.sigma)[index])[1]
+
+        with one_blas_thread(), ThreadPoolExecutor(default_threads()) as workers:
+            list(workers.map(work, range(0, len(moments), size)))
+        return found
+
+    def __repr__(self) -> str:
+        return f"SparseOracle({self.tasks})"
+
+
+class SparseBayes:
+    """The posterior mean of sparse tasks under a distribution of noise levels.
+
+    Args:
+        tasks: The law of the tasks, which must be sparse.
+        noise: The distribution of noise levels, as `Problem` takes it.
+        threads: How many threads; None for the default.
+
+    Raises:
+        InputError: The tasks are not sparse.
+    """
+
+    def __init__(self, tasks: Tasks | str, noise: Noise | str | float, threads: int | None = None) -> None:
+        self.tasks, self.noise, self.threads = _sparse(tasks), as_noise(noise), threads
+
+    def weights(self, moments: Moments) -> Array:
+        """Return E[w | context], [B, d].
+
+        Args:
+            moments: The contexts, which may differ in their number of examples.
+
+        Returns:
+            The weights.
+        """
+        check_moments(moments)
+        # A posterior over log sigma has a width of about 1 / sqrt(2 n): the nodes of an octave resolve it.
+        order = min(max(6, int(np.ceil(1.5 * np.sqrt(float(moments.counts.max()))))), MOST_NODES)
+        nodes, prior = self.noise.quadrature(per_octave=order)
+        nodes, prior = nodes[prior > 0], prior[prior > 0]
+        found, posterior = np.empty((len(moments), moments.dim)), SubsetPosterior(self.tasks, moments)
+        size = max(1, 4 * CELLS // len(posterior.tree) // len(nodes))
+
+        def work(start: int) -> None:
+            index = np.arange(start, min(start + size, len(moments)))
+            found[index] = _average(posterior, index, nodes, prior)
+
+        with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as workers:
+            list(workers.map(work, range(0, len(moments), size)))
+        return found
+
+    def __repr__(self) -> str:
+        return f"SparseBayes({self.tasks}, {self.noise})"
+
+
+def _average(posterior: SubsetPosterior, index: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
+    """The posterior means at the noise levels that matter, averaged with the posterior of the noise level.
+
+    With R the residual of least squares, every subset has -2 log p >= n log v + R / v. A level matters unless this
+    bound is far below the evidence at one level, that of the best bound.
+    """
+    if len(nodes) == 1:
+        return posterior.at(index, np.full(len(index), nodes[0]))[1]
+    n, log_prior = posterior.count[index, None], np.log(prior)
+    v = np.maximum(nodes**2, TINY * posterior.total[index, None] / n + 1e-300)
+    bound = log_prior - 0.5 * (n * np.log(v) + posterior.least[index, None] / v)
+    best = bound.argmax(1)
+    reached = posterior.at(index, nodes[best])[0] + log_prior[best]
+    which, node = np.nonzero(bound > reached[:, None] - NEGLIGIBLE)
+    evidence, means = posterior.at(index[which], nodes[node])
+    evidence += log_prior[node]
+    top = np.full(len(index), -np.inf)
+    np.maximum.at(top, which, evidence)
+    weights = np.exp(evidence - top[which])
+    total, mean = np.zeros(len(index)), np.zeros((len(index), means.shape[1]))
+    np.add.at(total, which, weights)
+    np.add.at(mean, which, weights[:, None] * means)
+    return mean / total[:, None]
+
+
+@lru_cache(maxsize=8)
+def _listed(tasks: Sparse, dim: int) -> tuple[SubsetTree, Array]:
+    """All subsets that a law allows, and the logarithms of their probabilities, [M]."""
+    least, most = tasks.sizes(dim)
+    if (count := count_subsets(dim, least, most)) > MOST_LISTED:
+        refuse(
+            f"at most {MOST_LISTED:,} subsets are averaged over one by one", f"{count:,} of them", "Use fewer features."
+        )
+    tree = SubsetTree(every_subset(dim, least, most))
+    return tree, tasks.log_chances(dim)[tree.sizes]
+
+
+def _sparse(tasks: Tasks | str) -> Sparse:
+    given = as_tasks(tasks)
+    if not isinstance(given, Sparse):
+        refuse("this predictor is for sparse tasks", given, "Use BayesRR for Gaussian tasks, and DMMSE for pools.")
+    return given
