@@ -19,8 +19,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store.files import is_run, read_run
 
-__all__ = ["load", "load_with_record"]
-
 
 def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.
@@ -64,8 +62,8 @@ def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, d
     path = path_of(name)
     if str(name).startswith(zoo.PREFIX):
         where, place = zoo.find(str(name))
-        made = where.record(*place)
-        return where.model(*place), {"spec": made.spec, "result": asdict(made)}
+        record = where.record(*place)
+        return where.model(*place), {"spec": record.spec, "result": asdict(record)}
     if not os.path.lexists(path):  # never raises, unlike Path's own method
         raise InputError(
             f"there is no file {short(path)!r}. Give a .safetensors file, the folder of a run, or a model of the zoo "

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ridgeformer.training import Training
     from ridgeformer.training.spec import Protocol
 
-__all__ = ["DESCENTS", "SEARCHES", "draw", "picture_of", "protocol_of", "takes_a_picture", "takes_a_protocol"]
-
 PICTURES = ("curve", "trajectories", "animation")
 STEPS = "descent, sgd, adam"
 Options = tuple[tuple[str, type, str], ...]

@@ -263,13 +263,13 @@ def losses(
 
 
 def _layout(predictor: object) -> Layout:
-    """What the tokens of a predictor hold: a model and its module in PyTorch say so."""
+    """The layout of the tokens of a predictor; a model and its module in PyTorch have one."""
     layout = getattr(predictor, "layout", None)
     return layout if isinstance(layout, Layout) else PAPER_LAYOUT
 
 
 def _numbers(given: Any) -> Array:
-    """What a predictor gives, as an array."""
+    """The estimates of a predictor as an array."""
     if hasattr(given, "detach"):  # by a module of PyTorch
         given = given.detach().cpu()
     if np.ma.is_masked(given) or np.iscomplexobj(given):  # NumPy would take parts of them for the numbers

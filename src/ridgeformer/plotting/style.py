@@ -18,42 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "BROWN",
-    "DARK",
-    "EXPLODED",
-    "GREEN",
-    "GREY",
-    "LIGHT",
-    "LINES",
-    "MOVING",
-    "ORANGE",
-    "PALE",
-    "PINK",
-    "SKY",
-    "STILL",
-    "SUFFIXES",
-    "TEAL",
-    "VERMILION",
-    "WINE",
-    "YELLOW",
-    "blank",
-    "check_plot",
-    "decimals",
-    "exploded_entry",
-    "leaves",
-    "limit",
-    "logarithmic",
-    "mark_cut",
-    "mark_exploded",
-    "panel",
-    "pictures",
-    "save",
-    "write",
-]
-
 STILL, MOVING = (".png", ".pdf", ".svg"), (".gif", ".html")  # endings of files that hold pictures and animations
 # The palette of Okabe and Ito.
 BLACK, GREY, ORANGE, SKY = "#000000", "#999999", "#E69F00", "#56B4E9"

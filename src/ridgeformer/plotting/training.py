@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_runs", "draw_training"]
-
 PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
 WORDS = {
     "race": "race: all starts, few sequences",

@@ -124,7 +124,7 @@ class CustomProblem(BaseProblem):
 
     @property
     def _own(self) -> dict[str, Any]:
-        """What is computed from the problem: no part of its state, and never stored."""
+        """Values that are computed from the problem: no part of its state, and never stored."""
         return vars(self).setdefault(OWN, {})  # type: ignore[no-any-return]
 
     @property

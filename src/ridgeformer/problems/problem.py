@@ -259,9 +259,9 @@ class Problem(BaseProblem):
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
-        found = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        parts = {"features": self.features, "tasks": self.tasks, "query": self.query}
         usual = Isotropic(), Gaussian(), None
-        return {name: part for (name, part), one in zip(found.items(), usual, strict=True) if part not in (None, one)}
+        return {name: part for (name, part), one in zip(parts.items(), usual, strict=True) if part not in (None, one)}
 
     @property
     def label(self) -> str:

@@ -23,14 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import one_blas_thread
-from ridgeformer.moments import Moments
+from ridgeformer.moments import ContextSpectrum, Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import noise_posterior
 from ridgeformer.predictors.subsets import FURTHER
 from ridgeformer.sklearn.averaging import Law, average
 from ridgeformer.sklearn.mixture import Averaged, Mixture, Nodes, Spectral
 from ridgeformer.sklearn.sums import Sums
-from ridgeformer.spectrum import ContextSpectrum
 from ridgeformer.values import Value
 
 __all__ = ["Posterior", "Standardised"]

@@ -222,7 +222,7 @@ def _tolerable(job: SearchJob, candidates: list[Parent], most: float) -> tuple[P
 
 
 def _price(job: SearchJob, reckless: LinearTransformer, chosen: LinearTransformer) -> Price:
-    """What avoiding explosions costs on the sequences that select."""
+    """The price of avoiding explosions, on the sequences that select."""
     losses, ours = _losses(reckless, job), _losses(chosen, job)
     burst = exploded(losses, job.problem.signal)
     calm = ~burst & ~exploded(ours, job.problem.signal)
