@@ -81,6 +81,7 @@ class _Gaussian:
         self.values, self.vectors = np.linalg.eigh(white.S.astype(np.float64))
         self.values, self.count = np.maximum(self.values, 0.0), moments.counts
         seen = self.values > FLAT * self.values.max(1, keepdims=True)  # directions that the context has
+        self.values = np.where(seen, self.values, 0.0)
         self.c = np.where(seen, np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64)), 0.0)
         self.inverse = np.divide(1.0, self.values, out=np.zeros_like(self.values), where=seen)
         left = white.l.astype(np.float64) - (self.c**2 * self.inverse).sum(1)
