@@ -7,6 +7,7 @@ from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
+from ridgeformer.predictors.tokenwise import TokenBayes
 
 __all__ = [
     "DMMSE",
@@ -21,6 +22,7 @@ __all__ = [
     "Predictor",
     "SparseBayes",
     "SparseOracle",
+    "TokenBayes",
     "TunedRR",
     "baselines",
     "best_label",
