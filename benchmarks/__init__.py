@@ -19,10 +19,11 @@ GROUPS = {
     "general": general.measurements,
     "lengths": general.length_measurements,
     "pools": general.pool_measurements,
+    "own": general.own_measurements,
     "room": room.measurements,
     "sweeps": sweeps.measurements,
 }
-LONG = ("training", "silence", "general", "lengths", "pools", "room", "sweeps")  # minutes to hours
+LONG = ("training", "silence", "general", "lengths", "pools", "own", "room", "sweeps")  # minutes to hours
 
 
 def run(

@@ -1,4 +1,4 @@
-"""What engines draw sequences from, and what they make of a sequence's tokens.
+"""The law that engines draw sequences from, and the layout of the tokens that they make of a sequence.
 
 A `Law` describes Gaussian features x ~ N(0, Lambda) and tasks w = mean + F g with g ~ N(0, I), or a pool of tasks.
 `Choices` are what is drawn for each sequence beforehand: its noise level, its number of tokens, its task in the pool.
@@ -17,17 +17,15 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import array, choice, flag, integer, number
 from ridgeformer.values import Value, read_only
 
-__all__ = ["MOST_CONTEXT", "MOST_DIM", "PAPER_LAYOUT", "REFERENCE", "Choices", "Law", "Layout"]
-
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
 Attention = Literal["sum", "mean"]
-Coordinate = Literal["none", "constant", "length"]
+Coordinate = Literal["none", "constant", "length", "ratio"]
 MOST_DIM, MOST_CONTEXT = 4096, 1 << 52
 REFERENCE = 20.0  # the n at which the coordinate that shows n is 1
 KINDS = ("fixed", "rotated", "factors")
-COORDINATES = ("none", "constant", "length")
+COORDINATES = ("none", "constant", "length", "ratio")
 
 
 @dataclass(eq=False)
@@ -122,6 +120,14 @@ class Law(Value):
         return self.shortest
 
     @property
+    def lacks_ridge(self) -> bool:
+        """Whether n may be below and above the rank of the tasks: engines then cannot solve for the mean of the task.
+
+        Their systems are singular without noise. `Problem` computes these oracles from the moments.
+        """
+        return self.least - self.standardised < self.rank < min(self.context, self.dim)
+
+    @property
     def rank(self) -> int:
         """The rank of the covariance of the tasks."""
         return self.dim if self.task_factor is None else int(self.task_factor.shape[1])
@@ -149,7 +155,7 @@ class Law(Value):
 
 @dataclass(eq=False)
 class Choices(Value):
-    """What is drawn for each of B sequences before its tokens.
+    """The choices that are drawn for each of B sequences before its tokens.
 
     Attributes:
         sigma: The noise levels, [B], float64, finite and not negative.
@@ -177,12 +183,14 @@ class Choices(Value):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a model's tokens hold beside (x, y), and how its attention runs over them.
+    """The coordinates of a model's tokens beside (x, y), and whether its attention is a sum or a mean.
 
     Attributes:
         attention: `sum` over the tokens of a context, as in the seed paper, or `mean`.
         coordinate: A further coordinate of every token: `none`; `constant`, a 1, also in queries, which gives an
-            intercept; or `length`, sqrt(20 / n) in context tokens and 0 in queries, which shows n to attention by mean.
+            intercept; `length`, sqrt(20 / n) in context tokens and 0 in queries, which shows n to attention by mean; or
+            `ratio`, 0 in all these tokens and sqrt(2 d) in one more context token, which is 0 otherwise: it shows
+            2 d / n to attention by mean, which still divides by n. Features that are 0 throughout do not count in d.
         scratch: How many coordinates beside that start at zero, as room for intermediate results.
 
     >>> Layout("mean", "length")
@@ -204,6 +212,11 @@ class Layout:
         return self.scratch + (self.coordinate != "none")
 
     @property
+    def opening(self) -> int:
+        """How many context tokens there are beside the examples: one for the coordinate `ratio`."""
+        return int(self.coordinate == "ratio")
+
+    @property
     def counted(self) -> int:
         """How many of these enter a query's prediction."""
         return int(self.coordinate == "constant")
@@ -217,6 +230,8 @@ class Layout:
         Returns:
             The coordinate, of the same shape.
         """
+        if self.coordinate == "ratio":
+            return np.zeros(np.shape(context))
         if self.coordinate == "length":
             return np.sqrt(REFERENCE / np.asarray(context, np.float64))
         return np.ones(np.shape(context))
@@ -239,7 +254,9 @@ class Layout:
             grams = np.zeros((B, d + self.extra + 1, d + self.extra + 1), gram.dtype)
             old = np.append(np.arange(d), -1)
             grams[:, old[:, None], old[None, :]] = gram
-            if self.coordinate != "none":
+            if self.coordinate == "ratio":
+                grams[:, d, d] = 2 * (np.diagonal(gram[:, :d, :d], axis1=1, axis2=2) > 0).sum(1)
+            elif self.coordinate != "none":
                 assert sums is not None
                 c = self.value(n)
                 grams[:, d, old] = grams[:, old, d] = c[:, None] * sums

@@ -1,4 +1,4 @@
-"""Models as text or files that do without ridgeformer: NumPy or PyTorch source, LaTeX equations, ONNX graphs.
+"""Models as text or files that do not need ridgeformer: NumPy or PyTorch source, LaTeX equations, ONNX graphs.
 
 >>> from ridgeformer import Diag, LinearTransformer
 >>> model = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10)  # one step of gradient descent
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ridgeformer.engine import Mixings
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.export.latex import to_latex
 from ridgeformer.export.onnx import to_onnx
@@ -75,6 +76,9 @@ def export(
     """
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", kind_of(model), "Write export(model, to='python').")
+    universal = model.layout.attention == "mean" and model.layout.opening and isinstance(model.kernel, Mixings)
+    if universal and context is None and to != "onnx":
+        return _checked_format(to, options).make(model, about=about, **options)
     known = model.layout.coordinate == "none"
     if context is not None and known:
         model = model.to_attention("sum", integer("context", context))
@@ -85,6 +89,16 @@ def export(
             f"one with {model.layout}",
             remedy if known else "Train one without a constant or a length in its tokens.",
         )
+    chosen = _checked_format(to, options)
+    if context is None:
+        return chosen.make(model, about=about, **options)
+    only = f"What follows is valid for contexts of exactly n = {context} examples."
+    checked = {"context": context} if chosen.checks else {}
+    return chosen.make(model, about=f"{only} {about}".strip(), **checked, **options)
+
+
+def _checked_format(to: str, options: dict[str, object]) -> Format:
+    """The format, if it takes these options."""
     chosen = FORMATS[choice("a format", to, FORMATS)]
     unknown = sorted(options.keys() - chosen.options)
     if unknown:
@@ -95,11 +109,7 @@ def export(
         refuse(
             f"{to} takes {', '.join(sorted(chosen.options)) or 'no options'}", unknown[0], f"Leave out {unknown[0]}."
         )
-    if context is None:
-        return chosen.make(model, about=about, **options)
-    only = f"What follows is valid for contexts of exactly n = {context} examples."
-    checked = {"context": context} if chosen.checks else {}
-    return chosen.make(model, about=f"{only} {about}".strip(), **checked, **options)
+    return chosen
 
 
 def write(content: str | bytes, path: str | os.PathLike[str]) -> None:

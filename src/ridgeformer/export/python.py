@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Mixings
-from ridgeformer.export.coefficients import NAMES, exact, flat, length_check, omegas, paragraph, title
-from ridgeformer.models.channels import NAMES as CHANNELS
+from ridgeformer.export.latex import NAMES, exact, flat, length_check, omegas, paragraph, title
+from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
-
-__all__ = ["to_python"]
 
 Float = NDArray[np.floating[Any]]
 
@@ -42,7 +40,7 @@ ${check}    X, y = np.asarray(X, float), np.asarray(y, float)
     E = np.concatenate([X$room, y[..., None]], axis=-1)  # tokens e = $token
     D = E.shape[-1]
     G = np.swapaxes(E, -1, -2) @ E  # [S a; a' l] with S = sum x x', a = sum y x, l = sum y^2
-    C = np.eye(D)  # what the layers so far make of a token: e -> C e
+$mean    C = np.eye(D)  # what the layers so far make of a token: e -> C e
 $loop
         C = T @ C
         G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, a and l
@@ -80,6 +78,12 @@ def mixing(V, S, d):
 '''
 
 
+OPENING = """\
+    G[..., FIRST, FIRST] = 2 * d  # one more token, whose first further scalar is sqrt(2 d): it shows 2 d / n
+    G = G / X.shape[-2]  # attention by mean over the n examples
+"""
+
+
 def to_python(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
     """Write the source of a module with `predict(X, y, x_query)` and `weights(X, y)` that imports NumPy alone.
 
@@ -110,7 +114,9 @@ def _channels(model: LinearTransformer, check: str) -> str:
     vectors, scalars = (len(arrays[name][0, 0]) - 1 for name in ("P_v", "P_s"))
     room = str(scalars) if not vectors else f"{'' if vectors == 1 else f'{vectors} * '}d + {scalars}"
     what = "# How P and Q mix the vectors (P_v, Q_v) and the scalars (P_s, Q_s) of a token, [layer, head, ...]\n"
-    return what + _arrays(arrays) + MIXING + _functions(CHANNELS_LOOP, check, room)
+    first = "d" if not vectors else f"{vectors + 1} * d"
+    mean = OPENING.replace("FIRST", first) if model.layout.opening else ""
+    return what + _arrays(arrays) + MIXING + _functions(CHANNELS_LOOP, check, room, mean)
 
 
 def _arrays(arrays: dict[str, Float]) -> str:
@@ -141,10 +147,10 @@ def _diagonal(omega: Float, check: str) -> str:
     return f"# {what}\nLAYERS = [\n{table}\n]\n" + _functions("\n".join(lines), check)
 
 
-def _functions(loop: str, check: str, room: str = "0") -> str:
-    """The functions, for tokens with so many coordinates that start at zero."""
+def _functions(loop: str, check: str, room: str = "0", mean: str = "") -> str:
+    """The functions, for tokens with a number of coordinates that start at zero."""
     zeros, token = ("", "(x, y)") if room == "0" else (f", np.zeros((*y.shape, {room}))", "(x, 0, y)")
-    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check)
+    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean)
 
 
 def _tuple(values: Float) -> str:

@@ -10,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Matrices, Omegas
-from ridgeformer.export.coefficients import flat, length_check, paragraph, title
-from ridgeformer.models.channels import NAMES, ChannelFamily, Channels
+from ridgeformer.export.latex import flat, length_check, paragraph, title
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
-from ridgeformer.models.structured import LowRankFamily, Preconditioned, RegisterFamily
+from ridgeformer.models.structured import NAMES, ChannelFamily, Channels, LowRankFamily, Preconditioned, RegisterFamily
 from ridgeformer.models.transformer import LinearTransformer
-
-__all__ = ["to_torch"]
 
 SOURCE = Template('''\
 """A linear transformer in PyTorch: $title.
@@ -58,7 +55,7 @@ $matrices
         """The tokens after this layer. The last `queries` of them are not attended to."""
         context = tokens[..., : tokens.shape[-2] - queries, :]
         values = self.matrices(tokens.shape[-1])[0]
-        return tokens + torch.einsum("...kij,...jd,kcd->...ic", self.scores(tokens, queries), context, values)
+        return tokens + torch.einsum("...kij,...jd,kcd->...ic", self.scores(tokens, queries), context, values)$share
 
 
 class LinearTransformer(nn.Module):
@@ -80,8 +77,14 @@ ${check}        for layer in $sequence:
         """Predictions [..., m] for the queries x_query [..., m, d] from the context X [..., n, d], y [..., n]."""
 ${dim}        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
         tokens = torch.cat([torch.cat([X$room, y[..., None]], -1), asked], -2)
-        return -self(tokens, queries=x_query.shape[-2])[..., X.shape[-2] :, -1]
+${opening}        return -self(tokens, queries=x_query.shape[-2])[..., -x_query.shape[-2] :, -1]
 ''')
+
+OPENING = """\
+        opening = torch.zeros_like(tokens[..., :1, :])  # one more context token, which shows 2 d / n
+        opening[..., X.shape[-1]] = (2 * X.shape[-1]) ** 0.5
+        tokens = torch.cat([opening, tokens], -2)
+"""
 
 BLOCKS = '''
 def blocks(first, second):
@@ -132,10 +135,7 @@ RECIPES: dict[tuple[type[Family], tuple[str, ...]], tuple[str, str]] = {
         "omega = torch.stack([self.omega, torch.zeros_like(self.omega)], -1)  # nothing flows out of y\n"
         "return diagonal(one, D), diagonal(omega, D)",
     ),
-    (ChannelFamily, NAMES): (
-        BLOCKS + MIXING,
-        "return mixing(self.P_v, self.P_s, D), mixing(self.Q_v, self.Q_s, D)",
-    ),
+    (ChannelFamily, NAMES): (BLOCKS + MIXING, "return mixing(self.P_v, self.P_s, D), mixing(self.Q_v, self.Q_s, D)"),
     (LowRankFamily, ("P", "K", "R")): ("", "return self.P, self.K.mT @ self.R"),
     (Preconditioned, ("A", "B")): (
         BLOCKS,
@@ -166,7 +166,7 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
     """
     family, helpers, matrices = _recipe(model.family.astype(np.float64), model.dim)
     names, loops = list(family.arrays), model.layers // family.layers
-    vectors, scalars = family.further_vectors, model.layout.scratch - model.dim * family.further_vectors
+    vectors, scalars = family.further_vectors, model.layout.extra - model.dim * family.further_vectors
     texts = {
         "title": title(model),
         "about": paragraph(about),
@@ -179,9 +179,11 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
         "tuple": ", ".join(names) + ("," if len(names) == 1 else ""),
         "sequence": f"[*self.layers] * {loops}" if loops > 1 else "self.layers",
         "check": textwrap.indent(length_check("tokens.shape[-2] - queries", context), "    "),
-        "token": "(x, 0, y)" if model.layout.scratch else "(x, y)",
+        "share": " / (context.shape[-2] - 1)  # a mean over the examples" if model.layout.opening else "",
+        "opening": OPENING if model.layout.opening else "",
+        "token": "(x, 0, y)" if model.layout.extra else "(x, y)",
         "size": _length(vectors + 1, scalars + 1),
-        "room": f", X.new_zeros((*y.shape, {_length(vectors, scalars)}))" if model.layout.scratch else "",
+        "room": f", X.new_zeros((*y.shape, {_length(vectors, scalars)}))" if model.layout.extra else "",
         "zeros": _length(vectors, scalars + 1),
         "dim": "        d = X.shape[-1]\n" if vectors else "",
     }
@@ -189,7 +191,7 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
 
 
 def _length(vectors: int, scalars: int) -> str:
-    """So many vectors of length d, and so many scalars, as an expression."""
+    """A number of vectors of length d, and a number of scalars, as an expression."""
     return {0: "", 1: "d + "}.get(vectors, f"{vectors} * d + ") + str(scalars)
 
 

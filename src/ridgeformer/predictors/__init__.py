@@ -8,6 +8,7 @@ from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
 from ridgeformer.predictors.tokenwise import TokenBayes
+from ridgeformer.predictors.universal import Universal
 
 __all__ = [
     "DMMSE",
@@ -24,6 +25,7 @@ __all__ = [
     "SparseOracle",
     "TokenBayes",
     "TunedRR",
+    "Universal",
     "baselines",
     "best_label",
 ]

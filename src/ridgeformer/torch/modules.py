@@ -121,13 +121,17 @@ class TorchModel(nn.Module):
         assert isinstance(queries, Tensor)
         context = self._tokens(x, y, float(layout.value(n)))
         asked = self._tokens(queries, torch.zeros_like(queries[..., 0]), float(layout.counted))
+        if layout.opening:
+            opening = torch.zeros_like(context[:, :1])
+            opening[:, 0, self.source.dim] = (2 * (x != 0).any(1).sum(1)).to(x.dtype).sqrt()
+            context = torch.cat([context, opening], 1)
         tokens = torch.cat([context, asked], 1)
         share = 1 / n if layout.attention == "mean" else 1.0
         kernel = self.kernel()
         for number, layer in enumerate(self.layers):
-            seen = tokens[:, :n]
+            seen = tokens[:, : n + layout.opening]
             tokens = layer(tokens, share * (seen.mT @ seen), layer_of(kernel, number))
-        return -tokens[:, n:, -1]
+        return -tokens[:, n + layout.opening :, -1]
 
     def weights(self, moments: Moments | Tensor) -> Tensor:
         """Compute w_hat: the prediction for a query x is <w_hat, x>, plus the intercept if there is one.

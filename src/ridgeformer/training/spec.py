@@ -28,8 +28,6 @@ from ridgeformer.validation import integer
 if TYPE_CHECKING:
     from ridgeformer.training.job import Job, Outcome
 
-__all__ = ["PROTOCOLS", "Protocol", "Spec", "as_protocol", "make_spec", "parse_spec", "with_ancestors"]
-
 PROTOCOLS: dict[str, type[Protocol]] = {}  # by name; a subclass of Protocol enters itself
 
 
@@ -227,7 +225,7 @@ class Spec:
 
     def describe(self) -> str:
         """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
-        return f"{self.describe_model()}, {self.problem}"
+        return f"{self.describe_model()}, {self.problem.label}"
 
 
 def make_spec(
@@ -323,7 +321,8 @@ def _layout(problem: BaseProblem, family: type[Family], given: Layout | Mapping[
     if given is not None and not isinstance(given, Mapping):
         refuse("layout must be a Layout", kind_of(given), 'Pass Layout("mean"), for example.')
     varies = not problem.lengths.fixed
-    coordinate = "length" if varies and family.further_scalars != 0 else "none"
+    shown = "ratio" if len(problem.by_dimension()) > 1 else "length"
+    coordinate = shown if varies and family.further_scalars != 0 else "none"
     usual = {"attention": "mean", "coordinate": coordinate} if varies else {}
     return family.layout_for(Layout(**{**usual, **(given or {})}), problem.dim)
 

@@ -1,0 +1,88 @@
+"""The predictor for every dimension against the model itself, and the tokens that show 2 d / n in all their forms."""
+
+import numpy as np
+import pytest
+
+from ridgeformer import LinearTransformer, Problem, compare, load, zoo
+from ridgeformer.engine import Layout
+from ridgeformer.errors import InputError
+from ridgeformer.export import export
+from ridgeformer.moments import Moments
+from ridgeformer.predictors import Universal
+
+RNG = np.random.default_rng(3)
+X, Y, QUERIES = RNG.normal(size=(5, 7, 3)), RNG.normal(size=(5, 7)), RNG.normal(size=(5, 2, 3))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return LinearTransformer.random("channels(1,4)", dim=3, layers=3, scale=0.4, layout=Layout("mean", "ratio"))
+
+
+def test_one_more_token_in_every_form(model):
+    """Token form, moment form, and the sources in NumPy and PyTorch, which work at any dimension."""
+    found = model.predict(X, Y, QUERIES)
+    weights = model.weights(Moments.from_tokens(X, Y))
+    assert found == pytest.approx(np.einsum("bmd,bd->bm", QUERIES, weights), abs=1e-12)
+    written: dict = {}
+    exec(export(model, "python"), written)
+    assert written["predict"](X, Y, QUERIES) == pytest.approx(found, abs=1e-12)
+    small = model.at_dim(2).predict(X[..., :2], Y, QUERIES[..., :2])
+    assert written["predict"](X[..., :2], Y, QUERIES[..., :2]) == pytest.approx(small, abs=1e-12)
+    assert "\\sqrt{2 d}" in export(model, "latex")
+
+
+def test_one_more_token_in_torch(model):
+    torch = pytest.importorskip("torch")
+    from ridgeformer.torch import to_torch
+
+    found, tensors = model.predict(X, Y, QUERIES), [torch.tensor(value) for value in (X, Y, QUERIES)]
+    written: dict = {}
+    exec(export(model, "torch"), written)
+    ours = written["LinearTransformer"](dtype=torch.float64).predict(*tensors)
+    assert ours.detach().numpy() == pytest.approx(found, abs=1e-12)
+    assert to_torch(model)(*tensors).detach().numpy() == pytest.approx(found, abs=1e-12)
+
+
+def test_by_hand():
+    """One layer and one scalar beside y by the sum over tokens: the token of sqrt(2 d) writes to the queries' y."""
+    P_s, Q_s = np.array([[[[0, 0], [0, -1.0]]]]), np.zeros((1, 1, 2, 2))
+    from ridgeformer.models import Channels
+
+    family = Channels(1, 2)(np.zeros((1, 1, 1, 1)), np.ones((1, 1, 1, 1)), P_s, Q_s)
+    model = LinearTransformer(family, 3, Layout("mean", "ratio"))
+    assert model.weights(Moments.from_tokens(X, Y)) == pytest.approx(np.einsum("bnd,bn->bd", X, Y) / 7)
+    gram = Moments.from_tokens(X, Y).gram_of(model.layout)
+    assert gram[:, 3, 3] == pytest.approx(2 * 3 / 7)
+    assert not gram[:, 3, [0, 1, 2, 4]].any()
+
+
+def test_units_of_the_paper(model):
+    """With tasks N(0, I), labels sqrt(d) times as large give weights sqrt(d) times as large."""
+    found = Universal(model).weights(Moments.from_tokens(X, np.sqrt(3) * Y))
+    assert found == pytest.approx(np.sqrt(3) * model.weights(Moments.from_tokens(X, Y)))
+
+
+def test_own_scale_is_an_exact_equivariance(model):
+    predictor = Universal(model, own_scale=True)
+    once, large = (predictor.weights(Moments.from_tokens(X, by * Y)) for by in (1.0, 1000.0))
+    assert large == pytest.approx(1000 * once)
+
+
+@pytest.mark.parametrize("layers", zoo.universal_layers())
+def test_shipped_models(layers):
+    """Shipped models are near the floor at dimensions of training and beyond, and as good as their records say."""
+    from ridgeformer.loading import load_with_record
+
+    model, record = load_with_record(f"zoo:universal/{layers}")
+    assert model.layers == layers
+    problem = Problem(**{name: record["spec"][name] for name in ("dim", "context", "noise", "tasks")})
+    losses = compare(problem, {"m": model}, over={"dim": [3, 10], "context": ["2d"]}, sequences=3_000)
+    bound = record["result"]["largest_ratio"]
+    assert (losses.ratio < 1.1 * bound).all()
+    assert load(f"zoo:universal/{layers}/uniform(0,1.6)").family.arrays["P_s"].shape == (layers, 1, 4, 4)
+
+
+def test_names_that_do_not_exist():
+    with pytest.raises(InputError, match="models for every dimension are named"):
+        load("zoo:universal/99")
