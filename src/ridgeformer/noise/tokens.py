@@ -22,8 +22,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.noise.base import TAIL, Array, Noise, check_tail, number_text, octaves, panels, refined
-from ridgeformer.noise.basic import Categorical, Fixed
+from ridgeformer.noise.base import (
+    TAIL,
+    Array,
+    Categorical,
+    Fixed,
+    Noise,
+    check_tail,
+    number_text,
+    octaves,
+    panels,
+    refined,
+)
 from ridgeformer.validation import number
 from ridgeformer.values import read_only
 
