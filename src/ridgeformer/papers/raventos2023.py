@@ -62,7 +62,7 @@ def pools(
     Returns:
         By predictor: unadjusted losses on the pool and on new tasks and their errors, one for each power.
     """
-    found: dict[str, Any] = {"powers": list(powers)}
+    by_method: dict[str, Any] = {"powers": list(powers)}
     how = Adam(steps=steps, batch=256, schedule="cosine", record=steps, snapshots=0)
     for done, power in enumerate(powers):
         problem = problem_of(power)
@@ -74,10 +74,10 @@ def pools(
         for place, test in (("pool", problem), ("new", NEW)):
             rows = compare(test, named, sequences=sequences, seed=1, with_floor=False)
             for name in named:
-                row = found.setdefault(name, {"pool": [], "pool error": [], "new": [], "new error": []})
+                row = by_method.setdefault(name, {"pool": [], "pool error": [], "new": [], "new error": []})
                 row[place].append(rows[name].unadjusted)
                 row[f"{place} error"].append(rows[name].unadjusted_error)
-    return found
+    return by_method
 
 
 def _trained(results: Results) -> list[str]:
