@@ -186,7 +186,8 @@ def _draw(axis: Axes, one: Panel) -> None:
             decimals(axis, "x")
     elif lines := axis.get_lines():
         numbers = np.concatenate([np.asarray(line.get_xdata(), float) for line in lines])
-        axis.xaxis.get_major_locator().set_params(integer=bool((numbers == np.round(numbers)).all()))
+        if (numbers == np.round(numbers)).all():
+            axis.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
     if one.log_y:
         values = [value for thing in one.shown for value in thing.positive()]
         logarithmic(axis)

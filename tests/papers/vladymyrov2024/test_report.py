@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 from dataclasses import replace
+from importlib.metadata import metadata
 
 import pytest
 from evidence import shared_root, small_outcome
@@ -117,7 +118,8 @@ def test_the_page_needs_no_network(page):
     text = page.read_text()
     assert not re.search(r"""src=["']?(https?:)?//""", text)
     links = re.findall(r"""href=["']?(https?:[^"']+)""", text)
-    assert links == ["https://arxiv.org/abs/2402.14180", "https://github.com/ridgeformer/ridgeformer"]
+    addresses = dict(text.split(", ") for text in metadata("ridgeformer").get_all("Project-URL"))
+    assert links == ["https://arxiv.org/abs/2402.14180", addresses["Repository"]]
     data = page_data(page)
     assert len(data["cells"]) == 240
     assert len(data["figures"]) == 8
