@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ridgeformer import zoo
 from ridgeformer.errors import refuse, shown
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor
@@ -379,9 +378,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            found = place(self.predictor)
-            spec = zoo.shipped().record(*found).spec
-            return zoo.shipped().model(*found), noise or as_noise(spec["noise"]), context or int(spec["context"])
+            where, found = place(self.predictor)
+            spec = where.record(*found).spec
+            return where.model(*found), noise or as_noise(spec["noise"]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context

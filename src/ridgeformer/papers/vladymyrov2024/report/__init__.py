@@ -71,7 +71,7 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
 def _repository() -> str:
     """The address of the software."""
     addresses = (text.split(", ") for text in metadata("ridgeformer").get_all("Project-URL", []))
-    return next(address for name, address in addresses if name == "Repository")
+    return str(next(address for name, address in addresses if name == "Repository"))
 
 
 def verdict(cell: Cell) -> str:
