@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ridgeformer import zoo
 from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.loading import load
 from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import Noise, Uniform, as_noise
-from ridgeformer.predictors import BayesRR, Guarded, Predictor
+from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
 from ridgeformer.sklearn.posterior import Posterior, Standardised
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, student_precisions
 from ridgeformer.sklearn.sums import Sums
@@ -38,9 +39,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     averages over which features matter, their weights, and the noise level.
 
     Args:
-        predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
-            `diag/7/uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded by
-            `ridgeformer.predictors.Guarded`, with exact Bayes as the fallback.
+        predictor: `bayes` for the posterior mean of the weights; `universal` for the shipped model for every number of
+            features and rows; the name of a shipped model such as `diag/7/uniform(0,5)`; a `LinearTransformer`; or
+            anything with `weights(moments)`. Models are guarded by `ridgeformer.predictors.Guarded`, with exact Bayes
+            as the fallback.
         noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
             `uniform(0,5)`, a number, or a `Noise`. None for that of a shipped model; for `bayes`, None means that
             features may explain any share of the variance of y, all with the same probability; for other models it
@@ -329,6 +331,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
+            if self.predictor == "universal":
+                return Universal(load(f"{zoo.PREFIX}universal/{zoo.universal_layers()[-1]}")), noise, context
             place = _place(self.predictor)
             spec = zoo.shipped().record(*place).spec
             return zoo.shipped().model(*place), noise or as_noise(spec["noise"]), context or int(spec["context"])
