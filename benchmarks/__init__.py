@@ -19,11 +19,12 @@ GROUPS = {
     "general": general.measurements,
     "lengths": general.length_measurements,
     "pools": general.pool_measurements,
+    "own": general.own_measurements,
     "room": room.measurements,
     "sweeps": sweeps.measurements,
     "universal": universal.measurements,
 }
-LONG = ("training", "silence", "general", "lengths", "pools", "room", "sweeps", "universal")  # minutes to hours
+LONG = ("training", "silence", "general", "lengths", "pools", "own", "room", "sweeps", "universal")  # minutes to hours
 
 
 def run(

@@ -5,15 +5,27 @@ Models are kept in `runs/general`, so that an interrupted measurement resumes. R
 
 from __future__ import annotations
 
+import time
+
+import numpy as np
+
 from benchmarks.speed import Measurement, Setup
 from ridgeformer.engine import Layout
 from ridgeformer.evaluation import evaluate
 from ridgeformer.models import LinearTransformer
 from ridgeformer.predictors import ConstRR
-from ridgeformer.problems import Problem
+from ridgeformer.problems import CustomProblem, Problem, Sequences
 from ridgeformer.training import train
 
-__all__ = ["LENGTHS", "POOLS", "UNTUNED", "length_measurements", "measurements", "pool_measurements"]
+__all__ = [
+    "LENGTHS",
+    "POOLS",
+    "UNTUNED",
+    "length_measurements",
+    "measurements",
+    "own_measurements",
+    "pool_measurements",
+]
 
 RUNS = "runs/general"
 FRESH, SEED = 100_000, 77  # sequences of the reported losses, and which
@@ -63,6 +75,36 @@ def length_measurements(setup: Setup) -> list[Measurement]:
         model = train(problem.replace(context=n), "full", 7, threads=setup.threads, out=RUNS).model
         ratios, detail = _at_lengths(model, problem)
         found.append(Measurement(f"full 7, trained at n = {n} alone: ratio there", ratios[n], "x", detail=detail))
+    return found
+
+
+class Student(CustomProblem):
+    """Linear labels with noise from Student's t distribution, as in the documentation of problems of your own."""
+
+    def __init__(self, dim: int = 10, context: int = 20, freedom: float = 3.0) -> None:
+        self.dim, self.context, self.freedom = dim, context, freedom
+
+    def draw(self, rng: np.random.Generator, count: int) -> Sequences:
+        """See `CustomProblem.draw`."""
+        x, w = rng.standard_normal((count, self.context + 4, self.dim)), rng.standard_normal((count, self.dim))
+        y = np.einsum("bnd,bd->bn", x, w)
+        noisy = y[:, :-4] + rng.standard_t(self.freedom, (count, self.context))
+        return Sequences(x[:, :-4], noisy, queries=x[:, -4:], answers=y[:, -4:], task=w)
+
+
+def own_measurements(setup: Setup) -> list[Measurement]:
+    """CPU time of training on a problem of one's own over that on uniform(0,3), both with d = 10 and n = 20."""
+    found = []
+    for family, layers in (("diag", 2),) if setup.quick else (("diag", 3), ("full", 3)):
+        times = []
+        for problem in (Student(), Problem(noise="uniform(0,3)")):
+            setup.progress(f"training: {family}, {layers} layers, {problem}")
+            began = time.process_time()
+            train(problem, family, layers, threads=setup.threads, progress=False)
+            times.append(time.process_time() - began)
+        detail = f"{times[0]:.1f} s and {times[1]:.1f} s of CPU time"
+        name = f"{family} {layers}, Student's t over uniform(0,3): training time"
+        found.append(Measurement(name, times[0] / times[1], "x", required=2.0, higher=False, detail=detail))
     return found
 
 

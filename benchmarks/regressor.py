@@ -1,4 +1,4 @@
-"""Speed of the scikit-learn regressor: predictions do not depend on the number of training rows."""
+"""Speed of the scikit-learn regressor: times of fits beside BayesianRidge, and of predictions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from benchmarks.speed import Measurement, Setup
 
 __all__ = ["measurements"]
 
+FITS = [
+    (20, 10),
+    (20, 30),
+    (20, 100),
+    (1000, 10),
+    (1000, 30),
+    (1000, 100),
+    (200_000, 10),
+    (200_000, 30),
+    (200_000, 100),
+]
+BARS = {(20, 10): 20.0, (20, 100): 200.0, (1000, 100): 200.0}  # milliseconds
+
 
 def measurements(setup: Setup) -> list[Measurement]:
-    """Predictions with intervals for 1,000 rows; nothing where scikit-learn is not installed."""
+    """Fits of tables of several sizes, and predictions with intervals; nothing where scikit-learn is not installed."""
     try:
         from ridgeformer.sklearn import InContextRegressor
     except ImportError:
@@ -25,4 +38,22 @@ def measurements(setup: Setup) -> list[Measurement]:
     times = best_times(work, setup.rounds, dict.fromkeys(work, 20))
     detail = f"{1e3 * times['100000']:.2f} ms against {1e3 * times['100']:.2f} ms"
     ratio = times["100000"] / times["100"]
-    return [Measurement("prediction after 100,000 rows over 100", ratio, "x", 1.1, False, detail)]
+    found = [Measurement("prediction after 100,000 rows over 100", ratio, "x", 1.1, False, detail)]
+    return found + [_fit(setup, rows, dim) for rows, dim in FITS if rows <= 1000 or not setup.quick]
+
+
+def _fit(setup: Setup, rows: int, dim: int) -> Measurement:
+    """The time of a fit in which a third of the features matter."""
+    from sklearn.linear_model import BayesianRidge
+
+    from ridgeformer.sklearn import InContextRegressor
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, dim))
+    y = x[:, : dim // 3].sum(1) + np.sqrt(dim // 3) * rng.standard_normal(rows)
+    work = {"ours": lambda: InContextRegressor().fit(x, y), "theirs": lambda: BayesianRidge().fit(x, y)}
+    repeats = dict.fromkeys(work, 1 if rows > 1000 else 5)
+    times = best_times(work, min(setup.rounds, 3), repeats)
+    detail = f"BayesianRidge {1e3 * times['theirs']:.1f} ms"
+    bar = BARS.get((rows, dim))
+    return Measurement(f"fit, n = {rows:,}, d = {dim}", 1e3 * times["ours"], "ms", bar, False, detail)

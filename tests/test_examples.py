@@ -21,11 +21,21 @@ WORDS = {
     "fine_tune.py": ("shipped    adjusted loss 0.05", "fine-tuned adjusted loss 0.0", "steps took"),
     "plateaus.py": ("separate: steps there", "the exact loss never rises"),
     "sweep_a_grid.py": ("loss / floor", "uniform(0,3)"),
+    "paper_experiment.py": ("full, 2 layers", "ConstRR", "60"),
     "your_paper.py": ("supported: The loss of least squares is (d - n) / 2.", "report.html"),
     "real_data.py": ("BayesianRidge, real", "(0 times for Bayes)", "diabetes"),
 }
-ARGUMENTS = {"real_data.py": ["2"], "softmax_attention.py": ["20"]}  # repetitions, steps
-LONG = {"your_paper.py": 70, "real_data.py": 160, "softmax_attention.py": 70}  # lines, where there are more than 50
+ARGUMENTS = {
+    "paper_experiment.py": ["0.02"],
+    "real_data.py": ["2"],
+    "softmax_attention.py": ["20"],
+}  # repetitions, steps
+LONG = {
+    "paper_experiment.py": 25,
+    "your_paper.py": 70,
+    "real_data.py": 160,
+    "softmax_attention.py": 70,
+}  # lines, where it is not 50
 
 
 def test_every_example_is_tested():
@@ -39,6 +49,17 @@ def check_plateaus(text):
     np.testing.assert_allclose(levels, [1, 0.641, 0.377, 0.210, 0.136], rtol=0.02)
     assert (separate > 500).all()
     assert (merged > 0).tolist() == [True, False, False, False, True]
+
+
+def check_experiment(folder):
+    """One row for each of three families, depths and seeds; five lengths of four predictors; figures that are PDFs."""
+    runs, losses = ((folder / f"{name}.csv").read_text().splitlines() for name in ("depth", "context"))
+    assert (len(runs), len(losses)) == (1 + 18, 1 + 20)
+    rows = [dict(zip(losses[0].split(","), line.split(","), strict=True)) for line in losses[1:]]
+    assert {row["context"] for row in rows} == {"5", "10", "20", "40", "60"}
+    assert all(float(row["floor"]) <= 1.02 * float(row["loss"]) for row in rows)
+    for name in ("depth", "context"):
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -61,4 +82,6 @@ def test_example(name, tmp_path):
         assert words in done.stdout
     if name == "plateaus.py":
         check_plateaus(done.stdout)
+    if name == "paper_experiment.py":
+        check_experiment(tmp_path)
     assert len((EXAMPLES / name).read_text().splitlines()) <= LONG.get(name, 50)

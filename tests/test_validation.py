@@ -5,9 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from ridgeformer import LinearTransformer, Moments, Problem
 from ridgeformer.errors import InputError, kind_of
-from ridgeformer.noise import Uniform
+from ridgeformer.noise import Categorical, Uniform
 from ridgeformer.predictors import AdaRR
+from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD
 from ridgeformer.validation import array, choice, flag, integer, number, precision, real
 
@@ -150,3 +152,17 @@ def test_messages_have_the_right_article():
     given = (1, 1.0, np.zeros(1), AdaRR(), SGD(), Uniform(0, 1), None, AdaRR)
     wanted = ["an int", "a float", "an ndarray", "an AdaRR", "an SGD", "a Uniform", "None", "the class AdaRR"]
     assert [kind_of(value) for value in given] == wanted
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ragged: Categorical(ragged),
+        lambda ragged: Moments(np.zeros((2, 3, 3)), ragged),
+        lambda ragged: one_layer.risk(Problem(2, 3, 1), ragged),
+        lambda ragged: LinearTransformer.random("diag", dim=2, layers=1).trace(ragged),
+    ],
+)
+def test_lists_of_different_lengths_are_refused(call):
+    with pytest.raises(InputError):
+        call([[1.0], [1.0, 2.0]])

@@ -19,8 +19,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store.files import is_run, read_run
 
-__all__ = ["load", "load_with_record"]
-
 
 def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.
@@ -62,8 +60,8 @@ def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, d
         return read_file(universal)
     path = path_of(name)
     if str(name).startswith(zoo.PREFIX):
-        made = zoo.record(str(name))
-        return zoo.shipped().model(*zoo.place(str(name))), {"spec": made.spec, "result": asdict(made)}
+        record = zoo.record(str(name))
+        return zoo.shipped().model(*zoo.place(str(name))), {"spec": record.spec, "result": asdict(record)}
     if not os.path.lexists(path):  # never raises, unlike Path's own method
         raise InputError(
             f"there is no file {short(path)!r}. Give a .safetensors file, the folder of a run, or a model of the zoo "

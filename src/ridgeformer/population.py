@@ -85,7 +85,7 @@ def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_L
 
 
 def _obstacle(problem: BaseProblem, layers: int, layout: Layout) -> tuple[str, object] | None:
-    """What a closed form needs, and what there is instead; None where there is a closed form."""
+    """The condition of the closed form, and the remedy, in words; None where there is a closed form."""
     if layers != 1:
         return "one layer", f"{layers} layers"
     if not problem.one_covariance:

@@ -14,7 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 
-__all__ = ["array", "choice", "flag", "integer", "keywords", "layer_number", "number", "positive", "precision", "real"]
+__all__ = [
+    "array",
+    "axes",
+    "choice",
+    "flag",
+    "integer",
+    "keywords",
+    "layer_number",
+    "number",
+    "positive",
+    "precision",
+    "real",
+]
 
 Float = NDArray[np.floating[Any]]
 Text = TypeVar("Text", bound=str)
@@ -262,6 +274,21 @@ def real(name: str, value: ArrayLike) -> Float:
         refuse(f"{name} must hold real numbers", f"dtype {given.dtype}", f"Convert it, e.g. np.asarray({name}, float).")
     result: Float = given.astype(np.float32 if given.dtype == np.float32 else np.float64, copy=False)
     return result
+
+
+def axes(value: object) -> int:
+    """Return how many axes an array or nested lists have; -1 for lists of different lengths, which are no array.
+
+    Args:
+        value: Anything.
+
+    Returns:
+        The number of axes; 0 for what is no list.
+    """
+    try:
+        return np.ndim(value)  # type: ignore[arg-type]
+    except ValueError:
+        return -1
 
 
 def array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Float:

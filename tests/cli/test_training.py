@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from commands import SMALL, call, interruptible
-from ridgeformer import cli
+from ridgeformer import cli, load_run
 from support import LONGEST, write_record
 
 
@@ -114,3 +114,17 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     (row,) = (line.split() for line in unfinished.stdout.splitlines() if folder.name in line)
     assert row[row.index("unfinished") :][-2:] == ["paper", folder.name]
     assert "To resume an unfinished run, give the command that started it again" in unfinished.stdout
+
+
+def test_a_training_shows_explosions_caution_and_what_the_model_really_is(tmp_path):
+    """Diag with one layer is GD++; the same numbers as in Python."""
+    small = ["--dim", "3", "--context", "6", "--layers", "1", "--noise", "uniform(0,3)", "--sequences", "500"]
+    options = ["--effort", "0.1", "--tolerated", "1e-3", "--out", str(tmp_path)]
+    text = call("train", *small, *options, "--explosions").stdout
+    record = json.loads(call("train", *small, *options, "--explosions", "--json").stdout)
+    run = load_run(record["folder"])
+    assert f"explodes   with probability {run.explosions}" in text
+    assert record["explosions"] == run.explosions.as_dict()
+    assert run.spec.protocol.tolerated == 1e-3
+    assert "actual     gdpp, 1 layer\n" in text
+    assert f"caution    {run.price}" in text

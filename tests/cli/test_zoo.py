@@ -1,11 +1,14 @@
 """`ridgeformer models`."""
 
+import csv
+import io
 import json
 
 import pytest
 
 from commands import call
 from ridgeformer import zoo
+from ridgeformer.zoo.explosions import explosions
 
 
 def test_models_are_listed():
@@ -13,11 +16,17 @@ def test_models_are_listed():
     assert text.count("zoo:") == 211  # every cell, and the example at the end
     (line,) = [line for line in text.splitlines() if line.startswith("zoo:full/7/categorical(1,3)")]
     made = zoo.record("zoo:full/7/categorical(1,3)")
+    rare = explosions()["zoo:full/7/categorical(1,3)"]
     assert line.split()[1:] == [
+        "full,",
+        "7",
+        "layers",
         f"{made.loss:#.4g}",
         f"{made.floor:#.4g}",
         f"{made.loss / made.floor:#.4g}",
-        str(made.exploded),
+        f"{rare.probability:#.4g}",
+        f"{rare.error:#.4g}",
+        "-",
         str(made.spec["seed"]),
     ]
     some = json.loads(call("models", "--family", "diag", "--noise", "uniform(0, 0)", "--json").stdout)
@@ -34,7 +43,7 @@ def test_a_model_is_described(name):
     text = call("models", name).stdout
     for words in (
         "dim 10, context 20, noise uniform(0,5)",
-        "parameters         28",
+        "parameters             28",
         f"{made.loss:.5g} +- ",
         made.message,
     ):
@@ -51,5 +60,17 @@ def test_a_model_is_described(name):
 def test_models_of_a_seed_whose_weights_are_not_in_the_package():
     seed = next(number for number in range(5) if number != zoo.shipped().best("full", 3, "categorical(1,3)"))
     found = call("models", f"full/3/categorical(1,3)/{seed}").stdout
-    assert "weights            False" in found
+    assert "weights                False" in found
     assert "the seed must be one of" in call("models", "full/3/categorical(1,3)/9").stderr
+
+
+def test_the_table_has_explosions_actual_families_and_prices():
+    """One row for each of the 210 models; what a search chose is read from its parameters."""
+    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(call("models", "--csv", "-").stdout))}
+    assert len(rows) == 210
+    assert all(float(row["explosion_error"]) >= 0 for row in rows.values())
+    assert rows["zoo:full/2/uniform(0,5)"]["actual"] == "diag, 2 layers"
+    assert rows["zoo:full/7/uniform(0,5)"]["actual"] == "full, 7 layers"
+    facts = json.loads(call("models", "diag/7/uniform(0,5)", "--json").stdout)
+    assert facts["explosion_hits"] > 10
+    assert facts["explosion_bound"] == "none"

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, lognorm
 
 from own_problems import HeavyTails
-from ridgeformer import ConstRR, InputError, Problem, compare, evaluate, explosion_probability, load
+from ridgeformer import ConstRR, InputError, LinearTransformer, Problem, compare, evaluate, explosion_probability, load
 
 
 class Trigger:
@@ -96,7 +96,18 @@ def test_losses_show_explosion_probabilities_on_request():
     assert table.explosion_probability[0, 0, 0] == one.probability
     assert table.at(layer=2, sigma=2.0)["two"].explosion_error > 0
     assert table.rows()[0]["explosion_error"] == one.error
+    assert table.rows()[0]["explosion_hits"] == one.hits > 0
     assert "explosion_probability" in str(table.at(sigma=2.0))
     assert "explosion_probability" not in compare(problem, model, sequences=100).rows()[0]
     with pytest.raises(InputError, match="whole contexts"):
         compare(problem, model, {"context": [5, 10]}, sequences=100, explosions=True)
+
+
+def test_what_hardly_ever_and_what_always_explodes():
+    """Weights below the least positive number are no error, and no probability is above 1."""
+    problem, mild = Problem(3, 8, "uniform(0,2)"), LinearTransformer.random("diag", dim=3, layers=2, scale=0.1)
+    rare = explosion_probability(problem.replace(tasks="mixture(pool(4),0.2)"), mild, sequences=1000)
+    assert rare.probability < 1e-30
+    assert np.isfinite([rare.error, rare.hits]).all()
+    always = explosion_probability(problem, Trigger(lambda m: m.l, -1.0), sequences=1000)
+    assert 0.8 < always.probability <= always.upper == 1

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,13 @@ def fourth(x, y=None):
     """Squares of products, after a root that tames the tails."""
     columns = [x[:, 0] * x[:, 0], x[:, 0] * x[:, 1], *([] if y is None else [x[:, 0] * y, y * y])]
     return np.sqrt(np.abs(np.stack(columns, 1)))
+
+
+@pytest.mark.parametrize("odd", [np.ma.masked_array(np.zeros((5, 3)), mask=True), np.zeros((5, 3), complex)])
+def test_predictors_return_real_numbers(odd):
+    """What lies below a mask, and the real parts of complex numbers, are no predictions."""
+    by_weights = SimpleNamespace(weights=lambda moments: odd)
+    by_tokens = SimpleNamespace(predict=lambda x, y, queries: odd[:, :1].repeat(queries.shape[1], 1))
+    for predictor in (by_weights, by_tokens):
+        with pytest.raises(InputError, match="a predictor must return real numbers"):
+            evaluate(Problem(3, 6, 1), predictor, sequences=5)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from own_problems import HeavyTails
 from ridgeformer import (
     BayesRR,
     Diag,
@@ -19,18 +20,18 @@ from ridgeformer import (
     Problem,
     evaluate,
     explain,
+    explosion_probability,
     load,
     save,
     train,
 )
 from ridgeformer.evaluation import compare
 from ridgeformer.explanation import ablate
-from ridgeformer.explanation.ablation import without_flow, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
-from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
+from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega, symmetry, turned
+from ridgeformer.explanation.interventions import without_flow, without_layer
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, findings, summary
-from ridgeformer.explanation.symmetry import symmetry, turned
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
 from support import tame_model
@@ -638,3 +639,17 @@ def test_errors_are_one_line(call, file, tmp_path, arguments, words):
     assert error.startswith("ridgeformer: error: ")
     assert error.count("\n") == 1
     assert words in error
+
+
+def test_explosion_probabilities_are_measured_on_request(call):
+    """In Python where they are asked for; on the command line with --explosions."""
+    name, problem = "zoo:diag/3/uniform(0,5)", Problem(noise="uniform(0,5)")
+    found = explain(problem, load(name), sequences=100)
+    assert "explosions" not in found.as_dict()
+    rare = explosion_probability(problem, load(name), sequences=20_000)
+    assert found.explosions.probability == pytest.approx(rare.probability, rel=1e-9)  # by sums instead of means
+    assert found.as_dict()["explosions"] == found.explosions.as_dict()
+    _, text, _ = call("explain", name, "--sequences", "100", "--explosions")
+    assert f"\nexplosion probability {found.explosions}\n" in text
+    own = explain(HeavyTails(), LinearTransformer.random("diag", dim=3, layers=1), sequences=200)
+    assert own.explosions is None

@@ -346,3 +346,13 @@ def test_shapes_of_one_context_are_reported_without_a_batch_axis():
     ):
         with pytest.raises(InputError, match=words):
             model.predict(**{"x": np.ones((8, 3)), "y": np.ones(8), "queries": np.ones((2, 3)), **change})
+
+
+@given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
+def test_the_simplest_family_is_that_of_the_function(kind, dim, context, layers, heads, seed):
+    """Also as a Full model, and with layers that do nothing."""
+    model = tame_model(kind, dim, layers, heads, context, seed)
+    for same in (model, model.to_full(), model.with_identity(0), model.to_full().with_identity(layers)):
+        assert (same.simplest_family, same.working_layers) == (kind, layers)
+    channels = LinearTransformer.random("channels(1,3)", dim=dim, layers=1)
+    assert channels.simplest_family == "channels(1,3)"

@@ -145,7 +145,8 @@ def test_every_paper_has_a_page_and_fits_the_shape():
 def test_the_page_works_in_a_browser(tmp_path):
     """All pictures load, links lead to their sections, and nothing is wider than the window."""
     sync_api = pytest.importorskip("playwright.sync_api")
-    path = papers.report_page([papers.run(Counted().paper, out=None)], tmp_path)
+    shown = [papers.run(Counted().paper, out=None), papers.run("letey2026", quick=True, out=None)]
+    path = papers.report_page(shown, tmp_path)
     with sync_api.sync_playwright() as browsers:
         browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         window = browser.new_page(viewport={"width": 1000, "height": 700})
@@ -155,6 +156,10 @@ def test_the_page_works_in_a_browser(tmp_path):
         assert window.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 100)")
         assert window.evaluate("[...document.links].every(one => !one.hash || document.querySelector(one.hash))")
         assert window.evaluate("document.documentElement.scrollWidth <= 1000")
+        assert window.locator("section").count() == 2
+        window.click('a[href="#letey2026"]')
+        assert window.evaluate("document.querySelector('#letey2026').getBoundingClientRect().top < 700")
+        assert shown[1].paper.reading in window.locator("#letey2026").inner_text()
         browser.close()
     assert errors == []
 

@@ -150,6 +150,9 @@ def test_a_curve_that_diverges_leaves_the_axis():
     (label,) = (text.get_text() for text in figure.legends[0].get_texts())
     assert label.startswith("wild (rises to ")
     assert label.endswith(", above the axis)")
+    axis = figure.axes[0]
+    (mark,) = [line for line in axis.get_lines() if line.get_marker() == "^"]  # where it leaves the axis
+    assert mark.get_ydata()[0] == axis.get_ylim()[1]
     assert figure.axes[0].get_ylim()[1] == max(100 * wild.history.loss[0], 2e4)
 
 

@@ -3,12 +3,17 @@
 import numpy as np
 import pytest
 
-from ridgeformer import BayesRR, Problem, compare, train
+from ridgeformer import BayesRR, Problem, compare, explain, train
 from ridgeformer.errors import StorageError
+from ridgeformer.plotting.dynamics import draw_curves
+from ridgeformer.plotting.explanation import draw_explanation
+from ridgeformer.plotting.problems import draw_problem
 from ridgeformer.plotting.training import draw_training
-from ridgeformer.training import Paper, Search
+from ridgeformer.training import SGD, Paper, Runs, Search
 
 pytest.importorskip("matplotlib")
+from matplotlib.text import Text
+
 PROBLEM = Problem(3, 6, "uniform(0,3)")
 
 
@@ -79,3 +84,22 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
             draw()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_title_contains_a_matrix():
+    """Descents, trainings, explanations, problems and losses: the label of the problem has the size alone."""
+    problem = Problem(3, 6, 0.5, features=[[1.0, 0.2, 0.0], [0.2, 1.0, 0.0], [0.0, 0.0, 0.5]])
+    descent = train(problem, "diag", 1, protocol=SGD(steps=3, batch=8), sequences=50)
+    figures = [
+        draw_curves({"descent": descent}),
+        draw_training(descent),
+        draw_explanation(explain(problem, descent.model, sequences=200)),
+        draw_problem(problem),
+        compare(problem, {"model": descent.model}, sequences=50).plot(),
+        Runs.of([descent]).plot(),
+    ]
+    for figure in figures:
+        words = [text.get_text() for text in figure.findobj(Text)]
+        assert any("covariance(3 x 3)" in text for text in words)
+        assert not any("[[" in text for text in words)
+    assert "covariance(3 x 3)" in repr(descent)

@@ -128,3 +128,14 @@ def test_contexts_of_any_length_are_evaluated():
     """n = 100,000: the noise level is known to a thousandth, and the posterior mean is the ridge solution with it."""
     draw = Problem(2, 100_000, "uniform(0,1)").moments(4)
     np.testing.assert_allclose(BayesRR("uniform(0,1)").weights(draw.moments), draw.ridge, rtol=1e-6)
+
+
+@pytest.mark.parametrize("context", [64_001, 10**6])
+def test_long_contexts_have_a_floor(context):
+    """The posterior of sigma is narrow: E 1/2 |w_Bayes - w_ridge|^2 is that of a sigma off by sigma / sqrt(2 n)."""
+    problem = Problem(2, context, "uniform(1,3)")
+    draw = problem.moments(400, seed=1)
+    found = draw.losses(problem.best_predictor().weights(draw.moments), draw.ridge).mean()
+    s2 = draw.sigma**2
+    change = 2 * s2 / np.sqrt(2 * context) / context  # of the shrinkage sigma^2 / n, for one standard error of sigma
+    assert found == pytest.approx(0.5 * (change**2 * np.square(draw.ridge).sum(1)).mean(), rel=0.5)

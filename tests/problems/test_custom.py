@@ -465,6 +465,8 @@ def test_problems_are_equal_if_their_laws_are():
     assert Hidden(2.0) == Hidden(scale=2.0)
     assert hash(Hidden(2.0)) == hash(Hidden(scale=2.0))
     assert Hidden(1.0) != Hidden(2.0)
+    assert Hidden(1) == Hidden(1.0)
+    assert str(Hidden(levels=[[1, 2], [3]])) == str(Hidden(levels=[[1, 2], [3]]))  # lists that are no array
     assert Hidden(1.0).replace(scale=2.0) == Hidden(2.0)
     assert Hidden(levels=np.array([1.0, 2.0])) == Hidden(levels=[1.0, 2.0])
     assert Hidden(levels=[1, 2]) != Hidden(levels=[1, 3])

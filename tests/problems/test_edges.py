@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import InputError, LeastSquares, Moments, Problem, evaluate
+from ridgeformer.engine import Key, Omegas
 from ridgeformer.noise import parse
 from ridgeformer.population import Quadratic, has_population
 from ridgeformer.predictors import DMMSE, AdaRR, BayesRR, ConstRR
@@ -63,6 +64,20 @@ def test_oracles_of_low_rank_tasks_without_noise(noise, engine):
     np.testing.assert_allclose(problem.oracle(s)[~with_noise], s.ridge(problem.prior)[~with_noise], atol=1e-6)
     np.testing.assert_allclose(problem.oracle(s)[with_noise], s.ridge(problem.prior)[with_noise], atol=1e-9)
     assert evaluate(problem, ConstRR.tune(problem), sequences=500).loss < 10
+
+
+def test_engines_do_not_pass_off_a_wrong_oracle(any_engine):
+    """What they cannot compute is NaN or refused; with noise, it is E[w | context, sigma]."""
+    problem = Problem(5, "1..8", "categorical(0,1)", tasks="lowrank(2)")
+    choices = problem.choices(200)
+    drawn = any_engine.sample(problem.law, choices, Key())
+    assert np.isnan(drawn.ridge[choices.sigma == 0]).all()
+    moments = Moments(drawn.gram, choices.counts, choices.sigma)
+    np.testing.assert_allclose(drawn.ridge[choices.sigma > 0], problem.oracle(moments)[choices.sigma > 0], atol=1e-9)
+    kernel = Omegas(np.zeros((1, 2, 2)))
+    with pytest.raises(InputError, match="n may be below and above the rank"):
+        any_engine.step(kernel, problem.law, choices, Key())
+    assert np.isfinite(any_engine.step(kernel, problem.law, choices, Key(), target="task").losses).all()
 
 
 def test_the_oracle_of_tokens_with_noise_levels_of_their_own():

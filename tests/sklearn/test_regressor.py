@@ -280,6 +280,138 @@ def test_parts_of_the_rows_add_up(cuts, predictor):
     assert_equal(parts.fit(X[:9], y[:9]), InContextRegressor(predictor).fit(X[:9], y[:9]))  # fit forgets
 
 
+def test_the_first_part_may_be_one_row():
+    X, y = data()
+    found = InContextRegressor().partial_fit(X[:1], y[:1])
+    mean, std = found.predict(X[:2], return_std=True)
+    np.testing.assert_array_equal(mean, y[0])
+    assert np.isinf(std).all()
+    with pytest.raises(InputError, match=r"a predictive distribution needs two rows; got one row\. Call partial_fit"):
+        found.predict_interval(X[:2])
+    assert_equal(found.partial_fit(X[1:], y[1:]), InContextRegressor().fit(X, y), 1e-9)
+
+
+def test_single_precision_and_sparse_matrices():
+    from scipy.sparse import csr_array
+
+    X, y = data()
+    single = InContextRegressor().fit(X.astype(np.float32), y.astype(np.float32))
+    np.testing.assert_allclose(single.predict(X), InContextRegressor().fit(X, y).predict(X), rtol=1e-4)
+    with pytest.raises(TypeError, match="Sparse data was passed for X, but dense data is required"):
+        InContextRegressor().fit(csr_array(X), y)
+
+
+# ---- options that need rows -----------------------------------------------------------------------------------------
+
+
+def contaminated(seed, n=40):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4))
+    noise = 0.3 * rng.standard_t(1.5, n)
+    return X, X @ [1.0, -1.0, 0.0, 0.5] + 2 + noise
+
+
+def test_student_noise_against_a_long_gibbs_chain():
+    """Weights and precisions of rows are drawn in turn, given R^2 = 0.8, V = 1 and all features: a plain sampler."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    y = X @ [1.0, -0.5] + 0.5 * rng.standard_t(2, 30)
+    model = InContextRegressor(noise="student", size_prior=None).fit(X, y)
+    sigma2, n, g, total = model.noise_**2, len(X), np.ones(30), np.zeros(3)
+    A, tasks = np.column_stack([X, np.ones(n)]), np.array([4.0, 4.0, 1e8])  # wide priors: the data decide
+    for step in range(6000):
+        precision = (A.T * g) @ A / sigma2 + np.diag(1 / tasks)
+        root = np.linalg.cholesky(np.linalg.inv(precision))
+        w = np.linalg.solve(precision, A.T @ (g * y) / sigma2) + root @ rng.standard_normal(3)
+        g = rng.gamma(2.5, 1 / (2 + 0.5 * (y - A @ w) ** 2 / sigma2))
+        total += w * (step >= 1000)
+    std = np.sqrt(np.diag(model.covariance_))
+    assert (np.abs(model.coef_ - total[:2] / 5000) < 0.5 * std).all()  # the prior of the model shrinks
+    plain = InContextRegressor(size_prior=None).fit(X, y)
+    assert np.abs(model.coef_ - [1, -0.5]).sum() < np.abs(plain.coef_ - [1, -0.5]).sum()
+
+
+def test_student_noise_has_smaller_errors_with_outliers_and_none_to_speak_of_without():
+    errors = {"plain": [], "student": []}
+    for seed in range(12):
+        X, y = contaminated(seed)
+        for name, options in (("plain", {}), ("student", {"noise": "student"})):
+            errors[name].append(np.sum((InContextRegressor(**options).fit(X, y).coef_ - [1.0, -1.0, 0.0, 0.5]) ** 2))
+    assert np.median(errors["student"]) < 0.6 * np.median(errors["plain"])
+    X, y = data(60)
+    plain, student = InContextRegressor().fit(X, y), InContextRegressor(noise="student").fit(X, y)
+    assert (np.abs(plain.coef_ - student.coef_) < 1.5 * np.sqrt(np.diag(plain.covariance_))).all()
+
+
+def test_tails_of_student_noise_are_those_of_a_t_distribution():
+    from scipy.stats import norm, t
+
+    from ridgeformer.sklearn.tails import student_tails
+
+    tails = student_tails(1.0)
+    assert tails.chances.sum() == pytest.approx(1)
+    assert tails.mean == pytest.approx(2)  # the variance of t with four degrees of freedom
+    for place in (0.5, 1.0, 2.0, 4.0, 8.0):
+        found = tails.chances @ norm.cdf(-place / np.sqrt(tails.factors))
+        assert found == pytest.approx(t(4).cdf(-place), rel=0.05)
+
+
+def test_calibration_widens_intervals_that_are_too_narrow_and_keeps_the_prediction():
+    rng, inside = np.random.default_rng(0), {None: [], "loo": []}
+    for _ in range(15):
+        X = rng.standard_normal((200, 3))
+        y = X[:, 0] + 4 * (X[:, 1] > 1.2) * rng.standard_normal(200) + 0.2 * rng.standard_normal(200)
+        for calibration in (None, "loo"):
+            model = InContextRegressor(calibration=calibration).fit(X[:40], y[:40])
+            low, high = model.predict_interval(X[40:], 0.5)
+            inside[calibration].append(np.mean((low <= y[40:]) & (y[40:] <= high)))
+    plain, calibrated = (np.mean(one) for one in inside.values())
+    assert abs(calibrated - 0.5) < 0.5 * abs(plain - 0.5)  # most rows have little noise: 50 % intervals are too wide
+    drawn = model.sample_y(X[:1], 20_000)
+    assert np.mean(drawn < model.predict_quantiles(X[:1], [0.9])[0]) == pytest.approx(0.9, abs=0.01)
+    np.testing.assert_allclose(model.predict(X), InContextRegressor().fit(X[:40], y[:40]).predict(X))
+
+
+def test_leaving_a_row_out_by_subtracting_its_sums():
+    from ridgeformer.sklearn.sums import Sums
+
+    X, Y = data(q=2)
+    weights = np.linspace(0.5, 2, 20)
+    less = Sums.of(X, Y, weights).plus(Sums.of(X[3:4], Y[3:4], -weights[3:4]))
+    rest = Sums.of(np.delete(X, 3, 0), np.delete(Y, 3, 0), np.delete(weights, 3))
+    for name in ("weight", "x_mean", "y_mean", "xx", "xy", "yy"):
+        np.testing.assert_allclose(getattr(less, name), getattr(rest, name), rtol=1e-10, atol=1e-10)
+
+
+def test_options_that_need_rows_say_so():
+    X, y = data(q=2)
+    with pytest.raises(InputError, match="keeps sums over rows, but noise='student' needs the rows themselves"):
+        InContextRegressor(noise="student").partial_fit(X, y)
+    with pytest.raises(InputError, match=r"calibration='loo' needs the rows themselves.*Use fit with all rows"):
+        InContextRegressor(calibration="loo").partial_fit(X, y)
+    with pytest.raises(InputError, match=r"noise='student' takes one output; got 2\. Use sklearn's MultiOutput"):
+        InContextRegressor(noise="student").fit(X, y)
+    with pytest.raises(InputError, match="noise='student' is for the predictor bayes"):
+        InContextRegressor(MODEL, noise="student").fit(X, y[:, 0])
+
+
+def test_pictures(tmp_path):
+    X, y = data(q=2)
+    both = InContextRegressor().fit(X, y)
+    weights = both.plot_weights(tmp_path / "weights.png", output=1)
+    left, right = weights.axes
+    np.testing.assert_allclose([bar.get_width() for bar in right.patches], both.inclusion_[1])
+    np.testing.assert_allclose(left.lines[-1].get_xdata(), both.coef_[1] * X.std(0))
+    model = InContextRegressor().fit(X, y[:, 0])
+    figure = model.plot_predictions(X, y[:, 0], tmp_path / "predictions.png", level=0.5)
+    low, high = model.predict_interval(X, 0.5)
+    inside = np.mean((low <= y[:, 0]) & (y[:, 0] <= high))
+    assert figure.axes[0].get_title() == f"{inside:.0%} of 20 labels inside"
+    assert {path.name for path in tmp_path.iterdir()} == {"weights.png", "predictions.png"}
+    with pytest.raises(InputError, match="plot_predictions is for one output; got 2 of them"):
+        both.plot_predictions(X, y)
+
+
 def test_large_means_cost_no_digits():
     X, y = data()
     far = np.round(X * 2**20) / 2**20 + 2.0**20  # exact in floats
@@ -479,6 +611,7 @@ HOLE[3, 1] = np.nan
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
         ((X, Y, np.eye(20)[3]), "at least 2 rows must have weights above zero; got n_samples=1"),
         ((X, Y, np.full(20, 0.05)), "weights must sum to more than 1.*a sum of 1.*sample_weight"),
+        ((X, Y, np.full(20, 1e300)), r"and at most 1e15.*a sum of 2e\+301.*sample_weight"),
         ((X, Y, -np.ones(20)), "sample_weight must not be negative; got -1.0"),
         ((X, Y, np.ones(19)), r"sample_weight must have one weight for each row; got shape \(19,\)"),
         ((X, Y, np.full(20, np.nan)), "sample_weight contains NaN"),
@@ -501,6 +634,8 @@ def test_bad_data(arguments, words):
         ({"predictor": BayesRR}, "a predictor must have a method weights"),
         ({"noise": "loud"}, "loud"),
         ({"context": 0}, "context must be"),
+        ({"size_prior": (1, -1)}, r"size_prior must be two positive numbers; got"),
+        ({"calibration": "all"}, "calibration must be None or 'loo'; got 'all'"),
         ({"r2_prior": (0, 1)}, r"r2_prior must be two positive numbers; got .*Pass \(1, 1\)"),
     ],
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ridgeformer
+from own_problems import HeavyTails
 from ridgeformer import (
     BayesRR,
     ConstRR,
@@ -22,26 +23,25 @@ from ridgeformer import (
     Problem,
     compare,
     evaluate,
+    explosion_probability,
     load_run,
     train,
     train_many,
 )
 from ridgeformer.engine import Key, Layout
-from ridgeformer.evaluation import Loss
+from ridgeformer.evaluation import ExplosionProbability, Loss
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.training import SGD, Paper, Search, session
+from ridgeformer.training import SGD, Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
-from ridgeformer.training.job import Job, Outcome, Parent, follow
+from ridgeformer.training.job import Job, Outcome, Parent, Units, Vector, follow
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.search import few_starts
-from ridgeformer.training.search.failures import Among, Failures, mine
-from ridgeformer.training.search.objective import SampleAverage
-from ridgeformer.training.search.soap import Soap
-from ridgeformer.training.search.starts import SearchJob
-from ridgeformer.training.spec import make_spec
-from ridgeformer.training.store.journal import Journal
-from ridgeformer.training.vector import Units, Vector
+from ridgeformer.training.search.few_starts import Soap
+from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob, mine
+from ridgeformer.training.spec import make_spec, parse_spec
+from ridgeformer.training.store.files import Journal
+from ridgeformer.training.train import _status
 from support import slopes
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
@@ -294,7 +294,7 @@ def test_a_run_that_diverges_by_few_sequences_says_how_many():
     spec = make_spec(SMALL, "diag", layers=1, sequences=1000, protocol=SGD(rate=0.1))
     result = Loss("diag", 50.0, 50.0, 51.0, 50.0, 0.1, 0.01, 1e5, 1e5, 2, 1.0, 1000, "exact", 3.0, True)
     found = Outcome(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended")
-    status, message = session._status(spec, found, result)
+    status, message = _status(spec, found, result)
     assert status == "diverged"
     assert message == (
         "its unadjusted loss of 51 is above that of predicting 0 (1.5); SGD ended; only 2 of 1,000 fresh "
@@ -551,3 +551,49 @@ def test_the_message_says_if_constrr_is_better(change):
     assert said, message
     assert float(said[1]) == pytest.approx(simple, rel=0.1)
     assert "ConstRR" not in train(problem, "diag", 4, **how).message
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "losses", "tolerated", "chosen"),
+    [
+        ([1e-12, 1e-7], [1.0, 0.5], 1e-9, 0),
+        ([1e-12, 1e-7], [1.0, 0.5], 1e-6, 1),
+        ([1e-5, 1e-7], [0.5, 1.0], 1e-9, 1),
+        ([1e-12, 1e-13], [1.0, 1.0], 1e-9, 0),
+        ([1e-12, 1e-13], [1.0, 1e9], 1e-9, 0),
+    ],
+)
+def test_candidates_are_chosen_by_their_explosion_probabilities(probabilities, losses, tolerated, chosen, monkeypatch):
+    """The least loss among those that explode rarely enough; where none does, the one that explodes least often."""
+    monkeypatch.setattr(search_module, "_losses", lambda model, job: np.full(8, losses[model]))
+    monkeypatch.setattr(
+        search_module,
+        "explosion_probability",
+        lambda problem, model, **_: ExplosionProbability(probabilities[model], 0.0, 50.0, 9, 10, probabilities[model]),
+    )
+    job = SimpleNamespace(problem=Problem(5, 20, "fixed(1)"), seed=0)
+    kept, why = search_module._tolerable(job, [Parent(0, "gdpp"), Parent(1, "diag")], tolerated)
+    assert kept.model == chosen
+    assert ("above the tolerated" in why) == (min(probabilities) > tolerated)
+
+
+def test_a_tolerated_probability_is_an_option_that_changes_no_other_run():
+    spec = make_spec(SMALL, "diag", layers=2, sequences=100)
+    assert "tolerated" not in spec.as_dict()["protocol"]  # so that runs are found by their former names
+    strict = make_spec(SMALL, "diag", layers=2, sequences=100, protocol=Search(tolerated=1e-9))
+    assert parse_spec(strict.as_dict()) == strict
+    assert strict.name != spec.name
+    with pytest.raises(InputError, match=r"tolerated must lie in \(0, 1\); got 0"):
+        Search(tolerated=0)
+    with pytest.raises(InputError, match="tolerated needs a built-in problem"):
+        make_spec(HeavyTails(), "diag", layers=1, sequences=100, protocol=Search(tolerated=1e-9))
+
+
+def test_a_search_keeps_explosions_below_what_is_tolerated():
+    """On a problem where the model without caution explodes on some of 131,072 sequences."""
+    problem, much = Problem(3, "4..9", "uniform(0,2)"), {"sequences": 1000, "progress": False}
+    run = train(problem, "diag", 2, protocol=Search(effort=0.1, tolerated=1e-4), **much)
+    assert run.explosions.upper < 1e-4
+    assert "candidates, its explosion probability is" in run.message
+    assert run.explosions == explosion_probability(problem, run.model)
+    assert train(HeavyTails(), "diag", 1, protocol=Search(effort=0.01), **much).explosions is None

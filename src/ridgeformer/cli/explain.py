@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.display import progress_bar
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.output import Answer, answers
+from ridgeformer.cli.options import UNKNOWN, measures_explosions
+from ridgeformer.cli.output import Answer, answers, progress_bar
 from ridgeformer.cli.subject import Subject, reads_a_model
 from ridgeformer.losses import rounding
 
@@ -69,6 +69,7 @@ update on the gradient and on the difference to least squares (OLS). The last ro
     show_default=True,
     help="algorithms: iterations of each algorithm; at most 60 of Newton.",
 )
+@measures_explosions("layers: also")
 @answers(plot="the section")
 @reads_a_model(sequences=None)
 def explain(
@@ -78,6 +79,7 @@ def explain(
     low: float | None,
     high: float | None,
     iterations: int,
+    explosions: bool,
 ) -> Answer:
     """Say in words what each layer of a model does.
 
@@ -94,19 +96,21 @@ def explain(
         with progress_bar(f"measuring {name}") as step:
             sample: dict[str, Any] = {"sequences": subject.sequences or SEQUENCES[name], "seed": subject.seed}
             sample |= {"progress": step, **options.get(name, {})}
-            parts.append(_layers(subject, sample, numbers) if name == "layers" else _table(subject, name, sample))
+            parts.append(
+                _layers(subject, sample, numbers, explosions) if name == "layers" else _table(subject, name, sample)
+            )
     if len(parts) == 1:
         return parts[0]
     record = {name: part.record for name, part in zip(dict.fromkeys(sections), parts, strict=True)}
     return Answer("\n\n".join(part.text for part in parts), record)
 
 
-def _layers(subject: Subject, arguments: dict[str, Any], numbers: bool) -> Answer:
+def _layers(subject: Subject, arguments: dict[str, Any], numbers: bool, explosions: bool) -> Answer:
     from ridgeformer.explanation import explain as read
     from ridgeformer.plotting.explanation import draw_explanation
 
     explanation = read(subject.problem, subject.model, **arguments)
-    text = _text(subject.name, explanation, numbers)
+    text = _text(subject.name, explanation, numbers, explosions)
     return Answer(text, explanation.as_dict(), explanation.rows(), functools.partial(draw_explanation, explanation))
 
 
@@ -125,14 +129,14 @@ def _table(subject: Subject, name: str, arguments: dict[str, Any]) -> Answer:
     head = "Losses without a part of the model; `nothing` is the whole model.\n" if name == "ablation" else ""
     record = {"model": subject.name, "problem": str(subject.problem), **result.as_dict()}
     return Answer(
-        f"{subject.name} on {subject.problem}\n{head}{result}",
+        f"{subject.name} on {subject.problem.label}\n{head}{result}",
         record,
         result.rows(),
         draw and functools.partial(draw, result),
     )
 
 
-def _text(name: str, explanation: Explanation, numbers: bool) -> str:
+def _text(name: str, explanation: Explanation, numbers: bool, explosions: bool) -> str:
     from ridgeformer.evaluation.table import aligned
 
     b, model = explanation.behaviour, explanation.model
@@ -140,9 +144,10 @@ def _text(name: str, explanation: Explanation, numbers: bool) -> str:
     floor = f", floor {b.floor:.5f}" if b.floor >= 0 else ""
     ratio = f", ratio {b.loss[-1] / b.floor:.2f}" if b.floor > rounding(explanation.problem.signal) else ""
     parts = [
-        f"{name}: {model.family.name}, {model.layers} layer{'s' * (model.layers > 1)}, on {explanation.problem}, "
+        f"{name}: {model.family.name}, {model.layers} layer{'s' * (model.layers > 1)}, on {explanation.problem.label}, "
         f"{b.sequences:,} sequences{left_out}\n"
-        f"loss {b.loss[-1]:.5f}{floor}{ratio}",
+        f"loss {b.loss[-1]:.5f}{floor}{ratio}"
+        + (f"\nexplosion probability {explanation.explosions or UNKNOWN}" if explosions else ""),
         _sentences("Summary", explanation.summary),
         _sentences("In numbers", explanation.findings),
         _sentences("Layer by layer", [role.sentence for role in explanation.roles]),

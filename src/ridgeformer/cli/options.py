@@ -14,20 +14,6 @@ from click.shell_completion import CompletionItem
 
 from ridgeformer.errors import shown
 
-__all__ = [
-    "COUNT",
-    "FAMILY",
-    "FILE",
-    "PARTS",
-    "PLACE",
-    "SEED",
-    "THREADS",
-    "Command",
-    "arguments_of",
-    "model_problem_options",
-    "takes_a_problem",
-]
-
 Command = Callable[..., Any]
 if TYPE_CHECKING:
     _Text = click.ParamType[str]
@@ -62,6 +48,21 @@ OF_MODEL = {
     "dim": "[default: that of the model]",
     "context": "[default: that of the model's training, or 20]",
 }
+
+UNKNOWN = "unknown: it needs a built-in problem, whose density is known"  # of an explosion probability
+
+
+def measures_explosions(when: str) -> Callable[[Command], Command]:
+    """Add the option that measures explosion probabilities.
+
+    Args:
+        when: How its help text begins.
+
+    Returns:
+        The decorator.
+    """
+    what = "measure the probability that a sequence explodes, by importance sampling; a few seconds per model."
+    return click.option("--explosions", is_flag=True, help=f"{when} {what}")
 
 
 def _limit_threads(context: click.Context, option: click.Parameter, threads: int | None) -> None:
@@ -127,7 +128,7 @@ class _Noise(click.types.StringParamType):
     """The text of a noise distribution. It has no default, so that the error about a missing one has an example."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        """What to write."""
+        """The text to write."""
         return "Write --noise 'uniform(0,5)', for example."
 
 

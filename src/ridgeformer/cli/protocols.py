@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ridgeformer.training import Training
     from ridgeformer.training.spec import Protocol
 
-__all__ = ["DESCENTS", "SEARCHES", "draw", "picture_of", "protocol_of", "takes_a_picture", "takes_a_protocol"]
-
 PICTURES = ("curve", "trajectories", "animation")
 STEPS = "descent, sgd, adam"
 Options = tuple[tuple[str, type, str], ...]
@@ -29,6 +27,12 @@ SEARCHES: tuple[tuple[str, ...], Options] = (
     (
         ("effort", float, "search only: number of starts and steps, relative to the default. The default is 1."),
         ("caution", float, "search only: weight of exploding sequences, relative to the default. The default is 1."),
+        (
+            "tolerated",
+            float,
+            "search only: largest probability of an explosion that the chosen model may have, such as 1e-9. The "
+            "default is to count explosions instead.",
+        ),
         (
             "precision",
             str,

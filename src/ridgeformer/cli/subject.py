@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import PARTS, PLACE, Command, arguments_of, model_problem_options
+from ridgeformer.cli.output import one_line
 from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -18,19 +19,10 @@ if TYPE_CHECKING:
     from ridgeformer.problems import BaseProblem, Problem
     from ridgeformer.problems.lengths import Lengths
 
-__all__ = [
-    "Subject",
-    "model_name",
-    "read_model_and_problem",
-    "reads_a_model",
-    "trained_lengths",
-    "trained_on",
-]
-
 
 @dataclass(frozen=True)
 class Subject:
-    """What a command on MODEL is about.
+    """The subject of a command on MODEL: the model, its problem and its record.
 
     Attributes:
         name: The name of the model.
@@ -55,10 +47,10 @@ class Subject:
 
 
 def model_name(path: Path) -> str:
-    """A short name for what MODEL names."""
+    """A short name for what MODEL names, in one line."""
     from ridgeformer.zoo import PREFIX
 
-    return str(path) if str(path).startswith(PREFIX) else path.name
+    return one_line(path if str(path).startswith(PREFIX) else path.name)
 
 
 def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[LinearTransformer, Problem, dict[str, Any]]:
@@ -115,8 +107,8 @@ def _trained_problem(record: Mapping[str, Any]) -> BaseProblem | None:
 
 
 def _own_arguments(spec: Mapping[str, Any]) -> dict[str, Any]:
-    found = spec.get("arguments")
-    return found if isinstance(found, dict) else {}
+    arguments = spec.get("arguments")
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _own_context(record: Mapping[str, Any]) -> Any:

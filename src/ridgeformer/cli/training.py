@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.display import training_display
 from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import FAMILY, PLACE, Command, takes_a_problem
-from ridgeformer.cli.output import Answer, answers, warn
+from ridgeformer.cli.options import FAMILY, PLACE, Command, measures_explosions, takes_a_problem
+from ridgeformer.cli.output import Answer, answers, training_display, warn
 from ridgeformer.cli.protocols import (
     DESCENTS,
     SEARCHES,
@@ -22,7 +21,7 @@ from ridgeformer.cli.protocols import (
     takes_a_picture,
     takes_a_protocol,
 )
-from ridgeformer.cli.runs import describe_training
+from ridgeformer.cli.sweep import describe_training
 
 if TYPE_CHECKING:
     from ridgeformer.problems import Problem
@@ -89,9 +88,10 @@ def _trains(command: Command) -> Command:
     SEARCHES,
     "How to train. search: many starts, and models grown from shallower ones. paper: as in the paper, by Adam.",
 )
+@measures_explosions("After training,")
 @answers(plot="the learning curve")
 @_trains
-def train(protocol: str, **given: Any) -> Answer:
+def train(protocol: str, explosions: bool, **given: Any) -> Answer:
     """Train a linear transformer on a problem and print how good it is.
 
     The default protocol, search, grows the model from models with fewer layers and from models of simpler families
@@ -101,7 +101,7 @@ def train(protocol: str, **given: Any) -> Answer:
     from ridgeformer.plotting.training import draw_training
 
     training = _fit(protocol_of(protocol, given), **given)
-    return describe_training(training, lambda path: draw_training(training, path))
+    return describe_training(training, lambda path: draw_training(training, path), explosions)
 
 
 @cli.command(

@@ -52,12 +52,23 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
 def _listed(facts: list[dict[str, Any]]) -> Answer:
     from ridgeformer.evaluation.table import aligned
 
-    columns = ("name", "loss", "floor", "ratio", "exploded", "seed")
-    rows = [{column: one[column] for column in columns} for one in facts]
+    columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
+    rows = [
+        {column: one["price_of_caution"] if column == "price" else one[column] for column in columns} for one in facts
+    ]
+    rows = [{**row, "price": None if row["price"] is None else row["price"]["worse"]} for row in rows]
     nothing = {"floor": 0.0, "ratio": float("nan")}  # where the noise level is known
     printed = [row if row["ratio"] is not None else {**row, **nothing} for row in rows]
+    unknown = float("nan")
+    printed = [{**row, "price": unknown if row["price"] is None else row["price"]} for row in printed]
+    none_seen = {"explosion_probability": unknown, "explosion_error": unknown}  # which is no probability of 0
+    printed = [{**row, **none_seen} if row["explosion_probability"] == 0 else row for row in printed]
+    words = (
+        "The ratio is loss / floor. The price is how much more loss the chosen model has than the best one that was "
+        "found without regard to explosions (Diag, seed 0, trained again)."
+    )
     text = (
-        f"{aligned(printed)}\n\n{len(rows)} models, for d = 10 and n = 20. The ratio is loss / floor. "
+        f"{aligned(printed)}\n\n{len(rows)} models, for d = 10 and n = 20. {words} "
         f"For details: ridgeformer models '{rows[0]['name']}'"
     )
     return Answer(text, facts, rows)
@@ -65,13 +76,28 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
 
 def _described(facts: dict[str, Any]) -> Answer:
     """The facts one by one, in words where they are several numbers."""
+    from ridgeformer.training.job import Price
+
     ratio = "-" if facts["ratio"] is None else f"{facts['ratio']:.3f}"
     loss = f"{facts['loss']:.5g} +- {facts['error']:.2g} on {facts['sequences']:,} sequences; "
     words = {"loss": f"{loss}{facts['exploded']} exploded", "ratio": ratio, "floor": f"{facts['floor']:.4g}"}
     words["losses_by_seed"] = ", ".join(f"{seed}: {loss:.4g}" for seed, loss in facts["losses_by_seed"].items())
-    left_out = ("name", "error", "exploded", "sequences")
+    if facts["explosion_probability"] is not None:
+        least = "at least about " if facts["explosion_bound"] == "lower" else ""
+        often = f"{facts['explosion_probability']:.2e} +- {facts['explosion_error']:.1e}"
+        hits = f"{facts['explosion_hits']:.0f} effective hits"
+        words["explosion_probability"] = f"{least}{often} ({hits})" if facts["explosion_hits"] else "none seen"
+    if facts["price_of_caution"] is not None:
+        words["price_of_caution"] = str(Price(**facts["price_of_caution"]))
+    left_out = (
+        "name",
+        "error",
+        "exploded",
+        "sequences",
+        *(f"explosion_{one}" for one in ("error", "hits", "bound", "upper")),
+    )
     lines = [
-        f"  {key.replace('_', ' '):18} {words.get(key, _text(value))}"
+        f"  {key.replace('_', ' '):22} {words.get(key, _text(value))}"
         for key, value in facts.items()
         if key not in left_out
     ]
@@ -87,7 +113,7 @@ def _text(value: Any) -> str:
 def _facts(family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
     """Everything that is known about a model of the zoo, as plain data."""
     from ridgeformer.zoo import shipped
-    from ridgeformer.zoo.explosions import explosions
+    from ridgeformer.zoo.explosions import explosions, prices
 
     zoo, cell = shipped(), (family, layers, noise)
     made = zoo.record(*cell, seed=seed)
@@ -95,6 +121,9 @@ def _facts(family: str, layers: int, noise: str, seed: int | None = None) -> dic
     number = made.spec["seed"]
     seeds = sorted(other for known, other in zoo.models if known == cell)
     arrays = zoo.model(*cell).family.arrays
+    model = zoo.models.get((cell, number))
+    s = "s" * (model is not None and model.working_layers > 1)
+    price = prices().get(_name(*cell)) if seed in (None, 0) else None
     return {
         "name": _name(family, layers, noise, seed),
         "problem": {key: made.spec[key] for key in ("dim", "context", "noise")},
@@ -110,6 +139,11 @@ def _facts(family: str, layers: int, noise: str, seed: int | None = None) -> dic
         "exploded": made.exploded,
         "explosion_probability": None if rare is None else rare.probability,
         "explosion_error": None if rare is None else rare.error,
+        "explosion_hits": None if rare is None else rare.hits,
+        "explosion_bound": None if rare is None else rare.bound,
+        "explosion_upper": None if rare is None else rare.upper,
+        "actual": None if model is None else f"{model.simplest_family}, {model.working_layers} layer{s}",
+        "price_of_caution": None if price is None else price._asdict(),
         "sequences": made.sequences,
         "status": made.status,
         "message": made.message,

@@ -1,4 +1,4 @@
-"""What an engine is: two jobs, sampling moments, and loss and gradient in moment form."""
+"""The interface of engines: they sample moments, and compute losses and gradients in moment form."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ from ridgeformer.engine.arguments import (
     check_sequences,
     check_threads,
 )
-from ridgeformer.engine.arrays import Float
-from ridgeformer.engine.kernels import Kernel, check_kernel
+from ridgeformer.engine.kernels import Float, Kernel, check_kernel
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.validation import choice, flag, integer, number, precision
-
-__all__ = ["Engine", "Evaluation", "Key", "Sample", "Target"]
 
 
 class Sample(NamedTuple):
@@ -36,7 +33,8 @@ class Sample(NamedTuple):
     Attributes:
         gram: Gram matrices of the tokens, [B, D, D].
         task: The task vectors, [B, d].
-        ridge: E[w | context, sigma], [B, d]; for laws with a pool the task vectors once more.
+        ridge: E[w | context, sigma], [B, d]; for laws with a pool the task vectors once more. It is NaN without noise
+            where `Law.lacks_ridge`.
         metric: The covariance of the queries of each sequence, [B, d, d], if it is not the same for all.
     """
 
@@ -48,7 +46,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a model does on a batch.
+    """Losses, estimates and the gradient of a model on a batch.
 
     Attributes:
         losses: [B], 1/2 (w_hat - target)' M (w_hat - target) of every sequence, with the metric M (the identity if
@@ -138,7 +136,11 @@ class Engine(ABC):
             InputError: an argument is of the wrong type or out of range.
         """
         checked = check_sample(law, choices, key, layout, first, threads)
-        return self._sample(checked, np.dtype(precision(dtype)))
+        drawn = self._sample(checked, np.dtype(precision(dtype)))
+        if not law.lacks_ridge or checked.choices.sigma.all():
+            return drawn
+        ridge = np.where(checked.choices.sigma[:, None] > 0, drawn.ridge, np.nan)
+        return drawn._replace(ridge=ridge.astype(drawn.ridge.dtype))
 
     def evaluate(
         self,
@@ -225,6 +227,12 @@ class Engine(ABC):
         target, ceiling = choice("target", target, ("ridge", "task")), number("ceiling", ceiling)
         if target == "ridge" and law.pool is not None:
             refuse("the target of a law with a pool must be task", "ridge", 'Pass target="task".')
+        if target == "ridge" and law.lacks_ridge and not sample.choices.sigma.all():
+            refuse(
+                "without noise, the target must be task where n may be below and above the rank of the tasks",
+                "ridge",
+                'Pass target="task", or let the problem compute its oracle: problem.step(...).',
+            )
         gradient, unadjusted = flag("gradient", gradient), flag("unadjusted", unadjusted)
         return self._step(StepArguments(kernel, sample, target, ceiling, gradient, unadjusted))
 

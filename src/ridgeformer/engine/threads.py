@@ -15,8 +15,6 @@ from ridgeformer.errors import refuse
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = ["default_threads", "limited_threads", "one_blas_thread", "one_torch_thread"]
-
 VARIABLE = "RIDGEFORMER_THREADS"
 
 _lock = threading.Lock()

@@ -246,7 +246,7 @@ class _Comparison:
         return predictor.at_dim(problem.dim) if along else predictor  # type: ignore[union-attr]
 
     def _columns(self) -> tuple[list[tuple[int, int]], list[AnyPredictor]]:
-        """What is evaluated on every draw, and of which predictor and layer it is."""
+        """The readouts that are evaluated on every draw, with their predictors and layers."""
         layers = self.points.axes.get("layer")
         if layers is None:
             return [(k, 0) for k in range(len(self.predictors))], list(self.predictors.values())
@@ -309,6 +309,7 @@ class _Comparison:
             query_error=self._gathered("query_error") if self.with_query_errors else None,
             explosion_probability=None,
             explosion_error=None,
+            explosion_hits=None,
             sequences=self.sequences,
             estimator=self.estimator,
             adjusted=all(point.adjusted for point in self.measured),
@@ -316,14 +317,12 @@ class _Comparison:
         )
 
     def explosions(self) -> dict[str, Any]:
-        """The probabilities of explosions and their errors, [K, *points] each."""
+        """The probabilities of explosions, their errors and effective hits, [K, *points] each."""
         if self.points.prefixes:
             refuse("explosion probabilities are those of whole contexts", "the axis context", "Leave out one of them.")
-        rare = [
-            [explosion_probability(one, self._fitting(p, one), seed=self.seed) for one in self.points.problems]
-            for p in self.columns
-        ]
-        fields = {"explosion_probability": "probability", "explosion_error": "error"}
+        points, seed = self.points.problems, self.seed
+        rare = [[explosion_probability(q, self._fitting(p, q), seed=seed) for q in points] for p in self.columns]
+        fields = {"explosion_probability": "probability", "explosion_error": "error", "explosion_hits": "hits"}
         return {
             field: self._spread(np.array([[getattr(one, name) for one in row] for row in rare]), np.nan)
             for field, name in fields.items()
@@ -343,7 +342,7 @@ class _Comparison:
         return self.points.arranged(whole)
 
     def _shared(self, values: Array) -> Array:
-        """What all predictors and layers share, [*points]."""
+        """The quantities that all predictors and layers share, [*points]."""
         layers = len(self.points.axes.get("layer", (0,)))
         return self.points.arranged(np.broadcast_to(values, (layers, len(values))))
 

@@ -24,12 +24,7 @@ from numpy.typing import NDArray
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.proposals import Proposal
-from ridgeformer.evaluation.sequence_losses import (
-    AnyPredictor,
-    check_predictor,
-    losses,
-    needs_tokens,
-)
+from ridgeformer.evaluation.sequence_losses import AnyPredictor, check_predictor, losses, needs_tokens
 from ridgeformer.losses import exploded
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import BaseProblem
@@ -49,7 +44,7 @@ class ExplosionProbability(Value):
     """The probability that a sequence explodes, by importance sampling.
 
     Attributes:
-        probability: The estimate; its expectation is the probability exactly.
+        probability: The estimate, at most 1; but for that limit, its expectation is the probability exactly.
         error: Its standard error.
         hits: The effective number of exploded sequences behind it: (sum of weights)^2 / sum of squared weights.
         exploded: How many sequences exploded among those drawn from the wider law.
@@ -125,15 +120,17 @@ def explosion_probability(
     proposal, pilot, step = Proposal(law), int(SHARE * count), 0
     for size in [pilot] * PILOTS + [count - PILOTS * pilot]:
         ratios, step = _hits(proposal, predictor, size, integer("seed", seed, 0), step)
-        weights = np.exp(proposal.log_weights(ratios))
-        last = proposal
+        logs = proposal.log_weights(ratios)
+        top = float(logs.max(initial=-np.inf))  # comes out first: weights may be below the least positive number
+        weights, last = np.exp(logs - top), proposal
         if len(weights):
             proposal = proposal.adapted(ratios, np.sqrt(weights))  # the root: a single sequence should not decide
-    total, squares = float(weights.sum()), float(np.square(weights).sum())
-    mean = total / size
-    error = float(np.sqrt(max(squares / size - mean**2, 0.0) / (size - 1)))
-    upper = mean + 1.645 * error if total else 3 * last.largest_weight / size
-    return ExplosionProbability(mean, error, total**2 / squares if total else 0.0, len(weights), size, min(upper, 1.0))
+    if not len(weights):
+        return ExplosionProbability(0.0, 0.0, 0.0, 0, size, min(3 * last.largest_weight / size, 1.0))
+    total, squares, unit = float(weights.sum()), float(np.square(weights).sum()), float(np.exp(top))
+    mean, spread = total / size, float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0) / (size - 1)))
+    probability, upper = min(unit * mean, 1.0), min(unit * (mean + 1.645 * spread), 1.0)
+    return ExplosionProbability(probability, unit * spread, total**2 / squares, len(weights), size, upper)
 
 
 def _hits(

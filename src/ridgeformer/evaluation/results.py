@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.evaluation.table import Table
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 from ridgeformer.losses import ratio, without_rounding
 
 if TYPE_CHECKING:
@@ -39,7 +39,12 @@ Array = NDArray[np.float64]
 BY_PREDICTOR = ("loss", "error", "unadjusted", "unadjusted_error", "largest", "tail", "exploded", "unexploded")
 BY_POINT = ("floor", "floor_error", "signal")
 PRINTED = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
-OPTIONAL = ("query_error", "explosion_probability", "explosion_error")  # by predictor, where they were asked for
+OPTIONAL = (
+    "query_error",
+    "explosion_probability",
+    "explosion_error",
+    "explosion_hits",
+)  # by predictor, where they were asked for
 UNITS = ("loss", "error", "floor", "unadjusted", "unadjusted_error", "largest", "unexploded")  # of a loss
 
 
@@ -66,6 +71,7 @@ class Loss(Table):
         query_error: See `Losses`; None if not asked for.
         explosion_probability: The probability that a sequence explodes; None if not asked for.
         explosion_error: Its standard error; None if not asked for.
+        explosion_hits: The effective number of explosions behind it; None if not asked for.
     """
 
     name: str
@@ -86,6 +92,7 @@ class Loss(Table):
     query_error: float | None = None
     explosion_probability: float | None = None
     explosion_error: float | None = None
+    explosion_hits: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -163,6 +170,7 @@ class Losses(Table, Mapping[str, Any]):
         explosion_probability: The probabilities that a sequence explodes, by importance sampling (see
             `explosion_probability`), [K, *points]; None if not asked for.
         explosion_error: Their standard errors, [K, *points]; None if not asked for.
+        explosion_hits: The effective numbers of explosions behind them, [K, *points]; None if not asked for.
         sequences: How many sequences were used at every point.
         estimator: `exact` or `query`; see `evaluate`.
         adjusted: Whether `loss` is adjusted; False where a problem has no oracle.
@@ -187,6 +195,7 @@ class Losses(Table, Mapping[str, Any]):
     query_error: Array | None
     explosion_probability: Array | None
     explosion_error: Array | None
+    explosion_hits: Array | None
     sequences: int
     estimator: str
     adjusted: bool

@@ -263,15 +263,18 @@ def losses(
 
 
 def _layout(predictor: object) -> Layout:
-    """What the tokens of a predictor hold: a model and its module in PyTorch say so."""
+    """The layout of the tokens of a predictor; a model and its module in PyTorch have one."""
     layout = getattr(predictor, "layout", None)
     return layout if isinstance(layout, Layout) else PAPER_LAYOUT
 
 
 def _numbers(given: Any) -> Array:
-    """What a predictor gives, as an array."""
+    """The estimates of a predictor as an array."""
     if hasattr(given, "detach"):  # by a module of PyTorch
         given = given.detach().cpu()
+    if np.ma.is_masked(given) or np.iscomplexobj(given):  # NumPy would take parts of them for the numbers
+        kind = "complex numbers" if np.iscomplexobj(given) else "masked entries"
+        refuse("a predictor must return real numbers", kind, "Correct the predictor.")
     return np.asarray(given, np.float64)
 
 
@@ -299,7 +302,7 @@ def _token_losses(predictor: TokenPredictor, draw: Draw, estimator: Estimator) -
         if np.shape(given) != answers[index].shape:
             wanted = answers[index].shape
             refuse(f"predictions must have shape {wanted}", f"shape {np.shape(given)}", "Correct the predictor.")
-        predictions[index] = given
+        predictions[index] = _numbers(given)
     with np.errstate(all="ignore"):
         unadjusted = 0.5 * np.square(predictions - answers).mean(1)
         if not draw.oracle:

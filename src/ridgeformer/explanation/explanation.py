@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -17,25 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation import Losses, compare
+from ridgeformer.evaluation import ExplosionProbability, Losses, compare, explosion_probability
 from ridgeformer.evaluation.sequence_losses import how_many
-from ridgeformer.explanation.ablation import ablate, without_layer
 from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
-from ridgeformer.explanation.coefficients import Coefficients, check, coefficients
+from ridgeformer.explanation.coefficients import Coefficients, Symmetry, check, coefficients, symmetry
 from ridgeformer.explanation.further import Channel, channels
-from ridgeformer.explanation.patching import NoisePatching, patch_noise
+from ridgeformer.explanation.interventions import NoisePatching, ablate, patch_noise, without_layer
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, findings, roles, summary
-from ridgeformer.explanation.symmetry import Symmetry, symmetry
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import array, integer
 
-__all__ = ["Explanation", "explain"]
-
 Array = NDArray[np.float64]
+RARE = 20_000  # sequences of a wider law that explosion probabilities are measured on
 GOALS = {"ridge": "ridge", "oracle": "the oracle", "task": "the task"}
 
 
@@ -91,6 +89,16 @@ class Explanation:
     def __str__(self) -> str:
         texts = (self.summary, self.findings, [role.sentence for role in self.roles], self.contents, self.left_out)
         return "\n".join(sentence for text in texts for sentence in text)
+
+    @functools.cached_property
+    def explosions(self) -> ExplosionProbability | None:
+        """The probability that a sequence explodes, by importance sampling; None for a problem of your own.
+
+        It is measured when it is first asked for, which takes about two seconds: see `explosion_probability`.
+        """
+        if not self.problem.has_known_laws:
+            return None
+        return explosion_probability(self.problem, self.model, sequences=RARE, seed=self.seed)
 
     @property
     def contents(self) -> list[str]:
@@ -180,6 +188,7 @@ class Explanation:
             "roles": [role._asdict() for role in self.roles],
             "goal": self.goal,
             "left_out": list(self.left_out),
+            **({"explosions": self.explosions and self.explosions.as_dict()} if "explosions" in vars(self) else {}),
             "summary": self.summary,
             "findings": self.findings,
         }

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Mixings
-from ridgeformer.export.coefficients import NAMES, exact, flat, length_check, omegas, paragraph, title
-from ridgeformer.models.channels import NAMES as CHANNELS
+from ridgeformer.export.latex import NAMES, exact, flat, length_check, omegas, paragraph, title
+from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
-
-__all__ = ["to_python"]
 
 Float = NDArray[np.floating[Any]]
 

@@ -11,8 +11,6 @@ from typing import Any, TypeVar, cast
 from ridgeformer.errors import refuse, shown
 from ridgeformer.models.family import FAMILIES, Family
 
-__all__ = ["check_registered", "family_named", "known_families", "sized", "with_sizes"]
-
 _SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: sizes and function
 _MADE: dict[tuple[object, ...], type] = {}  # families with sizes, by what they were made from
 AnyFamily = TypeVar("AnyFamily", bound=Family)

@@ -20,12 +20,9 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.editing import edited, joined
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
-from ridgeformer.models.moment_form import MomentForm
+from ridgeformer.models.forms import MomentForm, TokenForm
 from ridgeformer.models.names import family_named
-from ridgeformer.models.token_form import TokenForm
 from ridgeformer.validation import array, integer, layer_number, number
-
-__all__ = ["LinearTransformer"]
 
 
 class LinearTransformer(TokenForm, MomentForm):
@@ -84,6 +81,33 @@ class LinearTransformer(TokenForm, MomentForm):
         usual = type(self.family).layout_for(Layout(), self.dim)  # with the room that the family always needs
         more = "" if self.layout == usual else f", {self.layout}"
         return f"LinearTransformer({self.family.name}, dim={self.dim}, layers={self.layers}, heads={self.heads}{more})"
+
+    @property
+    def working_layers(self) -> int:
+        """How many layers do something: those with a head whose P and Q are both different from 0."""
+        largest = np.abs(np.asarray(self.P)).max((2, 3)) * np.abs(np.asarray(self.Q)).max((2, 3))
+        return int((largest > 0).any(1).sum())
+
+    @property
+    def simplest_family(self) -> str:
+        """The simplest of gdpp, diag and full that a model of these families is of, exactly; the name of any other.
+
+        >>> LinearTransformer(Diag(omega=[[[0.1, 0], [-0.03, 0]]]), dim=3).to_full().simplest_family
+        'gdpp'
+        """
+        if not isinstance(self.family, Full | Diag | GDpp) or self.layout.extra:
+            return self.family.name
+        P, Q = np.asarray(self.P), np.asarray(self.Q)
+        works = (np.abs(P).max((2, 3)) * np.abs(Q).max((2, 3)) > 0)[..., None, None]
+        here = [np.where(works, matrices, 0) for matrices in (P, Q)]
+        like = [
+            np.diag([1.0] * self.dim + [0.0]) * m[..., :1, :1] + np.diag([0.0] * self.dim + [1.0]) * m[..., -1:, -1:]
+            for m in here
+        ]
+        if not all(np.array_equal(a, b) for a, b in zip(here, like, strict=True)):
+            return "full"
+        from_y = np.einsum("lhi,lh->li", here[0][..., [0, -1], [0, -1]], here[1][..., -1, -1])
+        return "diag" if from_y.any() else "gdpp"
 
     def at_dim(self, dim: int) -> LinearTransformer:
         """Return the model with the same parameters for another dimension.

@@ -7,8 +7,7 @@
 categorical(1,3)
 """
 
-from ridgeformer.noise.base import Noise
-from ridgeformer.noise.basic import Categorical, Fixed, Uniform
+from ridgeformer.noise.base import Categorical, Fixed, Noise, Uniform
 from ridgeformer.noise.frozen import Frozen
 from ridgeformer.noise.text import as_noise, check_text, parse
 

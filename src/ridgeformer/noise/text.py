@@ -7,11 +7,8 @@ import re
 import numpy as np
 
 from ridgeformer.errors import InputError, kind_of, refuse
-from ridgeformer.noise.base import EXAMPLES, Noise
-from ridgeformer.noise.basic import Categorical, Fixed, Uniform
+from ridgeformer.noise.base import EXAMPLES, Categorical, Fixed, Noise, Uniform
 from ridgeformer.noise.frozen import Frozen, parse_scipy, read_call
-
-__all__ = ["as_noise", "check_text", "parse"]
 
 NUMBER = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,4})?")
 

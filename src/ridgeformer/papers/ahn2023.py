@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.evaluation import compare
+from ridgeformer.exact import least_loss
 from ridgeformer.models import LinearTransformer, Preconditioned
 from ridgeformer.papers.check import Check
 from ridgeformer.papers.paper import Erratum, Paper, Part, Picture, Results
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["PAPER", "problem_of", "whitened"]
 
 Array = NDArray[np.float64]
-DIM, DEPTHS, LENGTHS = 5, (1, 2, 3, 4), (2, 5, 10, 15, 20)
+DIM, DEPTHS, LENGTHS = 5, (1, 2, 3, 4), (2, 8, 20)
 SCALES = (1.0, 1.0, 0.5, 0.25, 1.0)
+SHOWN = 2  # layers, up to which losses against n are measured
 OTHERS = 19  # examples that the baselines of the authors' code see, of 20
-ABOVE, FAR = 1.01, 0.1  # by which losses may exceed those of GD++; how far A may be from a multiple of Lambda^-1
+SEARCH = 0.01  # a search ends when it gains less than about this share of the loss
 
 
 def covariance(seed: int) -> Array:
@@ -99,7 +101,7 @@ def trained(
     depths: tuple[int, ...] = DEPTHS,
     seeds: int = 5,
     sequences: int = 50_000,
-    effort: float = 0.02,
+    effort: float = 0.01,
 ) -> dict[str, Any]:
     """Train sparse models of every depth and length, with the whitened GD++ model as one of the starts.
 
@@ -112,11 +114,12 @@ def trained(
         effort: As for `training.Search`.
 
     Returns:
-        Rows with the length, the depth, the seed, the loss of the model and of the whitened GD++ model, and the
-        distances of all A to a multiple of Lambda^-1.
+        Rows with the length, the depth, the seed, the loss of the model with its error and the loss of the whitened
+        GD++ model.
     """
     rows, how = [], Search(effort=effort)
     places = [(n, depth, seed) for n in lengths for depth in depths for seed in range(seeds)]
+    places = [place for place in places if place[0] == lengths[-1] or place[1] <= SHOWN]
     for done, (n, depth, seed) in enumerate(places):
         work.progress(done, len(places))
         problem, Lambda = problem_of(seed, n), covariance(seed)
@@ -124,16 +127,12 @@ def trained(
         start = whitened(isotropic, Lambda)
         run = work.train(problem, "preconditioned", depth, seed=seed, protocol=how, init=start, sequences=2000)
         losses = compare(problem, {"model": run.model, "GD++": start}, sequences=sequences, seed=1, with_floor=False)
-        A = run.model.family.arrays["A"][:, 0]
-        far = [distance(np.asarray(one, np.float64), Lambda) for one in A]
         loss = {name: losses[name].unadjusted for name in ("model", "GD++")}
-        rows.append(
-            {"n": n, "depth": depth, "seed": seed, **loss, "error": losses["model"].unadjusted_error, "far": far}
-        )
+        rows.append({"n": n, "depth": depth, "seed": seed, **loss, "error": losses["model"].unadjusted_error})
     return {"rows": rows}
 
 
-def free(work: Work, *, depths: tuple[int, ...] = (1, 2, 3), seeds: int = 5, effort: float = 0.02) -> dict[str, Any]:
+def free(work: Work, *, depths: tuple[int, ...] = (1, 2), seeds: int = 5, effort: float = 0.01) -> dict[str, Any]:
     """Train sparse models from random starts alone, at n = 20.
 
     Args:
@@ -143,7 +142,7 @@ def free(work: Work, *, depths: tuple[int, ...] = (1, 2, 3), seeds: int = 5, eff
         effort: As for `training.Search`.
 
     Returns:
-        By depth: for every seed the distances of all A to a multiple of Lambda^-1, and the loss over that of GD++.
+        By depth: for every seed the matrices A of all layers, and the loss over that of GD++.
     """
     found: dict[str, Any] = {}
     for done, depth in enumerate(depths):
@@ -156,8 +155,8 @@ def free(work: Work, *, depths: tuple[int, ...] = (1, 2, 3), seeds: int = 5, eff
             )
             start = whitened(work.train(Problem(DIM, 20, 0), "gdpp", depth, sequences=2000).model, Lambda)
             losses = compare(problem, {"model": run.model, "GD++": start}, sequences=20_000, seed=1, with_floor=False)
-            far = [distance(np.asarray(one, np.float64), Lambda) for one in run.model.family.arrays["A"][:, 0]]
-            rows.append({"far": far, "ratio": losses["model"].unadjusted / losses["GD++"].unadjusted})
+            A = np.asarray(run.model.family.arrays["A"][:, 0], np.float64)
+            rows.append({"A": A, "ratio": losses["model"].unadjusted / losses["GD++"].unadjusted})
         found[str(depth)] = rows
     return found
 
@@ -207,17 +206,20 @@ def preconditioned(context: int, steps: int) -> float:
 def whitening(results: Results) -> Check:
     """Decide whether trained models are at least as good as GD++ in whitened coordinates. See `Paper`."""
     rows = results["trained"]["rows"]
-    ratio = np.array([row["model"] / row["GD++"] for row in rows])
-    below = sum(ratio < 0.99)
+    exact = {key: least_loss(Problem(DIM, key[0], 0), key[1]) for key in {(row["n"], row["depth"]) for row in rows}}
+    truth = np.array([exact[row["n"], row["depth"]] for row in rows])
+    ratio, error = (np.array([row[name] for row in rows]) / truth for name in ("model", "error"))
+    below = ratio < 1 - SEARCH - 4 * error
     return Check(
         "By whitening the problem is the isotropic one: trained losses are not above those of isotropic GD++.",
-        f"loss over that of whitened GD++, {len(rows)} models: {ratio.min():.3f} to {ratio.max():.3f}, "
-        f"{below} of them below 0.99",
+        f"loss over the exact one of isotropic GD++, {len(rows)} models: {ratio.min():.3f} to {ratio.max():.3f}; "
+        f"{sum(below)} clearly below, where more general matrices A and B gain or where the mean over a sample misses "
+        "the rare contexts that decide the expectation",
         "at most 1",
-        "1 %",
-        "The search minimises a mean over its own sequences, which others confirm up to about 1 %.",
-        "rejected where a loss is more than 1 % above that of GD++ on the same sequences",
-        tuple((ratio <= ABOVE).tolist()),
+        "1 %, and 4 standard errors",
+        "The bar of 1 % was set before measuring; the losses of GD++ are exact, those of the models are measured.",
+        "rejected where a loss is above that of GD++ by more than that",
+        tuple((ratio <= 1 + SEARCH + 4 * error).tolist()),
         brief=f"trained / GD++: {ratio.min():.3f} to {ratio.max():.3f} over {len(rows)} models",
     )
 
@@ -225,23 +227,31 @@ def whitening(results: Results) -> Check:
 def beats_descent(results: Results) -> Check:
     """Decide whether models beat gradient descent of both kinds at equal depth. See `Paper`."""
     rows, base = results["trained"]["rows"], results["baselines"]
-    plain = max(row["model"] / base[str(row["n"])][row["depth"] - 1] for row in rows)
-    exact = max(row["model"] / preconditioned(row["n"], row["depth"]) for row in rows)
+    plain = [base[str(row["n"])][row["depth"] - 1] for row in rows]
+    exact = [preconditioned(row["n"], row["depth"]) for row in rows]
+    loss, error = (np.array([row[name] for row in rows]) for name in ("model", "error"))
     return Check(
         "Models of L layers are better than L steps of gradient descent, and not worse than L preconditioned steps.",
-        f"largest ratio to gradient descent {plain:.3f}, to preconditioned gradient descent {exact:.3f}",
+        f"largest ratio to gradient descent {(loss / plain).max():.3f}, to preconditioned gradient descent "
+        f"{(loss / exact).max():.3f}",
         "below 1; at most 1, with equality for one layer",
-        "3 %",
-        "Chance of losses on 10,000 sequences or more; losses of preconditioned steps are exact.",
-        "rejected where a model has more loss than gradient descent, or 3 % more than preconditioned gradient descent",
-        (plain < 1, exact < 1.03),
+        "1 %, and 4 standard errors",
+        "A search ends when it gains less than about 1 %; losses of models are measured, those of preconditioned steps "
+        "are exact.",
+        "rejected where a model has more loss than gradient descent, or more than preconditioned gradient descent "
+        "beyond the tolerance",
+        (bool((loss < plain).all()), bool((loss <= (1 + SEARCH) * np.array(exact) + 4 * error).all())),
     )
 
 
 def preconditioner(results: Results) -> Check:
     """Decide whether A is a multiple of Lambda^-1 in models trained from random starts. See `Paper`."""
-    far = {depth: [max(row["far"]) for row in rows] for depth, rows in results["free"].items()}
+    far = {
+        depth: [max(distance(np.array(A), covariance(seed)) for A in row["A"]) for seed, row in enumerate(rows)]
+        for depth, rows in results["free"].items()
+    }
     ratio = {depth: [row["ratio"] for row in rows] for depth, rows in results["free"].items()}
+    near = float(np.sqrt(SEARCH))
     return Check(
         "From random starts, every A becomes a multiple of Lambda^-1.",
         "largest distance of any A, by depth: "
@@ -249,10 +259,10 @@ def preconditioner(results: Results) -> Check:
         + "; loss over GD++'s: "
         + "; ".join(", ".join(f"{x:.3f}" for x in values) for values in ratio.values()),
         "0",
-        f"{FAR}",
-        "The first layers are determined to about 1 %, the last ones less, as the loss hardly depends on them.",
-        f"rejected where the distance of an A to the nearest multiple is above {FAR}",
-        tuple(x < FAR for values in far.values() for x in values),
+        f"{near:g}",
+        "The loss is quadratic around its optimum: where it is known to 1 %, matrices are known to about sqrt(1 %).",
+        f"rejected where the distance of an A to the nearest multiple is above {near:g}",
+        tuple(x < near for values in far.values() for x in values),
     )
 
 
@@ -265,8 +275,8 @@ def off_by_one(results: Results) -> Check:
         "above 1 and growing with the steps",
         "none",
         "The losses are exact.",
-        "rejected where a ratio is not above 1.02",
-        tuple(x > 1.02 for x in loss),
+        "rejected where a ratio is not above 1, or not above that of fewer steps",
+        tuple(x > least for x, least in zip(loss, [1.0, *loss], strict=False)),
     )
 
 
@@ -274,7 +284,7 @@ def draw(results: Results) -> Figure:
     """Draw losses against depth and against n. See `Paper`."""
     rows, base = results["trained"]["rows"], results["baselines"]
     lengths, depths = sorted({row["n"] for row in rows}), sorted({row["depth"] for row in rows})
-    most, deep = lengths[-1], 3 if 3 in depths else depths[-1]
+    most, deep = lengths[-1], min(SHOWN, depths[-1])
 
     def mean(n: int, depth: int) -> float:
         return float(np.mean([row["model"] for row in rows if (row["n"], row["depth"]) == (n, depth)]))
@@ -305,6 +315,13 @@ PAPER = Paper(
     says="Linear transformers with sparse parameters, trained on features of covariance Lambda and tasks of covariance "
     "Lambda^-1, make steps of gradient descent that are preconditioned by Lambda^-1. If they may also change the "
     "features, they do better than that.",
+    reading="The features have covariance Lambda and the tasks Lambda^-1, as in the authors' notebooks. In whitened "
+    "coordinates this is the isotropic problem, so that two exact losses are known without any training: "
+    "gradient descent preconditioned by Lambda^-1, and the best GD++ model. Sparse models with matrices A and "
+    "B per layer are trained for several rotations of Lambda and held against both. A second set of models "
+    "starts from random numbers only, to see whether A finds Lambda^-1 by itself. The figure shows losses "
+    "against depth and against the number of examples; the trained models lie on the losses of GD++, below "
+    "both kinds of gradient descent.",
     problems={"problem": problem_of(0, 20)},
     parts=(
         Part(trained, {"lengths": (20,), "depths": (1, 2), "seeds": 1, "sequences": 10_000}),
@@ -313,6 +330,7 @@ PAPER = Paper(
     ),
     checks=(whitening, beats_descent, preconditioner, off_by_one),
     pictures={"losses": Picture(draw, "Loss against depth and against the number of examples, mean over seeds.")},
+    version=2,
     errata=(
         Erratum(
             "the authors' notebooks variable_L_exp and variable_N_exp, functions do_gd and do_preconditioned_gd",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer.engine import Layout
 from ridgeformer.evaluation import compare
-from ridgeformer.papers.check import Check
+from ridgeformer.papers.check import Check, agree
 from ridgeformer.papers.paper import Paper, Part, Picture, Results
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel, draw_panels
 from ridgeformer.predictors import LeastSquares
 from ridgeformer.problems import Problem
+from ridgeformer.theory import gradient_steps
 from ridgeformer.training import Search
 
 if TYPE_CHECKING:
@@ -21,102 +24,135 @@ if TYPE_CHECKING:
 
 __all__ = ["PAPER"]
 
-PROBLEM = Problem(20, "1..40", 0)
+Array = NDArray[np.float64]
 FAMILY, LAYOUT = "channels(1,2)", Layout("mean", "length")
-POINTS = tuple(range(1, 41))
-EARLY = 0.65  # the share of the signal that may be left at 10 examples; least squares has 0.5
-MOST = {2: 0.35, 4: 0.15, 6: 0.05}  # the same at 40 examples, by depth; least squares has 0
 
 
-def least_squares(examples: int, dim: int = 20) -> float:
+def problem_of(d: int) -> Problem:
+    """Return the problem without noise whose contexts have any number of examples from 1 to 2 d.
+
+    Args:
+        d: The dimension.
+
+    Returns:
+        The problem.
+    """
+    return Problem(d, f"1..{2 * d}", 0)
+
+
+def least_squares(examples: int, d: int) -> float:
     """Return the expected half squared error of least squares without noise: the share of directions not seen.
 
     Args:
         examples: The number n of examples.
-        dim: The dimension d.
+        d: The dimension.
 
     Returns:
         max(d - n, 0) / 2.
     """
-    return max(dim - examples, 0) / 2
+    return max(d - examples, 0) / 2
 
 
 def curves(
-    work: Work, *, depths: tuple[int, ...] = (2, 4, 6), sequences: int = 4000, effort: float = 0.2
+    work: Work, *, d: int = 20, depths: tuple[int, ...] = (1, 2, 3), sequences: int = 2000, effort: float = 0.01
 ) -> dict[str, Any]:
     """Train models over all context lengths at once, and measure the error after every number of examples.
 
     Args:
         work: The folder of runs and the progress.
+        d: The dimension; contexts have 1 to 2 d examples.
         depths: The depths.
         sequences: How many sequences for every number of examples.
         effort: As for `training.Search`.
 
     Returns:
-        By predictor: losses after 1 to 40 examples; and how many sequences exploded, at most, at any number.
+        By predictor: losses and errors after 1 to 2 d examples.
     """
-    models = {}
+    named: dict[str, Any] = {}
     for done, depth in enumerate(depths):
         work.progress(done, len(depths))
-        run = work.train(PROBLEM, FAMILY, depth, protocol=Search(effort=effort), layout=LAYOUT, sequences=20_000)
-        models[f"{depth} layers"] = run.model
-    named: dict[str, Any] = {**models, "least squares": LeastSquares()}
-    losses: dict[str, list[float]] = {name: [] for name in named}
-    exploded = dict.fromkeys(named, 0)
-    for n in POINTS:
-        rows = compare(PROBLEM.replace(context=n), named, sequences=sequences, seed=1, with_floor=False)
+        run = work.train(problem_of(d), FAMILY, depth, protocol=Search(effort=effort), layout=LAYOUT, sequences=1000)
+        named[f"{depth} layer{'s' * (depth > 1)}"] = run.model
+    named["least squares"] = LeastSquares()
+    losses: dict[str, Any] = {name: {"loss": [], "error": []} for name in named}
+    for n in range(1, 2 * d + 1):
+        rows = compare(problem_of(d).replace(context=n), named, sequences=sequences, seed=1, with_floor=False)
         for name in named:
-            losses[name].append(rows[name].unadjusted)
-            exploded[name] = max(exploded[name], rows[name].exploded)
-    return {"depths": list(depths), "losses": losses, "exploded": exploded}
+            losses[name]["loss"].append(rows[name].unadjusted)
+            losses[name]["error"].append(rows[name].unadjusted_error)
+    return {"d": d, "sequences": sequences, "losses": losses}
 
 
 def least_squares_curve(results: Results) -> Check:
     """Decide whether least squares has the known curve. See `Paper`."""
-    measured = np.array(results["curves"]["losses"]["least squares"])[: len(POINTS)]
-    truth = np.array([least_squares(n) for n in POINTS])
-    off = np.abs(measured - truth)
-    return Check(
-        "Half the squared error of least squares is (d - n) / 2 on average, and 0 from n = d on.",
-        f"largest difference {off.max():.3g} over 1 to 40 examples",
-        "(20 - n) / 2",
-        "0.4",
-        "Chance: a loss has the variance (d - n) / 2, so that 4 standard errors on 1,000 sequences are at most 0.39.",
-        "rejected where a loss differs from (d - n) / 2 by more than 0.4",
-        tuple((off < 0.4).tolist()),
+    part, d = results["curves"], results["curves"]["d"]
+    truth = np.array([least_squares(n, d) for n in range(1, 2 * d + 1)])
+    return agree(
+        "Least squares, which is the best predictor without noise, has a half squared error of (d - n) / 2 on average, "
+        "and 0 from n = d on.",
+        part["losses"]["least squares"]["loss"],
+        truth,
+        4 * np.sqrt(truth / part["sequences"]) + 1e-6,
+        "Chance: half a sum of d - n squared normal numbers has the variance (d - n) / 2; and rounding of float64 "
+        "where the sums over the context are nearly singular.",
+        unit="4 standard errors and 1e-6",
+        names=[f"{n} examples:" for n in range(1, 2 * d + 1)],
     )
 
 
-def learns(results: Results) -> Check:
-    """Decide how close models that are trained over all lengths come to least squares. See `Paper`."""
+def _curves(results: Results) -> dict[str, Array]:
+    """Losses of the trained models over that of predicting 0, by name, from the shallowest to the deepest."""
     part = results["curves"]
-    best = np.array(part["losses"][f"{part['depths'][-1]} layers"])
-    first = np.array(part["losses"][f"{part['depths'][0]} layers"])
-    at = {n: best[n - 1] / 10 for n in (10, 20, 40)}
-    most = MOST[part["depths"][-1]]
-    fall = bool((np.diff(best[::5]) < 0).all())
+    return {n: np.array(v["loss"]) / (part["d"] / 2) for n, v in part["losses"].items() if n != "least squares"}
+
+
+def _error(results: Results, name: str) -> Array:
+    """Four standard errors of the same."""
+    part = results["curves"]
+    return np.asarray(8 / part["d"] * np.array(part["losses"][name]["error"]))
+
+
+def learns(results: Results) -> Check:
+    """Decide whether models that are trained over all lengths use every further example. See `Paper`."""
+    d, curves = results["curves"]["d"], _curves(results)
+    names = list(curves)
+    holds, words = [], []
+    for name, curve in curves.items():
+        five = curve[:: max(d // 4, 1)]  # between neighbours the difference is within chance
+        error = _error(results, name)[:: max(d // 4, 1)]
+        holds.append(bool((np.diff(five) < np.hypot(error[1:], error[:-1])).all() and five[-1] < five[0] - error[0]))
+        at = ", ".join(f"{curve[n - 1]:.3g} at {n}" for n in (d // 2, d, 2 * d))
+        words.append(f"{name}: {at}")
+    gains = [
+        bool(curves[b][-1] < curves[a][-1] - np.hypot(_error(results, a)[-1], _error(results, b)[-1]))
+        for a, b in pairwise(names)
+    ]
+    rate = gradient_steps.best_rate(problem := Problem(d, 2 * d, 0), steps := int(names[-1].split()[0]))
+    other = gradient_steps.expected_loss(problem, steps, rate) / (d / 2)
     return Check(
         "One model trained over all lengths lowers its error with every further example, as least squares does, and "
-        "comes close to it at 2 d examples as layers are added.",
-        f"error over that of predicting 0, {part['depths'][-1]} layers: "
-        + ", ".join(f"{value:.3g} at {n} examples" for n, value in at.items())
-        + f"; {part['depths'][0]} layers: {first[-1] / 10:.3g} at 40",
-        f"falling; at most {EARLY} at 10 examples and {most} at 40; less for more layers",
-        f"{EARLY} and {most} of the signal",
-        "Least squares has .5 and 0 there; finitely many layers cannot reach 0.",
-        f"rejected where the error does not fall, is above {EARLY} at 10 examples or {most} at 40, or depth does not "
-        "help",
-        (fall, bool(at[10] < EARLY), bool(at[40] < most), bool(best[-1] < first[-1])),
+        "comes closer to it as layers are added.",
+        "error over that of predicting 0, by examples: "
+        + "; ".join(words)
+        + f" (least squares 0.5, 0 and 0; {steps} steps of gradient descent tuned to {2 * d} examples {other:.3g})",
+        "an error that falls with the examples, and is lower with more layers",
+        "4 standard errors",
+        "Chance.",
+        f"rejected where the error of a model grows clearly with the examples, or more layers are not clearly better "
+        f"at {2 * d} examples",
+        (*holds, *gains),
+        brief=f"error / signal at {2 * d} examples: " + ", ".join(f"{name} {curves[name][-1]:.3g}" for name in names),
     )
 
 
 def draw(results: Results) -> Figure:
     """Draw the error against the number of examples. See `Paper`."""
+    d = results["curves"]["d"]
     shown = [
-        Line(name, POINTS, [loss / 10 for loss in losses], colour, name == "least squares")
-        for colour, (name, losses) in enumerate(results["curves"]["losses"].items())
+        Line(name, list(range(1, 2 * d + 1)), [2 / d * loss for loss in row["loss"]], colour, name == "least squares")
+        for colour, (name, row) in enumerate(results["curves"]["losses"].items())
     ]
-    return draw_panels([Panel("d = 20, no noise", "examples", "squared error / d", shown, False, True)])
+    return draw_panels([Panel(f"d = {d}, no noise", "examples", "squared error / d", shown, False, True)])
 
 
 PAPER = Paper(
@@ -126,8 +162,15 @@ PAPER = Paper(
     link="https://arxiv.org/abs/2208.01066",
     says="A transformer that is trained to predict after every number of examples learns linear functions in context: "
     "its error falls with the examples as that of least squares does.",
-    problems={"problem": PROBLEM},
-    parts=(Part(curves, {"depths": (1, 2), "sequences": 1000, "effort": 0.05}),),
+    reading="The authors train GPT-2 on prompts of every length. Here a linear transformer with a few channels is "
+    "trained on contexts whose length is drawn anew for every sequence, with attention by mean and one further "
+    "coordinate that shows the length, and its error is measured after every number of examples. Without noise "
+    "the best predictor is least squares, whose error curve is known exactly, so that ridge regression and the "
+    "floor coincide with it. The figure shows what depth adds: a linear transformer approaches the curve of "
+    "least squares from above, and leaves it where finitely many layers cannot invert a matrix.",
+    problems={"problem": problem_of(20)},
+    parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
+    version=2,
     checks=(learns, least_squares_curve),
     pictures={"curves": Picture(draw, "Squared error over d against the number of examples.")},
     beyond=(

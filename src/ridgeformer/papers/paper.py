@@ -97,6 +97,8 @@ class Paper:
         authors: The authors, as they are usually cited.
         link: Where the paper can be read.
         says: What the paper says, in our words, in a few sentences.
+        reading: How the measurements bear on it: what is trained or computed here, what decides the claims, and what a
+            reader should take from the figure; one paragraph.
         problems: The problems that it is about, by name.
         parts: What is measured, in this order; a later part may use the results of an earlier one.
         checks: Functions of the results, each of which decides one claim. The first one is the paper's line in the
@@ -122,6 +124,7 @@ class Paper:
     beyond: tuple[str, ...] = ()
     version: int = 1
     page: Callable[[Any, Path], Path] | None = None
+    reading: str = ""
 
     def check_settings(self, changes: Mapping[str, Any]) -> None:
         """Refuse settings that no part of the paper has.

@@ -79,12 +79,15 @@ def page(outcome: Outcome, pictures: Mapping[str, str]) -> str:
         f"# {paper.id}: {paper.title}",
         f"{paper.authors}. [{paper.link}]({paper.link})",
         paper.says,
+        *([paper.reading] if paper.reading else []),
         "## Results",
+        "\n".join(["| claim | verdict |", "|---|---|", *(f"| {c.claim} | {c.verdict} |" for c in outcome.checks)]),
     ]
-    for check in outcome.checks:
-        lines += [f"**{check.verdict.capitalize()}.** {check.claim}", _facts(check.as_dict())]
     for name, file in pictures.items():
         lines += [f"![{paper.pictures[name].caption}]({file})", paper.pictures[name].caption]
+    lines.append("## The numbers behind each verdict")
+    for check in outcome.checks:
+        lines += [f"**{check.verdict.capitalize()}.** {check.claim}", _facts(check.as_dict())]
     lines.append("## How it is measured")
     for part in paper.parts:
         first = (part.measure.__doc__ or "").splitlines()[0]
@@ -161,7 +164,7 @@ def _section(outcome: Outcome) -> str:
     parts = [
         f'<section id="{escape(paper.id)}"><h2>{escape(paper.title)}</h2>',
         f'<p>{escape(paper.authors)}. <a href="{escape(paper.link)}">{escape(paper.link)}</a></p>',
-        f"<p>{escape(paper.says)}</p>",
+        *(f"<p>{escape(text)}</p>" for text in (paper.says, paper.reading) if text),
         "<p>Problems: " + "; ".join(f"{escape(n)}: <code>{escape(str(p))}</code>" for n, p in paper.problems.items()),
         f". Processor time: {sum(outcome.seconds.values()):.0f} s{' (quick version)' if outcome.quick else ''}.</p>",
         _table(("claim", "measured", "expected", "tolerance and its reason", "rule", "verdict"), checks),

@@ -14,127 +14,187 @@ from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
+from ridgeformer.training import Search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["PAPER"]
 
-PROBLEM = Problem(10, 20, 0)
-DEPTHS = (1, 2, 3, 4, 5)
 SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the test's inputs
-CLEAR = 0.9  # a loss below this share of another one is clearly lower
+OFF = 0.03  # relative; a rate that is off by this raises the loss by 0.2 %, the chance of the search's selection
 
 
-def one(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
+def rescaled(d: int, n: int, scale: float) -> Problem:
+    """Return the isotropic problem without noise, with features that are multiplied by a number.
+
+    Args:
+        d: The dimension.
+        n: The number of examples.
+        scale: The number.
+
+    Returns:
+        The problem.
+    """
+    return Problem(d, n, 0, features=scale**2 * np.eye(d))
+
+
+def best_rate(d: int, n: int) -> float:
+    """Return the best rate of one step of gradient descent, 1 / (n + d + 1).
+
+    Args:
+        d: The dimension.
+        n: The number of examples.
+
+    Returns:
+        The rate, for sums over the context.
+    """
+    return 1 / (n + d + 1)
+
+
+def gradient_descent(d: int, n: int, steps: int) -> float:
+    """Return the exact loss of gradient descent with its best constant rate.
+
+    Args:
+        d: The dimension.
+        n: The number of examples.
+        steps: How many steps.
+
+    Returns:
+        The loss.
+    """
+    problem = Problem(d, n, 0)
+    return gradient_steps.expected_loss(problem, steps, gradient_steps.best_rate(problem, steps))
+
+
+def one(work: Work, *, d: int = 10, n: int = 20, sequences: int = 100_000, effort: float = 0.1) -> dict[str, Any]:
     """Train one Full layer and evaluate it on rescaled inputs.
 
     Args:
         work: The folder of runs.
+        d: The dimension.
+        n: The number of examples.
         sequences: How many fresh sequences for each scale.
+        effort: As for `training.Search`.
 
     Returns:
         The W of the layer, and losses and errors by scale.
     """
-    run = work.train(PROBLEM, "full")
-    rows = [evaluate(_rescaled(scale), run.model, sequences=sequences, seed=1, with_floor=False) for scale in SCALES]
+    model = work.train(Problem(d, n, 0), "full", protocol=Search(effort=effort), sequences=1000).model
+    rows = [evaluate(rescaled(d, n, scale), model, sequences=sequences, seed=1, with_floor=False) for scale in SCALES]
     losses = {"loss": [row.unadjusted for row in rows], "error": [row.unadjusted_error for row in rows]}
-    return {"W": one_layer.matrix_of(run.model), **losses}
+    return {"d": d, "n": n, "W": one_layer.matrix_of(model), **losses}
 
 
-def deep(work: Work, *, depths: tuple[int, ...] = DEPTHS, sequences: int = 100_000) -> dict[str, Any]:
+def deep(
+    work: Work,
+    *,
+    d: int = 10,
+    n: int = 20,
+    depths: tuple[int, ...] = (1, 2, 3, 4),
+    sequences: int = 100_000,
+    effort: float = 0.1,
+) -> dict[str, Any]:
     """Train Diag models of several depths, and GD++ layers that are tied.
 
     Args:
         work: The folder of runs and the progress.
+        d: The dimension.
+        n: The number of examples.
         depths: The depths.
         sequences: How many fresh sequences.
+        effort: As for `training.Search`.
 
     Returns:
-        By depth: losses of both, and the exact losses of gradient descent and of the best GD++ model.
+        By depth: losses of both with their errors, and the exact loss of the best GD++ model.
     """
-    rows = []
+    rows, problem, how = [], Problem(d, n, 0), Search(effort=effort)
     for done, depth in enumerate(depths):
         work.progress(done, len(depths))
-        losses = {
-            "diag": work.train(PROBLEM, "diag", depth, sequences=sequences).loss,
-            "tied": work.train(PROBLEM, f"looped(gdpp,{depth})", 1, sequences=sequences).loss,
-            "GD++": least_loss(PROBLEM, depth),
-        }
-        rows.append({"depth": depth, **losses})
-    return {"rows": rows}
-
-
-def _rescaled(scale: float) -> Problem:
-    return PROBLEM.replace(features=scale**2 * np.eye(PROBLEM.dim))
-
-
-def _gradient_descent(depth: int) -> float:
-    return gradient_steps.expected_loss(PROBLEM, depth, gradient_steps.best_rate(PROBLEM, depth))
+        models = {"diag": ("diag", depth), "tied": (f"looped(gdpp,{depth})", 1)}
+        row: dict[str, Any] = {"depth": depth, "GD++": least_loss(problem, depth)}
+        for name, (family, layers) in models.items():
+            model = work.train(problem, family, layers, protocol=how, sequences=1000).model
+            loss = evaluate(problem, model, sequences=sequences, seed=1, with_floor=False)
+            row |= {name: loss.unadjusted, f"{name} error": loss.unadjusted_error}
+        rows.append(row)
+    return {"d": d, "n": n, "rows": rows}
 
 
 def one_step(results: Results) -> Check:
     """Decide whether one trained layer is one step with the best rate. See `Paper`."""
-    W, rate = np.array(results["one"]["W"]), 1 / (PROBLEM.context + PROBLEM.dim + 1)
+    part = results["one"]
+    W, rate = np.array(part["W"]), best_rate(part["d"], part["n"])
     aside = np.abs(W - np.diag(np.diag(W))).max()
     return agree(
         "One trained layer of linear attention is one step of gradient descent with the best rate, 1 / (n + d + 1).",
         [np.diag(W).mean() / rate, aside / rate],
         [1.0, 0.0],
-        [0.01, 0.02],
-        "The search minimises a mean over a sample, whose optimum differs from the expectation's by about 1 %.",
-        unit="1 % for the rate, 2 % of the rate for entries off the diagonal",
+        OFF,
+        "The search chooses by losses on 131,072 sequences, which are known to 0.2 %; the loss is quadratic in W, and "
+        "a W that is off by 3 % raises it by as much.",
+        unit="3 % of the rate",
         names=["rate x (n + d + 1)", "off the diagonal"],
     )
 
 
 def rescaled_inputs(results: Results) -> Check:
     """Decide whether the layer behaves as the step does on inputs that it was not trained on. See `Paper`."""
-    W = np.eye(PROBLEM.dim) / (PROBLEM.context + PROBLEM.dim + 1)
-    expected = np.array([one_layer.risk(_rescaled(scale), W) for scale in SCALES])
+    part = results["one"]
+    d, n = part["d"], part["n"]
+    W = np.eye(d) * best_rate(d, n)
+    expected, more, less = (
+        np.array([one_layer.risk(rescaled(d, n, scale), factor * W) for scale in SCALES])
+        for factor in (1.0, 1 + OFF, 1 - OFF)
+    )
     return agree(
         "On rescaled test inputs the trained layer still behaves as that step of gradient descent.",
-        results["one"]["loss"],
+        part["loss"],
         expected,
-        4 * np.array(results["one"]["error"]) + 0.02 * expected,
-        "Chance, and 2 % for the difference of W to the best step.",
-        unit="4 standard errors and 2 %",
+        4 * np.array(part["error"]) + np.maximum(np.abs(more - expected), np.abs(less - expected)),
+        "Chance, and what a rate that is off by 3 % changes, as in the claim on one step.",
+        unit="4 standard errors, and what 3 % of the rate changes",
         names=[f"x{scale:g}:" for scale in SCALES],
     )
 
 
 def depth(results: Results) -> Check:
     """Decide whether GD++ and trained layers beat gradient descent at equal depth. See `Paper`."""
-    rows = results["deep"]["rows"][1:]
-    plus = [row["GD++"] / _gradient_descent(row["depth"]) for row in rows]
+    part = results["deep"]
+    rows = part["rows"][1:]
+    plus = [row["GD++"] / gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
     diag = [row["diag"] / row["GD++"] for row in rows]
+    error = [4 * row["diag error"] / row["GD++"] for row in rows]
     return Check(
         "From two layers on, trained layers do better than as many steps of gradient descent, because they also change "
         "the features: they do GD++.",
         f"best GD++ / gradient descent, depths 2 to {rows[-1]['depth']}: {_list(plus)}; trained Diag / GD++: "
-        f"{_list(diag)}",
-        f"GD++ below {CLEAR} of gradient descent; Diag between 0.3 and 1.1 of GD++",
-        "10 % above",
-        "A Diag model contains GD++ and can only be better; without noise its further parameters are worth little.",
-        f"rejected where GD++ has more than {CLEAR} of the loss of gradient descent, or Diag more than 1.1 of GD++'s",
-        (*(r < CLEAR for r in plus), *(0.3 < r < 1.1 for r in diag)),
+        f"{_list(diag)}, known to {_list(error)}",
+        "GD++ below gradient descent; Diag, which contains GD++, not above it",
+        "none for the exact losses of GD++ and gradient descent; 4 standard errors and 1 % for Diag",
+        "Losses of Diag are measured; a search ends when it gains less than about 1 % of the loss.",
+        "rejected where GD++ has more loss than gradient descent, or Diag more than GD++ beyond the tolerance",
+        (*(r < 1 for r in plus), *(r < 1.01 + e for r, e in zip(diag, error, strict=True))),
         brief=f"GD++ / gradient descent at 2 to {rows[-1]['depth']} layers: {_list(plus)}",
     )
 
 
 def tied(results: Results) -> Check:
     """Decide whether tied layers still beat gradient descent. See `Paper`."""
-    rows = results["deep"]["rows"][1:]
-    ratio = [row["tied"] / _gradient_descent(row["depth"]) for row in rows]
+    part = results["deep"]
+    rows = part["rows"][1:]
+    plain = [gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
+    ratio = [row["tied"] / loss for row, loss in zip(rows, plain, strict=True)]
+    error = [4 * row["tied error"] / loss for row, loss in zip(rows, plain, strict=True)]
     return Check(
         "Layers with tied weights, one layer that is repeated, are also better than gradient descent with a constant "
         "rate.",
         f"tied GD++ / gradient descent: {_list(ratio)}",
-        f"below {CLEAR}",
-        "10 %",
-        "The size by which a difference counts as clear.",
-        f"rejected where tied layers have more than {CLEAR} of the loss of gradient descent",
-        tuple(r < CLEAR for r in ratio),
+        "below 1",
+        "4 standard errors",
+        "Chance; the losses of gradient descent are exact.",
+        "rejected where the loss of tied layers is not clearly below that of gradient descent",
+        tuple(r < 1 - e for r, e in zip(ratio, error, strict=True)),
     )
 
 
@@ -144,13 +204,13 @@ def _list(values: list[float]) -> str:
 
 def draw(results: Results) -> Figure:
     """Draw losses against depth, and against the scale of the inputs. See `Paper`."""
-    rows = results["deep"]["rows"]
+    rows, d, n = results["deep"]["rows"], results["one"]["d"], results["one"]["n"]
     depths = [row["depth"] for row in rows]
-    shown: list[Any] = [Line("gradient descent", depths, [_gradient_descent(k) for k in depths], None, True)]
+    shown: list[Any] = [Line("gradient descent", depths, [gradient_descent(d, n, k) for k in depths], None, True)]
     for colour, (name, label) in enumerate({"GD++": "GD++, best", "tied": "GD++, tied", "diag": "Diag"}.items()):
         shown.append(Line(label, depths, [row[name] for row in rows], colour))
-    W, fine = np.eye(PROBLEM.dim) / (PROBLEM.context + PROBLEM.dim + 1), np.linspace(SCALES[0], SCALES[-1], 41)
-    curve = [one_layer.risk(_rescaled(scale), W) for scale in fine]
+    W, fine = np.eye(d) * best_rate(d, n), np.linspace(SCALES[0], SCALES[-1], 41)
+    curve = [one_layer.risk(rescaled(d, n, scale), W) for scale in fine]
     inputs = [
         Line("one step", fine.tolist(), curve),
         Points("trained layer", SCALES, results["one"]["loss"], results["one"]["error"]),
@@ -172,10 +232,22 @@ PAPER = Paper(
     says="One trained layer of linear attention makes one step of gradient descent on the examples. Deeper models "
     "beat as many steps, because they also transform the features: an algorithm that the authors call GD++. Layers "
     "with tied weights do the same.",
-    problems={"problem": PROBLEM},
-    parts=(Part(one, {"sequences": 20_000}), Part(deep, {"depths": (1, 2, 3), "sequences": 20_000})),
+    reading="The problem has as few laws as possible: isotropic features, isotropic tasks, no noise. There one step of "
+    "gradient descent with its best rate has a closed form, many steps have an exact expected loss, and so has "
+    "the best GD++ model of any depth. One Full layer, which could do anything that is quadratic in the "
+    "context, is trained and its matrix is compared with that step; it is then tested on inputs of other "
+    "sizes, where a layer that only imitated the step on the training distribution would differ. Diag models "
+    "and a GD++ layer that is repeated are trained at several depths and held against the exact losses. The "
+    "left panel shows how far changing the features gets beyond plain steps, and that tying the layers costs "
+    "part of that gain, not all of it.",
+    problems={"problem": Problem(10, 20, 0)},
+    parts=(
+        Part(one, {"d": 4, "n": 16, "sequences": 20_000, "effort": 0.02}),
+        Part(deep, {"d": 4, "n": 16, "depths": (1, 2), "sequences": 20_000, "effort": 0.02}),
+    ),
     checks=(one_step, rescaled_inputs, depth, tied),
     pictures={"losses": Picture(draw, "Loss against depth, and of one layer on rescaled inputs.")},
+    version=2,
     beyond=(
         "Inputs drawn from a uniform distribution, as in the authors' code; here they are Gaussian.",
         "Layers with softmax and MLPs, curved regression with deep features.",

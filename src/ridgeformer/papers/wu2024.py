@@ -25,8 +25,6 @@ __all__ = ["PAPER", "trained"]
 TRAINED, TESTED = (10, 20, 40), (5, 10, 20, 40, 80, 160)
 NOISE = {"noise as strong as the signal": np.sqrt(10.0), "little noise": 0.3}
 DIMS, TASKS = (8, 16, 32), (100, 400, 1600, 6400)
-NEAR = 1.5  # a loss within this factor of the best one is called near
-SAME = 1.5  # excesses of different dimensions within this factor are called the same
 
 
 def problem_of(sigma: float, context: int) -> Problem:
@@ -66,7 +64,7 @@ def lengths(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
     Returns:
         By noise: losses and errors [n, m] of the layers, and losses [m] of ridge regression.
     """
-    found: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
     for done, (name, sigma) in enumerate(NOISE.items()):
         work.progress(done, len(NOISE))
         loss, error, ridge = [], [], []
@@ -78,8 +76,8 @@ def lengths(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
             loss.append([rows[str(n)].unadjusted for n in TRAINED])
             error.append([rows[str(n)].unadjusted_error for n in TRAINED])
             ridge.append(rows["ridge"].unadjusted)
-        found[name] = {"loss": np.transpose(loss), "error": np.transpose(error), "ridge": ridge}
-    return found
+        curves[name] = {"loss": np.transpose(loss), "error": np.transpose(error), "ridge": ridge}
+    return curves
 
 
 def tasks(work: Work, *, counts: tuple[int, ...] = TASKS, seeds: int = 3) -> dict[str, Any]:
@@ -93,21 +91,21 @@ def tasks(work: Work, *, counts: tuple[int, ...] = TASKS, seeds: int = 3) -> dic
     Returns:
         By dimension: the loss over that of the best layer, minus 1, for every number of tasks.
     """
-    found: dict[str, Any] = {}
+    by_dim: dict[str, Any] = {}
     for done, dim in enumerate(DIMS):
         work.progress(done, len(DIMS))
         problem = Problem(dim, 20, 1.0, features=(np.arange(1, dim + 1) ** -2.0).tolist())
         best = one_layer.risk(problem, one_layer.optimum(problem))
         start = LinearTransformer(Preconditioned(*np.zeros((2, 1, 1, dim, dim))))
-        found[str(dim)] = []
+        by_dim[str(dim)] = []
         for count in counts:
             protocol = SGD(rate=0.0005, steps=count, batch=1, schedule="linear", clip=np.inf, record=count, snapshots=0)
             excess = []
             for seed in range(seeds):
                 run = work.train(problem, "preconditioned", seed=seed, protocol=protocol, init=start, sequences=2)
                 excess.append(one_layer.risk(problem, one_layer.matrix_of(run.model)) / best - 1)
-            found[str(dim)].append(float(np.mean(excess)))
-    return {"tasks": list(counts), "excess": found}
+            by_dim[str(dim)].append(float(np.mean(excess)))
+    return {"tasks": list(counts), "excess": by_dim}
 
 
 def formula(results: Results) -> Check:
@@ -134,32 +132,48 @@ def near_ridge(results: Results) -> Check:
         "strong as the signal, but not for much longer contexts.",
         f"loss over that of ridge regression at m = n: {_list(same)}; at m = 160: {_list(longer)}; at m = n with "
         f"little noise: {_list(clean)}",
-        f"at m = n at most {NEAR}; at m = 160 with n = 10 and 20, and with little noise, more",
-        f"a factor of {NEAR}",
-        "The theorem has an unnamed constant; this one separates the cases.",
-        f"rejected where a layer at m = n has more than {NEAR} times the loss of ridge regression, or where one of the "
-        "other cases has less",
-        (*(r <= NEAR for r in same), *(r > NEAR for r in longer[:2]), *(r > NEAR for r in clean)),
+        "at m = n less than at m = 160 and less than with little noise, for every n; at m = 160 more, the shorter n",
+        "none",
+        "The theorem has a constant that it does not name, so that no number can be held against it; the order of the "
+        "cases can.",
+        "rejected where the ratio at m = n is not the least of the three, or that at m = 160 does not fall with n",
+        (
+            *(bool(a < b) for a, b in zip(same, longer, strict=True)),
+            *(bool(a < b) for a, b in zip(same, clean, strict=True)),
+            bool((np.diff(longer) < 0).all()),
+        ),
         brief=f"loss / ridge's at m = n: {_list(same)}; at m = 160: {_list(longer)}",
     )
 
 
+def excesses(results: Results) -> Any:
+    """Return the loss over that of the best layer, minus 1.
+
+    Args:
+        results: The results.
+
+    Returns:
+        The excesses, [dimensions, numbers of tasks].
+    """
+    return np.array([results["tasks"]["excess"][str(dim)] for dim in DIMS])
+
+
 def few_tasks(results: Results) -> Check:
     """Decide whether the number of tasks that training needs depends on the dimension. See `Paper`."""
-    excess = np.array([results["tasks"]["excess"][str(dim)] for dim in DIMS])
-    last, spread = excess[:, -1], excess.max(0) / excess.min(0)
+    excess = excesses(results)
+    last, most = excess[:, -1], float(np.sqrt(DIMS[-1] / DIMS[0]))
     return Check(
         "The number of pretraining tasks that one layer needs does not grow with the dimension, for features whose "
         "variances fall as i^-2.",
         f"excess over the best layer after {results['tasks']['tasks'][-1]} tasks: "
         + ", ".join(f"{value:.1%} at d = {dim}" for dim, value in zip(DIMS, last, strict=True)),
-        f"the same at every dimension, and at most half of that after {results['tasks']['tasks'][0]} tasks",
-        f"a factor of {SAME} between dimensions 8 and 32",
-        "The trace of the covariance still grows by 3 % from d = 8 to 32; the mean over seeds varies by some 15 %. An "
-        "excess in proportion to d would differ by a factor of 4.",
-        f"rejected where excesses of two dimensions differ by more than a factor of {SAME} after all tasks, or more "
-        "tasks do not halve the excess",
-        (bool(spread[-1] < SAME), *(bool(row[-1] < 0.5 * row[0]) for row in excess)),
+        f"the same at every dimension, and less than after {results['tasks']['tasks'][0]} tasks",
+        f"a factor of {most:g} between dimensions {DIMS[0]} and {DIMS[-1]}",
+        f"An excess in proportion to d would differ by a factor of {DIMS[-1] / DIMS[0]:g}; its root is midway between "
+        "that and none.",
+        f"rejected where excesses of two dimensions differ by more than a factor of {most:g} after all tasks, or more "
+        "tasks do not lower the excess",
+        (bool(last.max() / last.min() < most), *(bool(row[-1] < row[0]) for row in excess)),
     )
 
 
@@ -200,6 +214,12 @@ PAPER = Paper(
     "Stochastic gradient descent learns that matrix from a number of tasks that does not depend on the dimension. The "
     "trained layer matches ridge regression with the best penalty, up to a constant, if the test has as many examples "
     "as training had and the noise is not weaker than the signal.",
+    reading="One layer with attention by mean is optimal for the length n it was trained at. The shift formula gives "
+    "its loss at any other length m, and measured losses are compared with it at 36 places. Beside it stands "
+    "ridge regression with the best penalty, which knows m. The theorem promises a constant factor where m = n "
+    "and the noise is strong, without naming it; what can be decided is the order of the cases. A third panel "
+    "follows stochastic gradient descent that sees every task once, in three dimensions whose covariances have "
+    "nearly the same trace.",
     problems={name: problem_of(sigma, 20) for name, sigma in NOISE.items()},
     parts=(Part(lengths, {"sequences": 10_000}), Part(tasks, {"counts": (100, 1600), "seeds": 1})),
     checks=(formula, near_ridge, few_tasks),

@@ -9,4 +9,5 @@ Import them from their modules:
 - `dynamics`: `draw_curves`, `draw_trajectories`, `draw_animation`, of descents
 - `interventions`: `draw_patching`, `draw_algorithms`
 - `problems`: `draw_problem`
+- `regression`: `draw_weights`, `draw_predictions`, of a fitted `InContextRegressor`
 """

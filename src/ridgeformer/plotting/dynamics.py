@@ -7,7 +7,7 @@ import html
 import io
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ from ridgeformer.plotting.style import (
     blank,
     check_plot,
     decimals,
+    leaves,
+    limit,
     panel,
     write,
 )
@@ -38,12 +40,6 @@ from ridgeformer.validation import choice, integer, number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = [
-    "draw_animation",
-    "draw_curves",
-    "draw_trajectories",
-]
 
 Array = NDArray[np.float64]
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}
@@ -81,7 +77,7 @@ def draw_curves(
 
     Returns:
         The figure. Its horizontal axis is the step, or the time if gradient flow is among the runs. What rises to more
-        than 100 times the value at the start leaves the vertical axis, and the legend says so.
+        than 100 times the value at the start leaves the vertical axis: a triangle marks where, and the legend says so.
 
     Raises:
         InputError: There is no run, a run is not a descent, a level is not positive, or the quantity is none of these.
@@ -95,13 +91,14 @@ def draw_curves(
         if not 0 < number("a level", level) < float("inf"):
             refuse("a level must be positive and finite, because the axis is logarithmic", level, "Leave it out.")
     by_time = any(_is_flow(run) for run in named.values())
-    canvas = blank(6.4, 3.8)
+    canvas, courses = blank(6.4, 3.8), list[tuple[Array, Array, Any]]()
     axis: Axes = canvas.subplots()
     values = {name: _values(run, quantity) for name, run in named.items()}
     highest = max([RISE * float(course[0]) for course in values.values()] + [2 * level for level in levels])
     for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
         x = run.history.time if by_time else run.history.step.astype(np.float64)
-        label = name + _leaves(values[name], highest)
+        label = name + leaves(values[name], highest)
+        courses.append((x, values[name], colour))
         axis.plot(x[1:], values[name][1:], color=colour, linewidth=1.6, label=label)
         _draw_remarks(axis, run, x, values[name], colour)
     for level in levels:
@@ -111,9 +108,9 @@ def draw_curves(
     first = next(iter(named.values()))
     mixed = by_time and not all(_is_flow(run) for run in named.values())
     across = "time; for descents, the sum of the rates so far" if mixed else _across(first)
-    panel(axis, str(first.spec.problem), across, QUANTITIES[quantity])
+    panel(axis, textwrap.fill(first.spec.problem.label, 80), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
-    _limit(axis, values.values(), highest)
+    limit(axis, courses, highest)
     decimals(axis)
     canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return write(canvas, path)
@@ -236,9 +233,9 @@ def _curve_until(axis: Axes, training: Training, place: float) -> None:
     axis.plot(np.maximum(x, least), history.loss, color=GREY)
     axis.plot(max(x[at], least), min(history.loss[at], highest), "o", color=VERMILION, clip_on=False)
     title = f"time {place:.3g}" if flow else f"step {place:,.0f}"
-    panel(axis, title + _leaves(history.loss, highest).replace(" (", "\n("), _across(training), "unadjusted loss")
+    panel(axis, title + leaves(history.loss, highest).replace(" (", "\n("), _across(training), "unadjusted loss")
     axis.set(xscale="log", yscale="log")
-    _limit(axis, [history.loss], highest)
+    limit(axis, [(x, history.loss, GREY)], highest)
     decimals(axis)
 
 
@@ -301,21 +298,6 @@ def _is_flow(training: Training) -> bool:
 
 def _across(training: Training) -> str:
     return training.spec.protocol.axis
-
-
-def _leaves(values: Array, highest: float) -> str:
-    """A remark on a curve that leaves the axis."""
-    most = float(np.nanmax(values))
-    if most <= highest:
-        return ""
-    return f" (rises to {most:.1g}, above the axis)" if np.isfinite(most) else " (overflows)"
-
-
-def _limit(axis: Axes, values: Iterable[Array], highest: float) -> None:
-    """End the axis of losses where a curve that diverges leaves it."""
-    every = np.concatenate(list(values))
-    if _leaves(every, highest):
-        axis.set_ylim(0.8 * every[every > 0].min(), highest)
 
 
 def _values(run: Training, quantity: str) -> Array:

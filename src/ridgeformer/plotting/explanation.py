@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_explanation"]
-
 COLUMNS = 4
 SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "resizes": "resizes"}
 SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}
@@ -63,7 +61,7 @@ def draw_explanation(explanation: Explanation, path: Path | str | None = None, *
     if title is None:
         name = f"{explanation.model.family.name}, {layers} layer{'s' * (layers > 1)}"
         floor = f", floor {behaviour.floor:.4g}" if behaviour.floor >= 0 else ""
-        problem = shown_text(str(explanation.problem), 90)
+        problem = shown_text(explanation.problem.label, 90)
         title = f"{name}, {problem}: loss {behaviour.loss[-1]:.4g}{floor}"
     canvas.suptitle(title, fontsize=11)
     return write(canvas, path)

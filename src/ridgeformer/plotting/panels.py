@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Line", "Map", "Panel", "Points", "draw_panels"]
-
 
 class Drawn(ABC):
     """Something that a panel shows."""

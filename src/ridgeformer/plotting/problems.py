@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_drawable", "draw_problem"]
-
 Array = NDArray[np.float64]
 SHOWN, SPECTRA, MANY = 4, 20, 4000  # sequences shown, sequences whose eigenvalues are shown, sequences counted
 LARGEST = 1 << 26  # numbers in the tokens of the sequences
@@ -84,7 +82,7 @@ def draw_problem(
         axis.tick_params(labelsize=8)
         for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
             text.set_fontsize(9)
-    canvas.suptitle(shown_text(str(problem), 140) if title is None else title, fontsize=11)
+    canvas.suptitle(shown_text(problem.label, 140) if title is None else title, fontsize=11)
     return write(canvas, path)
 
 

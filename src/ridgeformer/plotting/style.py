@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from ridgeformer.errors import MissingPackageError, refuse
 from ridgeformer.files import check_writable, write_whole
 
@@ -15,40 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
-
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "BROWN",
-    "DARK",
-    "EXPLODED",
-    "GREEN",
-    "GREY",
-    "LIGHT",
-    "LINES",
-    "MOVING",
-    "ORANGE",
-    "PALE",
-    "PINK",
-    "SKY",
-    "STILL",
-    "SUFFIXES",
-    "TEAL",
-    "VERMILION",
-    "WINE",
-    "YELLOW",
-    "blank",
-    "check_plot",
-    "decimals",
-    "exploded_entry",
-    "logarithmic",
-    "mark_cut",
-    "mark_exploded",
-    "panel",
-    "pictures",
-    "save",
-    "write",
-]
 
 STILL, MOVING = (".png", ".pdf", ".svg"), (".gif", ".html")  # endings of files that hold pictures and animations
 # The palette of Okabe and Ito.
@@ -197,7 +165,9 @@ def exploded_entry() -> Line2D:
 
 
 def mark_cut(axis: Axes, places: Iterable[float], values: Iterable[float], colour: Any) -> None:
-    """Mark values beyond the limits of a panel: a triangle at the edge, with the value beside it.
+    """Mark values beyond the limits of a panel: a triangle at the edge, with the value beside it, inside of the panel.
+
+    Values that are cut at the same place are written one above the other.
 
     Args:
         axis: The panel. Its limits must be set.
@@ -210,8 +180,43 @@ def mark_cut(axis: Axes, places: Iterable[float], values: Iterable[float], colou
         if value < low or value > high:
             edge, marker = (low, "v") if value < low else (high, "^")
             axis.plot([place], [edge], marker, color=colour, markersize=5, clip_on=False, zorder=4)
-            text: Any = {"textcoords": "offset points", "fontsize": 6, "color": colour, "va": "center"}
-            axis.annotate(f"{value:.3g}", (place, edge), (4, 0), **text)
+            here = sum(getattr(other, "xy", None) == (place, edge) for other in axis.texts)
+            right = axis.transAxes.inverted().transform(axis.transData.transform((place, edge)))[0] > 0.5
+            text: Any = {"textcoords": "offset points", "fontsize": 7, "color": colour, "va": "center"}
+            offset = (-5 if right else 5, (6 + 8 * here) * (1 if value < low else -1))
+            axis.annotate(f"{value:.3g}", (place, edge), offset, ha="right" if right else "left", **text)
+
+
+def leaves(values: Any, highest: float) -> str:
+    """Return a remark on a curve that leaves the axis; nothing for others.
+
+    Args:
+        values: [K], the values of the curve.
+        highest: The end of the axis.
+
+    Returns:
+        The remark, in brackets.
+    """
+    most = float(np.nanmax(values))
+    if most <= highest:
+        return ""
+    return f" (rises to {most:.1g}, above the axis)" if np.isfinite(most) else " (overflows)"
+
+
+def limit(axis: Axes, courses: Sequence[tuple[Any, Any, Any]], highest: float) -> None:
+    """End the axis of losses where a curve that diverges leaves it, and mark where it does.
+
+    Args:
+        axis: The panel, whose scales are set.
+        courses: The positions [K], values [K] and colour of every curve.
+        highest: The end of the axis.
+    """
+    every = np.concatenate([values for _, values, _ in courses])
+    if leaves(every, highest):
+        axis.set_ylim(0.8 * every[every > 0].min(), highest)
+    for x, values, colour in courses:
+        gone = np.flatnonzero(~(values <= highest))[:1]
+        mark_cut(axis, x[gone], np.nan_to_num(values[gone], nan=np.inf), colour)
 
 
 @overload

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_runs", "draw_training"]
-
 PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
 WORDS = {
     "race": "race: all starts, few sequences",
@@ -170,7 +168,7 @@ def draw_runs(
     for (name, loss), style in zip(baselines.items(), itertools.cycle((":", "-.")), strict=False):
         if loss > rounding(problem.signal):
             axis.axhline(loss, color=GREY, linewidth=1.2, linestyle=style, label=f"{name}: {loss:.4g}")
-    panel(axis, textwrap.fill(str(problem), 80), x, "adjusted loss")
+    panel(axis, textwrap.fill(problem.label, 80), x, "adjusted loss")
     axis.set_yscale("log")
     decimals(axis)
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)

@@ -1,4 +1,4 @@
-"""What a predictor is, and what predictors check."""
+"""The interface of predictors, and the checks that they share."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ __all__ = ["Bank"]
 
 LARGEST_BLOCK = 512  # sequences
 NUMBERS = 1 << 22  # in the tokens of a block, at most
-KEPT = 1 << 28  # bytes of moments that are kept
+KEPT = 3 << 27  # bytes of moments that are kept
 STORED, PASSES = 1 << 14, 8  # sequences that steps of training share, and how often each is used
 
 
@@ -31,8 +30,9 @@ class Bank:
 
     def __init__(self, draw: Callable[[np.random.Generator, int], Draw], numbers: int) -> None:
         self._draw, self._size = draw, min(LARGEST_BLOCK, max(1, NUMBERS // numbers))
-        self._blocks: OrderedDict[tuple[int, ...], Draw] = OrderedDict()
-        self._order: tuple[object, Draw | None] = None, None  # the store of the last step, in the order of its pass
+        self._blocks: dict[tuple[int, ...], Draw] = {}
+        self._store: tuple[object, Draw | None] = None, None  # the store of the last step
+        self._order: tuple[object, Draw | None] = None, None  # the same in the order of its pass
 
     def draw(self, key: Key, count: int, first: int, *, tokens: bool = False) -> Draw:
         """Return sequences number `first` to `first + count` of a key.
@@ -68,7 +68,10 @@ class Bank:
         turn, place = divmod(key.step, per_pass)
         store = key._replace(step=turn // PASSES)
         if self._order[0] != (store, turn, count):
-            whole = self.draw(store, per_pass * count, 0)
+            if self._store[0] != (store, count):
+                self._store = (store, count), self._drawn_once(store, per_pass * count)
+            whole = self._store[1]
+            assert whole is not None
             if turn % PASSES:
                 rng = np.random.default_rng(np.random.SeedSequence((*store, turn, 1)))
                 whole = whole.chosen(rng.permutation(per_pass * count))
@@ -80,12 +83,25 @@ class Bank:
     def _fresh(self, key: Key, number: int) -> Draw:
         return self._draw(np.random.default_rng(np.random.SeedSequence((*key, number))), self._size)
 
+    def _drawn_once(self, key: Key, count: int) -> Draw:
+        """The first sequences of a key, whose blocks are not kept: a store of training does not come back."""
+        blocks = [replace(self._fresh(key, i), tokens=None) for i in range((count - 1) // self._size + 1)]
+        return Draw.joined(blocks).chosen(slice(count))
+
     def _block(self, key: Key, number: int) -> Draw:
+        """A block, which is kept where there is room.
+
+        Runs of one seed ask for the same blocks in the same order, one run after another. If the oldest made room for
+        the newest, each would be gone when it is needed again. So blocks of other seeds make room, and no others.
+        """
         name = (*key, number)
         if name in self._blocks:
-            self._blocks.move_to_end(name)
             return self._blocks[name]
-        block = self._blocks[name] = replace(self._fresh(key, number), tokens=None)
-        while len(self._blocks) > 1 and len(self._blocks) * block.nbytes > KEPT:
-            self._blocks.popitem(last=False)
+        block = replace(self._fresh(key, number), tokens=None)
+        room = max(1, KEPT // block.nbytes)
+        if len(self._blocks) >= room:
+            for other in [old for old in self._blocks if old[0] != name[0]][: len(self._blocks) - room + 1]:
+                del self._blocks[other]
+        if len(self._blocks) < room:
+            self._blocks[name] = block
         return block

@@ -124,7 +124,7 @@ class CustomProblem(BaseProblem):
 
     @property
     def _own(self) -> dict[str, Any]:
-        """What is computed from the problem: no part of its state, and never stored."""
+        """Values that are computed from the problem: no part of its state, and never stored."""
         return vars(self).setdefault(OWN, {})  # type: ignore[no-any-return]
 
     @property
@@ -285,7 +285,7 @@ class CustomProblem(BaseProblem):
         stored, state = ({name: _plain(name, v) for name, v in d.items()} for d in (self.arguments, self._state()))
         facts: dict[str, Any] = {"problem": self.name, "arguments": stored}
         if any(name not in stored or stored[name] != value for name, value in state.items()):
-            facts["state"] = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+            facts["state"] = hashlib.sha256(json.dumps(_whole(state), sort_keys=True).encode()).hexdigest()[:16]
         return facts
 
     def check_named(self) -> None:
@@ -340,6 +340,15 @@ def _numbers(drawn: object) -> list[NDArray[Any]]:
         drawn = drawn.moments if drawn.tokens is None else drawn.tokens
     held = vars(drawn).values() if isinstance(drawn, Sequences | Moments) else ()
     return [value for value in held if isinstance(value, np.ndarray) and value.dtype.kind in "fiu"]
+
+
+def _whole(value: Any) -> Any:
+    """The same values with whole numbers as integers: 1 and 1.0 are equal, and have one text."""
+    if isinstance(value, dict):
+        return {key: _whole(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_whole(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _plain(name: str, value: Any) -> Any:

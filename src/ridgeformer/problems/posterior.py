@@ -1,4 +1,4 @@
-"""What a context says about its task when the noise level is known: evidence and posterior mean.
+"""The posterior of the task given a context and the noise level: evidence and mean.
 
 With Q_k = l - 2 a'w_k + w_k'S w_k the residual sum of squares of task k of a pool, -2 log p(context | w_k, sigma) is
 n log sigma^2 + Q_k / sigma^2 up to a constant. For Gaussian tasks, in coordinates in which they are N(0, I), it is
@@ -18,7 +18,9 @@ __all__ = ["TINY", "Posterior", "oracle_of_pool"]
 
 Array = NDArray[np.float64]
 TINY = 1e-12  # of l / n: a smaller variance cannot be told from rounding
-CELLS = 1 << 24  # contexts times tasks of a pool at a time
+FLAT = 1e-13  # of the largest eigenvalue: a direction with a smaller one is not in the context
+CELLS = 1 << 18  # contexts times tasks of a pool at a time: few enough for the processor's cache
+NEGLIGIBLE = -100.0  # logarithm of a weight relative to the largest; smaller ones do not change a sum of 2^53
 
 
 class Posterior:
@@ -36,8 +38,10 @@ class Posterior:
         S, a, self.total = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))
         rows, columns = np.tril_indices(moments.dim)
         double = np.where(rows == columns, 1.0, 2.0)
-        quadratic = (S[:, rows, columns] * double) @ (pool[:, rows] * pool[:, columns]).T
-        self.residual = np.maximum(quadratic - 2 * a @ pool.T + self.total[:, None], 0.0)  # [B, K]
+        self.residual = (S[:, rows, columns] * double) @ (pool[:, rows] * pool[:, columns]).T  # [B, K]
+        self.residual -= 2 * a @ pool.T
+        self.residual += self.total[:, None]
+        np.maximum(self.residual, 0.0, out=self.residual)
         self.least = self.residual.min(1)  # [B]
         self.gaussian = _Gaussian(tasks.prior(moments.dim), moments) if self.new else None
 
@@ -52,12 +56,14 @@ class Posterior:
         """
         variance = np.maximum(np.broadcast_to(np.square(sigma), self.total.shape), TINY * self.total / self.count)
         variance = np.maximum(variance, 1e-300)
-        log_weights = -self.residual / (2 * variance[:, None])
-        top = log_weights.max(1, keepdims=True)
-        weights = np.exp(log_weights - top)
+        weights = self.least[:, None] - self.residual
+        weights /= 2 * variance[:, None]
+        np.maximum(weights, NEGLIGIBLE, out=weights)  # numbers below the normal ones are slow
+        np.exp(weights, out=weights)
         mass = weights.sum(1)
         mean = weights @ self.pool / mass[:, None]
-        evidence = np.log(mass) + top[:, 0] - np.log(len(self.pool)) - 0.5 * self.count * np.log(variance)
+        top = -self.least / (2 * variance)
+        evidence = np.log(mass) + top - np.log(len(self.pool)) - 0.5 * self.count * np.log(variance)
         if self.gaussian is None:
             return evidence, mean
         other, other_mean = self.gaussian.at(variance)
@@ -73,17 +79,21 @@ class _Gaussian:
     def __init__(self, prior: Prior, moments: Moments) -> None:
         self.prior, white = prior, prior.whiten(moments)
         self.values, self.vectors = np.linalg.eigh(white.S.astype(np.float64))
-        self.values = np.maximum(self.values, 0.0)
-        self.c = np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64))
-        self.total, self.count = white.l.astype(np.float64), moments.counts
+        self.values, self.count = np.maximum(self.values, 0.0), moments.counts
+        seen = self.values > FLAT * self.values.max(1, keepdims=True)  # directions that the context has
+        self.values = np.where(seen, self.values, 0.0)
+        self.c = np.where(seen, np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64)), 0.0)
+        self.inverse = np.divide(1.0, self.values, out=np.zeros_like(self.values), where=seen)
+        left = white.l.astype(np.float64) - (self.c**2 * self.inverse).sum(1)
+        self.left = np.where(seen.sum(1) >= self.count, 0.0, np.maximum(left, 0.0))  # beyond the features' span
 
     def at(self, variance: Array) -> tuple[Array, Array]:
+        # (l - c'(S + v)^-1 c) / v = R / v + c' S^-1 (S + v)^-1 c: the difference would be rounding for small v.
         shifted = self.values + variance[:, None]
-        found = self.c / shifted
-        fit = self.total - (self.c * found).sum(1)
-        rank = self.values.shape[1]
-        score = (self.count - rank) * np.log(variance) + np.log(shifted).sum(1) + fit / variance
-        return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, found))
+        scaled = self.c / shifted
+        fit = self.left / variance + (self.c * self.inverse * scaled).sum(1)
+        score = (self.count - self.values.shape[1]) * np.log(variance) + np.log(shifted).sum(1) + fit
+        return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, scaled))
 
 
 def oracle_of_pool(tasks: Tasks, moments: Moments) -> Array:
@@ -99,8 +109,8 @@ def oracle_of_pool(tasks: Tasks, moments: Moments) -> Array:
     pool, sigma = tasks.pool(moments.dim), moments.sigma
     assert pool is not None
     assert sigma is not None
-    found, size = np.empty((len(moments), moments.dim)), max(1, CELLS // len(pool))
+    means, size = np.empty((len(moments), moments.dim)), max(1, CELLS // len(pool))
     for start in range(0, len(moments), size):
         part = slice(start, start + size)
-        found[part] = Posterior(tasks, moments[part]).at(np.asarray(sigma[part]))[1]
-    return found
+        means[part] = Posterior(tasks, moments[part]).at(np.asarray(sigma[part]))[1]
+    return means

@@ -259,9 +259,9 @@ class Problem(BaseProblem):
 
     def unusual(self) -> dict[str, Features | Tasks]:
         """Features, tasks and query, where they are not those of the seed paper."""
-        found = {"features": self.features, "tasks": self.tasks, "query": self.query}
+        parts = {"features": self.features, "tasks": self.tasks, "query": self.query}
         usual = Isotropic(), Gaussian(), None
-        return {name: part for (name, part), one in zip(found.items(), usual, strict=True) if part not in (None, one)}
+        return {name: part for (name, part), one in zip(parts.items(), usual, strict=True) if part not in (None, one)}
 
     @property
     def label(self) -> str:
@@ -388,12 +388,8 @@ class Problem(BaseProblem):
 
     @property
     def _engine_has_oracle(self) -> bool:
-        """Whether engines compute the oracle: of Gaussian tasks, unless n may be below or above their rank.
-
-        There the systems that engines solve are singular without noise.
-        """
-        least = self.lengths.least - self.features.standardised
-        return self.tasks.is_gaussian and not least < self.law.rank < min(self.lengths.most, self.dim)
+        """Whether engines compute the oracle: of Gaussian tasks, unless n may be below and above their rank."""
+        return self.tasks.is_gaussian and not self.law.lacks_ridge
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         """Draw whole sequences. They have the same law as those of `_moments`, and other numbers."""

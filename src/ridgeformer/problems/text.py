@@ -20,6 +20,7 @@ import numpy as np
 from ridgeformer.errors import InputError, missing_bracket, refuse, shown
 from ridgeformer.files import parse_json
 from ridgeformer.noise.base import number_text
+from ridgeformer.validation import axes
 from ridgeformer.values import Value
 
 __all__ = ["Described", "parse_call", "parse_problem", "short"]
@@ -110,7 +111,7 @@ def short(value: Any) -> str:
     label = getattr(value, "label", None)
     if isinstance(label, str):
         return label
-    if np.ndim(value) > 1:
+    if axes(value) > 1:
         return " x ".join(map(str, np.shape(value)))
     if isinstance(value, np.ndarray | list | tuple):
         return f"{len(value)} values" if len(value) > MANY else f"[{','.join(short(item) for item in value)}]"
@@ -220,14 +221,14 @@ def parse_problem(text: str) -> dict[str, Any]:
         InputError: The text describes no problem.
     """
     names = {"d": "dim", "n": "context"}
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if not isinstance(text, str):
         refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
     for part in text.split():
         name, _, value = part.partition("=")
         if name not in ("d", "n", "features", "tasks", "query"):
             name, value = "noise", part
-        if not value or names.get(name, name) in found:
+        if not value or names.get(name, name) in arguments:
             refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-        found[names.get(name, name)] = value
-    return found
+        arguments[names.get(name, name)] = value
+    return arguments

@@ -106,8 +106,8 @@ class VaryingDimension(BaseProblem):
         """
         if dim not in self.dims:
             refuse(f"the dimensions are {self._dims}", shown(dim), "Choose one of these.")
-        found: Problem = self.cells[self.dims.index(dim)]
-        return found
+        cell: Problem = self.cells[self.dims.index(dim)]
+        return cell
 
     def by_dimension(self) -> dict[int, Any]:
         """See `BaseProblem.by_dimension`."""
@@ -288,13 +288,13 @@ class VaryingDimension(BaseProblem):
         limited, gradients = 0, list[Any]()
         for block in self._blocks(key, count, first):
             draw = self._drawn(block, ask.dtype, sums, ask.engine, ask.threads)
-            found = self._evaluated(kernel, draw, ask)
-            losses[block.part], limited = found.losses, limited + found.limited
-            if found.unadjusted is not None:
+            evaluation = self._evaluated(kernel, draw, ask)
+            losses[block.part], limited = evaluation.losses, limited + evaluation.limited
+            if evaluation.unadjusted is not None:
                 unadjusted = np.zeros(count, ask.dtype) if unadjusted is None else unadjusted
-                unadjusted[block.part] = found.unadjusted
-            if found.gradient is not None:
-                gradients.append([block.count / count * piece for piece in found.gradient])
+                unadjusted[block.part] = evaluation.unadjusted
+            if evaluation.gradient is not None:
+                gradients.append([block.count / count * piece for piece in evaluation.gradient])
         whole: Any = type(kernel)(*map(sum, zip(*gradients, strict=True))) if gradients else None
         return Evaluation(losses, None, whole, limited, unadjusted)
 

@@ -20,6 +20,7 @@ except ImportError as error:  # pragma: no cover (the tests have it)
         "ridgeformer.sklearn needs scikit-learn, which is not installed. Run pip install scikit-learn."
     ) from error
 
-from ridgeformer.sklearn.regressor import FallbackWarning, InContextRegressor
+from ridgeformer.sklearn.models import FallbackWarning
+from ridgeformer.sklearn.regressor import InContextRegressor
 
 __all__ = ["FallbackWarning", "InContextRegressor"]

@@ -23,14 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import one_blas_thread
-from ridgeformer.moments import Moments
+from ridgeformer.moments import ContextSpectrum, Moments
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.bayes import noise_posterior
 from ridgeformer.predictors.subsets import FURTHER
 from ridgeformer.sklearn.averaging import Law, average
 from ridgeformer.sklearn.mixture import Averaged, Mixture, Nodes, Spectral
 from ridgeformer.sklearn.sums import Sums
-from ridgeformer.spectrum import ContextSpectrum
 from ridgeformer.values import Value
 
 __all__ = ["Posterior", "Standardised"]
@@ -223,5 +222,5 @@ def _by_share(found: ContextSpectrum, k: int, dim: int, r2_prior: tuple[float, f
     constant = 0.5 * (freedom * np.log(2) + FURTHER * np.log(FURTHER / 2) - n * np.log(2 * np.pi))
     constant += gammaln(freedom / 2) - gammaln(FURTHER / 2)
     width = np.log(mass * step) - betaln(*r2_prior) if len(values) else -prior[0]  # without features R^2 is known
-    evidence, size = constant + score.max() + width, tasks * scale / (freedom - 2)
+    evidence, size = constant + score.max() + width, tasks * scale / max(freedom - 2, 1e-9)
     return Nodes(chance, v, inverse, size, np.sqrt(tasks) * root, freedom, float(evidence))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,24 +12,24 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ridgeformer import zoo
-from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.errors import refuse, shown
 from ridgeformer.loading import load
-from ridgeformer.models import LinearTransformer
-from ridgeformer.noise import Noise, Uniform, as_noise
-from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
+from ridgeformer.noise import Noise, as_noise
+from ridgeformer.predictors import Predictor, Universal
+from ridgeformer.sklearn.models import by_model, default_noise, place
 from ridgeformer.sklearn.posterior import Posterior, Standardised
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, student_precisions
 from ridgeformer.sklearn.sums import Sums
 from ridgeformer.sklearn.tails import Tails
 from ridgeformer.validation import integer, number
 
-__all__ = ["FallbackWarning", "InContextRegressor"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["InContextRegressor"]
 
 Array = NDArray[np.float64]
-
-
-class FallbackWarning(UserWarning):
-    """The data are beyond what the model can handle, and exact Bayes predicts in its place."""
+ONE_ROW = 1e-9  # examples that are left of one row, with rounding, when its mean is known
 
 
 class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -188,7 +188,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The quantiles, [L, m], or [L, m, q].
 
         Raises:
-            ValueError: A level does not lie between 0 and 1.
+            ValueError: A level does not lie between 0 and 1, or there was one training row only.
         """
         given = np.atleast_1d(np.asarray(levels, np.float64))
         if given.ndim != 1 or not ((given > 0) & (given < 1)).all():
@@ -232,10 +232,59 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             drawn = [np.array([np.interp(rng.random(count), levels, own) for own in table.T]) for table in tables]
         return self._in_units(np.stack(drawn, -1), shift[:, None])
 
+    def plot_weights(self, path: str | Path | None = None, *, title: str | None = None, output: int = 0) -> Figure:
+        """Draw the weights with intervals, and the probabilities that features matter.
+
+        Args:
+            path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+            title: The title of the figure; None for none.
+            output: Which output, where there are several. Default: the first one.
+
+        Returns:
+            The figure, a `matplotlib.figure.Figure`, which a notebook shows.
+        """
+        from ridgeformer.plotting.regression import draw_weights
+
+        check_is_fitted(self)
+        return draw_weights(self, path, title=title, output=output)
+
+    def plot_predictions(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        path: str | Path | None = None,
+        *,
+        level: float = 0.9,
+        title: str | None = None,
+    ) -> Figure:
+        """Draw labels against predictions, with the prediction interval of each row.
+
+        Args:
+            X: Features, [m, d].
+            y: Labels, [m].
+            path: A file to write to, which ends in .png, .pdf or .svg; None to write none.
+            level: The probability that an interval holds a label. Default: 0.9.
+            title: The title of the figure; None for the share of labels inside of their intervals.
+
+        Returns:
+            The figure, a `matplotlib.figure.Figure`.
+
+        Raises:
+            InputError: There are several outputs.
+        """
+        from ridgeformer.plotting.regression import draw_predictions
+
+        check_is_fitted(self)
+        if self._shape:
+            refuse("plot_predictions is for one output", f"{self._shape[0]} of them", "Fit each output by itself.")
+        return draw_predictions(self, X, y, path, level=level, title=title)
+
     def _rows(self, X: ArrayLike) -> tuple[Array, Array]:
         """Standardised features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
         check_is_fitted(self)
         x = validate_data(self, X, reset=False, dtype=np.float64)
+        if not self.sums_.examples > ONE_ROW:
+            refuse("a predictive distribution needs two rows", "one row", "Call partial_fit with more rows first.")
         rows = (x - self.sums_.x_mean)[:, self._given.kept] / self._given.x_scale
         return rows, rows @ (self._beyond * self._given.unit[:, None]).T
 
@@ -266,9 +315,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 f"n_samples={used.sum()}",
                 "Pass more rows with positive weights.",
             )
-        if least > 1 and not weights.sum() > 1 + 1e-9:  # 1 with rounding
+        if (least > 1 and not weights.sum() > 1 + 1e-9) or weights.sum() > 1e15:  # 1 with rounding
             refuse(
-                "the weights must sum to more than 1, because a weight of 1 is one example",
+                "the weights must sum to more than 1 and at most 1e15, because a weight of 1 is one example",
                 f"a sum of {weights.sum():g}",
                 "Pass sample_weight * n / sample_weight.sum() for n examples.",
             )
@@ -300,7 +349,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         given, found = replace(self._law(), noise=noise).posterior(sums)
         weights, fell_back = found.weights, np.zeros(len(sums.yy), bool)
         if model is not None and given.dim:
-            weights, fell_back = _by_model(model, given, context, found.weights)
+            weights, fell_back = by_model(model, given, context, found.weights)
         d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
         coef, covariance, inclusion = np.zeros((q, d)), np.zeros((q, d, d)), np.zeros((q, d))
         inclusion[:, kept] = found.inclusion
@@ -314,7 +363,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.sums_ = sums
         self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
-        self.noise_, self._variance = shaped(unit * found.sigma), shaped(unit**2 * found.variance)
+        known = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
+        self.noise_, self._variance = shaped(known * unit * found.sigma), shaped(known * unit**2 * found.variance)
         self.fell_back_ = shaped(fell_back)
         self.log_evidence_ = shaped(found.log_evidence - sums.examples * np.log(unit))
         self._given, self._mixtures, self._beyond = given, found.mixtures, weights - found.weights
@@ -333,24 +383,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 return None, noise, context
             if self.predictor == "universal":
                 return Universal(load(f"{zoo.PREFIX}universal/{zoo.universal_layers()[-1]}")), noise, context
-            place = _place(self.predictor)
-            spec = zoo.shipped().record(*place).spec
-            return zoo.shipped().model(*place), noise or as_noise(spec["noise"]), context or int(spec["context"])
+            found = place(self.predictor)
+            spec = zoo.shipped().record(*found).spec
+            return zoo.shipped().model(*found), noise or as_noise(spec["noise"]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context
-
-
-def _place(name: str) -> tuple[str, int, str, int | None]:
-    """Family, layers, noise and seed of a shipped model."""
-    try:
-        return zoo.place(name)
-    except InputError:
-        refuse(
-            "the predictor must be bayes, the name of a shipped model, or a predictor",
-            repr(name),
-            "Write bayes or diag/7/uniform(0,5), for example.",
-        )
 
 
 @dataclass(frozen=True)
@@ -387,52 +425,3 @@ def _check_weights(weights: ArrayLike | None, rows: int) -> Array:
     if (checked < 0).any():
         refuse("sample_weight must not be negative", float(checked.min()), "Pass weights of at least 0.")
     return checked
-
-
-def default_noise(dim: int) -> Noise:
-    """Return the law of the noise level for models of which it is not known: uniform(0,5) for ten features.
-
-    Args:
-        dim: The number of features d.
-
-    Returns:
-        The distribution.
-    """
-    return Uniform(0.0, float(np.sqrt(2.5 * dim)))
-
-
-def _by_model(
-    model: Predictor, given: Standardised, context: int | None, exact: Array
-) -> tuple[Array, NDArray[np.bool_]]:
-    """The weights that a predictor gives, [q, d], exact Bayes' where a model explodes, and where that is, [q]."""
-    assert given.noise is not None
-    inner = model.model if isinstance(model, Guarded) else model
-    dim = inner.dim if isinstance(inner, LinearTransformer) else max(given.dim, 1)
-    if given.dim > dim:
-        warnings.warn(
-            f"{inner} takes at most {dim} features that are not constant, and X has {given.dim}, so exact Bayes "
-            "predicts in its place. Select features, or train a model of this dimension.",
-            FallbackWarning,
-            stacklevel=4,
-        )
-        return exact, np.ones(len(exact), bool)
-    moments, fell_back = given.moments(dim, context), np.zeros(len(exact), bool)
-    with np.errstate(all="ignore"):
-        weights = np.asarray(model.weights(moments), np.float64)[:, : given.dim]
-    if isinstance(model, Guarded | LinearTransformer):
-        guard = model if isinstance(model, Guarded) else Guarded(model, BayesRR(given.noise))
-        report = guard.check(moments)
-        fell_back, name = report.fell_back, "exact Bayes" if guard is not model else repr(guard.fallback)
-        if guard is not model:
-            weights = np.where(fell_back[:, None], exact, weights)
-        if fell_back.any():
-            warnings.warn(
-                f"the training rows are beyond what {inner} can handle, so {name} predicts in its place: the guard "
-                f"{report}, one for each output. A model works on data like those it was trained on: about as many "
-                "rows, or context= with the right number, and features that are not too correlated.",
-                FallbackWarning,
-                stacklevel=4,
-            )
-    if not np.isfinite(weights).all():
-        refuse("a predictor must give finite weights", "others", "Guard it: Guarded(predictor, fallback).")
-    return weights, fell_back

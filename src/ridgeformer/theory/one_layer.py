@@ -29,7 +29,7 @@ from ridgeformer.models.families import Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
-from ridgeformer.validation import array
+from ridgeformer.validation import array, axes
 
 __all__ = ["matrix_of", "model_of", "optimum", "risk"]
 
@@ -65,7 +65,7 @@ def risk(problem: Problem, W: ArrayLike) -> float:
     Raises:
         InputError: W does not fit the problem, or the covariance of the features varies.
     """
-    wide = np.ndim(W) == 2 and np.shape(W)[1] == problem.dim + 1
+    wide = axes(W) == 2 and np.shape(W)[1] == problem.dim + 1
     first, second, tasks = _moments(problem, squares=wide)
     W_ = array("W", W, (problem.dim, len(second))).astype(np.float64)
     inner = W_ @ second @ W_.T - W_ @ first - (W_ @ first).T + tasks

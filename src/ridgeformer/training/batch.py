@@ -14,8 +14,6 @@ from ridgeformer.engine import Evaluation, Layout
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 
-__all__ = ["STORED", "Batch", "ceiling", "damped"]
-
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 STORED = 1 << 27  # bytes of Gram matrices that are stored; beyond, they are drawn again every time

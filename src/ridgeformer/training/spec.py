@@ -28,8 +28,6 @@ from ridgeformer.validation import integer
 if TYPE_CHECKING:
     from ridgeformer.training.job import Job, Outcome
 
-__all__ = ["PROTOCOLS", "Protocol", "Spec", "as_protocol", "make_spec", "parse_spec", "with_ancestors"]
-
 PROTOCOLS: dict[str, type[Protocol]] = {}  # by name; a subclass of Protocol enters itself
 
 
@@ -227,7 +225,7 @@ class Spec:
 
     def describe(self) -> str:
         """Return the model and the problem in words, such as `diag, 3 layers, d=10, n=20, uniform(0,5)`."""
-        return f"{self.describe_model()}, {self.problem}"
+        return f"{self.describe_model()}, {self.problem.label}"
 
 
 def make_spec(

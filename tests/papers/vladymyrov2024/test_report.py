@@ -17,6 +17,7 @@ from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES, NEEDS
 from ridgeformer.papers.vladymyrov2024.report import write_page
 from ridgeformer.plotting.style import save
+from ridgeformer.zoo.explosions import explosions
 from support import LONGEST
 
 pytest.importorskip("matplotlib")
@@ -258,3 +259,17 @@ def test_the_page_works_in_a_browser(page, browser, width):
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert problems == []
     tab.close()
+
+
+def test_the_page_has_explosions_actual_models_and_prices_of_all_models(page):
+    (table,) = [one for one in page_data(page)["tables"] if one["id"] == "x"]
+    assert len(table["rows"]) == 210
+    rows = {row[0]: row[1:] for row in table["rows"]}
+    stored = explosions()["zoo:diag/3/uniform(0,5)"]
+    assert rows["Diag 3, uniform(0,5)"][:2] == ["Diag 3", f"{stored.probability:.1e}"]
+    assert rows["Full 2, uniform(0,5)"][0] == "Diag 2"
+    assert rows["Full 7, uniform(0,5)"][1].startswith("at least about ")
+    named = [name for name, row in rows.items() if row[1][0].isdigit() and float(row[1]) > 1e-7]
+    assert named
+    assert all(name in table["text"] for name in named)
+    assert f"{sum(one.probability > 1e-7 for one in explosions().values())} of 210 models" in table["text"]

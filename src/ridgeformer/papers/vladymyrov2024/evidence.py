@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer import zoo as zoo_package
-from ridgeformer.evaluation import compare
+from ridgeformer.evaluation import compare, explosion_probability
 from ridgeformer.papers.paper import Part, Results
 from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024.paper import (
@@ -23,6 +24,7 @@ from ridgeformer.papers.vladymyrov2024.paper import (
     COLUMNS,
     DEPTHS,
     FAMILIES,
+    LABELS,
     MODEL_ROWS,
     SEEDS,
     Row,
@@ -33,15 +35,17 @@ from ridgeformer.papers.vladymyrov2024.table import Table, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.validation import integer
-from ridgeformer.zoo import Zoo
-
-__all__ = ["BAYES", "DEEP", "PARTS", "SHOWN", "Curve", "Evidence", "fingerprint"]
+from ridgeformer.zoo import PREFIX, Zoo
+from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH
+from ridgeformer.zoo.explosions import explosions as stored_explosions
+from ridgeformer.zoo.explosions import prices
 
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
 DEEP = (SHOWN, *CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
 PRINTED = ("full", 4, "categorical(1,3)")  # the model whose weights the paper prints
 SHIPPED = hashlib.sha256(Path(zoo_package.__file__).with_name("zoo.safetensors").read_bytes()).hexdigest()[:16]
+Array = NDArray[np.float64]
 Values = dict[str, Any]
 Runs = str | None  # a folder of runs, or the shipped models
 
@@ -99,6 +103,32 @@ class Evidence:
             for noise, part in self.results["profiles"].items()
         }
 
+    def loss(self, method: str, layers: int | None, noise: str) -> float:
+        """Return the adjusted loss of a cell of the table.
+
+        Args:
+            method: A family or a baseline.
+            layers: The depth; None for a baseline.
+            noise: The noise of the column.
+
+        Returns:
+            The loss.
+        """
+        return self.table[method, layers, noise].loss
+
+    def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
+        """Return the mean loss of a method at every level of a profile, [K]. See `loss`."""
+        return np.array(self.profiles[noise][Row(method, layers).name].losses)
+
+    def exploded(self, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
+        """Return how many sequences exploded at every level; their losses dominate the mean there. See `loss`."""
+        return np.array(self.profiles[noise][Row(method, layers).name].exploded)
+
+    def levels(self, noise: str) -> tuple[Array, NDArray[np.bool_]]:
+        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `loss`."""
+        known = self.profiles[noise][BAYES]
+        return np.array(known.sigmas), np.array(known.inside)
+
     @cached_property
     def layers(self) -> dict[str, Any]:
         """On `SHOWN`, by row: the loss after every layer, [seeds, L+1]."""
@@ -117,6 +147,11 @@ class Evidence:
     def iterations(self) -> dict[str, dict[int, float]]:
         """By noise: the loss of the iterative AdaRR after so many iterations; 0 stands for AdaRR itself."""
         return {noise: {int(k): v for k, v in part.items()} for noise, part in self.results["iterations"].items()}
+
+    @cached_property
+    def explosions(self) -> list[Values]:
+        """One row for every model: what it really is, how often it explodes, and what caution cost."""
+        return list(self.results["explosions"])
 
     @cached_property
     def weights(self) -> dict[str, Any]:
@@ -265,6 +300,23 @@ def weights(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
     return {name: matrices[:, 0].astype(float).tolist() for name, matrices in (("Q", model.Q), ("P", model.P))}
 
 
+def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> list[Values]:
+    """Read or measure how often the models explode, what they really are, and what caution cost. See `table`.
+
+    Probabilities and prices of shipped models are stored with them; those of `runs` are measured and read.
+    """
+    zoo, known = _models(runs), stored_explosions() if runs is None else {}
+    rows = []
+    for done, (family, layers, noise) in enumerate(zoo.made):
+        work.progress(done, len(zoo.made))
+        name, model = f"{PREFIX}{family}/{layers}/{noise}", zoo.model(family, layers, noise)
+        rare = known.get(name) or explosion_probability(problem_of(noise), model, sequences=STORED_WITH)
+        price = prices().get(name) if runs is None else None
+        facts = {"actual": f"{LABELS[model.simplest_family]} {model.working_layers}", **rare.as_dict()}
+        rows.append({"method": family, "layers": layers, "noise": noise, **facts, "price": price and price.worse})
+    return rows
+
+
 def training(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
     """Read how the models were trained. See `table`."""
     zoo = _models(runs)
@@ -283,4 +335,5 @@ PARTS = (
     Part(iterations, QUICK),
     Part(weights),
     Part(training),
+    Part(explosions),
 )

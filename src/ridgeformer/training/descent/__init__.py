@@ -22,8 +22,8 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.training.descent.averages import Average, Fresh, Population, Sample
 from ridgeformer.training.descent.steppers import ROUNDING, AdamSteps, FlowSteps, HalvingSteps, PlainSteps, Stepper
 from ridgeformer.training.descent.walk import MOST_STEPS, Descent, Stops, Walk
+from ridgeformer.training.job import Units
 from ridgeformer.training.spec import Spec
-from ridgeformer.training.vector import Units
 from ridgeformer.validation import flag, integer, number, positive
 
 __all__ = ["SGD", "Adam", "Descent", "Fresh", "GradientDescent", "GradientFlow", "Population", "Sample"]

@@ -1,4 +1,4 @@
-"""What a descent averages its loss over: the population, a fixed sample, or fresh sequences in every step.
+"""The averages of a loss that a descent can follow: the population, a fixed sample, or fresh sequences in every step.
 
 All three give the gradient of the plain mean loss, without what the search does about exploding sequences. For one
 layer the population and a fixed sample are quadratic forms (`ridgeformer.population`): a gradient takes microseconds.
@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,16 @@ from ridgeformer.errors import refuse
 from ridgeformer.exact import expected_oracle_loss
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic, check_population
+from ridgeformer.problems import Problem
 from ridgeformer.training.batch import STORED, Batch
-from ridgeformer.training.job import FINISH, RACE, SELECT, Job
+from ridgeformer.training.job import FINISH, RACE, SELECT, Job, Vector
 from ridgeformer.training.spec import Spec
-from ridgeformer.training.vector import Vector
 from ridgeformer.validation import integer
-
-__all__ = ["Average", "Fresh", "Objective", "Population", "Sample", "as_average"]
 
 Array = NDArray[np.float64]
 Gradient = Callable[[Array, int], tuple[float, Array]]
-SEQUENCES = 1 << 18  # on which the oracle's loss is measured where tasks come from a pool
+SEQUENCES = 1 << 18  # on which the oracle's loss is measured where it is not known
+PAIRS, LEAST = 1 << 22, 1 << 12  # of sequences and tasks of a pool, which the oracle compares; sequences all the same
 CHECKED = 8192  # sequences that show how far the loss on a fixed sample is from that on fresh sequences
 
 
@@ -302,7 +301,11 @@ def _oracle(job: Job) -> tuple[float, float]:
     """The unadjusted loss of the oracle, and the part of it that no weights can predict."""
     if job.problem.has_known_laws and job.problem.has_ridge_oracle:
         return expected_oracle_loss(job.problem), 0.0
-    draw = job.problem.moments(job.problem.affordable(SEQUENCES), seed=job.seed, stream=SELECT)
+    sequences = job.problem.affordable(SEQUENCES)
+    if job.problem.has_pool:
+        tasks = cast("Problem", job.problem).tasks.pool(job.problem.dim)
+        sequences = min(sequences, max(LEAST, PAIRS // len(cast("Array", tasks))))
+    draw = job.problem.moments(sequences, seed=job.seed, stream=SELECT)
     adjusted, unadjusted = draw.both_losses(draw.ridge)
     return float((unadjusted - adjusted).mean()), 0.0 if draw.offset is None else float(np.mean(draw.offset))
 

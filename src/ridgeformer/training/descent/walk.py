@@ -23,13 +23,10 @@ from ridgeformer.losses import CAP
 from ridgeformer.population import FIXED, REMEDY, has_population
 from ridgeformer.training.descent.averages import Average, Population, Sample, as_average
 from ridgeformer.training.descent.steppers import Evaluated, State, Stepper, norm_of
-from ridgeformer.training.history import COLUMNS
-from ridgeformer.training.job import Job, Outcome, Step, Steps, follow
+from ridgeformer.training.job import Job, Outcome, Step, Steps, Vector, follow
+from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.spec import Protocol, Spec
-from ridgeformer.training.vector import Vector
 from ridgeformer.validation import integer, positive
-
-__all__ = ["MOST_STEPS", "Descent", "Stops", "risen"]
 
 Array = NDArray[np.float64]
 Stops = int | tuple[int, ...] | None

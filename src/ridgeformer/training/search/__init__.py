@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
+from ridgeformer.evaluation import explosion_probability
 from ridgeformer.exact import exact_loss, least_excess_loss
 from ridgeformer.losses import CAP, exploded
 from ridgeformer.models.families import GDpp
@@ -35,6 +36,7 @@ __all__ = ["Search"]
 
 Array = NDArray[np.float64]
 FEW = 256  # parameters, up to which descent is by BFGS
+RARE = 20_000  # sequences of a wider law that an explosion probability is measured on
 COSTLY = 0.05  # a share of the loss from which on the message states the price of caution
 
 
@@ -47,6 +49,12 @@ class Search(Protocol):
         caution: How much contexts on which a model explodes count in the objective, relative to the default. With 0
             they are ignored: losses are then a few percent lower on nearly every sequence, and huge on one in a
             million.
+        tolerated: The largest probability of an explosion that the chosen model may have, such as 1e-9: candidates are
+            then compared by `explosion_probability`, with its upper bound of 95 %, and the best model found without
+            regard to explosions is a candidate too. Where every candidate explodes more often, the one that does so
+            least often is chosen. It costs about two seconds per candidate, and needs a built-in problem; GD++ on
+            isotropic problems has one candidate only. None, the default, counts explosions on the sequences that
+            select.
         precision: What descents compute in: `float32`, `float64` or `auto`. With `auto` BFGS (few parameters) uses
             float64, and other descents use it where losses come near float32's rounding. Selection and the reported
             loss are always float64.
@@ -65,6 +73,7 @@ class Search(Protocol):
     caution: float = 1.0
     precision: str = "auto"
     seconds: float | None = None
+    tolerated: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < number("effort", self.effort) <= 1000:
@@ -75,6 +84,13 @@ class Search(Protocol):
             refuse("precision must be auto, float32 or float64", repr(self.precision), "Choose one of these.")
         if self.seconds is not None and not number("seconds", self.seconds) > 0:
             refuse("seconds must be positive", self.seconds, "Pass the time that training may take, or None.")
+        if self.tolerated is not None and not 0 < number("tolerated", self.tolerated) < 1:
+            refuse("tolerated must lie in (0, 1)", self.tolerated, "Pass a probability, such as 1e-9, or None.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `Protocol.as_dict`; `tolerated` is left out where it is None, as runs were named before there was one."""
+        facts = super().as_dict()
+        return {name: value for name, value in facts.items() if name != "tolerated" or value is not None}
 
     @property
     def time_limit(self) -> float | None:
@@ -83,6 +99,12 @@ class Search(Protocol):
 
     def complete(self, spec: Spec) -> Spec:
         """See `Protocol.complete`."""
+        if self.tolerated is not None and not spec.problem.has_known_laws:
+            refuse(
+                "tolerated needs a built-in problem, because explosion probabilities need its density",
+                spec.problem,
+                "Leave it out: explosions are then counted.",
+            )
         if spec.init is not None and (like := spec.example().arrays).keys() != spec.init.family.arrays.keys():
             refuse(
                 f"a search starts from models given by {' and '.join(like)}",
@@ -124,7 +146,12 @@ class Search(Protocol):
         outcome = follow(descend(work), job)
         own = job.spec.family.name
         given = [] if job.spec.init is None else [Parent(job.spec.init, own)]
-        chosen, why = _select(work, [*given, *work.ancestors(), Parent(outcome.model, own)])
+        candidates = [*given, *work.ancestors(), Parent(outcome.model, own)]
+        if self.tolerated is None:
+            chosen, why = _select(work, candidates)
+        else:
+            reckless = [] if outcome.reckless is None else [Parent(outcome.reckless, own)]
+            chosen, why = _tolerable(work, [*candidates, *reckless], self.tolerated)
         price = None if outcome.reckless is None else _price(work, outcome.reckless, chosen.model)
         if price is not None and price.exploded and price.worse > COSTLY:
             why += f"; caution costs {price.worse:.0%}: a model of loss {price.loss:.3g} explodes"
@@ -173,8 +200,29 @@ def _select(job: SearchJob, candidates: list[Parent]) -> tuple[Parent, str]:
     return best, why
 
 
+def _tolerable(job: SearchJob, candidates: list[Parent], most: float) -> tuple[Parent, str]:
+    """The one of least loss among those that explode with a tolerated probability, else the one that does so least.
+
+    A later one only if it is clearly better. Also how often it explodes, in words.
+    """
+    kept: tuple[Parent, Array, float, str] | None = None
+    for candidate in candidates:
+        losses = _losses(candidate.model, job)
+        rare = explosion_probability(cast("Problem", job.problem), candidate.model, sequences=RARE, seed=job.seed)
+        often = max(rare.upper, float(exploded(losses, job.problem.signal).mean()))
+        if kept is not None:
+            difference = losses - kept[1]
+            better = difference.mean() < -difference.std() / np.sqrt(len(difference))
+            if not (better if max(often, kept[2]) <= most else often < kept[2]):
+                continue
+        kept = candidate, losses, often, str(rare)
+    assert kept is not None
+    above = "" if kept[2] <= most else f", above the tolerated {most:g}, but less often than the other candidates"
+    return kept[0], f"; of {len(candidates)} candidates, its explosion probability is {kept[3]}{above}"
+
+
 def _price(job: SearchJob, reckless: LinearTransformer, chosen: LinearTransformer) -> Price:
-    """What avoiding explosions costs on the sequences that select."""
+    """The price of avoiding explosions, on the sequences that select."""
     losses, ours = _losses(reckless, job), _losses(chosen, job)
     burst = exploded(losses, job.problem.signal)
     calm = ~burst & ~exploded(ours, job.problem.signal)

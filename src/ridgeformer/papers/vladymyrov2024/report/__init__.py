@@ -22,7 +22,16 @@ from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
-from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, ROWS, SEEDS
+from ridgeformer.papers.vladymyrov2024.paper import (
+    BASELINES,
+    COLUMNS,
+    DEPTHS,
+    FAMILIES,
+    LABELS,
+    ROWS,
+    SEEDS,
+    CellKey,
+)
 from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
 from ridgeformer.playground.page import charts
@@ -30,6 +39,7 @@ from ridgeformer.playground.page import charts
 __all__ = ["write_page"]
 
 SHAPES = {"s": "square", "o": "circle", "^": "triangle"}  # the page's names for the figures' markers
+OFTEN = 1e-7  # models that explode more often are named
 DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
@@ -61,7 +71,7 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
 def _repository() -> str:
     """The address of the software."""
     addresses = (text.split(", ") for text in metadata("ridgeformer").get_all("Project-URL", []))
-    return next(address for name, address in addresses if name == "Repository")
+    return str(next(address for name, address in addresses if name == "Repository"))
 
 
 def verdict(cell: Cell) -> str:
@@ -122,13 +132,38 @@ def _data(outcome: Outcome) -> dict[str, Any]:
             for number, picture in FIGURES.items()
             if number.isdecimal()
         ],
-        "tables": [_baselines(table), _how(evidence)],
+        "tables": [_baselines(table), _explosions(evidence), _how(evidence)],
     }
 
 
 def _table(name: str, title: str, text: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
     """A table of texts, which the page shows under its title; without names of columns it is a list of facts."""
     return {"id": name, "title": title, "text": text, "columns": list(columns), "rows": [list(row) for row in rows]}
+
+
+def _explosions(evidence: Evidence) -> dict[str, Any]:
+    """How often every model explodes, what it really is, and what caution cost; those that explode often are named."""
+    models = [(CellKey(row["method"], row["layers"], row["noise"]), row) for row in evidence.explosions]
+    often = sorted((row["probability"], str(key)) for key, row in models if row["probability"] > OFTEN)
+    named = "; ".join(name for _, name in reversed(often))
+    text = (
+        f"A sequence explodes if its loss is above {EXPLODES} times the signal. Probabilities are measured by "
+        "importance sampling; with fewer than 10 effective hits they are rather too low. "
+        f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
+        "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
+        "loss the chosen model has than the best one found without regard to explosions, in a training with seed 0; "
+        "it is negative where the search gained more after that, and empty where it was not measured. The search for "
+        "GD++ takes no account of explosions, and that for Full does from its first round on: neither has a price."
+    )
+    rows = []
+    for key, row in models:
+        least = "at least about " if row["bound"] == "lower" else ""
+        rare = ["none seen", "", "0"]
+        if row["bound"] != "upper":
+            rare = [f"{least}{row['probability']:.1e}", f"{row['error']:.0e}", f"{row['hits']:.0f}"]
+        rows.append([str(key), row["actual"], *rare, "" if row["price"] is None else f"{row['price']:.1%}"])
+    columns = ["model", "actual model", "explosion probability", "±", "effective hits", "price of caution"]
+    return _table("x", "Explosions, actual models and the price of caution", text, columns, rows)
 
 
 def _baselines(table: Table) -> dict[str, Any]:

@@ -1,24 +1,91 @@
-"""The moment form of a linear transformer: weights, losses and gradients from the moments of contexts, by an engine."""
+"""A stack of layers in its two forms: on the moments of contexts, by an engine, and token by token, the reference."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer import engine as engines
-from ridgeformer.engine import Engine, Evaluation, Key, Target
-from ridgeformer.errors import kind_of, refuse
-from ridgeformer.models.stack import Stack
+from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
+from ridgeformer.errors import ExplosionWarning, kind_of, refuse
+from ridgeformer.models.check import check_family
+from ridgeformer.models.family import EDIT, Family
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw, Sequences
-from ridgeformer.validation import array, choice, number, real
-
-__all__ = ["MomentForm"]
+from ridgeformer.validation import array, axes, choice, integer, number, real
+from ridgeformer.values import Value, read_only
 
 Float = NDArray[np.floating[Any]]
+
+
+class Stack(Value):
+    """A stack of linear self-attention layers; see `LinearTransformer`.
+
+    Args:
+        family: The parameters.
+        dim: The dimension d of the features; not needed where the parameters are for one dimension.
+        layout: What tokens hold beside (x, y), and whether attention sums over tokens or takes their mean.
+
+    Raises:
+        InputError: The arguments do not fit together.
+    """
+
+    _remedy = EDIT
+
+    def __init__(self, family: Family, dim: int | None = None, layout: Layout = PAPER_LAYOUT) -> None:
+        if not isinstance(layout, Layout):
+            refuse("the layout of tokens must be a Layout", kind_of(layout), 'Pass Layout("mean").')
+        if not isinstance(family, Family):
+            refuse("a model needs a parameter family", kind_of(family), "Pass Full or Diag parameters, for example.")
+        if family.width is not None:
+            fitting = family.width - layout.extra
+            if dim is not None and dim != fitting:
+                refuse(f"dim must fit the parameters, which are for {fitting}", dim, "Leave dim out.")
+            dim = fitting
+        if dim is None:
+            refuse(
+                f"parameters of the family {family.name} fit any dimension, so dim must be given",
+                "none",
+                "Pass dim=10, for example.",
+            )
+        check_family(type(family))
+        self.family = family
+        self.dim = integer("dim", dim, 1, 4096)
+        self.layout = family.layout_for(layout, self.dim)
+
+    @property
+    def layers(self) -> int:
+        """L."""
+        return self.family.layers
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return self.family.heads
+
+    @property
+    def P(self) -> Float:
+        """Dense, [L, H, D, D], the paper's convention."""
+        return read_only(self.family.dense(self.dim)[0])
+
+    @property
+    def Q(self) -> Float:
+        """Dense, [L, H, D, D], the paper's convention."""
+        return read_only(self.family.dense(self.dim)[1])
+
+    @property
+    def kernel(self) -> Kernel:
+        """The parameters as an engine takes them; see `Family.kernel`."""
+        return self.family.kernel(self.dim)
+
+    @property
+    def width(self) -> int:
+        """How many coordinates a token has beside y: d and the further ones of the layout."""
+        return self.dim + self.layout.extra
 
 
 class MomentForm(Stack):
@@ -45,7 +112,7 @@ class MomentForm(Stack):
         if not isinstance(contexts, Draw | Moments):
             refuse(
                 "a trace is of a draw, moments, sequences, or features x with labels y",
-                kind_of(contexts) + ("" if np.ndim(contexts) == 0 else " without labels"),
+                kind_of(contexts) + ("" if axes(contexts) == 0 else " without labels"),
                 "Write model.trace(problem.moments(100)) or model.trace(x, y), for example.",
             )
         draw, moments = (contexts, contexts.moments) if isinstance(contexts, Draw) else (None, contexts)
@@ -87,13 +154,7 @@ class MomentForm(Stack):
         counted = self.dim + self.layout.counted
         nothing = np.zeros((len(moments), counted), moments.dtype)
         evaluation = engine.evaluate(
-            self.kernel,
-            self._gram(moments),
-            nothing,
-            counted=counted,
-            weights=True,
-            gradient=False,
-            threads=threads,
+            self.kernel, self._gram(moments), nothing, counted=counted, weights=True, gradient=False, threads=threads
         ).weights
         assert evaluation is not None
         return evaluation
@@ -218,3 +279,106 @@ class MomentForm(Stack):
                 f"dimension {moments.dim}",
                 "Use a problem or a model of the same dimension.",
             )
+
+
+ABSURD = 1000.0  # times the largest label: a prediction of that size is an explosion
+
+
+class TokenForm(Stack):
+    """Predicts from tokens, layer by layer. See `Stack` for the arguments."""
+
+    def tokens(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> Float:
+        """Compute the tokens of every layer by equation (3) of the paper as it stands.
+
+        e_i <- e_i + sum_k sum_j (e_j' Q_k e_i) P_k e_j, with j over the n context tokens.
+
+        Args:
+            x: Features of the contexts, [B, n, d].
+            y: Labels of the contexts, [B, n].
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The tokens, [L+1, B, n+m, D]: the context first, then the queries (x, 0). A layout with the coordinate
+            `ratio` has one more context token after the n examples.
+        """
+        x_ = array("x", x, ("B", "n", self.dim))
+        batch, n = x_.shape[:2]
+        y_ = array("y", y, (batch, n))
+        asked = array("queries", queries, (batch, "m", self.dim))
+        context = self._tokens(x_, y_, self.layout.value(n))
+        if self.layout.opening:
+            used = (x_ != 0).any(1).sum(1)
+            opening = np.zeros_like(context[:, :1])
+            opening[:, 0, self.dim] = np.sqrt(2 * used)
+            context = np.concatenate([context, opening], axis=1)
+        e = np.concatenate(
+            [context, self._tokens(asked, np.zeros(asked.shape[:2]), float(self.layout.counted))], axis=1
+        )
+        trace = [e]
+        share = 1 / n if self.layout.attention == "mean" else 1.0
+        with np.errstate(all="ignore"):  # a model that explodes gives infinity; `predict` says so
+            for P, Q in zip(self.P, self.Q, strict=True):
+                context = e[:, : n + self.layout.opening]
+                scores = np.einsum("bjc,kcd,bid->bkij", context, Q, e, optimize=True)
+                e = e + share * np.einsum("bkij,kcd,bjd->bic", scores, P, context, optimize=True)
+                trace.append(e)
+        return np.stack(trace)
+
+    def _tokens(self, x: Float, y: Float, coordinate: float) -> Float:
+        """Tokens (x, further coordinates, y), [B, n, D]."""
+        further = np.zeros((*y.shape, self.layout.extra), x.dtype)
+        if self.layout.coordinate != "none":
+            further[..., 0] = coordinate
+        return np.concatenate([x, further, y[..., None].astype(x.dtype)], axis=-1)
+
+    def predict(self, x: ArrayLike, y: ArrayLike, queries: ArrayLike) -> Float:
+        """Predict the labels of queries: minus the last coordinate of their tokens, which is the paper's readout.
+
+        Args:
+            x: Features of the contexts, [B, n, d], or [n, d] for one context.
+            y: Labels of the contexts, [B, n], or [n].
+            queries: Features of the queries, [B, m, d], or [m, d].
+
+        Returns:
+            The predictions, [B, m], or [m] for one context.
+
+        Warns:
+            ExplosionWarning: A context is so far from what the model was trained on that its predictions overflow, or
+                are more than 1,000 times larger than any label. The warning names these contexts.
+
+        Raises:
+            InputError: Shapes do not fit, or there are values that are not finite.
+        """
+        x_, y_, asked = real("x", x), real("y", y), real("queries", queries)
+        single = x_.ndim == 2 and y_.ndim == 1
+        if x_.ndim == 2 and asked.ndim == 1:
+            refuse(
+                f"queries of one context must have shape (m, {self.dim})",
+                f"shape {asked.shape}",
+                "For a single query, pass queries[None].",
+            )
+        if single:
+            x_ = array("x", x_, ("n", self.dim))[None]
+            y_ = array("y", y_, (x_.shape[1],))[None]
+            asked = array("queries", asked, ("m", self.dim))[None]
+        predictions = -self.tokens(x_, y_, asked)[-1, :, x_.shape[1] + self.layout.opening :, self.width]
+        _warn_of_explosions(predictions, x_, y_, asked)
+        return predictions[0] if single else predictions
+
+
+def _warn_of_explosions(predictions: Float, x: Float, y: Float, queries: Float) -> None:
+    """Warn of contexts whose predictions are not finite or absurdly large."""
+    reach = np.abs(queries).max((1, 2)) / np.maximum(np.abs(x).max((1, 2)), np.finfo(x.dtype).tiny)
+    limit = ABSURD * np.abs(y).max(1) * np.maximum(reach, 1.0)
+    exploded = np.flatnonzero(~(np.abs(predictions).max(1) <= limit))
+    if len(exploded) == 0:
+        return
+    which = ", ".join(map(str, exploded[:8])) + (", ..." if len(exploded) > 8 else "")
+    warnings.warn(
+        f"the model explodes on {len(exploded)} of {len(predictions)} contexts (numbers {which}): predictions "
+        f"overflow, or are more than {ABSURD:g} times the largest label. A linear transformer is a polynomial in its "
+        "input and only works on the scale it was trained on. Standardise every feature to mean 0 and standard "
+        "deviation 1, and scale the labels to a standard deviation of about sqrt(d + sigma^2).",
+        ExplosionWarning,
+        stacklevel=3,
+    )
