@@ -119,7 +119,7 @@ class Minimum:
         return max(int((values > 1e-7 * values[0]).sum()), 1)
 
     def model(self) -> LinearTransformer:
-        """Return the Full model with so many heads."""
+        """Return the Full model with a number of heads."""
         D, d, H = len(self.theta), self.theta.shape[2], self.heads
         left, values, right = np.linalg.svd(self.theta.reshape(D, -1), full_matrices=False)
         P, Q = np.zeros((2, 1, H, D, D))

@@ -53,11 +53,11 @@ def blank(width: float, height: float) -> Figure:
         height: Height in inches.
 
     Returns:
-        The figure.
+        The figure, which notebooks show.
     """
-    from matplotlib.figure import Figure
+    from ridgeformer.plotting.figure import ShownFigure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def panel(axis: Axes, title: str, x: str = "", y: str = "") -> None:

@@ -383,9 +383,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 return None, noise, context
             if self.predictor == "universal":
                 return Universal(load(f"{zoo.PREFIX}universal/{zoo.universal_layers()[-1]}")), noise, context
-            found = place(self.predictor)
-            spec = zoo.shipped().record(*found).spec
-            return zoo.shipped().model(*found), noise or as_noise(spec["noise"]), context or int(spec["context"])
+            where, found = place(self.predictor)
+            spec = where.record(*found).spec
+            return where.model(*found), noise or as_noise(spec["noise"]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context

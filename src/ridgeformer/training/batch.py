@@ -111,7 +111,7 @@ class Batch:
         return np.broadcast_to(self.metric, (len(self), *self.metric.shape[-2:]))
 
     def joined(self, other: Batch, most: int) -> Batch:
-        """Return the contexts of both, at most so many.
+        """Return the contexts of both, at most a given number.
 
         Args:
             other: Further contexts, which come after these.
