@@ -384,7 +384,11 @@ def test_examples_in_docstrings_run(name):
         "docs/papers/vladymyrov2024/second-order.md",
         "docs/papers/vladymyrov2024/rescaling.md",
         pytest.param("docs/explanations/training.md", marks=pytest.mark.long),
-        pytest.param("docs/explanations/explain.md", marks=pytest.mark.long),
+        pytest.param("docs/explanations/descents.md", marks=pytest.mark.slow),
+        pytest.param("docs/howto/watch-training.md", marks=pytest.mark.slow),
+        "docs/howto/runs.md",
+        "docs/explanations/families.md",
+        pytest.param("docs/explanations/explain.md", marks=pytest.mark.slow),
         "docs/papers/vladymyrov2024/theory.md",
         "docs/papers/vladymyrov2024/reproduction.md",
         "docs/howto/sweeps.md",
@@ -394,10 +398,6 @@ def test_the_pages_run(name, tmp_path, monkeypatch):
     """Every Python block, in order, in one session. For the README and the tutorial see test_documentation.py."""
     monkeypatch.chdir(tmp_path)  # some write files
     _run((ROOT / name).read_text())
-
-
-def test_the_examples_of_families_run():
-    _run((ROOT / "docs/explanations/training.md").read_text().split("## Defining your own family")[1].split("\n## ")[0])
 
 
 def _run(text):

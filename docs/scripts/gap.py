@@ -1,4 +1,4 @@
-"""Why Full is better than Diag on categorical(1,3): the measurements of docs/explanations/explain.md.
+"""Why Full is better than Diag on categorical(1,3): the measurements of docs/explanations/two-models.md.
 
 Usage::
 

@@ -1,4 +1,4 @@
-"""The meaning of a single loss: when it counts as exploded, its weight at most, and when it is too good to be true.
+"""The meaning of a single loss: when it counts as exploded, its weight at most, and when it cannot be true.
 
 Losses are halves of squared errors. The signal of a problem is the mean square of what is to be predicted, d where
 features and tasks are N(0, I). Predicting zero has a loss of half the signal, so a sequence whose loss is above 100

@@ -38,7 +38,7 @@ CHANGE = re.compile(r"([0-9]{1,9})\.([A-Za-z_]\w*)=(.+)", re.ASCII | re.DOTALL)
     "gdpp, and P or Q for any model. VALUE is a number, or a list in JSON. May be repeated.",
 )
 @click.option("--without", type=int, multiple=True, metavar="LAYER", help="Remove this layer. May be repeated.")
-@click.option("--truncate", type=int, metavar="LAYERS", help="Keep only the first layers, so many of them.")
+@click.option("--truncate", type=int, metavar="LAYERS", help="Keep only this number of layers, from the first.")
 @click.option("--stack", type=PLACE, metavar="MODEL", help="Continue with the layers of this model.")
 @click.option("--out", type=FILE, help="File for the edited model, such as edited.safetensors.")
 @answers(plot="the losses")

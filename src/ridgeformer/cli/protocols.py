@@ -67,7 +67,11 @@ DESCENTS: tuple[tuple[str, ...], Options] = (
         ("warmup", int, f"{STEPS}: steps in which the rate rises. The default is 0."),
         ("time", float, "flow only: time of the gradient flow. The default is 1000."),
         ("scale", float, "Standard deviation of the numbers of the random start."),
-        ("record", str, f"{STEPS}: record every so many steps, or at steps such as 0,10,100. flow: number of times."),
+        (
+            "record",
+            str,
+            f"{STEPS}: steps between two records, or steps such as 0,10,100. flow: number of times.",
+        ),
         ("snapshots", str, "Number of snapshots, or their steps such as 0,10,100. The default is 20."),
     ),
 )

@@ -200,7 +200,7 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Collect garbage now, not inside this block: a client that ends while another begins would wait for ever."""
+    """Collect garbage now, not inside this block: a client that ends while another begins would wait forever."""
     gc.collect()
     collecting = gc.isenabled()
     gc.disable()

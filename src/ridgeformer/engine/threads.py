@@ -38,7 +38,7 @@ def default_threads() -> int:
 
 @contextlib.contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Let everything inside this block use at most so many threads: our own, those of BLAS, and of child processes.
+    """Limit the threads of everything inside this block: our own, those of BLAS, and of child processes.
 
     Args:
         count: How many threads.

@@ -70,7 +70,7 @@ def coefficients(model: LinearTransformer) -> list[Coefficients]:
     """Describe the parameters of every layer, as far as they concern x and y.
 
     Args:
-        model: The model; what further coordinates of its tokens give and take is left out.
+        model: The model; products with further coordinates of its tokens are left out.
 
     Returns:
         One entry per layer.

@@ -148,7 +148,7 @@ def _diagonal(omega: Float, check: str) -> str:
 
 
 def _functions(loop: str, check: str, room: str = "0", mean: str = "") -> str:
-    """The functions, for tokens with so many coordinates that start at zero."""
+    """The functions, for tokens with a number of coordinates that start at zero."""
     zeros, token = ("", "(x, y)") if room == "0" else (f", np.zeros((*y.shape, {room}))", "(x, 0, y)")
     return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean)
 

@@ -191,7 +191,7 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
 
 
 def _length(vectors: int, scalars: int) -> str:
-    """So many vectors of length d, and so many scalars, as an expression."""
+    """A number of vectors of length d, and a number of scalars, as an expression."""
     return {0: "", 1: "d + "}.get(vectors, f"{vectors} * d + ") + str(scalars)
 
 

@@ -149,7 +149,7 @@ def _check_slope(
 
 
 def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
-    """The weights of a model by equation (3) of the paper: the predictions for the unit vectors as queries."""
+    """The estimates of a model by equation (3) of the paper: the predictions for the unit vectors as queries."""
     D = tokens.shape[2]
     queries = np.broadcast_to(np.eye(D)[:DIM], (len(tokens), DIM, D))
     e, n = np.concatenate([tokens, queries], 1), tokens.shape[1]
@@ -160,4 +160,4 @@ def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
 
 
 def _refuse(family: type[Family], rule: str, received: str, remedy: str = "Correct that method") -> NoReturn:
-    refuse(f"in the family {family.__qualname__}, {rule}", received, f"{remedy}; see docs/explanations/training.md.")
+    refuse(f"in the family {family.__qualname__}, {rule}", received, f"{remedy}; see docs/explanations/families.md.")

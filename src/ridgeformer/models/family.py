@@ -361,7 +361,7 @@ class Family(Value, ABC):
             refuse(
                 f"a family in whose arrays no axis counts the layers needs {method} of its own",
                 f"the family {self.name} without it",
-                f"Write {method} in its class, or set layer_axis if an axis does; see docs/explanations/training.md.",
+                f"Write {method} in its class, or set layer_axis if an axis does; see docs/explanations/families.md.",
             )
         return self.layer_axis
 

@@ -110,7 +110,7 @@ def _complete(family: type[Family]) -> type[Family]:
         refuse(
             "a family needs name, arrays, dense, heads, identity_layer, pullback and random",
             f"the class {family.__qualname__} without {', '.join(missing)}",
-            'Write these; see "Defining your own family" in docs/explanations/training.md.',
+            'Write these; see "Families of your own" in docs/explanations/families.md.',
         )
     return family
 

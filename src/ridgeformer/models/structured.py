@@ -372,7 +372,7 @@ class ChannelFamily(ArrayFamily):
 
 @sized("channels", "1,3")
 def Channels(vectors: int, scalars: int) -> type[ChannelFamily]:
-    """Return the family of models with so many channels.
+    """Return the family of models with a number of channels.
 
     Args:
         vectors: How many vectors of R^d a token holds, from 1 to 16; the first is x.

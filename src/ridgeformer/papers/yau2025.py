@@ -154,7 +154,7 @@ def identified(results: Results) -> Check:
         + f"; loss with {rows[-1]['contexts']} contexts over the optimum: {last / best:.4f}",
         f"positive from {ENTRIES} contexts on, and a loss within 2 % of the optimum with the most",
         "exact; 2 %",
-        "The rank of a sum of so many products; the excess of least squares is about unknowns / contexts.",
+        "The rank of a sum of this number of products; the excess of least squares is about unknowns / contexts.",
         "rejected where the certificate is positive with fewer contexts or zero with more",
         (*holds, last < 1.02 * best),
     )

@@ -42,7 +42,7 @@ def layers(model: LinearTransformer) -> int:
 
 
 def picture(model: LinearTransformer) -> Array:
-    """Return the weights of a model as a picture.
+    """Return the parameters of a model as a picture.
 
     Args:
         model: The model.

@@ -23,20 +23,20 @@ class FallbackWarning(UserWarning):
     """The data are beyond what the model can handle, and exact Bayes predicts in its place."""
 
 
-def place(name: str) -> tuple[str, int, str, int | None]:
+def place(name: str) -> tuple[zoo.Zoo, tuple[str, int, str, int | None]]:
     """Find a shipped model by its name.
 
     Args:
         name: The name, such as `diag/7/uniform(0,5)`.
 
     Returns:
-        Family, layers, noise and seed.
+        The zoo that has it; and its family, layers, noise and seed.
 
     Raises:
         InputError: There is no such model.
     """
     try:
-        return zoo.place(name)
+        return zoo.find(name)
     except InputError:
         refuse(
             "the predictor must be bayes, the name of a shipped model, or a predictor",

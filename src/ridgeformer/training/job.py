@@ -173,7 +173,7 @@ class Step:
 
     Attributes:
         model: The best model so far.
-        phase: The part of the search, in a word.
+        phase: The name of the part of the search.
         fraction: How much of the search is done, from 0 to 1.
         loss: The training loss that this piece of work ended with.
         rows: The recorded steps of a descent since the last report, each by the names of its columns.

@@ -145,7 +145,7 @@ class Evidence:
 
     @cached_property
     def iterations(self) -> dict[str, dict[int, float]]:
-        """By noise: the loss of the iterative AdaRR after so many iterations; 0 stands for AdaRR itself."""
+        """By noise: the loss of the iterative AdaRR after a number of iterations; 0 stands for AdaRR itself."""
         return {noise: {int(k): v for k, v in part.items()} for noise, part in self.results["iterations"].items()}
 
     @cached_property
@@ -295,7 +295,7 @@ def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Values:
 
 
 def weights(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
-    """Read the weights of the model that the paper prints. See `table`."""
+    """Read the parameters of the model that the paper prints. See `table`."""
     model = _models(runs).model(*PRINTED)
     return {name: matrices[:, 0].astype(float).tolist() for name, matrices in (("Q", model.Q), ("P", model.P))}
 

@@ -48,8 +48,8 @@ class Descent(Protocol):
         scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
             Without meaning where training starts from a given model.
         record: Which steps enter the history.
-        snapshots: The steps whose parameters are kept: so many, evenly spaced from the start to the end, or a list of
-            steps; 0 for none.
+        snapshots: The steps whose parameters are kept: a list of steps, or their number, evenly spaced from the start
+            to the end; 0 for none.
     """
 
     records_steps: ClassVar[bool] = True

@@ -37,7 +37,7 @@ GRID = [(2, 20), (10, 20), (10, 100), (5, 400), (20, 400)]  # d, n
 def labels(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> Float:
     """Compute the context's labels at every layer.
 
-    Token by token; where attention among so many would not fit in memory, as a y - <w, x>.
+    Token by token; where attention among all would not fit in memory, as a y - <w, x>.
 
     Args:
         model: The model.
