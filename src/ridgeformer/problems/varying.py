@@ -336,10 +336,11 @@ class ByDimension:
 
     Args:
         weights: What gives the weights [b, d] of contexts with d features, by d.
+        knows_sigma: Whether these use the true noise levels. Default: False.
     """
 
-    def __init__(self, weights: dict[int, Callable[[Moments], Float]]) -> None:
-        self._weights = weights
+    def __init__(self, weights: dict[int, Callable[[Moments], Float]], *, knows_sigma: bool = False) -> None:
+        self._weights, self.knows_sigma = weights, knows_sigma
 
     def weights(self, moments: Moments) -> Array:
         """Return the weights of contexts; those of features that are all 0 are 0.
@@ -354,7 +355,7 @@ class ByDimension:
             InputError: There is no predictor for a dimension.
         """
         last = (np.diagonal(moments.S, axis1=1, axis2=2) > 0) * np.arange(1, moments.dim + 1)
-        sizes, found = last.max(1), np.zeros((len(moments), moments.dim))
+        sizes, weights = last.max(1), np.zeros((len(moments), moments.dim))
         for d in np.unique(sizes).tolist():
             if d not in self._weights:
                 refuse(f"the dimensions are {', '.join(map(str, self._weights))}", d, "Use contexts of these.")
@@ -362,8 +363,8 @@ class ByDimension:
             part = moments.chosen(index)
             sums = None if part.sums is None else np.asarray(part.sums[:, kept])
             own = Moments._trusted(np.asarray(part.gram[:, kept[:, None], kept]), part.context, part.sigma, sums)
-            found[index, :d] = self._weights[d](own)
-        return found
+            weights[index, :d] = self._weights[d](own)
+        return weights
 
     def __repr__(self) -> str:
         return f"ByDimension({', '.join(map(str, self._weights))})"
