@@ -6,7 +6,7 @@ NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml src/ridgeformer/_ve
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help install reproduce reproduce-from-scratch zoo zoo-explosions test test-all test-lowest test-numpy fuzz coverage integration \
-  bench bench-training bench-general lint lint-project hooks sanitize docs playground playground-check wheel wheel-numpy clean
+  bench bench-training bench-general lint lint-project hooks sanitize docs docs-check prose playground playground-check wheel wheel-numpy clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -126,9 +126,15 @@ build/mathjax/tex-svg-full.js:
 	mkdir -p build/mathjax
 	cd build/mathjax && npm pack --silent mathjax@3.2.2 && tar xzf mathjax-3.2.2.tgz && mv package/es5/tex-svg-full.js . && rm -r package mathjax-3.2.2.tgz
 
-docs: $(VENV)/.docs build/mathjax/tex-svg-full.js  ## build the book in docs/_build/html; warnings are errors
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+docs: $(VENV)/.docs $(VENV)/.integration build/mathjax/tex-svg-full.js  ## build the book in docs/_build/html, code executed; warnings are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -d build/doctrees -b html docs docs/_build/html
 	@echo 'The book is in docs/_build/html: open docs/_build/html/index.html'
+
+docs-check: $(VENV)/.docs  ## test the book that `make docs` built: links, names, terms, notebooks, and all pages in Chromium
+	$(BIN)/python -m pytest -q docs/checks
+
+prose: install  ## check the language of README, book, docstrings and help texts
+	$(BIN)/python docs/scripts/prose.py
 
 # The page of the playground: the core as WebAssembly, and the modules of the page with their library in one file. Both
 # results are in the repository, so that nobody else needs these tools.
@@ -180,4 +186,4 @@ wheel-numpy: $(BIN)/python  ## a wheel without the native core in dist/, for pla
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist --config-settings=wheel.cmake=false .
 
 clean:  ## remove everything that was made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

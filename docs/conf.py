@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-import tomllib
+import sys
 from pathlib import Path
+
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import ridgeformer
 from ridgeformer.playground import write_page
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 
 project = "ridgeformer"
 author = "The ridgeformer developers"
 version = release = ridgeformer.__version__
-repository = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
 extensions = [
     "myst_nb",  # Markdown, with code that is executed
@@ -26,15 +28,18 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
+    "notebooks",  # this one and the following are in docs/extensions
+    "terms",
+    "types_linked",
 ]
-exclude_patterns = ["_build", "scripts"]
-nitpicky = False
+exclude_patterns = ["_build", "checks", "extensions", "scripts"]
 
 # Code of tutorials is executed at build time; an error stops the build.
 nb_execution_mode = os.environ.get("RIDGEFORMER_DOCS_EXECUTE", "cache")  # "off" for a quick look
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # some tutorials write files
 nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 4
@@ -44,23 +49,33 @@ autosummary_generate = True
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
-autodoc_mock_imports: list[str] = []
+autodoc_type_aliases = {"ArrayLike": "numpy.typing.ArrayLike"}  # a long union otherwise
+autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 default_role = "code"
 
-# No network, neither to build the book nor to read it: stored inventories, and MathJax as a file.
-intersphinx_mapping = {
-    "python": ("https://docs.python.org/3", str(ROOT / "docs" / "inventories" / "python.inv")),
-    "numpy": ("https://numpy.org/doc/stable", str(ROOT / "docs" / "inventories" / "numpy.inv")),
+# No network, neither to build the book nor to read it: stored inventories, and MathJax as a file. The inventories are
+# in the first, readable version of the format, and have the names that docstrings mention.
+INVENTORIES = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "scipy": "https://docs.scipy.org/doc/scipy/",
+    "matplotlib": "https://matplotlib.org/stable/",
+    "pandas": "https://pandas.pydata.org/docs/",
+    "torch": "https://docs.pytorch.org/docs/stable/",
+    "jax": "https://docs.jax.dev/en/latest/",
 }
-intersphinx_mapping = {name: pair for name, pair in intersphinx_mapping.items() if Path(pair[1]).exists()}
+intersphinx_mapping = {
+    name: (address, str(ROOT / "docs" / "inventories" / f"{name}.inv")) for name, address in INVENTORIES.items()
+}
 mathjax_path = "tex-svg-full.js"
 
 html_theme = "furo"
 html_title = "ridgeformer"
-html_static_path = [str(ROOT / "build" / "mathjax")]
+html_static_path = [str(ROOT / "build" / "mathjax"), "static"]
+html_css_files = ["book.css"]
 # The playground is one file beside the pages of the book, which show it in a frame.
 PAGES = ROOT / "build" / "pages"
 PAGES.mkdir(parents=True, exist_ok=True)
@@ -68,7 +83,7 @@ write_page(PAGES / "playground.html")
 html_extra_path = [str(PAGES)]
 html_copy_source = False
 html_show_sphinx = False
-html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"}
+html_show_copyright = False
 
 
 def escape(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
@@ -80,6 +95,12 @@ def escape(app: object, what: str, name: str, obj: object, options: object, line
             lines[i] = "`".join(parts)
 
 
+def whole(docstring: GoogleDocstring) -> list[str]:
+    """Take the docstring of a property as it is."""
+    return docstring._consume_to_end()
+
+
 def setup(app: object) -> None:
     """Connect to Sphinx."""
+    GoogleDocstring._parse_attribute_docstring = whole  # a colon in a sentence about a property is no type
     app.connect("autodoc-process-docstring", escape)  # type: ignore[attr-defined]

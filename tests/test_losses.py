@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import BayesRR, Problem, evaluate, load
-from ridgeformer.explanation.symmetry import symmetry
+from ridgeformer.explanation.coefficients import symmetry
 from ridgeformer.losses import BelowFloorWarning, capped, exploded, ratio, threshold, warn_below_floor, without_rounding
 
 

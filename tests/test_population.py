@@ -7,7 +7,7 @@ from ridgeformer import Diag, Full, GDpp, InputError, Layout, LinearTransformer,
 from ridgeformer.models import Channels, LowRank, Preconditioned, Registers
 from ridgeformer.population import Quadratic, check_population
 from ridgeformer.theory import one_layer
-from ridgeformer.training.vector import Vector
+from ridgeformer.training.job import Vector
 
 MEAN = "gaussian(mean=[1,0,-1],covariance=[[1,0.2,0],[0.2,2,0],[0,0,1]])"
 CASES = [

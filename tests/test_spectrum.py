@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Moments, Problem
-from ridgeformer.spectrum import share_basis, spectrum
+from ridgeformer.moments import share_basis, spectrum
 
 SHAPES = [(4, 9), (4, 5), (4, 4), (5, 2), (1, 1)]  # more, as many and fewer tokens than dimensions
 

@@ -1,4 +1,4 @@
-"""Why Full is better than Diag on categorical(1,3): the measurements of docs/explanations/explain.md.
+"""Why Full is better than Diag on categorical(1,3): the measurements of docs/explanations/two-models.md.
 
 Usage::
 
@@ -21,8 +21,8 @@ from ridgeformer.engine import Key
 from ridgeformer.explanation import diagonal_part
 from ridgeformer.models import Registers
 from ridgeformer.training import Search
-from ridgeformer.training.search.objective import SampleAverage
-from ridgeformer.training.vector import Units, Vector
+from ridgeformer.training.job import Units, Vector
+from ridgeformer.training.search.starts import SampleAverage
 
 
 def saddle(folder: Path, sequences: int = 1 << 15, batches: int = 16) -> None:

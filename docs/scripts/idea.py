@@ -1,6 +1,6 @@
 """Draw the picture of the README: `python docs/scripts/idea.py` (needs matplotlib; some ten seconds).
 
-Left: contexts with little and with much noise. Middle: the weight vector after every layer of a trained model, at two
+Left: contexts with little and with much noise. Middle: the estimate after every layer of a trained model, at two
 noise levels, averaged over 2,000 contexts. Right: the losses of trained models of every depth, of baselines, and the
 floor.
 """
@@ -42,7 +42,7 @@ def contexts(axes: list[Axes]) -> None:
 
 
 def trajectories(axis: Axes) -> None:
-    """The weight vector after every layer, split into the part along the true task and the rest; averages."""
+    """The estimate after every layer, split into the part along the true task and the rest; averages."""
     model = load(f"zoo:diag/7/{NOISE}")
 
     def split(w: np.ndarray, task: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +72,7 @@ def trajectories(axis: Axes) -> None:
     axis.set(xlim=(-0.05, 1.3), ylim=(-0.06, 0.75))
     panel(
         axis,
-        "2. Model: seven layers of linear attention\nrefine a weight vector w",
+        "2. Model: seven layers of linear attention\nrefine an estimate w",
         "part of w along the true w (1 = all of it)",
         "part of w in wrong directions",
     )

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.arrays import Float
+from ridgeformer.engine.kernels import Float
 
 def instruction_sets() -> list[tuple[str, int]]: ...
 def sample(

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Minimum", "descend"]
-
 Array = NDArray[np.float64]
 BAD = 700.0  # the logarithm of a loss that is not finite
 
@@ -66,10 +64,7 @@ class Minimum:
 
 
 def descend(
-    objective: Callable[[Array], tuple[float, Array]],
-    start: Minimum,
-    iterations: int,
-    tolerance: float = 1e-6,
+    objective: Callable[[Array], tuple[float, Array]], start: Minimum, iterations: int, tolerance: float = 1e-6
 ) -> Minimum:
     """Minimise the logarithm of an objective until ten iterations gain less than a tolerance.
 

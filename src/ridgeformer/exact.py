@@ -30,6 +30,7 @@ from ridgeformer.wishart import eigenvalues
 
 __all__ = ["ExcessLoss", "const_loss", "exact_loss", "expected_oracle_loss", "least_excess_loss", "least_loss"]
 
+
 Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
 FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer
@@ -39,7 +40,7 @@ NOTHING = 1e-12  # of the largest eigenvalue: a direction of which a context say
 
 
 class ExcessLoss:
-    """What a GD++ model loses beyond ConstRR, as a function of n omega.
+    """The excess of the loss of a GD++ model over ConstRR, as a function of n omega.
 
     Called with n omega, flattened from [L, 2] = (xx, yx) of every layer, it returns the value and the gradient.
 

@@ -13,24 +13,13 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
+import numpy as np
 
-__all__ = [
-    "append",
-    "check_writable",
-    "make_folder",
-    "open_regular",
-    "parse_json",
-    "read_json",
-    "remove",
-    "set_aside",
-    "short",
-    "write_whole",
-]
+from ridgeformer.errors import DamageError, InputError, RidgeformerError, StorageError
 
 LARGEST = 1 << 30  # bytes that a file may have
 LARGEST_TEXT = 1 << 24  # bytes that a JSON file may have
@@ -257,7 +246,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unwritten(path: Path, error: OSError | ValueError) -> StorageError:
-    """What to raise where a file cannot be written."""
+    """The error that is raised where a file cannot be written."""
     if not os.path.isdir(path.parent):
         check_writable(path.parent, "a file")
     return StorageError(
@@ -286,3 +275,24 @@ def short(value: object, most: int = 200) -> str:
     text = str(value)
     text = text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 4) :]}"
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def jsonable(value: Any) -> Any:
+    """Turn a value into one that JSON can hold: no NumPy types, and None for numbers that are not finite.
+
+    Args:
+        value: Numbers, texts, NumPy arrays, and dicts, lists and tuples of these.
+
+    Returns:
+        The same with dicts, lists, numbers, texts and None.
+
+    >>> jsonable({"loss": np.array([0.5, np.inf]), "layers": (1, 2)})
+    {'loss': [0.5, None], 'layers': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(inner) for name, inner in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return jsonable(value.tolist())
+    if isinstance(value, list | tuple):
+        return [jsonable(inner) for inner in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -19,8 +19,6 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.playground import is_address, read_address
 from ridgeformer.training.store.files import is_run, read_run
 
-__all__ = ["load", "load_with_record"]
-
 
 def load(name: str | os.PathLike[str]) -> LinearTransformer:
     """Load a model.
@@ -28,7 +26,8 @@ def load(name: str | os.PathLike[str]) -> LinearTransformer:
     Args:
         name: A file that `save` wrote; the folder of a finished run, of which `load_run` returns everything else too;
             or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise that it
-            was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`;
+            was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`; with
+            `d=1/` or `d=2/` in front, a small model for teaching, such as `zoo:d=1/diag/3/uniform(0,2)`;
             or a shipped model for every dimension, such as `zoo:universal/8`, with its number of layers;
             or the address of the playground, a text with # and the model after it.
 
@@ -62,8 +61,9 @@ def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, d
         return read_file(universal)
     path = path_of(name)
     if str(name).startswith(zoo.PREFIX):
-        made = zoo.record(str(name))
-        return zoo.shipped().model(*zoo.place(str(name))), {"spec": made.spec, "result": asdict(made)}
+        where, place = zoo.find(str(name))
+        record = where.record(*place)
+        return where.model(*place), {"spec": record.spec, "result": asdict(record)}
     if not os.path.lexists(path):  # never raises, unlike Path's own method
         raise InputError(
             f"there is no file {short(path)!r}. Give a .safetensors file, the folder of a run, or a model of the zoo "

@@ -1,4 +1,4 @@
-"""What a single loss means: when it counts as exploded, what it counts for at most, and when it is too good to be true.
+"""The meaning of a single loss: when it counts as exploded, its weight at most, and when it cannot be true.
 
 Losses are halves of squared errors. The signal of a problem is the mean square of what is to be predicted, d where
 features and tasks are N(0, I). Predicting zero has a loss of half the signal, so a sequence whose loss is above 100
@@ -17,20 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "CAP",
-    "EXPLODES",
-    "SAYS_NOTHING",
-    "BelowFloorWarning",
-    "capped",
-    "exploded",
-    "ratio",
-    "rounding",
-    "threshold",
-    "warn_below_floor",
-    "without_rounding",
-]
 
 EXPLODES = 100  # times the signal: a loss above which a sequence counts as exploded
 CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN

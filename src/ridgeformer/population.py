@@ -85,11 +85,13 @@ def check_population(problem: BaseProblem, layers: int, layout: Layout = PAPER_L
 
 
 def _obstacle(problem: BaseProblem, layers: int, layout: Layout) -> tuple[str, object] | None:
-    """What a closed form needs, and what there is instead; None where there is a closed form."""
+    """The condition of the closed form, and the remedy, in words; None where there is a closed form."""
     if layers != 1:
         return "one layer", f"{layers} layers"
     if not problem.one_covariance:
         return "Gaussian features with one covariance for all sequences", problem.label
+    if problem.noise is not None and problem.noise.per_token:
+        return "one noise level for each sequence", problem.noise
     if problem.noise is not None and not np.isfinite(problem.noise.fourth_moment):
         return "noise with a finite E[sigma^4]", problem.noise
     if layout.coordinate != "none":
@@ -119,7 +121,7 @@ class Minimum:
         return max(int((values > 1e-7 * values[0]).sum()), 1)
 
     def model(self) -> LinearTransformer:
-        """Return the Full model with so many heads."""
+        """Return the Full model with a number of heads."""
         D, d, H = len(self.theta), self.theta.shape[2], self.heads
         left, values, right = np.linalg.svd(self.theta.reshape(D, -1), full_matrices=False)
         P, Q = np.zeros((2, 1, H, D, D))

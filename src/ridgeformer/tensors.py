@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.files import open_regular, short
 
-__all__ = ["DamagedFile", "checksum", "digest", "pack", "read_tensors"]
-
 Arrays = dict[str, NDArray[Any]]
 CHECKSUM = "checksum"
 LARGEST_HEADER = 1 << 24  # bytes

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 
-__all__ = ["ReadOnlyDict", "Value", "frozen", "read_only"]
-
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
@@ -94,18 +92,18 @@ class _Sealing(ABCMeta):
     """Seals an object as soon as its `__init__` has returned."""
 
     def __call__(cls, *args: Any, **keywords: Any) -> Any:
-        made = super().__call__(*args, **keywords)
-        if isinstance(made, Value):
-            made._seal()
-        return made
+        value = super().__call__(*args, **keywords)
+        if isinstance(value, Value):
+            value._seal()
+        return value
 
     @property
     def __signature__(cls) -> inspect.Signature:
         """The signature of `__init__`, which `help` and editors would not find behind `__call__`."""
-        made: Any = cls.__init__  # type: ignore[misc]
-        if made is object.__init__:
+        init: Any = cls.__init__  # type: ignore[misc]
+        if init is object.__init__:
             return inspect.Signature()
-        signature = inspect.signature(made)
+        signature = inspect.signature(init)
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 

@@ -25,6 +25,7 @@ from ridgeformer.validation import integer
 
 __all__ = ["eigenvalues"]
 
+
 Array = NDArray[np.float64]
 PANEL = 16  # Gauss-Legendre nodes per panel
 

@@ -69,3 +69,16 @@ def test_bad_arguments_are_refused_at_once(arguments, words):
     assert done.returncode != 0
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_few_files_lie_between_the_command_and_the_native_core():
+    """A reader who follows a training meets them all; in a process of its own, for it patches the core."""
+    pytest.importorskip("ridgeformer._core")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.walk"], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    *files, count = done.stdout.splitlines()
+    assert files[0] == "cli/group.py"
+    assert "engine/native.py" in files
+    assert len(files) == int(count.split()[0]) <= 45

@@ -11,7 +11,7 @@ from ridgeformer import Problem, train
 from ridgeformer.engine import one_blas_thread
 from ridgeformer.engine import threads as threads_module
 from ridgeformer.training import Search
-from ridgeformer.training.search import objective
+from ridgeformer.training.search import starts
 
 
 def blas_threads_by_library():
@@ -87,13 +87,13 @@ def test_libraries_that_are_loaded_later_are_limited_too(monkeypatch):
 
 def test_training_limits_blas(monkeypatch):
     seen = set()
-    real = objective.SampleAverage.__call__
+    real = starts.SampleAverage.__call__
 
     def spy(self, model):
         seen.update(blas_threads())
         return real(self, model)
 
-    monkeypatch.setattr(objective.SampleAverage, "__call__", spy)
+    monkeypatch.setattr(starts.SampleAverage, "__call__", spy)
     with threadpool_limits(2, "blas"):
         train(Problem(2, 4, "fixed(1)"), "diag", 1, protocol=Search(effort=0.1), sequences=100)
     assert seen == {1}

@@ -27,12 +27,11 @@ from ridgeformer import (
 )
 from ridgeformer.evaluation import compare
 from ridgeformer.explanation import ablate
-from ridgeformer.explanation.ablation import without_flow, without_layer
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
-from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega
+from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega, symmetry, turned
+from ridgeformer.explanation.interventions import without_flow, without_layer
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, findings, summary
-from ridgeformer.explanation.symmetry import symmetry, turned
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.noise import as_noise
 from support import tame_model

@@ -20,10 +20,9 @@ from ridgeformer import (
 )
 from ridgeformer.evaluation.sequence_losses import draw_sequences
 from ridgeformer.explanation import ablate
-from ridgeformer.explanation.ablation import without_flow, without_layer
-from ridgeformer.explanation.coefficients import diagonal_part
+from ridgeformer.explanation.coefficients import diagonal_part, symmetry
+from ridgeformer.explanation.interventions import without_flow, without_layer
 from ridgeformer.explanation.readings import _block, read
-from ridgeformer.explanation.symmetry import symmetry
 from ridgeformer.noise import as_noise
 from ridgeformer.plotting.explanation import draw_explanation
 from ridgeformer.problems import Dataset, Sequences

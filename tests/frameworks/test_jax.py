@@ -17,8 +17,7 @@ from jax.test_util import check_grads  # noqa: E402
 
 from ridgeformer.engine.xla import map_of  # noqa: E402
 from ridgeformer.jax import JaxParameters, from_jax, moment_loss, to_jax  # noqa: E402
-from ridgeformer.jax.loss import _xla  # noqa: E402
-from ridgeformer.jax.model import kernel_of  # noqa: E402
+from ridgeformer.jax.model import _xla, kernel_of  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

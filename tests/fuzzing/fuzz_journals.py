@@ -24,7 +24,7 @@ from fuzz_cases import Case, Instead
 from fuzz_mutations import TENSORS, damaged, edit_json, nest_json, split
 
 from ridgeformer.tensors import pack
-from ridgeformer.training.store.journal import DamagedRunWarning, Journal, _checksum
+from ridgeformer.training.store.files import DamagedRunWarning, Journal, _checksum
 
 NAME = "journal.safetensors"
 WRITER = {"run": "diag-2x1", "ridgeformer": "0.2.0", "engine": "numpy"}

@@ -1,13 +1,11 @@
 """Models in the address of the page, read by Python alone."""
 
-import json
-
 import numpy as np
 import pytest
 
-from ridgeformer import Diag, GDpp, InputError, load
+from ridgeformer import Diag, GDpp, InputError, load, zoo
 from ridgeformer.playground import is_address, page, read_address
-from ridgeformer.playground.page import HERE, write_page
+from ridgeformer.playground.page import _models, write_page
 
 
 def test_an_address_is_a_model():
@@ -63,7 +61,11 @@ def test_the_page_is_one_file(tmp_path):
     assert path.read_text() == text
 
 
-def test_small_models_are_complete():
-    for model in json.loads((HERE / "small.json").read_text()):
-        assert model["d"] in (1, 2)
-        assert np.isfinite(model["omega"]).all()
+def test_the_page_offers_the_small_models_of_the_zoo():
+    offered = {model["name"]: model for model in _models()}
+    for dim in (1, 2):
+        for family, layers, noise in zoo.shipped(dim).made:
+            model = offered[f"d={dim}: {family}/{layers}/{noise}"]
+            assert (model["d"], model["n"], len(model["omega"])) == (dim, 10, layers)
+            expected = load(f"zoo:d={dim}/{family}/{layers}/{noise}").kernel[0]
+            np.testing.assert_array_equal(np.reshape(model["omega"], (-1, 2, 2)), expected)

@@ -15,8 +15,7 @@ from ridgeformer.models import Diag, LinearTransformer
 from ridgeformer.training import search as search_module
 from ridgeformer.training.job import Job, Outcome, Parent, Step, follow
 from ridgeformer.training.search import many_starts
-from ridgeformer.training.search.failures import Failures
-from ridgeformer.training.search.starts import SearchJob
+from ridgeformer.training.search.starts import Failures, SearchJob
 from ridgeformer.training.spec import make_spec
 
 MODELS = [LinearTransformer(Diag(omega=[[[0, 0], [-0.01 * k, 0]]]), 3) for k in (1, 2, 3)]

@@ -15,7 +15,7 @@ from ridgeformer.training import (
     Search,
     TensorBoardLogger,
     WandbLogger,
-    loggers,
+    callbacks,
 )
 from ridgeformer.training.store import Folder
 
@@ -136,8 +136,8 @@ def test_weights_and_biases_gets_every_number(monkeypatch):
             logged.append("finished")
 
     package = type("wandb", (), {"init": staticmethod(lambda **options: Run(**options))})
-    real = loggers.importlib.import_module
-    monkeypatch.setattr(loggers.importlib, "import_module", lambda n: package if n == "wandb" else real(n))
+    real = callbacks.importlib.import_module
+    monkeypatch.setattr(callbacks.importlib, "import_module", lambda n: package if n == "wandb" else real(n))
     found = train(SMALL, "diag", 1, protocol=descent(record=20), callbacks=[WandbLogger("mine", mode="offline")], **FEW)
     run, *rows, end = logged
     assert rows == [(row["step"], row["loss"]) for row in found.history]
@@ -153,7 +153,7 @@ def test_missing_packages_are_named(monkeypatch, logger, message):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(loggers.importlib, "import_module", missing)
+    monkeypatch.setattr(callbacks.importlib, "import_module", missing)
     with pytest.raises(MissingPackageError, match=message):
         logger("anywhere")
 

@@ -20,7 +20,7 @@ from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training import Paper, Search
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import Folder
-from ridgeformer.training.store.journal import DamagedRunWarning, Journal
+from ridgeformer.training.store.files import DamagedRunWarning, Journal
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)

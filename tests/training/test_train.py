@@ -31,19 +31,17 @@ from ridgeformer import (
 from ridgeformer.engine import Key, Layout
 from ridgeformer.evaluation import ExplosionProbability, Loss
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.training import SGD, Paper, Search, session
+from ridgeformer.training import SGD, Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
-from ridgeformer.training.job import Job, Outcome, Parent, follow
+from ridgeformer.training.job import Job, Outcome, Parent, Units, Vector, follow
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.search import few_starts
-from ridgeformer.training.search.failures import Among, Failures, mine
-from ridgeformer.training.search.objective import SampleAverage
-from ridgeformer.training.search.soap import Soap
-from ridgeformer.training.search.starts import SearchJob
+from ridgeformer.training.search.few_starts import Soap
+from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob, mine
 from ridgeformer.training.spec import make_spec, parse_spec
-from ridgeformer.training.store.journal import Journal
-from ridgeformer.training.vector import Units, Vector
+from ridgeformer.training.store.files import Journal
+from ridgeformer.training.train import _status
 from support import slopes
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
@@ -296,7 +294,7 @@ def test_a_run_that_diverges_by_few_sequences_says_how_many():
     spec = make_spec(SMALL, "diag", layers=1, sequences=1000, protocol=SGD(rate=0.1))
     result = Loss("diag", 50.0, 50.0, 51.0, 50.0, 0.1, 0.01, 1e5, 1e5, 2, 1.0, 1000, "exact", 3.0, True)
     found = Outcome(LinearTransformer.random("diag", dim=3, layers=1), False, "SGD ended")
-    status, message = session._status(spec, found, result)
+    status, message = _status(spec, found, result)
     assert status == "diverged"
     assert message == (
         "its unadjusted loss of 51 is above that of predicting 0 (1.5); SGD ended; only 2 of 1,000 fresh "

@@ -7,7 +7,7 @@ import pytest
 
 from commands import call
 from ridgeformer import Problem, explosion_probability, load, zoo
-from ridgeformer.zoo.explosions import SEQUENCES, explosions, text
+from ridgeformer.zoo.explosions import SEQUENCES, explosions, measure_prices, prices, text
 
 
 def test_every_shipped_model_has_one():
@@ -29,3 +29,20 @@ def test_stored_numbers_are_measured_again(name):
     )
     assert same.probability == pytest.approx(stored.probability, rel=1e-6)
     assert other.probability == pytest.approx(stored.probability, abs=4.5 * np.hypot(other.error, stored.error))
+
+
+def test_prices_are_of_diag_models():
+    stored = prices()
+    assert {"zoo:diag/7/uniform(0,5)", "zoo:diag/3/categorical(1,3)"} <= stored.keys() <= explosions().keys()
+    assert all(name.startswith("zoo:diag/") for name in stored)
+    assert json.loads(text(stored)) == json.loads((zoo.MODELS / "prices.json").read_text())
+    facts = json.loads(call("models", "diag/3/uniform(0,5)", "--json").stdout)
+    assert facts["price_of_caution"] == stored["zoo:diag/3/uniform(0,5)"]._asdict()
+
+
+@pytest.mark.slow
+def test_prices_are_measured_again():
+    """Losses to a thousandth, because machines round differently."""
+    ((name, price),) = measure_prices(["uniform(0,5)"], [2]).items()
+    assert price.loss == pytest.approx(prices()[name].loss, rel=2e-3)
+    assert price.worse == pytest.approx(prices()[name].worse, abs=2e-3)

@@ -131,3 +131,19 @@ def test_a_damaged_record_is_refused(tmp_path):
     (run / "record.json").write_text(json.dumps(record))
     with pytest.raises(InputError, match=r"is damaged: its checksum differs"):
         zoo.gather([run])
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_small_models_are_as_good_as_recorded(dim):
+    problem = Problem(dim, 10, "uniform(0,2)")
+    for (family, layers, noise), runs in zoo.shipped(dim).made.items():
+        made, model = runs[0], load(f"zoo:d={dim}/{family}/{layers}/{noise}")
+        assert (model.family.name, model.layers, model.dim) == (family, layers, dim)
+        found = evaluate(problem, model, sequences=made.sequences, with_floor=False)
+        assert found.loss == pytest.approx(made.loss, rel=1e-3), (family, layers)
+        assert found.exploded == made.exploded == 0
+
+
+def test_dimensions_without_models_are_refused():
+    with pytest.raises(InputError, match=r"must be one of d=10, d=1, d=2; got 'd=3'. Train it with train"):
+        load("zoo:d=3/diag/3/uniform(0,2)")

@@ -9,9 +9,6 @@ import click
 
 from ridgeformer import __version__
 
-__all__ = ["Group", "cli"]
-
-
 ORDER = (
     *("problem", "train", "descend", "sweep", "runs", "eval", "explain", "edit", "export", "models", "papers", "play"),
     "info",

@@ -14,22 +14,6 @@ from click.shell_completion import CompletionItem
 
 from ridgeformer.errors import shown
 
-__all__ = [
-    "COUNT",
-    "FAMILY",
-    "FILE",
-    "PARTS",
-    "PLACE",
-    "SEED",
-    "THREADS",
-    "UNKNOWN",
-    "Command",
-    "arguments_of",
-    "measures_explosions",
-    "model_problem_options",
-    "takes_a_problem",
-]
-
 Command = Callable[..., Any]
 if TYPE_CHECKING:
     _Text = click.ParamType[str]
@@ -65,7 +49,7 @@ OF_MODEL = {
     "context": "[default: that of the model's training, or 20]",
 }
 
-UNKNOWN = "unknown: it needs a built-in problem, whose density is known"  # of an explosion probability
+UNKNOWN = "unknown: it needs a built-in problem of one dimension"  # of an explosion probability
 
 
 def measures_explosions(when: str) -> Callable[[Command], Command]:
@@ -144,7 +128,7 @@ class _Noise(click.types.StringParamType):
     """The text of a noise distribution. It has no default, so that the error about a missing one has an example."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        """What to write."""
+        """The text to write."""
         return "Write --noise 'uniform(0,5)', for example."
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ridgeformer.training import Training
     from ridgeformer.training.spec import Protocol
 
-__all__ = ["DESCENTS", "SEARCHES", "draw", "picture_of", "protocol_of", "takes_a_picture", "takes_a_protocol"]
-
 PICTURES = ("curve", "trajectories", "animation")
 STEPS = "descent, sgd, adam"
 Options = tuple[tuple[str, type, str], ...]
@@ -69,7 +67,11 @@ DESCENTS: tuple[tuple[str, ...], Options] = (
         ("warmup", int, f"{STEPS}: steps in which the rate rises. The default is 0."),
         ("time", float, "flow only: time of the gradient flow. The default is 1000."),
         ("scale", float, "Standard deviation of the numbers of the random start."),
-        ("record", str, f"{STEPS}: record every so many steps, or at steps such as 0,10,100. flow: number of times."),
+        (
+            "record",
+            str,
+            f"{STEPS}: steps between two records, or steps such as 0,10,100. flow: number of times.",
+        ),
         ("snapshots", str, "Number of snapshots, or their steps such as 0,10,100. The default is 20."),
     ),
 )

@@ -19,19 +19,10 @@ if TYPE_CHECKING:
     from ridgeformer.problems import BaseProblem, Problem
     from ridgeformer.problems.lengths import Lengths
 
-__all__ = [
-    "Subject",
-    "model_name",
-    "read_model_and_problem",
-    "reads_a_model",
-    "trained_lengths",
-    "trained_on",
-]
-
 
 @dataclass(frozen=True)
 class Subject:
-    """What a command on MODEL is about.
+    """The subject of a command on MODEL: the model, its problem and its record.
 
     Attributes:
         name: The name of the model.
@@ -116,8 +107,8 @@ def _trained_problem(record: Mapping[str, Any]) -> BaseProblem | None:
 
 
 def _own_arguments(spec: Mapping[str, Any]) -> dict[str, Any]:
-    found = spec.get("arguments")
-    return found if isinstance(found, dict) else {}
+    arguments = spec.get("arguments")
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _own_context(record: Mapping[str, Any]) -> Any:

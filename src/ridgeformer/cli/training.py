@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.display import training_display
 from ridgeformer.cli.group import cli
 from ridgeformer.cli.options import FAMILY, PLACE, Command, measures_explosions, takes_a_problem
-from ridgeformer.cli.output import Answer, answers, warn
+from ridgeformer.cli.output import Answer, answers, training_display, warn
 from ridgeformer.cli.protocols import (
     DESCENTS,
     SEARCHES,
@@ -22,7 +21,7 @@ from ridgeformer.cli.protocols import (
     takes_a_picture,
     takes_a_protocol,
 )
-from ridgeformer.cli.runs import describe_training
+from ridgeformer.cli.sweep import describe_training
 
 if TYPE_CHECKING:
     from ridgeformer.problems import Problem

@@ -11,47 +11,54 @@ from ridgeformer.cli.output import Answer, answers
 from ridgeformer.errors import InputError
 
 if TYPE_CHECKING:
-    from ridgeformer.zoo import Made
+    from ridgeformer.zoo import Made, Zoo
 
 
 @cli.command(
     epilog="Examples:\n\n\b\n  ridgeformer models --noise 'uniform(0,5)'\n"
     "  ridgeformer models --layers 7 --csv models.csv\n"
-    "  ridgeformer models 'full/7/categorical(1,3)'\n  ridgeformer models 'diag/7/uniform(0,5)/2' --json"
+    "  ridgeformer models 'full/7/categorical(1,3)'\n  ridgeformer models 'diag/7/uniform(0,5)/2' --json\n"
+    "  ridgeformer models --dim 1"
 )
 @click.argument("name", required=False)
 @click.option("--family", type=click.Choice(["gdpp", "diag", "full"]), help="List only models of this family.")
 @click.option("--layers", type=int, help="List only models with this number of layers.")
 @click.option("--noise", help="List only models trained on this noise, such as 'uniform(0,5)'.")
+@click.option("--dim", type=click.Choice(["10", "1", "2"]), default="10", show_default=True, help="Dimension d.")
 @answers()
-def models(name: str | None, family: str | None, layers: int | None, noise: str | None) -> Answer:
+def models(name: str | None, family: str | None, layers: int | None, noise: str | None, dim: str) -> Answer:
     """List the trained models that ship with the package, or describe one of them.
 
     There is a trained model for every cell of Table 1 of the paper: three families, one to seven layers, ten noise
     distributions; each is the best of five seeds. Other commands take such a model by its name, for example
     'zoo:diag/7/uniform(0,5)'. NAME is FAMILY/LAYERS/NOISE, or FAMILY/LAYERS/NOISE/SEED for another seed. Losses are
-    adjusted losses, measured when the model was trained.
+    adjusted losses, measured when the model was trained. There are also small models for d = 1 and d = 2, for teaching;
+    their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'.
     """
     from ridgeformer.noise import as_noise
-    from ridgeformer.zoo import place, shipped
+    from ridgeformer.zoo import find, shipped
 
     if name is not None:
-        family, layers, noise, seed = place(name)
-        return _described(_facts(family, layers, str(as_noise(noise)), seed))
-    wanted = family, layers, None if noise is None else str(as_noise(noise))
-    cells = [cell for cell in shipped().made if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
+        zoo, (family, layers, noise, seed) = find(name)
+        return _described(_facts(zoo, family, layers, str(as_noise(noise)), seed))
+    zoo, wanted = shipped(int(dim)), (family, layers, None if noise is None else str(as_noise(noise)))
+    cells = [cell for cell in zoo.made if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
     if not cells:
-        noises = ", ".join(dict.fromkeys(cell[2] for cell in shipped().made))
+        families = ", ".join(dict.fromkeys(cell[0] for cell in zoo.made))
+        noises = ", ".join(dict.fromkeys(cell[2] for cell in zoo.made))
+        depths = [cell[1] for cell in zoo.made]
         raise InputError(
-            f"the zoo has families gdpp, diag and full, 1 to 7 layers, and the noises {noises}; no model has what was "
-            "asked for. Leave out an option, or train the model with `ridgeformer train`."
+            f"for d = {dim} the zoo has the families {families}, {min(depths)} to {max(depths)} layers, and "
+            f"the noises {noises}; no model has what was asked for. Leave out an option, or train the model "
+            "with `ridgeformer train`."
         )
-    return _listed([_facts(*cell) for cell in cells])
+    return _listed([_facts(zoo, *cell) for cell in cells])
 
 
 def _listed(facts: list[dict[str, Any]]) -> Answer:
     from ridgeformer.evaluation.table import aligned
 
+    problem = facts[0]["problem"]
     columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
     rows = [
         {column: one["price_of_caution"] if column == "price" else one[column] for column in columns} for one in facts
@@ -68,7 +75,7 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
         "found without regard to explosions (Diag, seed 0, trained again)."
     )
     text = (
-        f"{aligned(printed)}\n\n{len(rows)} models, for d = 10 and n = 20. {words} "
+        f"{aligned(printed)}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. {words} "
         f"For details: ridgeformer models '{rows[0]['name']}'"
     )
     return Answer(text, facts, rows)
@@ -110,22 +117,22 @@ def _text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _facts(family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
+def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
     """Everything that is known about a model of the zoo, as plain data."""
-    from ridgeformer.zoo import shipped
     from ridgeformer.zoo.explosions import explosions, prices
 
-    zoo, cell = shipped(), (family, layers, noise)
+    cell = (family, layers, noise)
     made = zoo.record(*cell, seed=seed)
-    rare = explosions()[_name(*cell)] if seed in (None, zoo.best(*cell)) else None
+    name = _name(made.spec["dim"], *cell)
+    rare = explosions().get(name) if seed in (None, zoo.best(*cell)) else None
     number = made.spec["seed"]
     seeds = sorted(other for known, other in zoo.models if known == cell)
     arrays = zoo.model(*cell).family.arrays
     model = zoo.models.get((cell, number))
     s = "s" * (model is not None and model.working_layers > 1)
-    price = prices().get(_name(*cell)) if seed in (None, 0) else None
+    price = prices().get(name) if seed in (None, 0) else None
     return {
-        "name": _name(family, layers, noise, seed),
+        "name": name if seed is None else f"{name}/{seed}",
         "problem": {key: made.spec[key] for key in ("dim", "context", "noise")},
         "family": family,
         "layers": layers,
@@ -156,10 +163,10 @@ def _facts(family: str, layers: int, noise: str, seed: int | None = None) -> dic
     }
 
 
-def _name(family: str, layers: int, noise: str, seed: int | None = None) -> str:
-    from ridgeformer.zoo import PREFIX
+def _name(dim: int, family: str, layers: int, noise: str) -> str:
+    from ridgeformer.zoo import DIMS, PREFIX
 
-    return f"{PREFIX}{family}/{layers}/{noise}" + ("" if seed is None else f"/{seed}")
+    return f"{PREFIX}{'' if dim == DIMS[0] else f'd={dim}/'}{family}/{layers}/{noise}"
 
 
 def _has_floor(made: Made) -> bool:

@@ -11,7 +11,8 @@ import importlib.util
 import os
 import warnings
 
-from ridgeformer.engine.interface import Engine, Evaluation, Key, Sample, Target
+from ridgeformer.engine.arguments import Key, Target
+from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.kernels import Kernel, Matrices, Mixings, Omegas
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.engine.reference import NumpyEngine

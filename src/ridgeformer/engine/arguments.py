@@ -1,4 +1,4 @@
-"""What the methods of an engine take: one value per method, and the checks that make it.
+"""The arguments of the methods of an engine: one value per method, and the checks that make it.
 
 Its fields have the one form that engines compute with: Python ints and floats, and arrays whose type is `np.ndarray`
 itself, which may be read-only and need not be contiguous.
@@ -11,26 +11,10 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.arrays import DOUBLE, Float, cast, floats, plain_array
-from ridgeformer.engine.kernels import Kernel
+from ridgeformer.engine.kernels import DOUBLE, Float, Kernel, cast, floats, plain_array
 from ridgeformer.engine.law import MOST_DIM, Choices, Law, Layout
 from ridgeformer.errors import refuse, shown
 from ridgeformer.validation import integer
-
-__all__ = [
-    "MOST_SEQUENCES",
-    "EvaluateArguments",
-    "Key",
-    "SampleArguments",
-    "StepArguments",
-    "Target",
-    "check_batch",
-    "check_key",
-    "check_sample",
-    "check_sequences",
-    "check_threads",
-    "make_key",
-]
 
 T = TypeVar("T")
 Target = Literal["ridge", "task"]
@@ -77,7 +61,7 @@ class SampleArguments(NamedTuple):
 
 
 class EvaluateArguments(NamedTuple):
-    """What an engine evaluates on which moments; see `Engine.evaluate`.
+    """The arguments of an evaluation on given moments; see `Engine.evaluate`.
 
     Attributes:
         kernel: The parameters, in the dtype of `gram`.
@@ -101,7 +85,7 @@ class EvaluateArguments(NamedTuple):
 
 
 class StepArguments(NamedTuple):
-    """What an engine evaluates on sequences that it draws; see `Engine.step`.
+    """The arguments of an evaluation on sequences that the engine draws; see `Engine.step`.
 
     Attributes:
         kernel: The parameters, in the dtype to compute in.
@@ -200,7 +184,7 @@ def _instance(rule: str, value: object, kind: type[T], remedy: str) -> T:
 
 
 def _choices(choices: object, law: Law) -> Choices:
-    """What was drawn for each sequence, as far as the law needs it."""
+    """The choices for each sequence, as far as the law needs them."""
     choices = _instance("choices must be Choices", choices, Choices, "Pass Choices(sigma), for example.")
     sigma = _levels(choices.sigma)
     counts, task = None, None

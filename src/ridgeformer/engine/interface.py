@@ -1,4 +1,4 @@
-"""What an engine is: two jobs, sampling moments, and loss and gradient in moment form."""
+"""The interface of engines: they sample moments, and compute losses and gradients in moment form."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ from ridgeformer.engine.arguments import (
     check_sequences,
     check_threads,
 )
-from ridgeformer.engine.arrays import Float
-from ridgeformer.engine.kernels import Kernel, check_kernel
+from ridgeformer.engine.kernels import Float, Kernel, check_kernel
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.validation import choice, flag, integer, number, precision
-
-__all__ = ["Engine", "Evaluation", "Key", "Sample", "Target"]
 
 
 class Sample(NamedTuple):
@@ -49,7 +46,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a model does on a batch.
+    """Losses, estimates and the gradient of a model on a batch.
 
     Attributes:
         losses: [B], 1/2 (w_hat - target)' M (w_hat - target) of every sequence, with the metric M (the identity if

@@ -1,4 +1,4 @@
-"""What engines draw sequences from, and what they make of a sequence's tokens.
+"""The law that engines draw sequences from, and the layout of the tokens that they make of a sequence.
 
 A `Law` describes Gaussian features x ~ N(0, Lambda) and tasks w = mean + F g with g ~ N(0, I), or a pool of tasks.
 `Choices` are what is drawn for each sequence beforehand: its noise level, its number of tokens, its task in the pool.
@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.validation import array, choice, flag, integer, number
 from ridgeformer.values import Value, read_only
-
-__all__ = ["MOST_CONTEXT", "MOST_DIM", "PAPER_LAYOUT", "REFERENCE", "Choices", "Law", "Layout"]
 
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
@@ -157,7 +155,7 @@ class Law(Value):
 
 @dataclass(eq=False)
 class Choices(Value):
-    """What is drawn for each of B sequences before its tokens.
+    """The choices that are drawn for each of B sequences before its tokens.
 
     Attributes:
         sigma: The noise levels, [B], float64, finite and not negative.
@@ -185,7 +183,7 @@ class Choices(Value):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a model's tokens hold beside (x, y), and how its attention runs over them.
+    """The coordinates of a model's tokens beside (x, y), and whether its attention is a sum or a mean.
 
     Attributes:
         attention: `sum` over the tokens of a context, as in the seed paper, or `mean`.

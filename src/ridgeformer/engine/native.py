@@ -10,16 +10,13 @@ from numpy.typing import NDArray
 
 from ridgeformer import _core
 from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
-from ridgeformer.engine.arrays import Float, pieces
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
-from ridgeformer.engine.kernels import Kernel
+from ridgeformer.engine.kernels import Float, Kernel, pieces
 from ridgeformer.engine.law import COORDINATES, KINDS, Choices, Law, Layout
 from ridgeformer.engine.threads import default_threads
 from ridgeformer.errors import refuse, shown
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-__all__ = ["NativeEngine", "instruction_sets"]
 
 # Laws as the core reads them, by layout and dtype. A law never changes, and training draws from one thousands of times.
 _laws: WeakKeyDictionary[Law, dict[tuple[Layout, np.dtype[Any]], dict[str, Any]]] = WeakKeyDictionary()
@@ -89,7 +86,7 @@ class NativeEngine(Engine):
 def _drawn(
     given: SampleArguments, dtype: np.dtype[Any]
 ) -> tuple[dict[str, Any], int, int, int, int, NDArray[np.float64]]:
-    """What the core draws sequences from: a description, the key, the first index and the noise levels."""
+    """The arguments by which the core draws sequences: a description, the key, the first index and the noise levels."""
     law = _described(given.law, given.choices, given.layout, dtype)
     return law, *given.key, given.first, _ready(given.choices.sigma)
 
@@ -104,7 +101,7 @@ def _described(law: Law, choices: Choices, layout: Layout, dtype: np.dtype[Any])
 
 
 def _lasting(law: Law, layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """What is the same for all sequences of a law."""
+    """The description of a law, which is the same for all sequences."""
 
     def ready(value: NDArray[np.float64] | None) -> NDArray[Any] | None:
         with np.errstate(all="ignore"):  # numbers too large for float32 become infinite

@@ -17,8 +17,6 @@ from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments
 from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.kernels import Kernel, Mixings, layer_of
 
-__all__ = ["NumpyEngine", "through_layer"]
-
 Array = NDArray[np.float64]
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
 LARGEST = 1e298  # gradients of sequences up to this size can be summed whatever the batch: 2^32 of them stay finite
@@ -105,7 +103,7 @@ def _part(metric: Array | None, index: Any) -> Array | None:
 
 
 class _Trace:
-    """What the forward pass leaves: G_l [B, D, D], T_l [B, D, D], and rows r_l = e_D' T_{L-1} ... T_l [B, D]."""
+    """The states of the forward pass: G_l [B, D, D], T_l [B, D, D], and rows r_l = e_D' T_{L-1} ... T_l [B, D]."""
 
     def __init__(self) -> None:
         self.grams: list[Array] = []

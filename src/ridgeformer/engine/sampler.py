@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import threefry
 from ridgeformer.engine.arguments import Key, SampleArguments
-from ridgeformer.engine.arrays import Float
+from ridgeformer.engine.kernels import Float
 from ridgeformer.engine.law import Choices, Law
 
 __all__ = ["draw", "task_uniforms", "uniforms"]

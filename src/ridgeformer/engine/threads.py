@@ -15,8 +15,6 @@ from ridgeformer.errors import refuse
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = ["default_threads", "limited_threads", "one_blas_thread", "one_torch_thread"]
-
 VARIABLE = "RIDGEFORMER_THREADS"
 
 _lock = threading.Lock()
@@ -40,7 +38,7 @@ def default_threads() -> int:
 
 @contextlib.contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Let everything inside this block use at most so many threads: our own, those of BLAS, and of child processes.
+    """Limit the threads of everything inside this block: our own, those of BLAS, and of child processes.
 
     Args:
         count: How many threads.

@@ -19,8 +19,6 @@ from ridgeformer.engine.interface import Engine, Evaluation, Sample
 from ridgeformer.engine.kernels import Kernel
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
 
-__all__ = ["JaxEngine", "double_precision", "half_square", "map_of"]
-
 CHUNK = 4096  # sequences at a time, so that memory stays bounded
 
 

@@ -246,7 +246,7 @@ class _Comparison:
         return predictor.at_dim(problem.dim) if along else predictor  # type: ignore[union-attr]
 
     def _columns(self) -> tuple[list[tuple[int, int]], list[AnyPredictor]]:
-        """What is evaluated on every draw, and of which predictor and layer it is."""
+        """The readouts that are evaluated on every draw, with their predictors and layers."""
         layers = self.points.axes.get("layer")
         if layers is None:
             return [(k, 0) for k in range(len(self.predictors))], list(self.predictors.values())
@@ -342,7 +342,7 @@ class _Comparison:
         return self.points.arranged(whole)
 
     def _shared(self, values: Array) -> Array:
-        """What all predictors and layers share, [*points]."""
+        """The quantities that all predictors and layers share, [*points]."""
         layers = len(self.points.axes.get("layer", (0,)))
         return self.points.arranged(np.broadcast_to(values, (layers, len(values))))
 

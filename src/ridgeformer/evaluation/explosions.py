@@ -24,12 +24,7 @@ from numpy.typing import NDArray
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.proposals import Proposal
-from ridgeformer.evaluation.sequence_losses import (
-    AnyPredictor,
-    check_predictor,
-    losses,
-    needs_tokens,
-)
+from ridgeformer.evaluation.sequence_losses import AnyPredictor, check_predictor, losses, needs_tokens
 from ridgeformer.losses import exploded
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import BaseProblem

@@ -204,7 +204,7 @@ class Proposal:
         return Tokens(gram[:, :d, :d], e, r, x, xi), metric
 
     def _scales(self, S: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any) -> Array:
-        """What features are multiplied by, [B, d]."""
+        """The factors of the features, [B, d]."""
         law, (count, d) = self.problem.law, S.shape[:2]
         by = np.ones((count, d))
         if law.spread:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.evaluation.table import Table
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 from ridgeformer.losses import ratio, without_rounding
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ridgeformer.errors import MissingPackageError
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,12 +1,10 @@
 """Reading a trained model as an algorithm."""
 
-from ridgeformer.explanation.ablation import ablate
 from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
-from ridgeformer.explanation.coefficients import Coefficients, diagonal_part
+from ridgeformer.explanation.coefficients import Coefficients, Symmetry, diagonal_part, symmetry
 from ridgeformer.explanation.explanation import Explanation, explain
-from ridgeformer.explanation.patching import NoisePatching, patch_noise
+from ridgeformer.explanation.interventions import NoisePatching, ablate, patch_noise
 from ridgeformer.explanation.story import Role
-from ridgeformer.explanation.symmetry import Symmetry, symmetry
 
 __all__ = [
     "AlgorithmMap",

@@ -21,15 +21,13 @@ from ridgeformer.errors import refuse
 from ridgeformer.evaluation.sequence_losses import draw_sequences, how_many, needs_sums
 from ridgeformer.evaluation.table import Table
 from ridgeformer.explanation.coefficients import check
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.iterations import heavy_ball, newton, ridge_path
 from ridgeformer.predictors.ridge import TUNING
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer
-
-__all__ = ["ALGORITHMS", "AlgorithmMap", "compare_algorithms"]
 
 Array = NDArray[np.float64]
 ALGORITHMS = ("gradient descent", "preconditioned gd", "heavy ball", "newton", "ridge")

@@ -19,8 +19,6 @@ from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.losses import warn_below_floor, without_rounding
 from ridgeformer.noise import Categorical, Fixed, Noise, Uniform
 
-__all__ = ["Behaviour", "ByNoise", "behaviour", "by_noise", "levels", "rank_correlation"]
-
 Array = NDArray[np.float64]
 RESCALING = 4.0
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

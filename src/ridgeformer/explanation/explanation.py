@@ -20,21 +20,17 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import ExplosionProbability, Losses, compare, explosion_probability
 from ridgeformer.evaluation.sequence_losses import how_many
-from ridgeformer.explanation.ablation import ablate, without_layer
 from ridgeformer.explanation.algorithms import AlgorithmMap, compare_algorithms
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise, behaviour, by_noise, levels
-from ridgeformer.explanation.coefficients import Coefficients, check, coefficients
+from ridgeformer.explanation.coefficients import Coefficients, Symmetry, check, coefficients, symmetry
 from ridgeformer.explanation.further import Channel, channels
-from ridgeformer.explanation.patching import NoisePatching, patch_noise
+from ridgeformer.explanation.interventions import NoisePatching, ablate, patch_noise, without_layer
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, findings, roles, summary
-from ridgeformer.explanation.symmetry import Symmetry, symmetry
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import array, integer
-
-__all__ = ["Explanation", "explain"]
 
 Array = NDArray[np.float64]
 RARE = 20_000  # sequences of a wider law that explosion probabilities are measured on
@@ -96,7 +92,7 @@ class Explanation:
 
     @functools.cached_property
     def explosions(self) -> ExplosionProbability | None:
-        """The probability that a sequence explodes, by importance sampling; None for a problem of your own.
+        """The probability that a sequence explodes; None for problems of your own or of several dimensions.
 
         It is measured when it is first asked for, which takes about two seconds: see `explosion_probability`.
         """

@@ -19,8 +19,6 @@ from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 
-__all__ = ["Channel", "channels"]
-
 Array = NDArray[np.float64]
 EMPTY = 1e-9  # of the size of y: below that, a channel holds nothing but rounding errors
 

@@ -26,8 +26,6 @@ from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor
 from ridgeformer.problems import BaseProblem, Draw
 
-__all__ = ["Readings", "inner", "read"]
-
 Array = NDArray[np.float64]
 BLOCK = 2048  # sequences at a time
 

@@ -29,8 +29,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.explanation.behaviour import Behaviour, ByNoise
 
-__all__ = ["Role", "findings", "roles", "summary"]
-
 Array = NDArray[np.float64]
 ESTIMATES = 0.9  # of the way from what raw labels tell to what the residual of least squares tells
 SOLVES = 1 / 3  # of the error of direction

@@ -1,4 +1,4 @@
-"""Models as text or files that do without ridgeformer: NumPy or PyTorch source, LaTeX equations, ONNX graphs.
+"""Models as text or files that do not need ridgeformer: NumPy or PyTorch source, LaTeX equations, ONNX graphs.
 
 >>> from ridgeformer import Diag, LinearTransformer
 >>> model = LinearTransformer(Diag(omega=[[[0, 0], [-0.03, 0]]]), dim=10)  # one step of gradient descent

@@ -3,20 +3,180 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Mixings
-from ridgeformer.export.coefficients import count, harmless_lines, omegas, title
-from ridgeformer.models.channels import NAMES
+from ridgeformer.engine import Mixings, Omegas
+from ridgeformer.models.families import Diag, Full, GDpp
+from ridgeformer.models.family import Family
+from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.validation import integer
-
-__all__ = ["to_latex"]
+from ridgeformer.validation import array, integer
 
 Float = NDArray[np.floating[Any]]
+NAMES = ("xx", "xy", "yx", "yy")  # what omega's entries act on and come from, row by row
+
+
+def omegas(model: LinearTransformer) -> Float | None:
+    """Return omega of every layer and head.
+
+    A layer's heads add up. A model stored as `omega` has one of them. A Full model whose matrices are all of Diag's
+    form has them too: training grows such models from Diag ones, and keeps them where it finds nothing better.
+
+    Args:
+        model: The model.
+
+    Returns:
+        The omegas in float64, [L, H, 2, 2]; None where P and Q are dense.
+    """
+    family: Family | None = model.family.astype(np.float64)
+    if isinstance(family, Full):
+        family = _as_diag(family)
+    if family is None:
+        return None
+    kernel = family.kernel(model.dim)
+    if not isinstance(kernel, Omegas):
+        return None
+    if isinstance(family, GDpp):
+        family = family.to_diag()
+    if isinstance(family, Diag) and "p" in family.arrays:
+        p, q = family.arrays["p"], family.arrays["q"]
+        with np.errstate(over="ignore"):
+            return array("omega", p[..., :, None] * q[..., None, :], (*p.shape, 2))
+    return np.asarray(kernel.omega)[:, None]
+
+
+def _as_diag(full: Full) -> Diag | None:
+    (P, Q), ends = full.dense(full.width), [0, -1]
+    diag = Diag(P[..., ends, ends], Q[..., ends, ends])
+    same = all(np.array_equal(one, other) for one, other in zip(diag.dense(full.width), (P, Q), strict=True))
+    return diag if same else None
+
+
+def exact(value: float) -> str:
+    """Write a number as the shortest text that reads back as this float64; zero without a sign.
+
+    Args:
+        value: The number.
+
+    Returns:
+        The text.
+    """
+    return repr(float(value) + 0.0)
+
+
+def title(model: LinearTransformer) -> str:
+    """Describe a model, as in `Diag, 2 layers, 1 head, for d = 10`.
+
+    Args:
+        model: The model.
+
+    Returns:
+        One line of text.
+    """
+    name = {"full": "Full", "diag": "Diag", "gdpp": "GD++"}.get(model.family.name, model.family.name)
+    same = " (with the matrices of a Diag)" if isinstance(model.family, Full) and omegas(model) is not None else ""
+    return f"{name}{same}, {count(model.layers, 'layer')}, {count(model.heads, 'head')}, for d = {model.dim}"
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number with its noun, as in `1 layer` and `2 layers`.
+
+    Args:
+        number: The number.
+        noun: The noun in its singular.
+
+    Returns:
+        The text.
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def harmless_lines(text: str, width: int = 110) -> list[str]:
+    """Break a text into lines that may stand in a docstring or a comment of any format, whatever was in it.
+
+    Args:
+        text: The text.
+        width: Characters per line, at most.
+
+    Returns:
+        The lines.
+    """
+    harmless = "".join(letter if letter.isprintable() and letter not in '\\"' else " " for letter in text)
+    return textwrap.wrap(harmless, width)
+
+
+def length_check(n: str, context: int | None) -> str:
+    """Write the lines of a function that refuse contexts of another length.
+
+    Args:
+        n: The expression for the number of examples.
+        context: The only number that is allowed; None for any.
+
+    Returns:
+        Python source, which ends with a new line unless it is empty.
+    """
+    if context is None:
+        return ""
+    message = f"this model is valid for contexts of exactly n = {context} examples; got {{{n}}}"
+    return f'    if {n} != {context}:\n        raise ValueError(f"{message}")\n'
+
+
+def paragraph(about: str) -> str:
+    """Make a paragraph of a docstring.
+
+    Args:
+        about: The text.
+
+    Returns:
+        The paragraph, with an empty line before and after; nothing for an empty text.
+    """
+    lines = harmless_lines(about)
+    return "\n".join(["", *lines, ""]) if lines else ""
+
+
+def flat(values: Float, width: int = 116) -> str:
+    """Write an array as lines of one flat list of numbers that read back exactly, a new line for every row.
+
+    Args:
+        values: The array, [L, ...]; [L, H, D, D] for matrices.
+        width: Characters per line, at most.
+
+    Returns:
+        The lines, with a comment for every layer, and for every head if there are matrices.
+    """
+    lines = []
+    for place in np.ndindex(values.shape[: 2 if values.ndim == 4 else 1]):
+        block = np.atleast_1d(values[place])
+        rows = block.reshape(-1, block.shape[-1])
+        comment = "# " + ", ".join(f"{what} {k + 1}" for what, k in zip(("layer", "head"), place, strict=False))
+        text = [line for row in rows for line in wrapped(", ".join(map(exact, row)) + ",", width - 20)]
+        lines += [f"{text[0]}  {comment}"] if len(text) == 1 else [f"    {comment}", *text]
+    return "\n".join(lines)
+
+
+def wrapped(numbers: str, width: int) -> list[str]:
+    """Break numbers separated by spaces into lines, without breaking a number.
+
+    Args:
+        numbers: The numbers.
+        width: Characters per line, at most.
+
+    Returns:
+        The lines, indented.
+    """
+    return textwrap.wrap(
+        numbers,
+        width,
+        initial_indent="    ",
+        subsequent_indent="        ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
 
 MOMENTS = r"""  \Sigma^{l} &= \sum_{i=1}^{n} x_i^{l} (x_i^{l})^\top, \qquad
   \alpha^{l} = \sum_{i=1}^{n} y_i^{l} x_i^{l}, \qquad
@@ -98,10 +258,10 @@ def _dense(model: LinearTransformer, digits: int) -> list[str]:
 
 def _channels(model: LinearTransformer, digits: int) -> list[str]:
     """How vectors and scalars change in any dimension, and the matrices that mix them."""
-    arrays = dict(zip(NAMES, model.kernel, strict=True))
+    arrays = dict(zip(CHANNELS, model.kernel, strict=True))
     vectors, scalars = (arrays[name].shape[-1] for name in ("P_v", "P_s"))
     k, heads = ("", "") if model.heads == 1 else ("k", rf"\sum_{{k=1}}^{{{model.heads}}} ")
-    Pv, Qv, Ps, Qs = (_symbol(name, "l", k) for name in NAMES)
+    Pv, Qv, Ps, Qs = (_symbol(name, "l", k) for name in CHANNELS)
     zeros = rf"0_{{{scalars - 1}}}^\top & " if scalars > 1 else ""
     first = "1"
     x, start, score, change = "x", "x_i", rf"{Qv} \langle x_j^{{l}}, x_i^{{l}} \rangle", rf"{Pv} x_j^{{l}}"

@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import MissingPackageError, refuse
-from ridgeformer.export.coefficients import omegas, title
+from ridgeformer.export.latex import omegas, title
 from ridgeformer.models.transformer import LinearTransformer
-
-__all__ = ["to_onnx"]
 
 OPSET, IR_VERSION = 17, 8  # of 2022: old enough for every runtime in use
 Float = NDArray[np.floating[Any]]

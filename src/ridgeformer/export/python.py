@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Mixings
-from ridgeformer.export.coefficients import NAMES, exact, flat, length_check, omegas, paragraph, title
-from ridgeformer.models.channels import NAMES as CHANNELS
+from ridgeformer.export.latex import NAMES, exact, flat, length_check, omegas, paragraph, title
+from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
-
-__all__ = ["to_python"]
 
 Float = NDArray[np.floating[Any]]
 
@@ -150,7 +148,7 @@ def _diagonal(omega: Float, check: str) -> str:
 
 
 def _functions(loop: str, check: str, room: str = "0", mean: str = "") -> str:
-    """The functions, for tokens with so many coordinates that start at zero."""
+    """The functions, for tokens with a number of coordinates that start at zero."""
     zeros, token = ("", "(x, y)") if room == "0" else (f", np.zeros((*y.shape, {room}))", "(x, 0, y)")
     return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean)
 

@@ -10,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Matrices, Omegas
-from ridgeformer.export.coefficients import flat, length_check, paragraph, title
-from ridgeformer.models.channels import NAMES, ChannelFamily, Channels
+from ridgeformer.export.latex import flat, length_check, paragraph, title
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
-from ridgeformer.models.structured import LowRankFamily, Preconditioned, RegisterFamily
+from ridgeformer.models.structured import NAMES, ChannelFamily, Channels, LowRankFamily, Preconditioned, RegisterFamily
 from ridgeformer.models.transformer import LinearTransformer
-
-__all__ = ["to_torch"]
 
 SOURCE = Template('''\
 """A linear transformer in PyTorch: $title.
@@ -138,10 +135,7 @@ RECIPES: dict[tuple[type[Family], tuple[str, ...]], tuple[str, str]] = {
         "omega = torch.stack([self.omega, torch.zeros_like(self.omega)], -1)  # nothing flows out of y\n"
         "return diagonal(one, D), diagonal(omega, D)",
     ),
-    (ChannelFamily, NAMES): (
-        BLOCKS + MIXING,
-        "return mixing(self.P_v, self.P_s, D), mixing(self.Q_v, self.Q_s, D)",
-    ),
+    (ChannelFamily, NAMES): (BLOCKS + MIXING, "return mixing(self.P_v, self.P_s, D), mixing(self.Q_v, self.Q_s, D)"),
     (LowRankFamily, ("P", "K", "R")): ("", "return self.P, self.K.mT @ self.R"),
     (Preconditioned, ("A", "B")): (
         BLOCKS,
@@ -197,7 +191,7 @@ def to_torch(model: LinearTransformer, *, about: str = "", context: int | None =
 
 
 def _length(vectors: int, scalars: int) -> str:
-    """So many vectors of length d, and so many scalars, as an expression."""
+    """A number of vectors of length d, and a number of scalars, as an expression."""
     return {0: "", 1: "d + "}.get(vectors, f"{vectors} * d + ") + str(scalars)
 
 

@@ -13,7 +13,6 @@ try:
 except ImportError as error:
     raise MissingPackageError("ridgeformer.jax needs JAX, which is not installed. Run pip install jax.") from error
 
-from ridgeformer.jax.loss import moment_loss
-from ridgeformer.jax.model import JaxParameters, apply, from_jax, to_jax
+from ridgeformer.jax.model import JaxParameters, apply, from_jax, moment_loss, to_jax
 
 __all__ = ["JaxParameters", "apply", "from_jax", "moment_loss", "to_jax"]

@@ -16,8 +16,6 @@ from ridgeformer.engine.law import PAPER_LAYOUT
 from ridgeformer.errors import refuse
 from ridgeformer.models.family import Family
 
-__all__ = ["check_family"]
-
 Array = NDArray[np.float64]
 DIM, LAYERS, CONTEXT, BATCH = 3, 2, 5, 4
 SCALE = 0.2
@@ -49,14 +47,14 @@ def check_family(family: type[Family]) -> None:
         raise
 
 
-def _check(family: type[Family], made: Family, D: int) -> None:
-    arrays = {name: np.array(value, np.float64) for name, value in made.arrays.items()}
+def _check(family: type[Family], example: Family, D: int) -> None:
+    arrays = {name: np.array(value, np.float64) for name, value in example.arrays.items()}
     _check_axis(family, arrays)
-    made = family(**arrays)
-    if made.layers != LAYERS:
-        _refuse(family, "layers must say how many layers the arrays describe", f"{made.layers} for {LAYERS} layers")
-    P, Q = made.dense(DIM)
-    wanted = (LAYERS, made.heads, D, D)
+    example = family(**arrays)
+    if example.layers != LAYERS:
+        _refuse(family, "layers must say how many layers the arrays describe", f"{example.layers} for {LAYERS} layers")
+    P, Q = example.dense(DIM)
+    wanted = (LAYERS, example.heads, D, D)
     if np.shape(P) != wanted or np.shape(Q) != wanted:
         _refuse(family, f"dense must give P and Q of shape {wanted}", f"shapes {np.shape(P)} and {np.shape(Q)}")
     rng = np.random.default_rng(0)
@@ -64,14 +62,14 @@ def _check(family: type[Family], made: Family, D: int) -> None:
     tokens = np.concatenate([x, np.zeros((BATCH, CONTEXT, D - DIM - 1)), y[..., None]], -1)
     gram = np.swapaxes(tokens, 1, 2) @ tokens
     target = rng.standard_normal((BATCH, DIM))
-    evaluation = NumpyEngine().evaluate(made.kernel(DIM), gram, target, counted=DIM, weights=True)
+    evaluation = NumpyEngine().evaluate(example.kernel(DIM), gram, target, counted=DIM, weights=True)
     assert evaluation.weights is not None
     expected = _token_form(P, Q, tokens)
     error = float(np.abs(evaluation.weights - expected).max() / max(np.abs(expected).max(), 1e-300))
     if not error < 1e-8:
         _refuse(family, "kernel and dense must describe the same model", f"predictions that differ by {error:.1g}")
-    _check_slope(family, arrays, made.pullback(evaluation.gradient), gram, target)
-    _check_layers(family, made, tokens)
+    _check_slope(family, arrays, example.pullback(evaluation.gradient), gram, target)
+    _check_layers(family, example, tokens)
 
 
 def _check_axis(family: type[Family], arrays: dict[str, Array]) -> None:
@@ -87,17 +85,21 @@ def _check_axis(family: type[Family], arrays: dict[str, Array]) -> None:
         _refuse(family, f"axis {axis} of every array must count the layers", f"{shapes} for {LAYERS} layers", remedy)
 
 
-def _check_layers(family: type[Family], made: Family, tokens: Array) -> None:
+def _check_layers(family: type[Family], example: Family, tokens: Array) -> None:
     """Compare models of other layers with the same layers of the dense form.
 
     Where no axis counts the layers, the defaults of these methods refuse, and there is nothing to compare.
     """
-    P, Q = made.dense(DIM)
+    P, Q = example.dense(DIM)
     calls: dict[str, tuple[Callable[[], Family], list[int], int]] = {  # the layers that act, and how many there are
-        "select(slice(0, 1))": (lambda: made.select(slice(0, 1)), [0], 1),
-        "inserted(1, identity_layer())": (lambda: made.inserted(1, made.identity_layer()), [0, 1], LAYERS + 1),
-        "inserted(1, select(slice(0, 1)))": (lambda: made.inserted(1, made.select(slice(0, 1))), [0, 0, 1], LAYERS + 1),
-        "edit(1, **identity_layer())": (lambda: made.edit(1, **made.identity_layer()), [0], LAYERS),
+        "select(slice(0, 1))": (lambda: example.select(slice(0, 1)), [0], 1),
+        "inserted(1, identity_layer())": (lambda: example.inserted(1, example.identity_layer()), [0, 1], LAYERS + 1),
+        "inserted(1, select(slice(0, 1)))": (
+            lambda: example.inserted(1, example.select(slice(0, 1))),
+            [0, 0, 1],
+            LAYERS + 1,
+        ),
+        "edit(1, **identity_layer())": (lambda: example.edit(1, **example.identity_layer()), [0], LAYERS),
     }
     for words, (call, layers, count) in calls.items():
         names = [name for name in ("select", "inserted", "edit") if f"{name}(" in words]
@@ -147,7 +149,7 @@ def _check_slope(
 
 
 def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
-    """The weights of a model by equation (3) of the paper: the predictions for the unit vectors as queries."""
+    """The estimates of a model by equation (3) of the paper: the predictions for the unit vectors as queries."""
     D = tokens.shape[2]
     queries = np.broadcast_to(np.eye(D)[:DIM], (len(tokens), DIM, D))
     e, n = np.concatenate([tokens, queries], 1), tokens.shape[1]
@@ -158,4 +160,4 @@ def _token_form(P: Any, Q: Any, tokens: Array) -> Array:
 
 
 def _refuse(family: type[Family], rule: str, received: str, remedy: str = "Correct that method") -> NoReturn:
-    refuse(f"in the family {family.__qualname__}, {rule}", received, f"{remedy}; see docs/explanations/training.md.")
+    refuse(f"in the family {family.__qualname__}, {rule}", received, f"{remedy}; see docs/explanations/families.md.")

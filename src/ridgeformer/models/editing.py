@@ -17,8 +17,6 @@ from ridgeformer.validation import array, layer_number, real
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["OMEGAS", "edited", "joined"]
-
 Float = NDArray[Any]  # float32 or float64
 OMEGAS = {"omega_xx": (0, 0), "omega_xy": (0, 1), "omega_yx": (1, 0), "omega_yy": (1, 1)}  # to and from
 

@@ -15,8 +15,6 @@ from ridgeformer.models.family import ArrayFamily, Family, Gradient
 from ridgeformer.validation import array, real
 from ridgeformer.values import read_only
 
-__all__ = ["Diag", "Full", "GDpp", "with_more_heads"]
-
 Float = NDArray[np.floating[Any]]
 
 
@@ -96,7 +94,7 @@ class Full(ArrayFamily):
 
 
 class _Diagonal(ArrayFamily):
-    """What Diag and GD++ share: a layer is four omegas, T = I + (omega by blocks) o G."""
+    """Base class of Diag and GD++: a layer is four omegas, T = I + (omega by blocks) o G."""
 
     isotropic = True
     _from: ClassVar[tuple[int, ...]]  # the last axis of q and omega: (2,) for x and y, () for x alone
@@ -295,9 +293,7 @@ def _factors_or_omega(
     shape = real("q", q).shape
     if shape != wanted:
         refuse(
-            f"q must match p {p_.shape} with shape {wanted}",
-            f"shape {shape}",
-            "Give both the same layers and heads.",
+            f"q must match p {p_.shape} with shape {wanted}", f"shape {shape}", "Give both the same layers and heads."
         )
     return {"p": p_, "q": array("q", q, wanted)}
 

@@ -1,4 +1,4 @@
-"""What a parameter family is.
+"""The base class of parameter families.
 
 A family holds the numbers that are trained and stored, and says what they mean: dense P and Q in the paper's
 convention, and the parameters an engine takes. A class is one parametrisation, such as `Full`; an object of it is the
@@ -20,8 +20,6 @@ from ridgeformer.engine import Kernel, Layout, Matrices
 from ridgeformer.errors import refuse
 from ridgeformer.validation import array, integer, layer_number, precision, real
 from ridgeformer.values import Value, read_only
-
-__all__ = ["EDIT", "FAMILIES", "ArrayFamily", "Family", "Gradient"]
 
 Float = NDArray[np.floating[Any]]
 EDIT = "Make a new model with other parameters: model.edit(layer, name=values)."
@@ -363,13 +361,13 @@ class Family(Value, ABC):
             refuse(
                 f"a family in whose arrays no axis counts the layers needs {method} of its own",
                 f"the family {self.name} without it",
-                f"Write {method} in its class, or set layer_axis if an axis does; see docs/explanations/training.md.",
+                f"Write {method} in its class, or set layer_axis if an axis does; see docs/explanations/families.md.",
             )
         return self.layer_axis
 
 
 class ArrayFamily(Family):
-    """What families share that keep a dict of arrays of one precision, heads after layers."""
+    """Base class of families that store a dict of arrays of one precision, heads after layers."""
 
     _arrays: dict[str, Float]
 

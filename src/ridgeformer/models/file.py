@@ -24,8 +24,6 @@ from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
 
-__all__ = ["fingerprint", "path_of", "read_file", "save"]
-
 FORMAT, VERSION = "ridgeformer-model", 2
 MOST_DENSE = 1 << 22  # numbers of P that a small file may stand for: whoever reads it builds P and Q
 Record = dict[str, Any]
@@ -157,7 +155,7 @@ def path_of(name: str | os.PathLike[str]) -> Path:
 
 
 def _spec(path: Path, header: Mapping[str, str]) -> Record:
-    """What the header says of the model, before any array is read."""
+    """The description of the model in the header, before any array is read."""
     if header.get("format") != FORMAT:
         _refuse(path, "it is a safetensors file of some other program")
     version = header.get("version", "")

@@ -14,8 +14,6 @@ from ridgeformer.models.family import Family, Gradient
 from ridgeformer.models.names import family_named, sized, with_sizes
 from ridgeformer.validation import integer
 
-__all__ = ["Looped", "LoopedFamily"]
-
 Float = NDArray[np.floating[Any]]
 
 
@@ -41,7 +39,7 @@ class LoopedFamily(Family):
 
     @property
     def arrays(self) -> dict[str, Float]:
-        """Those of the layers that are repeated."""
+        """The numbers of the layers that are repeated."""
         return self.once.arrays
 
     @property

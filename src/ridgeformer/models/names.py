@@ -11,8 +11,6 @@ from typing import Any, TypeVar, cast
 from ridgeformer.errors import refuse, shown
 from ridgeformer.models.family import FAMILIES, Family
 
-__all__ = ["check_registered", "family_named", "known_families", "sized", "with_sizes"]
-
 _SIZED: dict[str, tuple[str, Callable[..., type[Family]]]] = {}  # by the word before the bracket: sizes and function
 _MADE: dict[tuple[object, ...], type] = {}  # families with sizes, by what they were made from
 AnyFamily = TypeVar("AnyFamily", bound=Family)
@@ -112,7 +110,7 @@ def _complete(family: type[Family]) -> type[Family]:
         refuse(
             "a family needs name, arrays, dense, heads, identity_layer, pullback and random",
             f"the class {family.__qualname__} without {', '.join(missing)}",
-            'Write these; see "Defining your own family" in docs/explanations/training.md.',
+            'Write these; see "Families of your own" in docs/explanations/families.md.',
         )
     return family
 

@@ -32,8 +32,6 @@ from ridgeformer.values import Value, read_only
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["PATCHES", "Patch", "Trace"]
-
 Float = NDArray[Any]  # float32 or float64
 Array = NDArray[np.float64]
 KEPT = ("G", "T", "C", "M", "u", "a", "w")
@@ -109,22 +107,22 @@ class Trace(Value):
 
     @property
     def M(self) -> Float:
-        """What tokens keep of z, [L+1, B, D-1, D-1]."""
+        """The part of z that tokens keep, [L+1, B, D-1, D-1]."""
         return self._part("M")
 
     @property
     def u(self) -> Float:
-        """What z receives from y, [L+1, B, D-1]."""
+        """The part of y that z receives, [L+1, B, D-1]."""
         return self._part("u")
 
     @property
     def a(self) -> Float:
-        """What labels keep of y, [L+1, B]."""
+        """The part of y that labels keep, [L+1, B]."""
         return self._part("a")
 
     @property
     def w(self) -> Float:
-        """What labels lose to z, [L+1, B, D-1]; zero at first. Its first d entries are `weights`."""
+        """The part of z that labels lose, [L+1, B, D-1]; zero at first. Its first d entries are `weights`."""
         return self._part("w")
 
     @property
@@ -134,7 +132,7 @@ class Trace(Value):
 
     @property
     def intercepts(self) -> Float:
-        """What predictions contain beside <weights, x>, [L+1, B]: 0 unless tokens have a constant coordinate."""
+        """The intercept of predictions beside <weights, x>, [L+1, B]: 0 unless tokens have a constant coordinate."""
         if self.model.layout.counted:
             return self.w[..., self.model.dim]
         return np.zeros((self.model.layers + 1, len(self)), self._gram.dtype)

@@ -20,12 +20,9 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.editing import edited, joined
 from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
-from ridgeformer.models.moment_form import MomentForm
+from ridgeformer.models.forms import MomentForm, TokenForm
 from ridgeformer.models.names import family_named
-from ridgeformer.models.token_form import TokenForm
 from ridgeformer.validation import array, integer, layer_number, number
-
-__all__ = ["LinearTransformer"]
 
 
 class LinearTransformer(TokenForm, MomentForm):

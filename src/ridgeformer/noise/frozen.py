@@ -20,16 +20,14 @@ from ridgeformer.noise.base import (
     TAIL,
     Array,
     Noise,
+    Uniform,
     check_tail,
     number_text,
     octaves,
     panels,
     refined,
 )
-from ridgeformer.noise.basic import Uniform
 from ridgeformer.values import read_only
-
-__all__ = ["Frozen", "parse_scipy", "read_call"]
 
 MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them
 LONGEST_TEXT = 200_000

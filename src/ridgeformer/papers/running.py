@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeformer.errors import RidgeformerError
-from ridgeformer.files import make_folder, read_json, write_whole
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import jsonable, make_folder, read_json, write_whole
 from ridgeformer.models.family import Family
 from ridgeformer.papers.check import Check, NotMeasuredError
 from ridgeformer.papers.paper import Paper, Part
@@ -29,7 +28,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What a measuring function is given: results of the parts before it, a folder for runs, and a way to report.
+    """The argument of a measuring function: results of the parts before it, a folder for runs, and a way to report.
 
     Attributes:
         results: The results of the parts before this one, by name.

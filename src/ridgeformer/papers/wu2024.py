@@ -64,7 +64,7 @@ def lengths(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
     Returns:
         By noise: losses and errors [n, m] of the layers, and losses [m] of ridge regression.
     """
-    found: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
     for done, (name, sigma) in enumerate(NOISE.items()):
         work.progress(done, len(NOISE))
         loss, error, ridge = [], [], []
@@ -76,8 +76,8 @@ def lengths(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
             loss.append([rows[str(n)].unadjusted for n in TRAINED])
             error.append([rows[str(n)].unadjusted_error for n in TRAINED])
             ridge.append(rows["ridge"].unadjusted)
-        found[name] = {"loss": np.transpose(loss), "error": np.transpose(error), "ridge": ridge}
-    return found
+        curves[name] = {"loss": np.transpose(loss), "error": np.transpose(error), "ridge": ridge}
+    return curves
 
 
 def tasks(work: Work, *, counts: tuple[int, ...] = TASKS, seeds: int = 3) -> dict[str, Any]:
@@ -91,21 +91,21 @@ def tasks(work: Work, *, counts: tuple[int, ...] = TASKS, seeds: int = 3) -> dic
     Returns:
         By dimension: the loss over that of the best layer, minus 1, for every number of tasks.
     """
-    found: dict[str, Any] = {}
+    by_dim: dict[str, Any] = {}
     for done, dim in enumerate(DIMS):
         work.progress(done, len(DIMS))
         problem = Problem(dim, 20, 1.0, features=(np.arange(1, dim + 1) ** -2.0).tolist())
         best = one_layer.risk(problem, one_layer.optimum(problem))
         start = LinearTransformer(Preconditioned(*np.zeros((2, 1, 1, dim, dim))))
-        found[str(dim)] = []
+        by_dim[str(dim)] = []
         for count in counts:
             protocol = SGD(rate=0.0005, steps=count, batch=1, schedule="linear", clip=np.inf, record=count, snapshots=0)
             excess = []
             for seed in range(seeds):
                 run = work.train(problem, "preconditioned", seed=seed, protocol=protocol, init=start, sequences=2)
                 excess.append(one_layer.risk(problem, one_layer.matrix_of(run.model)) / best - 1)
-            found[str(dim)].append(float(np.mean(excess)))
-    return {"tasks": list(counts), "excess": found}
+            by_dim[str(dim)].append(float(np.mean(excess)))
+    return {"tasks": list(counts), "excess": by_dim}
 
 
 def formula(results: Results) -> Check:

@@ -36,14 +36,14 @@ def lifted(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
     Returns:
         By problem: the least loss, the measured loss of its model, the heads, the certificate, and W.
     """
-    found = {}
+    models = {}
     for name, problem in (("symmetric", SYMMETRIC), ("skewed", SKEWED)):
         best = Quadratic.of_problem(problem).minimum()
         row = evaluate(problem, best.model(), sequences=sequences, seed=1, with_floor=False)
         numbers = {"loss": best.loss, "heads": best.heads, "certificate": best.certificate}
         W = one_layer.matrix_of(best.model())
-        found[name] = {**numbers, "measured": row.unadjusted, "error": row.unadjusted_error, "W": W}
-    return found
+        models[name] = {**numbers, "measured": row.unadjusted, "error": row.unadjusted_error, "W": W}
+    return models
 
 
 def training(work: Work, *, heads: tuple[int, ...] = (1, 2, 3, 5), time: float = 300.0) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def identified(results: Results) -> Check:
         + f"; loss with {rows[-1]['contexts']} contexts over the optimum: {last / best:.4f}",
         f"positive from {ENTRIES} contexts on, and a loss within 2 % of the optimum with the most",
         "exact; 2 %",
-        "The rank of a sum of so many products; the excess of least squares is about unknowns / contexts.",
+        "The rank of a sum of this number of products; the excess of least squares is about unknowns / contexts.",
         "rejected where the certificate is positive with fewer contexts or zero with more",
         (*holds, last < 1.02 * best),
     )

@@ -61,15 +61,15 @@ def flows(work: Work, *, spectra: tuple[str, ...] = tuple(SPECTRA), time: float 
         By spectrum and rank: times and squared errors.
     """
     runs = [(name, rank) for name in spectra for rank in (1, 2, 4, 8) if rank <= len(SPECTRA[name])]
-    found: dict[str, Any] = {name: {} for name in spectra}
+    courses: dict[str, Any] = {name: {} for name in spectra}
     for done, (name, rank) in enumerate(runs):
         work.progress(done, len(runs))
         problem = Problem(len(SPECTRA[name]), CONTEXT, 0, features=SPECTRA[name])
         protocol = GradientFlow(time=time, scale=0.01, record=300, snapshots=0, tolerance=1e-6)
         heads = len(SPECTRA[name]) // rank + 1
         run = work.train(problem, f"lowrank({rank})", heads=heads, protocol=protocol, sequences=1000)
-        found[name][str(rank)] = {"time": run.history.time, "error": 2 * run.history.loss}
-    return found
+        courses[name][str(rank)] = {"time": run.history.time, "error": 2 * run.history.loss}
+    return courses
 
 
 def stays(course: dict[str, Any], spectrum: tuple[float, ...]) -> Array:
@@ -83,11 +83,11 @@ def stays(course: dict[str, Any], spectrum: tuple[float, ...]) -> Array:
         (leaving - arriving) / leaving, [d + 1]; 0 for levels that it passes by.
     """
     time, error = np.array(course["time"]), np.array(course["error"])
-    found = []
+    spreads = []
     for level in levels(spectrum):
         at = time[np.abs(error - level) <= AT * level]
-        found.append((at.max() - at.min()) / at.max() if len(at) and at.max() > 0 else 0.0)
-    return np.array(found)
+        spreads.append((at.max() - at.min()) / at.max() if len(at) and at.max() > 0 else 0.0)
+    return np.array(spreads)
 
 
 def rank_one(results: Results) -> Check:

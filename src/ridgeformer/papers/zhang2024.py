@@ -69,13 +69,13 @@ def flow(work: Work, *, time: float = 100.0, seeds: int = 3) -> dict[str, Any]:
     Returns:
         By seed: times and losses of the course, and the W of the last model.
     """
-    found = []
+    runs = []
     for seed in range(seeds):
         work.progress(seed, seeds)
         run = work.train(TRAINING, "full", seed=seed, protocol=GradientFlow(time=time, scale=0.02, record=100))
         W = one_layer.matrix_of(run.model)
-        found.append({"time": run.history.time, "loss": run.history.loss, "W": W})
-    return {"runs": found}
+        runs.append({"time": run.history.time, "loss": run.history.loss, "W": W})
+    return {"runs": runs}
 
 
 def shifts(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
@@ -163,10 +163,7 @@ def draw_shifts(results: Results) -> Figure:
         part = results["shifts"][kind]
         grid = fine if kind != "context" else np.arange(5, 81) / 20
         curve = [one_layer.risk(problem, trained(problem)) for problem in (shifted(kind, scale) for scale in grid)]
-        shown = [
-            Line("closed form", grid.tolist(), curve),
-            Points("measured", SCALES, part["loss"], part["error"]),
-        ]
+        shown = [Line("closed form", grid.tolist(), curve), Points("measured", SCALES, part["loss"], part["error"])]
         panels.append(Panel(f"shift of {kind}", "factor", "loss", shown, log_x=True, log_y=True))
     runs = results["flow"]["runs"]
     course = [Line(f"seed {k}", run["time"][1:], run["loss"][1:], k) for k, run in enumerate(runs)]

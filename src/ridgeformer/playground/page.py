@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ridgeformer.files import write_whole
-from ridgeformer.zoo import shipped
+from ridgeformer.zoo import DIMS, shipped
 
 __all__ = ["charts", "page", "write_page"]
 
@@ -58,12 +58,17 @@ def write_page(path: str | os.PathLike[str]) -> Path:
 
 
 def _models() -> list[dict[str, Any]]:
-    """The models that the page offers: those of the zoo that have omegas, and small ones for d = 1 and 2."""
-    zoo = shipped()
+    """The models that the page offers: those of the zoo that have omegas, the small ones for d = 1 and 2 first."""
+    first, *small = DIMS
+    return [one for dim in (*small, first) for one in _of_zoo(dim, "" if dim == first else f"d={dim}: ")]
+
+
+def _of_zoo(dim: int, prefix: str) -> list[dict[str, Any]]:
+    zoo = shipped(dim)
     cells = [(cell, zoo.best(*cell)) for cell in zoo.made if cell[0] in FAMILIES]
-    models = [
+    return [
         {
-            "name": "/".join(map(str, cell)),
+            "name": prefix + "/".join(map(str, cell)),
             "short": f"{FAMILIES[cell[0]]}, {cell[1]} layer{'s' * (cell[1] > 1)}",
             "family": cell[0],
             "noise": cell[2],
@@ -73,4 +78,3 @@ def _models() -> list[dict[str, Any]]:
         }
         for cell, seed in cells
     ]
-    return [*json.loads((HERE / "small.json").read_text()), *models]

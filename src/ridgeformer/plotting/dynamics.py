@@ -41,11 +41,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "draw_animation",
-    "draw_curves",
-    "draw_trajectories",
-]
+__all__ = ["draw_animation", "draw_curves", "draw_trajectories"]
+
 
 Array = NDArray[np.float64]
 QUANTITIES = {"loss": "unadjusted loss", "adjusted_loss": "adjusted loss", "squared_error": "squared error"}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_explanation"]
 
+
 COLUMNS = 4
 SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "resizes": "resizes"}
 SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeformer.explanation.algorithms import AlgorithmMap
-from ridgeformer.explanation.patching import NoisePatching
+from ridgeformer.explanation.interventions import NoisePatching
 from ridgeformer.plotting.style import (
     BLACK,
     BLUE,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw_algorithms", "draw_patching"]
+
 
 STYLES: dict[str, dict[str, Any]] = {
     "gram": {"color": BLACK, "marker": "o", "linewidth": 2},

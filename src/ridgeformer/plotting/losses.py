@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_losses"]
 
+
 Array = NDArray[np.float64]
 LABELS = {"sigma": "noise level sigma", "context": "number of examples n", "layer": "layer", "": "predictor"}
 MARKERS = ("o", "s", "^", "D")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_drawable", "draw_problem"]
 
+
 Array = NDArray[np.float64]
 SHOWN, SPECTRA, MANY = 4, 20, 4000  # sequences shown, sequences whose eigenvalues are shown, sequences counted
 LARGEST = 1 << 26  # numbers in the tokens of the sequences

@@ -18,42 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "BROWN",
-    "DARK",
-    "EXPLODED",
-    "GREEN",
-    "GREY",
-    "LIGHT",
-    "LINES",
-    "MOVING",
-    "ORANGE",
-    "PALE",
-    "PINK",
-    "SKY",
-    "STILL",
-    "SUFFIXES",
-    "TEAL",
-    "VERMILION",
-    "WINE",
-    "YELLOW",
-    "blank",
-    "check_plot",
-    "decimals",
-    "exploded_entry",
-    "leaves",
-    "limit",
-    "logarithmic",
-    "mark_cut",
-    "mark_exploded",
-    "panel",
-    "pictures",
-    "save",
-    "write",
-]
-
 STILL, MOVING = (".png", ".pdf", ".svg"), (".gif", ".html")  # endings of files that hold pictures and animations
 # The palette of Okabe and Ito.
 BLACK, GREY, ORANGE, SKY = "#000000", "#999999", "#E69F00", "#56B4E9"
@@ -89,11 +53,11 @@ def blank(width: float, height: float) -> Figure:
         height: Height in inches.
 
     Returns:
-        The figure.
+        The figure, which notebooks show.
     """
-    from matplotlib.figure import Figure
+    from ridgeformer.plotting.figure import ShownFigure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def panel(axis: Axes, title: str, x: str = "", y: str = "") -> None:
@@ -150,21 +114,23 @@ def logarithmic(axis: Axes, low: float | None = None, high: float | None = None)
     axis.yaxis.set_minor_formatter(Powers(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
 
 
-def decimals(axis: Axes) -> None:
+def decimals(axis: Axes, name: str = "y") -> None:
     """Label a logarithmic axis with numbers such as 0.03, where matplotlib would write powers of ten.
 
     Args:
         axis: The panel.
+        name: Which of its axes, `x` or `y`; `y` by default.
     """
     from matplotlib.ticker import LogFormatterSciNotation
 
     class Decimals(LogFormatterSciNotation):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:.3g}" if super().__call__(x, pos) else ""
+            return (f"{x:.0f}" if x >= 100 else f"{x:.3g}") if super().__call__(x, pos) else ""
 
-    axis.yaxis.set_major_formatter(Decimals())
-    axis.yaxis.set_minor_formatter(Decimals(labelOnlyBase=False, minor_thresholds=(2, 0.8)))
-    axis.tick_params(axis="y", which="both", labelsize=8)
+    labelled = axis.xaxis if name == "x" else axis.yaxis
+    labelled.set_major_formatter(Decimals())
+    labelled.set_minor_formatter(Decimals(labelOnlyBase=False, minor_thresholds=(2, 0.8)))
+    axis.tick_params(axis="x" if name == "x" else "y", which="both", labelsize=8)
 
 
 def mark_exploded(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_runs", "draw_training"]
 
+
 PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
 WORDS = {
     "race": "race: all starts, few sequences",

@@ -1,4 +1,4 @@
-"""What pictures show of the weights of a layer: omegas, norms of further products in channels, or singular values."""
+"""The numbers of a layer that pictures show: omegas, norms of further products in channels, or singular values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from ridgeformer.engine import Matrices, Mixings, Omegas
 from ridgeformer.engine.kernels import layer_of
 from ridgeformer.models.transformer import LinearTransformer
-
-__all__ = ["alone", "has_omegas", "layers", "meaning", "names", "numbers", "picture"]
 
 Array = NDArray[np.float64]
 OMEGAS = ("xx", "xy", "yx", "yy")
@@ -44,7 +42,7 @@ def layers(model: LinearTransformer) -> int:
 
 
 def picture(model: LinearTransformer) -> Array:
-    """Return the weights of a model as a picture.
+    """Return the parameters of a model as a picture.
 
     Args:
         model: The model.

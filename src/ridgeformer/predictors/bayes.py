@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.moments import Moments
+from ridgeformer.moments import ZERO, ContextSpectrum, Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
 from ridgeformer.predictors.ridge import Ridge
 from ridgeformer.problems import Prior, Tasks
 from ridgeformer.problems.posterior import TINY, Posterior
 from ridgeformer.problems.tasks import as_tasks
-from ridgeformer.spectrum import ZERO, ContextSpectrum
 
 __all__ = ["DMMSE", "BayesRR", "noise_posterior"]
 
@@ -35,7 +34,10 @@ NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums ad
 
 
 class BayesRR(Ridge):
-    """The posterior mean of w under a distribution of noise levels and Gaussian tasks.
+    """The posterior mean of w under a distribution of noise levels and Gaussian tasks, given the Gram matrix.
+
+    Where noise differs from token to token, tokens tell more than their Gram matrix does, and this is the best that
+    can be made of the Gram matrix alone: no linear transformer can beat it. See `TokenBayes` for the floor.
 
     Args:
         noise: The distribution of noise levels, as `Problem` takes it.
@@ -49,23 +51,24 @@ class BayesRR(Ridge):
 
     def _weights(self, moments: Moments) -> Array:
         """E[w | context], [B, r]."""
-        found = moments.spectrum
+        spectrum = moments.spectrum
+        noise = self.noise.of_gram(int(spectrum.context))
         # A posterior over log sigma has a width of about 1 / sqrt(2 (n - k)), where k directions have a signal that is
         # not far below the noise: so many nodes an octave resolve it.
-        strong = int((found.values.mean(0) > WEAK * self.noise.upper**2).sum())
-        freedom = max(found.context - strong, 0)
-        nodes, prior = self.noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
-        shrunk = np.empty_like(found.c)
-        order = np.argsort(found.residual)
-        size = max(1, min(CHUNK, MOST // (len(nodes) * found.c.shape[1])))
+        strong = int((spectrum.values.mean(0) > WEAK * noise.upper**2).sum())
+        freedom = max(spectrum.context - strong, 0)
+        nodes, prior = noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
+        shrunk = np.empty_like(spectrum.c)
+        order = np.argsort(spectrum.residual)
+        size = max(1, min(CHUNK, MOST // (len(nodes) * spectrum.c.shape[1])))
 
         def work(start: int) -> None:
             part = order[start : start + size]
-            shrunk[part] = _shrinkage(found, part, nodes, prior) * found.c[part]
+            shrunk[part] = _shrinkage(spectrum, part, nodes, prior) * spectrum.c[part]
 
         with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as pool:
             list(pool.map(work, range(0, len(order), size)))
-        return found.back(shrunk)
+        return spectrum.back(shrunk)
 
     def __repr__(self) -> str:
         return self._text(str(self.noise))
@@ -106,7 +109,7 @@ class DMMSE:
         nodes, prior = nodes[prior > 0], prior[prior > 0]
         pool = self.tasks.pool(moments.dim)
         assert pool is not None
-        found = np.empty((len(moments), moments.dim))
+        means = np.empty((len(moments), moments.dim))
         size = max(1, min(CHUNK, (1 << 22) // len(pool)))
         parts = [slice(start, start + size) for start in range(0, len(moments), size)]
         order = np.arange(len(moments))
@@ -117,11 +120,11 @@ class DMMSE:
             index = order[part]
             posterior = Posterior(self.tasks, moments.chosen(index))
             kept = _levels_that_matter(posterior, nodes, prior)
-            found[index] = self._average(posterior, nodes[kept], prior[kept])
+            means[index] = self._average(posterior, nodes[kept], prior[kept])
 
         with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as workers:
             list(workers.map(work, parts))
-        return found
+        return means
 
     def _average(self, posterior: Posterior, nodes: Array, prior: Array) -> Array:
         """The posterior means at each noise level, averaged with the posterior of the noise level."""
@@ -155,21 +158,21 @@ def _levels_that_matter(posterior: Posterior, nodes: Array, prior: Array) -> NDA
     return np.asarray((score > score.max(0) - np.log(len(posterior.pool)) - NEGLIGIBLE).any(1))
 
 
-def _shrinkage(found: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
+def _shrinkage(spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
     """E[1 / (lambda_i + sigma^2) | context] of some contexts with similar residuals, [b, m]."""
     if len(nodes) == 1:
-        return np.asarray(1 / (found.values[part] + nodes[0] ** 2))
-    _, posterior, inverse = noise_posterior(found, part, nodes, prior)
+        return np.asarray(1 / (spectrum.values[part] + nodes[0] ** 2))
+    _, posterior, inverse = noise_posterior(spectrum, part, nodes, prior)
     return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
 
 
 def noise_posterior(
-    found: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array
+    spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array
 ) -> tuple[Array, Array, Array]:
     """Compute p(sigma | context) of some contexts, best with similar residuals, on the nodes of a quadrature rule.
 
     Args:
-        found: The contexts in the eigenbases of S.
+        spectrum: The contexts in the eigenbases of S.
         part: Which contexts, [b].
         nodes: Noise levels.
         prior: Their probabilities.
@@ -178,10 +181,10 @@ def noise_posterior(
         For the K nodes that matter: the noise variances v [b, K], their posterior probabilities [b, K], and
         1 / (lambda_i + v) [m, b, K].
     """
-    residual, values, c = found.residual[part], found.values[part], found.c[part]
-    freedom = found.context - values.shape[1]
+    residual, values, c = spectrum.residual[part], spectrum.values[part], spectrum.c[part]
+    freedom = spectrum.context - values.shape[1]
     # Below this variance the data cannot tell noise from rounding; it also gives a point at sigma = 0 a likelihood.
-    least = found.rounding * found.total[part] / found.context + 1e-300
+    least = spectrum.rounding * spectrum.total[part] / spectrum.context + 1e-300
     chosen = prior > 0
     if (values > ZERO).all():
         chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))

@@ -105,12 +105,12 @@ class Guarded(Value):
         Returns:
             The weights, [B, d].
         """
-        found, guarding = self._both(moments)
+        weights, guarding = self._both(moments)
         index = np.flatnonzero(guarding.fell_back)
         if len(index):
-            found = found.copy()
-            found[index] = self.fallback.weights(moments.chosen(index))
-        return found
+            weights = weights.copy()
+            weights[index] = self.fallback.weights(moments.chosen(index))
+        return weights
 
     def check(self, moments: Moments) -> Guarding:
         """Report on which contexts the model is replaced, and how often.
@@ -145,15 +145,17 @@ def _excess(weights: Float, moments: Moments) -> Array:
     The distance is taken in the metric S, in which it is an error of predictions on the context. Eigenvalues below
     their mean count as the mean, because queries may be larger than the context in these directions.
     """
-    found = moments.spectrum
-    least_squares = np.zeros((len(weights), found.dim))
-    least_squares[:, found.dim - found.c.shape[1] :] = found.c / found.values
+    spectrum = moments.spectrum
+    least_squares = np.zeros((len(weights), spectrum.dim))
+    least_squares[:, spectrum.dim - spectrum.c.shape[1] :] = spectrum.c / spectrum.values
     values, vectors = (
-        np.linalg.eigh(moments.S.astype(np.float64)) if found.c.shape[1] < found.dim else (found.values, found.vectors)
+        np.linalg.eigh(moments.S.astype(np.float64))
+        if spectrum.c.shape[1] < spectrum.dim
+        else (spectrum.values, spectrum.vectors)
     )
     with np.errstate(all="ignore"):
         mine = np.einsum("bim,bi->bm", vectors, weights.astype(np.float64))
         outside = mine - np.clip(mine, np.minimum(least_squares, 0.0), np.maximum(least_squares, 0.0))
         metric = np.maximum(values, values.mean(1, keepdims=True))
-        excess = (metric * outside**2).sum(1) / np.maximum(found.total, np.finfo(np.float64).tiny)
+        excess = (metric * outside**2).sum(1) / np.maximum(spectrum.total, np.finfo(np.float64).tiny)
     return np.where(np.isfinite(excess), excess, np.inf)

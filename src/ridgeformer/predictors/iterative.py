@@ -63,14 +63,14 @@ class IterativeRR:
     def _steps(self, moments: Moments) -> Iterator[Array]:
         """Coordinates in the eigenbasis after each step, [B, m]."""
         check_enough(moments)
-        found = spectrum_of(moments)
-        values, c = found.values, found.c
+        spectrum = spectrum_of(moments)
+        values, c = spectrum.values, spectrum.c
         largest = np.abs(moments.S.astype(np.float64)).sum(2).max(1)[:, None]
         w, v = np.zeros_like(c), np.zeros_like(c)
         for _ in range(self.steps):
             slope = values * w - c
-            residual = np.maximum(found.total + (w * (slope - c)).sum(1), 0.0)
-            variance = (residual / (found.context - moments.dim))[:, None]
+            residual = np.maximum(spectrum.total + (w * (slope - c)).sum(1), 0.0)
+            variance = (residual / (spectrum.context - moments.dim))[:, None]
             w = w - slope / largest
             v = v - ((values + variance) * v - c) / (largest + variance)
             yield v

@@ -15,24 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.moments import Moments
+from ridgeformer.moments import ContextSpectrum, Moments, share_basis
 from ridgeformer.noise import Noise
 from ridgeformer.predictors.base import check_any_problem, check_enough, check_moments, check_one_length
 from ridgeformer.problems import BaseProblem, Draw, Prior
-from ridgeformer.spectrum import ContextSpectrum, share_basis
 from ridgeformer.validation import integer, number
 
-__all__ = [
-    "TUNING",
-    "AdaRR",
-    "ConstRR",
-    "LeastSquares",
-    "OracleRR",
-    "Ridge",
-    "TunedRR",
-    "in_whitened",
-    "spectrum_of",
-]
+__all__ = ["TUNING", "AdaRR", "ConstRR", "LeastSquares", "OracleRR", "Ridge", "TunedRR", "in_whitened", "spectrum_of"]
 
 Array = NDArray[np.float64]
 Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
@@ -85,10 +74,10 @@ class Ridge(ABC):
         white = in_whitened(moments, self.prior)
         if isinstance(white.context, int):
             return self.prior.back(self._weights(white))
-        found = np.empty((len(white), white.dim))
+        weights = np.empty((len(white), white.dim))
         for index, part in white.by_length():
-            found[index] = self._weights(part)
-        return self.prior.back(found)
+            weights[index] = self._weights(part)
+        return self.prior.back(weights)
 
     @abstractmethod
     def _weights(self, moments: Moments) -> Array:
@@ -168,8 +157,8 @@ class ConstRR(Ridge):
 
         grid = scale + np.linspace(-30, 10, 41)
         best = grid[int(np.argmin([of(point) for point in grid]))]
-        found = minimize_scalar(of, bounds=(best - 1, best + 1), method="bounded", options={"xatol": 1e-4})
-        return cls(float(np.exp(found.x)), problem.prior)
+        minimum = minimize_scalar(of, bounds=(best - 1, best + 1), method="bounded", options={"xatol": 1e-4})
+        return cls(float(np.exp(minimum.x)), problem.prior)
 
     def _weights(self, moments: Moments) -> Array:
         """(S + variance)^-1 a."""
@@ -240,19 +229,19 @@ class TunedRR(Ridge):
         Raises:
             InputError: A problem is none, has n <= d, or a number is out of range.
         """
-        sequences, known, found = integer("sequences", sequences), None, []
+        sequences, known, tuned = integer("sequences", sequences), None, []
         for problem in problems:
             check_any_problem(problem)
             noise = _known_noise(problem)
             if noise is not None and noise.second_moment == 0:
-                found.append(cls(0.0, 0.0, problem.prior))
+                tuned.append(cls(0.0, 0.0, problem.prior))
                 continue
             draw = _tuning_draw(problem, sequences, seed)
             if known is not None and problem.is_isotropic:
                 share_basis(draw.moments, known)
-            found.append(cls._fit(problem, draw))
+            tuned.append(cls._fit(problem, draw))
             known = draw.moments
-        return found
+        return tuned
 
     @classmethod
     def _fit(cls, problem: BaseProblem, draw: Draw) -> TunedRR:
@@ -288,14 +277,14 @@ class TunedRR(Ridge):
 
 def _plain_objective(draw: Draw) -> Callable[[Array], float]:
     """The adjusted loss of TunedRR on isotropic sequences, as a function of the logarithms of factor and ceiling."""
-    found, raw = draw.moments.spectrum, estimate(draw.moments)
+    spectrum, raw = draw.moments.spectrum, estimate(draw.moments)
     assert draw.sigma is not None
-    exact, room = found.c / (found.values + draw.sigma[:, None] ** 2), np.empty_like(found.c)
+    exact, room = spectrum.c / (spectrum.values + draw.sigma[:, None] ** 2), np.empty_like(spectrum.c)
 
     def loss(logarithms: Array) -> float:
         variance = np.minimum(np.exp(logarithms[0]) * raw, np.exp(logarithms[1]))
-        np.add(found.values, variance[:, None], out=room)
-        np.subtract(np.divide(found.c, room, out=room), exact, out=room)
+        np.add(spectrum.values, variance[:, None], out=room)
+        np.subtract(np.divide(spectrum.c, room, out=room), exact, out=room)
         return 0.5 * float(np.square(room, out=room).sum(1).mean())
 
     return loss

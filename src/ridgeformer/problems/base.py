@@ -1,4 +1,4 @@
-"""What training and evaluation ask of a problem, whichever one it is."""
+"""The interface of problems for training and evaluation."""
 
 from __future__ import annotations
 

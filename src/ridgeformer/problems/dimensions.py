@@ -75,12 +75,12 @@ class ContextRule(Value):
         return Lengths(sorted(numbers))
 
     def _term(self, text: str, dim: int) -> int:
-        found = TERM.fullmatch(text.strip())
-        if found is None or found["factor"] == ".":
+        term = TERM.fullmatch(text.strip())
+        if term is None or term["factor"] == ".":
             refuse(RULE, shown(self._rule), EXAMPLES)
-        if found["number"]:
-            return int(found["number"])
-        return math.ceil(float(found["factor"] or 1) * dim - 1e-9) + int(found["more"] or 0)
+        if term["number"]:
+            return int(term["number"])
+        return math.ceil(float(term["factor"] or 1) * dim - 1e-9) + int(term["more"] or 0)
 
     def __str__(self) -> str:
         return str(self._rule)

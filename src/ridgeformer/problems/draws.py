@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.moments import Index, Moments
+from ridgeformer.moments import Index, Moments, solve
 from ridgeformer.problems.matrices import check_metric
 from ridgeformer.problems.prior import Prior
-from ridgeformer.spectrum import solve
 from ridgeformer.validation import array, real
 from ridgeformer.values import Value, read_only
 
@@ -60,9 +59,9 @@ class Sequences(Value):
     @property
     def moments(self) -> Moments:
         """The moments of the contexts; their noise levels are those of the sequences, not of single tokens."""
-        found = Moments.from_tokens(self.x, self.y, self.context)
+        moments = Moments.from_tokens(self.x, self.y, self.context)
         sigma = self.sigma if np.ndim(self.sigma) == 1 else None  # type: ignore[arg-type]
-        return Moments._trusted(found.gram, found.context, sigma, found.sums)
+        return Moments._trusted(moments.gram, moments.context, sigma, moments.sums)
 
     def ridge(self, prior: Prior | None = None) -> Array:
         """Compute E[w | context, noise levels] for Gaussian tasks and noise: the oracle, also of tokens of own levels.
@@ -299,8 +298,8 @@ class Draw(Value):
             The means, [B]; 0 where queries have mean 0.
         """
         error = np.asarray(weights, np.float64) - np.asarray(goal, np.float64)
-        found = 0.0 if self.mean is None else (error * np.asarray(self.mean, np.float64)).sum(1)
-        return found if self.surplus is None else found - self.surplus
+        risk = 0.0 if self.mean is None else (error * np.asarray(self.mean, np.float64)).sum(1)
+        return risk if self.surplus is None else risk - self.surplus
 
     def with_intercept(self) -> Draw:
         """Return the draw of features (x, 1) as far as losses are concerned: moments are as before.

@@ -377,9 +377,9 @@ class Standardised(_Drawn):
         n, r = max(context, 4), self.mean_covariance(dim)
         m = n - 1
         size = np.exp(2 * (gammaln((m - 1) / 2) - gammaln(m / 2))) / 2
-        found = r * (n + 1) * size * hyp2f1(0.5, 0.5, m / 2, np.minimum(r**2, 1.0))
-        np.fill_diagonal(found, (n + 1) / (n - 3))
-        return np.asarray(found)
+        second = r * (n + 1) * size * hyp2f1(0.5, 0.5, m / 2, np.minimum(r**2, 1.0))
+        np.fill_diagonal(second, (n + 1) / (n - 3))
+        return np.asarray(second)
 
     def covariances(self, dim: int, count: int, rng: np.random.Generator) -> Array:
         """See `Features.covariances`. These are the covariances before standardising."""

@@ -41,18 +41,18 @@ class Lengths(Value):
         if isinstance(context, Lengths):
             self.values: NDArray[np.int64] = context.values
             return
-        found = _parsed(context) if isinstance(context, str) else context
-        if isinstance(found, bool) or not isinstance(found, Integral | Iterable):
+        lengths = _parsed(context) if isinstance(context, str) else context
+        if isinstance(lengths, bool) or not isinstance(lengths, Integral | Iterable):
             refuse(RULE, shown(context), EXAMPLES)
-        if isinstance(found, Integral):
-            found = [int(found)]
-        if isinstance(found, range) and len(found) > MOST_VALUES:
+        if isinstance(lengths, Integral):
+            lengths = [int(lengths)]
+        if isinstance(lengths, range) and len(lengths) > MOST_VALUES:
             refuse(
                 f"there may be at most {MOST_VALUES:,} context lengths",
-                f"{len(found):,}",
+                f"{len(lengths):,}",
                 "Pass a range with a larger step.",
             )
-        numbers = [integer("context", n, 1, MOST) for n in found]
+        numbers = [integer("context", n, 1, MOST) for n in lengths]
         if not numbers:
             empty = "an empty range or list"
             backwards = isinstance(context, str) and ".." in context

@@ -30,17 +30,17 @@ def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
     Raises:
         InputError: It is not square, not symmetric, or has a negative eigenvalue, or a zero one where none may be.
     """
-    found = array(name, matrix, ("d", "d")).astype(np.float64)
-    if found.shape[0] != found.shape[1]:
-        refuse(f"{name} must be square", f"shape {found.shape}", "Pass a matrix [d, d].")
-    scale = float(np.abs(found).max())
-    gaps = np.abs(found - found.T)
+    values = array(name, matrix, ("d", "d")).astype(np.float64)
+    if values.shape[0] != values.shape[1]:
+        refuse(f"{name} must be square", f"shape {values.shape}", "Pass a matrix [d, d].")
+    scale = float(np.abs(values).max())
+    gaps = np.abs(values - values.T)
     if float(gaps.max()) > 1e-9 * scale:
         i, j = (int(k) for k in np.unravel_index(gaps.argmax(), gaps.shape))
-        received = f"{found[i, j]:g} at [{i}, {j}] and {found[j, i]:g} at [{j}, {i}]"
+        received = f"{values[i, j]:g} at [{i}, {j}] and {values[j, i]:g} at [{j}, {i}]"
         refuse(f"{name} must be symmetric", received, "Pass (A + A.T) / 2, if A is meant to be symmetric.")
-    found = (found + found.T) / 2
-    least = float(np.linalg.eigvalsh(found)[0])
+    values = (values + values.T) / 2
+    least = float(np.linalg.eigvalsh(values)[0])
     if definite and not least > 1e-12 * scale:
         refuse(
             f"{name} must be positive definite",
@@ -51,7 +51,7 @@ def check_covariance(name: str, matrix: ArrayLike, definite: bool) -> Array:
         refuse(
             f"{name} must have no negative eigenvalue", f"{least:.3g}", "Pass A @ A.T for some matrix A, for example."
         )
-    return found
+    return values
 
 
 def check_metric(metric: object, count: int, dim: int) -> Float:

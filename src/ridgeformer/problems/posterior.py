@@ -1,4 +1,4 @@
-"""What a context says about its task when the noise level is known: evidence and posterior mean.
+"""The posterior of the task given a context and the noise level: evidence and mean.
 
 With Q_k = l - 2 a'w_k + w_k'S w_k the residual sum of squares of task k of a pool, -2 log p(context | w_k, sigma) is
 n log sigma^2 + Q_k / sigma^2 up to a constant. For Gaussian tasks, in coordinates in which they are N(0, I), it is
@@ -81,6 +81,7 @@ class _Gaussian:
         self.values, self.vectors = np.linalg.eigh(white.S.astype(np.float64))
         self.values, self.count = np.maximum(self.values, 0.0), moments.counts
         seen = self.values > FLAT * self.values.max(1, keepdims=True)  # directions that the context has
+        self.values = np.where(seen, self.values, 0.0)
         self.c = np.where(seen, np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64)), 0.0)
         self.inverse = np.divide(1.0, self.values, out=np.zeros_like(self.values), where=seen)
         left = white.l.astype(np.float64) - (self.c**2 * self.inverse).sum(1)
@@ -89,10 +90,10 @@ class _Gaussian:
     def at(self, variance: Array) -> tuple[Array, Array]:
         # (l - c'(S + v)^-1 c) / v = R / v + c' S^-1 (S + v)^-1 c: the difference would be rounding for small v.
         shifted = self.values + variance[:, None]
-        found = self.c / shifted
-        fit = self.left / variance + (self.c * self.inverse * found).sum(1)
+        scaled = self.c / shifted
+        fit = self.left / variance + (self.c * self.inverse * scaled).sum(1)
         score = (self.count - self.values.shape[1]) * np.log(variance) + np.log(shifted).sum(1) + fit
-        return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, found))
+        return -0.5 * score, self.prior.back(np.einsum("bij,bj->bi", self.vectors, scaled))
 
 
 def oracle_of_pool(tasks: Tasks, moments: Moments) -> Array:
@@ -108,8 +109,8 @@ def oracle_of_pool(tasks: Tasks, moments: Moments) -> Array:
     pool, sigma = tasks.pool(moments.dim), moments.sigma
     assert pool is not None
     assert sigma is not None
-    found, size = np.empty((len(moments), moments.dim)), max(1, CELLS // len(pool))
+    means, size = np.empty((len(moments), moments.dim)), max(1, CELLS // len(pool))
     for start in range(0, len(moments), size):
         part = slice(start, start + size)
-        found[part] = Posterior(tasks, moments[part]).at(np.asarray(sigma[part]))[1]
-    return found
+        means[part] = Posterior(tasks, moments[part]).at(np.asarray(sigma[part]))[1]
+    return means

@@ -65,5 +65,5 @@ class Prior(Value):
         Returns:
             Weights, [B, d].
         """
-        found = weights if self.factor is None else weights @ self.factor.T
-        return found if self.mean is None else found + self.mean
+        tasks = weights if self.factor is None else weights @ self.factor.T
+        return tasks if self.mean is None else tasks + self.mean

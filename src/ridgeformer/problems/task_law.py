@@ -110,12 +110,12 @@ class Tasks(Described):
             The matrix, [d, d].
         """
         prior = self.prior(dim)
-        found = np.eye(dim) if prior.factor is None else prior.factor @ prior.factor.T
+        second = np.eye(dim) if prior.factor is None else prior.factor @ prior.factor.T
         if prior.mean is not None:
-            found = found + np.outer(prior.mean, prior.mean)
+            second = second + np.outer(prior.mean, prior.mean)
         if (pool := self.pool(dim)) is None:
-            return found
-        return np.asarray(self.new * found + (1 - self.new) * pool.T @ pool / len(pool))
+            return second
+        return np.asarray(self.new * second + (1 - self.new) * pool.T @ pool / len(pool))
 
     def law(self, dim: int) -> dict[str, Any]:
         """See `Described.law`."""
@@ -136,5 +136,5 @@ class Tasks(Described):
         if pool is None:
             return None
         from_pool = (u - self.new) / (1 - self.new)
-        found = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
-        return np.where(u < self.new, -1, found)
+        chosen = np.minimum((from_pool * len(pool)).astype(np.int64), len(pool) - 1)
+        return np.where(u < self.new, -1, chosen)

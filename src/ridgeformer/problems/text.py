@@ -221,14 +221,14 @@ def parse_problem(text: str) -> dict[str, Any]:
         InputError: The text describes no problem.
     """
     names = {"d": "dim", "n": "context"}
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if not isinstance(text, str):
         refuse("a problem must be described by text", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
     for part in text.split():
         name, _, value = part.partition("=")
         if name not in ("d", "n", "features", "tasks", "query"):
             name, value = "noise", part
-        if not value or names.get(name, name) in found:
+        if not value or names.get(name, name) in arguments:
             refuse("a problem must be described part by part", shown(text), "Write 'd=10 n=20 uniform(0,5)'.")
-        found[names.get(name, name)] = value
-    return found
+        arguments[names.get(name, name)] = value
+    return arguments

@@ -106,8 +106,8 @@ class VaryingDimension(BaseProblem):
         """
         if dim not in self.dims:
             refuse(f"the dimensions are {self._dims}", shown(dim), "Choose one of these.")
-        found: Problem = self.cells[self.dims.index(dim)]
-        return found
+        cell: Problem = self.cells[self.dims.index(dim)]
+        return cell
 
     def by_dimension(self) -> dict[int, Any]:
         """See `BaseProblem.by_dimension`."""
@@ -288,13 +288,13 @@ class VaryingDimension(BaseProblem):
         limited, gradients = 0, list[Any]()
         for block in self._blocks(key, count, first):
             draw = self._drawn(block, ask.dtype, sums, ask.engine, ask.threads)
-            found = self._evaluated(kernel, draw, ask)
-            losses[block.part], limited = found.losses, limited + found.limited
-            if found.unadjusted is not None:
+            evaluation = self._evaluated(kernel, draw, ask)
+            losses[block.part], limited = evaluation.losses, limited + evaluation.limited
+            if evaluation.unadjusted is not None:
                 unadjusted = np.zeros(count, ask.dtype) if unadjusted is None else unadjusted
-                unadjusted[block.part] = found.unadjusted
-            if found.gradient is not None:
-                gradients.append([block.count / count * piece for piece in found.gradient])
+                unadjusted[block.part] = evaluation.unadjusted
+            if evaluation.gradient is not None:
+                gradients.append([block.count / count * piece for piece in evaluation.gradient])
         whole: Any = type(kernel)(*map(sum, zip(*gradients, strict=True))) if gradients else None
         return Evaluation(losses, None, whole, limited, unadjusted)
 
@@ -336,10 +336,11 @@ class ByDimension:
 
     Args:
         weights: What gives the weights [b, d] of contexts with d features, by d.
+        knows_sigma: Whether these use the true noise levels. Default: False.
     """
 
-    def __init__(self, weights: dict[int, Callable[[Moments], Float]]) -> None:
-        self._weights = weights
+    def __init__(self, weights: dict[int, Callable[[Moments], Float]], *, knows_sigma: bool = False) -> None:
+        self._weights, self.knows_sigma = weights, knows_sigma
 
     def weights(self, moments: Moments) -> Array:
         """Return the weights of contexts; those of features that are all 0 are 0.
@@ -354,7 +355,7 @@ class ByDimension:
             InputError: There is no predictor for a dimension.
         """
         last = (np.diagonal(moments.S, axis1=1, axis2=2) > 0) * np.arange(1, moments.dim + 1)
-        sizes, found = last.max(1), np.zeros((len(moments), moments.dim))
+        sizes, weights = last.max(1), np.zeros((len(moments), moments.dim))
         for d in np.unique(sizes).tolist():
             if d not in self._weights:
                 refuse(f"the dimensions are {', '.join(map(str, self._weights))}", d, "Use contexts of these.")
@@ -362,8 +363,8 @@ class ByDimension:
             part = moments.chosen(index)
             sums = None if part.sums is None else np.asarray(part.sums[:, kept])
             own = Moments._trusted(np.asarray(part.gram[:, kept[:, None], kept]), part.context, part.sigma, sums)
-            found[index, :d] = self._weights[d](own)
-        return found
+            weights[index, :d] = self._weights[d](own)
+        return weights
 
     def __repr__(self) -> str:
         return f"ByDimension({', '.join(map(str, self._weights))})"

@@ -11,7 +11,7 @@ from ridgeformer import zoo
 from ridgeformer.errors import InputError, refuse
 from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import Noise, Uniform
-from ridgeformer.predictors import BayesRR, Guarded, Predictor
+from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
 from ridgeformer.sklearn.posterior import Standardised
 
 __all__ = ["FallbackWarning", "by_model", "default_noise", "place"]
@@ -23,20 +23,20 @@ class FallbackWarning(UserWarning):
     """The data are beyond what the model can handle, and exact Bayes predicts in its place."""
 
 
-def place(name: str) -> tuple[str, int, str, int | None]:
+def place(name: str) -> tuple[zoo.Zoo, tuple[str, int, str, int | None]]:
     """Find a shipped model by its name.
 
     Args:
         name: The name, such as `diag/7/uniform(0,5)`.
 
     Returns:
-        Family, layers, noise and seed.
+        The zoo that has it; and its family, layers, noise and seed.
 
     Raises:
         InputError: There is no such model.
     """
     try:
-        return zoo.place(name)
+        return zoo.find(name)
     except InputError:
         refuse(
             "the predictor must be bayes, the name of a shipped model, or a predictor",
@@ -88,7 +88,7 @@ def by_model(
     moments, fell_back = given.moments(dim, context), np.zeros(len(exact), bool)
     with np.errstate(all="ignore"):
         weights = np.asarray(model.weights(moments), np.float64)[:, : given.dim]
-    if isinstance(model, Guarded | LinearTransformer):
+    if isinstance(model, Guarded | LinearTransformer | Universal):
         guard = model if isinstance(model, Guarded) else Guarded(model, BayesRR(given.noise))
         report = guard.check(moments)
         fell_back, name = report.fell_back, "exact Bayes" if guard is not model else repr(guard.fallback)

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ridgeformer import zoo
 from ridgeformer.errors import refuse, shown
+from ridgeformer.loading import load
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.predictors import Predictor
+from ridgeformer.predictors import Predictor, Universal
 from ridgeformer.sklearn.models import by_model, default_noise, place
 from ridgeformer.sklearn.posterior import Posterior, Standardised
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, student_precisions
@@ -38,7 +39,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     averages over which features matter, their weights, and the noise level.
 
     Args:
-        predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
+        predictor: `bayes` for the posterior mean of the weights; `universal` for the shipped model for every number of
+            features and rows; the name of a shipped model such as
             `diag/7/uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded by
             `ridgeformer.predictors.Guarded`, with exact Bayes as the fallback.
         noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
@@ -344,16 +346,16 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         model, noise, context = self._resolved()
         if model is not None and noise is None:
             noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
-        given, found = replace(self._law(), noise=noise).posterior(sums)
-        weights, fell_back = found.weights, np.zeros(len(sums.yy), bool)
+        given, posterior = replace(self._law(), noise=noise).posterior(sums)
+        weights, fell_back = posterior.weights, np.zeros(len(sums.yy), bool)
         if model is not None and given.dim:
-            weights, fell_back = by_model(model, given, context, found.weights)
+            weights, fell_back = by_model(model, given, context, posterior.weights)
         d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
         coef, covariance, inclusion = np.zeros((q, d)), np.zeros((q, d, d)), np.zeros((q, d))
-        inclusion[:, kept] = found.inclusion
+        inclusion[:, kept] = posterior.inclusion
         coef[:, kept] = unit[:, None] * weights / given.x_scale
         scales = np.outer(given.x_scale, given.x_scale)
-        covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * found.covariance / scales
+        covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * posterior.covariance / scales
 
         def shaped(value: Array) -> Any:
             return value.reshape(self._shape + value.shape[1:])[()]
@@ -362,10 +364,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
         known = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
-        self.noise_, self._variance = shaped(known * unit * found.sigma), shaped(known * unit**2 * found.variance)
+        self.noise_, self._variance = (
+            shaped(known * unit * posterior.sigma),
+            shaped(known * unit**2 * posterior.variance),
+        )
         self.fell_back_ = shaped(fell_back)
-        self.log_evidence_ = shaped(found.log_evidence - sums.examples * np.log(unit))
-        self._given, self._mixtures, self._beyond = given, found.mixtures, weights - found.weights
+        self.log_evidence_ = shaped(posterior.log_evidence - sums.examples * np.log(unit))
+        self._given, self._mixtures, self._beyond = given, posterior.mixtures, weights - posterior.weights
         self._tails, self._calibrations = tails or Tails(), (Calibration(),) * q
         for mixture in self._mixtures:
             mixture.tails = self._tails
@@ -379,9 +384,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            found = place(self.predictor)
-            spec = zoo.shipped().record(*found).spec
-            return zoo.shipped().model(*found), noise or as_noise(spec["noise"]), context or int(spec["context"])
+            if self.predictor == "universal":
+                return Universal(load(f"{zoo.PREFIX}universal/{zoo.universal_layers()[-1]}")), noise, context
+            where, cell = place(self.predictor)
+            spec = where.record(*cell).spec
+            return where.model(*cell), noise or as_noise(spec["noise"]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context

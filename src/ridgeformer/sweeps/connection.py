@@ -16,8 +16,6 @@ from typing import Any
 
 from ridgeformer.errors import UnreachableError
 
-__all__ = ["Connection"]
-
 DOWN = 10.0  # seconds without a connection until a sweep ends; a scheduler that is restarted sooner is found again
 SILENT = 60.0  # seconds without an answer on an open connection: a scheduler may be busy for some time
 IDLE = 15.0  # seconds without a worker until the user is told

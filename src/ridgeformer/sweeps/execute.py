@@ -26,13 +26,11 @@ from ridgeformer.problems import BaseProblem
 from ridgeformer.sweeps.connection import Connection
 from ridgeformer.training import Runs, Spec
 from ridgeformer.training.runs import read_entry
-from ridgeformer.training.session import Session
 from ridgeformer.training.spec import parse_spec
 from ridgeformer.training.store import Folder
 from ridgeformer.training.store.files import has_record, is_finished, read_record
+from ridgeformer.training.train import Session
 from ridgeformer.validation import integer
-
-__all__ = ["Failure", "State", "Sweep", "sweep"]
 
 Unit = list[Spec]
 Running = dict[Future[list[tuple[str, str]]], int]  # and the number of the unit
@@ -82,7 +80,7 @@ class State:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep left behind.
+    """The outcome of a sweep: finished runs and failures.
 
     Attributes:
         runs: The finished runs, as a table.

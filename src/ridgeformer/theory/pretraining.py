@@ -25,6 +25,7 @@ from ridgeformer.validation import integer, number
 
 __all__ = ["Contexts", "Limit", "fit", "limit", "sample"]
 
+
 Array = NDArray[np.float64]
 BLOCK = 4096  # contexts at a time
 
@@ -170,6 +171,6 @@ def limit(alpha: float, kappa: float, tau: float, rho: float) -> Limit:
 
 
 def _resolvent(x: float, ratio: float) -> float:
-    """The limit of tr (R + x)^-1 / d, for R the second moments of so many times d random tasks of length sqrt(d)."""
+    """The limit of tr (R + x)^-1 / d, for R the second moments of a multiple of d random tasks of length sqrt(d)."""
     b = x + 1 - 1 / ratio
     return 2 / (b + math.sqrt(b * b + 4 * x / ratio))

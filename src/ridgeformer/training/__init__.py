@@ -1,11 +1,9 @@
 """From a problem to a linear transformer: `train`, `train_many`, protocols, callbacks, and runs that can be resumed."""
 
-from ridgeformer.training.callbacks import Callback, TrainingProgress
+from ridgeformer.training.callbacks import Callback, CSVLogger, TensorBoardLogger, TrainingProgress, WandbLogger
 from ridgeformer.training.descent import SGD, Adam, Fresh, GradientDescent, GradientFlow, Population, Sample
-from ridgeformer.training.history import History, Snapshot
-from ridgeformer.training.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from ridgeformer.training.paper import Paper
-from ridgeformer.training.results import Training, load_run
+from ridgeformer.training.results import History, Snapshot, Training, load_run
 from ridgeformer.training.runs import Run, Runs, load_runs
 from ridgeformer.training.search import Search
 from ridgeformer.training.spec import Spec

@@ -14,8 +14,6 @@ from ridgeformer.engine import Evaluation, Layout
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
 
-__all__ = ["STORED", "Batch", "ceiling", "damped"]
-
 Array = NDArray[np.float64]
 Float = NDArray[np.floating[Any]]
 STORED = 1 << 27  # bytes of Gram matrices that are stored; beyond, they are drawn again every time
@@ -113,7 +111,7 @@ class Batch:
         return np.broadcast_to(self.metric, (len(self), *self.metric.shape[-2:]))
 
     def joined(self, other: Batch, most: int) -> Batch:
-        """Return the contexts of both, at most so many.
+        """Return the contexts of both, at most a given number.
 
         Args:
             other: Further contexts, which come after these.
@@ -187,10 +185,10 @@ class Batch:
         """Losses and gradient by blocks of equal dimension, which is faster than at the largest dimension."""
         losses, limited, slopes = np.zeros(len(self), self.gram.dtype), 0, list[Any]()
         for index, block in self._blocks:
-            found = block.evaluate(model.at_dim(block.target.shape[1]), limit, gradient, threads)
-            losses[index], limited = found.losses, limited + found.limited
-            if found.gradient is not None:
-                slopes.append([len(block) / len(self) * piece for piece in found.gradient])
+            evaluation = block.evaluate(model.at_dim(block.target.shape[1]), limit, gradient, threads)
+            losses[index], limited = evaluation.losses, limited + evaluation.limited
+            if evaluation.gradient is not None:
+                slopes.append([len(block) / len(self) * piece for piece in evaluation.gradient])
         whole: Any = type(model.kernel)(*map(sum, zip(*slopes, strict=True))) if slopes else None
         return Evaluation(losses, None, whole, limited)
 

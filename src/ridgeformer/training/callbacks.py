@@ -7,16 +7,20 @@ is the only thing that the library itself prints.
 
 from __future__ import annotations
 
+import csv
+import importlib
+import io
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from ridgeformer.errors import kind_of, refuse
+from ridgeformer.errors import MissingPackageError, kind_of, refuse
+from ridgeformer.files import append, make_folder, write_whole
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import Spec
-
-__all__ = ["AnyCallback", "Callback", "Display", "TrainingProgress", "as_callbacks"]
 
 PATIENCE = 2.0  # seconds after which the progress line appears
 
@@ -165,3 +169,145 @@ class Display(Callback):
         if self._bar is not None:
             self._bar.stop()
         self._bar = None
+
+
+class CSVLogger(Callback):
+    """Writes the history of every run to one CSV file, with the name of the run in the first column.
+
+    Every row is written as it comes. A run that resumes begins with the rows before the interruption; at the end of a
+    run its rows are those of `history`.
+
+    Args:
+        path: The file. What was there before is replaced.
+
+    Raises:
+        InputError: This is no path.
+        StorageError: Its folder cannot be made.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike) or not Path(path).name:
+            refuse("a CSV logger needs the name of a file", repr(path), 'Pass "history.csv", for example.')
+        self.path = Path(path)
+        make_folder(self.path.parent, "logs")
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._names: list[str] = []  # the columns of the file
+
+    def on_start(self, spec: Spec) -> None:
+        """See `Callback.on_start`."""
+        self._rows[spec.name], self._names = [], []  # the next row writes the whole file
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """See `Callback.on_step`."""
+        name, row = progress.spec.name, {"phase": progress.phase, **progress.record}
+        self._rows.setdefault(name, []).append(row)
+        if row.keys() <= set(self._names):
+            append(self.path, self._text([{"run": name, **row}]))
+        else:
+            self._write()
+
+    def on_end(self, training: Training) -> None:
+        """See `Callback.on_end`."""
+        self._rows[training.spec.name] = training.history.rows()
+        self._write()
+
+    def _write(self) -> None:
+        """Write the whole file: its columns are known anew."""
+        rows = [{"run": name, **row} for name, run in self._rows.items() for row in run]
+        self._names = list(dict.fromkeys(name for row in rows for name in row))
+        write_whole(self.path, self._text([dict(zip(self._names, self._names, strict=True)), *rows]))
+
+    def _text(self, rows: list[dict[str, Any]]) -> bytes:
+        text = io.StringIO()
+        csv.DictWriter(text, self._names, restval="", lineterminator="\n").writerows(rows)
+        return text.getvalue().encode()
+
+
+class TensorBoardLogger(Callback):
+    """Writes every recorded number that is finite as a scalar for TensorBoard, one folder per run.
+
+    It needs tensorboardX (`pip install tensorboardX`), or PyTorch with tensorboard.
+
+    Args:
+        folder: Where TensorBoard looks for runs.
+
+    Raises:
+        MissingPackageError: Neither package is installed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder, self._kind = Path(folder), _writer()
+        self._open: dict[str, Any] = {}
+
+    def on_start(self, spec: Spec) -> None:
+        """See `Callback.on_start`."""
+        self._open[spec.name] = self._kind(str(self.folder / spec.name))
+        self._count = 0
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """See `Callback.on_step`."""
+        self._count += 1
+        step = int(progress.record.get("step", self._count))
+        for name, value in _finite(progress).items():
+            if name != "seconds":
+                self._open[progress.spec.name].add_scalar(name, value, step)
+
+    def on_end(self, training: Training) -> None:
+        """See `Callback.on_end`."""
+        self._open.pop(training.spec.name).close()
+
+
+class WandbLogger(Callback):
+    """Sends every recorded number that is finite to Weights & Biases, one run of theirs per run of ours.
+
+    It needs `pip install wandb`.
+
+    Args:
+        project: The project.
+        **options: Further arguments of `wandb.init`, such as `mode="offline"`.
+
+    Raises:
+        MissingPackageError: wandb is not installed.
+    """
+
+    def __init__(self, project: str = "ridgeformer", **options: Any) -> None:
+        self._wandb = _imported("wandb", "Weights & Biases needs the package wandb", "Run pip install wandb.")
+        self.project, self.options = project, options
+        self._run: Any = None
+
+    def on_start(self, spec: Spec) -> None:
+        """See `Callback.on_start`."""
+        self._run = self._wandb.init(project=self.project, name=spec.name, config=spec.as_dict(), **self.options)
+        self._count = 0
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """See `Callback.on_step`."""
+        self._count += 1
+        step = int(progress.record.get("step", self._count))
+        self._run.log(_finite(progress), step=step)
+
+    def on_end(self, training: Training) -> None:
+        """See `Callback.on_end`."""
+        self._run.summary.update(training.result.as_dict())
+        self._run.finish()
+
+
+def _finite(progress: TrainingProgress) -> dict[str, float]:
+    """The recorded numbers that are finite, without the step."""
+    return {name: value for name, value in progress.record.items() if name != "step" and math.isfinite(value)}
+
+
+def _writer() -> Any:
+    try:
+        return importlib.import_module("tensorboardX").SummaryWriter
+    except ImportError:
+        rule = "TensorBoard needs tensorboardX, or PyTorch with tensorboard"
+        remedy = "Run pip install tensorboardX."
+        return _imported("torch.utils.tensorboard", rule, remedy).SummaryWriter
+
+
+def _imported(name: str, rule: str, remedy: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(f"{rule}; it is not installed. {remedy}") from error

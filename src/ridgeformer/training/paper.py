@@ -20,8 +20,6 @@ from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, follow
 from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.validation import integer, positive
 
-__all__ = ["Paper", "query_gradient"]
-
 Array = NDArray[np.float64]
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
 SAVED = 1000  # steps between two checkpoints

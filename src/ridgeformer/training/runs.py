@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeformer.engine import PAPER_LAYOUT
 from ridgeformer.errors import InputError, RidgeformerError, refuse, shown
 from ridgeformer.evaluation.table import Table
-from ridgeformer.files import LARGEST_TEXT, parse_json
-from ridgeformer.jsonable import jsonable
+from ridgeformer.files import LARGEST_TEXT, jsonable, parse_json
 from ridgeformer.losses import SAYS_NOTHING, warn_below_floor
 from ridgeformer.problems.dimensions import dimensions
 from ridgeformer.training.results import Training, load_run
@@ -34,8 +33,6 @@ from ridgeformer.training.store.files import AGAIN, MODEL, RECORD, SPEC, is_run,
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["Run", "Runs", "load_runs", "protocol_of", "read_entry"]
 
 FACTOR = 1.2  # times the loss of another seed: where a run ended in a worse local minimum
 SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
@@ -129,7 +126,7 @@ class Run:
 
     @property
     def details(self) -> str:
-        """What the name of the folder does not show of the problem: features, tasks and queries, or arguments."""
+        """The parts of the problem that the name of the folder leaves out: features, tasks, queries or arguments."""
         return "" if self.spec is None else _details(self.spec)
 
     @property
@@ -368,7 +365,7 @@ def _place(spec: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _details(spec: dict[str, Any]) -> str:
-    """What the name of a run's folder does not show of its problem; nothing for isotropic problems."""
+    """The parts of a problem that the name of the folder of a run leaves out; none for isotropic problems."""
     if "problem" in spec:
         return " ".join(f"{name}={shown(value, 40)}" for name, value in spec["arguments"].items())
     return " ".join(f"{name}={spec[name]}" for name in PARTS if name in spec)

@@ -28,8 +28,6 @@ from ridgeformer.validation import integer
 if TYPE_CHECKING:
     from ridgeformer.training.job import Job, Outcome
 
-__all__ = ["PROTOCOLS", "Protocol", "Spec", "as_protocol", "make_spec", "parse_spec", "with_ancestors"]
-
 PROTOCOLS: dict[str, type[Protocol]] = {}  # by name; a subclass of Protocol enters itself
 
 

@@ -1,33 +1,208 @@
-"""Training: a problem and a family in, a result out.
-
->>> from ridgeformer import Problem, train
->>> result = train(Problem(dim=3, context=6, noise="uniform(0,2)"), "gdpp", layers=2)
->>> result.status, result.model
-('converged', LinearTransformer(gdpp, dim=3, layers=2, heads=1))
-"""
+"""Train a model, or many: the runs that are needed first, one after another, stored if there is a folder."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
+import platform
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from ridgeformer import engine as engines
+from ridgeformer._version import __version__
 from ridgeformer.engine import Layout
 from ridgeformer.errors import refuse, shown
+from ridgeformer.evaluation import Loss, evaluate, floor
+from ridgeformer.exact import const_loss
+from ridgeformer.losses import ratio, without_rounding
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import BaseProblem
-from ridgeformer.training.callbacks import AnyCallback, Callback, Display, as_callbacks
-from ridgeformer.training.results import Training
+from ridgeformer.predictors import ConstRR
+from ridgeformer.problems import BaseProblem, ByDimension
+from ridgeformer.training.callbacks import AnyCallback, Callback, Display, TrainingProgress, as_callbacks
+from ridgeformer.training.job import Job, Outcome, Parent, Step
+from ridgeformer.training.results import Point, Status, Training, training_of_record
 from ridgeformer.training.runs import Runs
-from ridgeformer.training.session import Session
-from ridgeformer.training.spec import Protocol, make_spec
+from ridgeformer.training.spec import Protocol, Spec, make_spec, with_ancestors
 from ridgeformer.training.store import Store, as_store
+from ridgeformer.training.store.files import Journal
 from ridgeformer.validation import keywords
 
-__all__ = ["train", "train_many"]
+RARE = 0.01  # a share of sequences that explode, below which the others are worth a remark
+
+
+class Session:
+    """Trains specs with what they need first, and reports how far it has come.
+
+    Args:
+        store: The store of finished runs.
+        callbacks: Are called for every run and every piece of work.
+        threads: Threads of the engine; None for all.
+        specs: All that will be trained; what they need is added.
+    """
+
+    def __init__(self, store: Store, callbacks: Sequence[Callback], threads: int | None, specs: Sequence[Spec]) -> None:
+        self.store, self.callbacks, self.threads = store, callbacks, threads
+        for spec in specs:
+            store.check(spec.problem)
+        self.began = time.monotonic()
+        needed = {other.name: other for spec in specs for other in with_ancestors(spec)}
+        self.costs = {name: spec.protocol.cost(spec) for name, spec in needed.items()}
+        self.finished: dict[str, Training] = {}
+        self.lineages: dict[str, set[str]] = {}  # of a finished run: itself and all that it was grown from
+        limits = [limit for spec in specs if (limit := spec.protocol.time_limit) is not None]
+        self.deadline = self.began + limits[0] if limits else None
+
+    def train(self, spec: Spec) -> Training:
+        """Return a run, from the store or by training it after all that it is grown from.
+
+        Args:
+            spec: One of the specs that the session was made for.
+
+        Returns:
+            The finished run.
+        """
+        for other in with_ancestors(spec):
+            if other.name in self.finished:
+                continue
+            with engines.one_blas_thread():
+                known = self.store.find(other.name, other.as_dict())
+                before = [self.finished[parent.name] for parent in other.protocol.needs(other)]
+                stored = known and training_of_record(
+                    other, *known, self.store.where(other.name), self.store.course(other.name, known[1])
+                )
+                self.finished[other.name] = stored or self._train(other, before)
+                self.lineages[other.name] = {other.name}.union(*(self.lineages[t.spec.name] for t in before))
+        return self.finished[spec.name]
+
+    def _train(self, spec: Spec, before: list[Training]) -> Training:
+        made_with = _made_with(self.threads)
+        # Threads and versions of Python change no bits.
+        writer = {name: made_with[name] for name in ("ridgeformer", "engine")}
+        journal = self.store.journal(spec.name, spec.as_dict(), writer, spec.init)
+        for callback in self.callbacks:
+            callback.on_start(spec)
+        try:
+            outcome = spec.protocol.run(self._job(spec, before, journal))
+            result = evaluate(spec.problem, outcome.model, sequences=spec.sequences)
+        except KeyboardInterrupt:
+            journal.write()
+            raise
+        status, message = _status(spec, outcome, result)
+        ancestors = set[str]().union(*(self.lineages[other.spec.name] for other in before))
+        training = Training(
+            model=outcome.model,
+            spec=spec,
+            status=status,
+            message=message,
+            result=result,
+            points=tuple(map(Point._make, journal.history)),
+            seconds=journal.seconds,
+            total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
+            made_with=made_with,
+            folder=self.store.where(spec.name),
+            course=outcome.course,
+            actual_family=outcome.family or spec.family.name,
+            price=outcome.price,
+        )
+        self.store.store(spec.name, outcome.model, training.record(), journal, outcome.course)
+        for callback in self.callbacks:
+            callback.on_end(training)
+        return training
+
+    def _job(self, spec: Spec, before: list[Training], journal: Journal) -> Job:
+        models = {(run.spec.family, run.spec.layers): Parent(run.model, run.actual_family) for run in before}
+        simpler = spec.family.contains
+        return Job(
+            spec,
+            journal,
+            self.threads,
+            functools.partial(self._report, spec),
+            self._deadline(spec),
+            shallower=models.get((spec.family, spec.layers - 1)),
+            simpler=models.get((simpler, spec.layers)) if simpler else None,
+        )
+
+    def _deadline(self, spec: Spec) -> float | None:
+        """When a run must end: it gets a share of the remaining time in proportion to its estimated cost."""
+        if self.deadline is None:
+            return None
+        left = sum(cost for name, cost in self.costs.items() if name not in self.finished)
+        now = time.monotonic()
+        return now + max(self.deadline - now, 0.0) * self.costs[spec.name] / left
+
+    def _report(self, spec: Spec, step: Step) -> None:
+        if not self.callbacks:
+            return
+        total = sum(self.costs.values())
+        done = sum(self.costs[name] for name in self.finished) + step.fraction * self.costs[spec.name]
+        seconds = time.monotonic() - self.began
+        share = min(done / total, 1.0)
+        remaining = seconds * (1 - share) / share if share else float("inf")
+        least, signal = _floor(spec), spec.problem.signal
+        for row in step.rows or [{"loss": step.loss}]:
+            adjusted = row.get("adjusted_loss", step.loss if spec.protocol.adjusted else math.nan)
+            record = {**row, "ratio": ratio(adjusted, least, signal)}
+            now = TrainingProgress(spec, step.phase, share, row["loss"], seconds, remaining, record)
+            for callback in self.callbacks:
+                callback.on_step(now)
+
+
+def _floor(spec: Spec) -> float:
+    """Return the floor that the result will have; NaN where it is not known."""
+    known = spec.problem.best_predictor() is not None
+    return floor(spec.problem, sequences=spec.sequences).loss if known else math.nan
+
+
+def _status(spec: Spec, outcome: Outcome, result: Loss) -> tuple[Status, str]:
+    # A model may be close to 0, whose loss on a sample is not exactly that of predicting 0.
+    nothing, loss = spec.problem.signal / 2, result.unadjusted
+    worse = not loss < 1.1 * nothing or not np.isfinite(loss)
+    if outcome.lost or worse:
+        above = f"its unadjusted loss of {loss:.3g} is above that of predicting 0 ({nothing:.4g}); " if worse else ""
+        return "diverged", f"{above}{outcome.message}{_advice(spec, outcome, result)}"
+    more = "" if outcome.converged else spec.protocol.remedy
+    tail = f"{more}; {result.exploded} of {result.sequences:,} fresh sequences explode" if result.exploded else more
+    simple = _simple_loss(spec.problem)
+    better = result.loss - 2 * result.error > 1.01 * simple
+    if better and without_rounding(simple, spec.problem.signal):  # ConstRR is the oracle where its loss is 0
+        tail += f"; ConstRR is better, with a loss of {simple:.4g}"
+    return "converged" if outcome.converged else "budget reached", outcome.message + tail
+
+
+def _advice(spec: Spec, outcome: Outcome, result: Loss) -> str:
+    """Return what may help a run that diverged."""
+    advice = spec.protocol.advice()
+    if advice and not outcome.lost and 0 < result.exploded < RARE * result.sequences:
+        number = f"{result.exploded} of {result.sequences:,}"
+        return f"; only {number} fresh sequences explode, which a search, the default protocol, avoids"
+    return advice
+
+
+@functools.lru_cache(maxsize=16)
+def _simple_loss(problem: BaseProblem) -> float:
+    """The loss of ConstRR, which needs no training: exact on isotropic problems, elsewhere from few sequences."""
+    if problem.is_isotropic:
+        return const_loss(problem)
+    tuned = {d: ConstRR.tune(cell, sequences=2000) for d, cell in problem.by_dimension().items()}
+    simple = ByDimension({d: one.weights for d, one in tuned.items()}) if len(tuned) > 1 else tuned[problem.dim]
+    return evaluate(problem, simple, sequences=5000, with_floor=False).loss
+
+
+def _made_with(threads: int | None) -> dict[str, Any]:
+    return {
+        "ridgeformer": __version__,
+        "engine": engines.current().name,
+        "threads": threads or engines.default_threads(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
 
 SEQUENCES = 100_000
 ELSEWHERE = dict.fromkeys(("rate", "steps", "batch"), "protocol=GradientDescent(rate=..., steps=..., batch=...)")

@@ -1,8 +1,13 @@
-"""Trained models that ship with the package: the best of five seeds for every cell of the paper's Table 1.
+"""Trained models that ship with the package.
+
+For d = 10 and n = 20, the best of five seeds for every cell of the paper's Table 1; for d = 1 and d = 2 and n = 10, a
+few models of one seed for teaching, which `python -m ridgeformer.zoo.small` trains.
 
 >>> from ridgeformer import load, zoo
 >>> load("zoo:full/7/categorical(1,3)")
 LinearTransformer(full, dim=10, layers=7, heads=1)
+>>> load("zoo:d=1/diag/3/uniform(0,2)")
+LinearTransformer(diag, dim=1, layers=3, heads=1)
 >>> zoo.record("zoo:full/7/categorical(1,3)").status
 'converged'
 """
@@ -29,12 +34,13 @@ from ridgeformer.training.store.files import read_run
 from ridgeformer.values import Value
 
 __all__ = [
+    "DIMS",
     "MODELS",
     "PREFIX",
     "Made",
     "Zoo",
+    "find",
     "gather",
-    "place",
     "read",
     "record",
     "shipped",
@@ -46,6 +52,7 @@ FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
+DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
 Cell = tuple[str, int, str]
 
 
@@ -300,26 +307,48 @@ def _place(spec: Mapping[str, Any]) -> tuple[Cell, int]:
     return (spec["family"], spec["layers"], spec["noise"]), spec["seed"]
 
 
-def place(name: str) -> tuple[str, int, str, int | None]:
-    """Return the family, layers, noise and seed that a name such as `zoo:diag/7/uniform(0,5)` stands for.
+def find(name: str) -> tuple[Zoo, tuple[str, int, str, int | None]]:
+    """Return the zoo and the place in it that a name such as `zoo:diag/7/uniform(0,5)` stands for.
 
     Args:
-        name: The name, with or without the prefix `zoo:`.
+        name: The name, with or without the prefix `zoo:`. Models for another dimension than 10 have it in front, as in
+            `zoo:d=1/diag/3/uniform(0,2)`.
 
     Returns:
-        Family, number of layers, noise as text, and the seed, or None if the name has none.
+        The zoo of this dimension; and the family, the number of layers, the noise as text, and the seed, or None if the
+        name has none.
 
     Raises:
-        InputError: The name does not have this form. Whether there is such a model is not checked.
+        InputError: The name does not have this form, or there are no models for the dimension. Whether the zoo has such
+            a model is not checked.
     """
-    parts = name.removeprefix(PREFIX).split("/")
+    dim, *parts = name.removeprefix(PREFIX).split("/")
+    if not dim.startswith("d="):
+        dim, parts = f"d={DIMS[0]}", [dim, *parts]
     if len(parts) not in (3, 4) or not all(re.fullmatch("[0-9]{1,9}", part) for part in (parts[1], *parts[3:])):
         raise InputError(
             f"a model of the zoo is named zoo:FAMILY/LAYERS/NOISE or zoo:FAMILY/LAYERS/NOISE/SEED; got {shown(name)}. "
             "Write zoo:full/7/categorical(1,3), for example, or list all models with `ridgeformer models`."
         )
+    known = [f"d={one}" for one in DIMS]
+    if dim not in known:
+        refuse(
+            f"the dimension of a shipped model must be one of {', '.join(known)}", shown(dim), "Train it with train."
+        )
     family, layers, noise, *seed = parts
-    return family, int(layers), noise, int(seed[0]) if seed else None
+    return shipped(int(dim[2:])), (family, int(layers), noise, int(seed[0]) if seed else None)
+
+
+def shipped(dim: int = DIMS[0]) -> Zoo:
+    """Return the zoo of this package for one dimension.
+
+    Args:
+        dim: The dimension d of the features. Default: 10, with n = 20; the models for d = 1 and d = 2 have n = 10.
+
+    Returns:
+        The zoo.
+    """
+    return _shipped(dim)
 
 
 def universal_layers() -> list[int]:
@@ -350,16 +379,15 @@ def universal_file(name: str) -> Path | None:
 
 
 @cache
-def shipped() -> Zoo:
-    """Return the zoo of this package; d = 10, n = 20."""
-    return read(MODELS)
+def _shipped(dim: int) -> Zoo:
+    return read(MODELS if dim == DIMS[0] else MODELS / f"d{dim}")
 
 
 def record(name: str) -> Made:
     """Return how a model of this package's zoo was made.
 
     Args:
-        name: As for `load`, such as `zoo:full/7/categorical(1,3)/3`; with any seed from 0 to 4.
+        name: As for `load`, such as `zoo:full/7/categorical(1,3)/3`; with any seed from 0 to 4 where d = 10.
 
     Returns:
         How it was made.
@@ -367,4 +395,5 @@ def record(name: str) -> Made:
     Raises:
         InputError: The zoo has no such model.
     """
-    return shipped().record(*place(name))
+    zoo, place = find(name)
+    return zoo.record(*place)

@@ -18,7 +18,7 @@ from functools import cache
 from ridgeformer.evaluation import ExplosionProbability, explosion_probability
 from ridgeformer.files import read_json, write_whole
 from ridgeformer.problems import Problem
-from ridgeformer.training import Search, train_many
+from ridgeformer.training import train_many
 from ridgeformer.training.job import Price
 from ridgeformer.zoo import MODELS, PREFIX, shipped
 
@@ -83,23 +83,23 @@ def prices() -> dict[str, Price]:
     return {name: Price(**numbers) for name, numbers in read_json(MODELS / PRICES, "prices of caution").items()}
 
 
-def measure_prices(noises: Iterable[str] | None = None, protocol: Search | None = None) -> dict[str, Price]:
+def measure_prices(noises: Iterable[str] | None = None, depths: Iterable[int] | None = None) -> dict[str, Price]:
     """Train the Diag models of the zoo again, with seed 0, for the prices of caution.
 
     Args:
         noises: The noises, as text; None for all of the zoo.
-        protocol: How to train; None for the default search.
+        depths: The numbers of layers; None for all of the zoo.
 
     Returns:
         The prices by name, of the runs that state one.
     """
-    found = {}
-    for noise in dict.fromkeys(cell[2] for cell in shipped().made) if noises is None else noises:
-        depths = sorted({cell[1] for cell in shipped().made})
-        for run in train_many(Problem(noise=noise), ["diag"], depths, protocol=protocol or Search(), sequences=1000):
+    prices, cells = {}, list(shipped().made)
+    for noise in dict.fromkeys(cell[2] for cell in cells) if noises is None else noises:
+        layers = sorted({cell[1] for cell in cells}) if depths is None else depths
+        for run in train_many(Problem(noise=noise), ["diag"], layers, sequences=1000, progress=False):
             if run.price is not None:
-                found[f"{PREFIX}diag/{run.spec.layers}/{noise}"] = run.price
-    return found
+                prices[f"{PREFIX}diag/{run.spec.layers}/{noise}"] = run.price
+    return prices
 
 
 def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:

@@ -261,6 +261,8 @@ class Altered:
             self.layer_profiles["exploded"] = {f: np.zeros(found.shape, int) for f, found in losses.items()}
         self.iterations = iterations or evidence.iterations
 
+    loss, curve, exploded, levels = Evidence.loss, Evidence.curve, Evidence.exploded, Evidence.levels
+
 
 def by_method(otherwise=1.0, **losses):
     return lambda key: {"loss": losses.get(key.method, otherwise)}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeformer import zoo as zoo_package
 from ridgeformer.evaluation import compare, explosion_probability
@@ -39,13 +40,12 @@ from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH
 from ridgeformer.zoo.explosions import explosions as stored_explosions
 from ridgeformer.zoo.explosions import prices
 
-__all__ = ["BAYES", "DEEP", "PARTS", "SHOWN", "Curve", "Evidence", "fingerprint"]
-
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
 DEEP = (SHOWN, *CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
 PRINTED = ("full", 4, "categorical(1,3)")  # the model whose weights the paper prints
 SHIPPED = hashlib.sha256(Path(zoo_package.__file__).with_name("zoo.safetensors").read_bytes()).hexdigest()[:16]
+Array = NDArray[np.float64]
 Values = dict[str, Any]
 Runs = str | None  # a folder of runs, or the shipped models
 
@@ -103,6 +103,32 @@ class Evidence:
             for noise, part in self.results["profiles"].items()
         }
 
+    def loss(self, method: str, layers: int | None, noise: str) -> float:
+        """Return the adjusted loss of a cell of the table.
+
+        Args:
+            method: A family or a baseline.
+            layers: The depth; None for a baseline.
+            noise: The noise of the column.
+
+        Returns:
+            The loss.
+        """
+        return self.table[method, layers, noise].loss
+
+    def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
+        """Return the mean loss of a method at every level of a profile, [K]. See `loss`."""
+        return np.array(self.profiles[noise][Row(method, layers).name].losses)
+
+    def exploded(self, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
+        """Return how many sequences exploded at every level; their losses dominate the mean there. See `loss`."""
+        return np.array(self.profiles[noise][Row(method, layers).name].exploded)
+
+    def levels(self, noise: str) -> tuple[Array, NDArray[np.bool_]]:
+        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `loss`."""
+        known = self.profiles[noise][BAYES]
+        return np.array(known.sigmas), np.array(known.inside)
+
     @cached_property
     def layers(self) -> dict[str, Any]:
         """On `SHOWN`, by row: the loss after every layer, [seeds, L+1]."""
@@ -119,7 +145,7 @@ class Evidence:
 
     @cached_property
     def iterations(self) -> dict[str, dict[int, float]]:
-        """By noise: the loss of the iterative AdaRR after so many iterations; 0 stands for AdaRR itself."""
+        """By noise: the loss of the iterative AdaRR after a number of iterations; 0 stands for AdaRR itself."""
         return {noise: {int(k): v for k, v in part.items()} for noise, part in self.results["iterations"].items()}
 
     @cached_property
@@ -269,7 +295,7 @@ def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Values:
 
 
 def weights(work: Work, runs: Runs = None, models: str = SHIPPED) -> Values:
-    """Read the weights of the model that the paper prints. See `table`."""
+    """Read the parameters of the model that the paper prints. See `table`."""
     model = _models(runs).model(*PRINTED)
     return {name: matrices[:, 0].astype(float).tolist() for name, matrices in (("Q", model.Q), ("P", model.P))}
 

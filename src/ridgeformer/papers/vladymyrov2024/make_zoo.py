@@ -13,8 +13,6 @@ from ridgeformer.papers.vladymyrov2024.evidence import SHOWN
 from ridgeformer.papers.vladymyrov2024.paper import models_of
 from ridgeformer.zoo import MODELS
 
-__all__ = ["ship"]
-
 
 def ship(runs: Path) -> None:
     """Write the best models of all cells, and all seeds where figures show their spread, into the package.

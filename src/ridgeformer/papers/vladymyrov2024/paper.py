@@ -1,4 +1,4 @@
-"""What the paper prints: its ten problems, its methods and the 240 numbers of its Table 1."""
+"""The printed paper: its ten problems, its methods and the 240 numbers of its Table 1."""
 
 from __future__ import annotations
 
@@ -15,29 +15,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.sweeps import Grid
 from ridgeformer.training.store.files import has_record
 from ridgeformer.zoo import Zoo, gather, shipped
-
-__all__ = [
-    "BASELINES",
-    "CATEGORICAL",
-    "COLUMNS",
-    "DEPTHS",
-    "FAMILIES",
-    "LABELS",
-    "MODEL_ROWS",
-    "ROWS",
-    "SEEDS",
-    "SIGMA_MAX",
-    "UNIFORM",
-    "CellKey",
-    "Printed",
-    "Row",
-    "column",
-    "grid",
-    "keys",
-    "models_of",
-    "printed",
-    "problem_of",
-]
 
 SIGMA_MAX = tuple(range(8))
 UNIFORM = tuple(f"uniform(0,{most})" for most in SIGMA_MAX)
@@ -64,7 +41,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the row is called: `Full 7`, or `TunedRR`."""
+        """The name of the row: `Full 7`, or `TunedRR`."""
         return LABELS.get(self.method, self.method) + (f" {self.layers}" if self.layers else "")
 
     @property
@@ -122,13 +99,13 @@ def keys() -> Iterator[CellKey]:
 def printed() -> dict[CellKey, Printed]:
     """Return the paper's Table 1, by cell."""
     names = {label: family for family, label in LABELS.items()}
-    found = {}
+    numbers = {}
     with Path(__file__).with_name("table1.csv").open() as file:
         for row in csv.DictReader(file):
             layers = int(row["layers"]) if row["layers"] else None
             key = CellKey(names.get(row["method"], row["method"]), layers, row["noise"])
-            found[key] = Printed(float(row["adjusted_loss"]), _rounding(row["adjusted_loss"]))
-    return {key: found[key] for key in keys()}
+            numbers[key] = Printed(float(row["adjusted_loss"]), _rounding(row["adjusted_loss"]))
+    return {key: numbers[key] for key in keys()}
 
 
 def _rounding(text: str) -> float:

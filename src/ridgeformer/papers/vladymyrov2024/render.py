@@ -13,8 +13,6 @@ from ridgeformer.papers.vladymyrov2024.table import Cell, Table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["FORMATS", "column_name", "column_table", "column_tex", "short", "terminal"]
-
 LEGEND = (
     "Each cell has four lines: our adjusted loss; the paper's; ours / the paper's; and, in percent of our loss, ± "
     "its standard error and after + how far the worst of five seeds is above the best. Green: better than the paper's "
@@ -210,8 +208,8 @@ def as_markdown(table: Table) -> str:
         texts = [f"**{short(c.loss)}**" if c is best[c.noise] else short(c.loss) for c in cells]
         marks = [" ⚠" if c.faults else "" for c in cells]
         paper = [short(c.paper) for c in cells]
-        found = [f"{text}{mark} ({theirs})" for text, mark, theirs in zip(texts, marks, paper, strict=True)]
-        lines.append(f"| {row.name} | " + " | ".join(found) + " |")
+        entries = [f"{text}{mark} ({theirs})" for text, mark, theirs in zip(texts, marks, paper, strict=True)]
+        lines.append(f"| {row.name} | " + " | ".join(entries) + " |")
     floors = [short(best[noise].floor) for noise in columns]
     lines.append("| floor | " + " | ".join(floors) + " |")
     lines += ["", *(f"- ⚠ {cell.key}: {'; '.join(cell.faults)}" for cell in table.faulty)]

@@ -30,8 +30,6 @@ from ridgeformer.predictors.ridge import AdaRR, ConstRR, OracleRR, TunedRR
 from ridgeformer.problems import Problem
 from ridgeformer.zoo import Zoo
 
-__all__ = ["FLOOR", "NOTHING", "Cell", "Table", "baselines", "measure"]
-
 FLOOR = "Bayes floor"
 ORACLE = "OracleRR"
 SIGNAL = 10.0  # of all its problems: features and tasks are N(0, I), and d is 10
@@ -84,7 +82,7 @@ class Cell:
 
     @property
     def limit(self) -> float:
-        """What the paper's number allows: two standard errors of its estimator and its rounding above it."""
+        """The largest loss that the paper allows: its number, two standard errors of its estimator and its rounding."""
         return self.paper + 2 * self.paper_error + self.rounding
 
     @property
@@ -167,12 +165,12 @@ class Table:
         Returns:
             The table.
         """
-        found = {}
+        cells = {}
         for values in record["cells"]:
             kept = {name: values[name] for name in Cell.__dataclass_fields__}
             cell = Cell(**{**kept, "seeds": tuple(kept["seeds"]), "faults": tuple(kept["faults"])})
-            found[cell.key] = cell
-        return cls(found, dict(record["oracle"]), record["sequences"], record["seed"])
+            cells[cell.key] = cell
+        return cls(cells, dict(record["oracle"]), record["sequences"], record["seed"])
 
 
 def baselines(problem: Problem, tuned: TunedRR | None = None) -> dict[str, Predictor]:
@@ -217,8 +215,8 @@ def measure(
     oracle = {}
     for done, noise in enumerate(columns):
         progress(done, len(columns))
-        found, oracle[noise] = _column(zoo, noise, (tuned or {}).get(noise), sequences, seed)
-        cells |= found
+        own, oracle[noise] = _column(zoo, noise, (tuned or {}).get(noise), sequences, seed)
+        cells |= own
     progress(len(columns), len(columns))
     ordered = {key: cells[key] for key in keys() if key in cells}
     return Table(ordered, oracle, sequences, seed)
@@ -258,7 +256,7 @@ def _column(
 
 
 def _faults(cell: Cell, losses: Losses) -> list[str]:
-    """What the cell should satisfy and does not."""
+    """The conditions that the cell should satisfy and does not, in words."""
     faults = []
     if not cell.loss <= cell.limit + NOTHING:
         faults.append(f"above the paper's number: {cell.loss:.4g}, allowed {cell.limit:.4g}{_unreachable(cell)}")

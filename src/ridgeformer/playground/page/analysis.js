@@ -23,6 +23,7 @@ export class Analysis {
       for (const [old, value] of this.cache) {
         if (this.cache.size < 12) break;
         value.contexts?.free();
+        value.single?.free();
         this.cache.delete(old);
       }
       this.cache.set(key, make());
@@ -44,22 +45,25 @@ export class Analysis {
       const losses = {};
       for (const [name, method] of Object.entries(methods))
         losses[name] = mean(spectra.map((context, s) => predictors.adjustedLoss(context, method(context), sigma[s])));
-      return { contexts, spectra, sigma, losses, oracle: oracleLoss(contexts) };
+      const single = new Contexts(this.core, d, n, size, "float"); // for losses by layer, which need fewer digits
+      copyInto(single, contexts, 0);
+      return { contexts, single, spectra, sigma, losses, oracle: oracleLoss(contexts) };
     });
   }
 
   /** Losses of a model: at the end, after every layer, and what the best predictor would have. */
   losses({ d, n, noise, omega, size = 2048 }) {
-    const { contexts, losses, oracle } = this.sequences({ d, n, noise }, size);
+    const { contexts, single, losses, oracle } = this.sequences({ d, n, noise }, size);
     const byLayer = [{ layer: 0, loss: nothing(contexts), exploded: 0 }];
-    let last = null;
-    for (let layer = 1; layer <= omega.length; layer += 1) {
-      last = this.core.evaluate(omega.slice(0, layer), contexts).losses;
-      byLayer.push({ layer, loss: mean(last), exploded: exploded(last, d) });
+    for (let layer = 1; layer < omega.length; layer += 1) {
+      const { losses: readout } = this.core.evaluate(omega.slice(0, layer), single);
+      byLayer.push({ layer, loss: mean(readout), exploded: exploded(readout, d) });
     }
-    const loss = byLayer.at(-1).loss;
-    const error = last ? deviation(last, loss) / Math.sqrt(size) : 0;
-    const unadjusted = last ? mean(this.core.evaluate(omega, contexts, { target: "task" }).losses) : d / 2;
+    const { losses: last, estimates } = this.core.evaluate(omega, contexts, { estimates: true });
+    const loss = mean(last);
+    byLayer.push({ layer: omega.length, loss, exploded: exploded(last, d) });
+    const error = deviation(last, loss) / Math.sqrt(size);
+    const unadjusted = mean(distances(estimates, contexts.task.view, size));
     return { loss, error, unadjusted, oracle, floor: losses.bayes, baselines: losses, byLayer, exploded: byLayer.at(-1).exploded, size };
   }
 
@@ -209,13 +213,15 @@ function nothing({ ridge, size }) {
   return sum / 2 / size;
 }
 
-/** The mean loss of the oracle against the task: what no predictor can avoid. */
-function oracleLoss({ ridge, task, size }) {
-  const [a, b] = [ridge.view, task.view];
-  let sum = 0;
-  for (let i = 0; i < a.length; i += 1) sum += (a[i] - b[i]) ** 2;
-  return sum / 2 / size;
+/** Half the squared distance of two estimates [d][B], for every context. */
+function distances(a, b, size) {
+  const sums = new Float64Array(size);
+  for (let i = 0; i < a.length; i += 1) sums[i % size] += (a[i] - b[i]) ** 2 / 2;
+  return sums;
 }
+
+/** The mean loss of the oracle against the task: what no predictor can avoid. */
+const oracleLoss = ({ ridge, task, size }) => mean(distances(ridge.view, task.view, size));
 
 function deviation(losses, center) {
   let sum = 0;

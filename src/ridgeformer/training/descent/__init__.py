@@ -22,8 +22,8 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.training.descent.averages import Average, Fresh, Population, Sample
 from ridgeformer.training.descent.steppers import ROUNDING, AdamSteps, FlowSteps, HalvingSteps, PlainSteps, Stepper
 from ridgeformer.training.descent.walk import MOST_STEPS, Descent, Stops, Walk
+from ridgeformer.training.job import Units
 from ridgeformer.training.spec import Spec
-from ridgeformer.training.vector import Units
 from ridgeformer.validation import flag, integer, number, positive
 
 __all__ = ["SGD", "Adam", "Descent", "Fresh", "GradientDescent", "GradientFlow", "Population", "Sample"]
@@ -54,7 +54,7 @@ class GradientDescent(Descent):
         schedule: What the rate is multiplied by: `constant`; `linear` or `cosine`, which fall to 0 at the last step; or
             pairs (step, factor) of any shape, with straight lines between them. A function of the number of the step is
             called once for every step, and becomes such pairs; there may be 20,000 at most.
-        warmup: In the first so many steps the rate rises in proportion to the number of the step.
+        warmup: Number of steps at the start in which the rate rises in proportion to the number of the step.
         clip: The largest norm of a gradient: a longer one is scaled down to it before the step, and a batch that
             contains a sequence whose loss overflows does not end the descent. None: no clipping if there is a rate or
             if rates are halved, otherwise a clip that follows from the sizes of the problem. Infinity: no clipping. The
@@ -64,10 +64,10 @@ class GradientDescent(Descent):
             steps, and there is neither momentum nor a clip.
         scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
             Without meaning where training starts from a given model.
-        record: Which steps enter the history: every so many, or a list of steps; None for about 1,000 in all. The first
-            and the last always do.
-        snapshots: The steps whose parameters are kept: so many, evenly spaced from the start to the end, or a list of
-            steps; 0 for none.
+        record: Which steps enter the history: a list of steps, or the distance between two of them;
+            None for about 1,000 in all. The first and the last always do.
+        snapshots: The steps whose parameters are kept: a list of steps, or their number, evenly spaced from the start
+            to the end; 0 for none.
 
     Raises:
         InputError: A value is outside its range.

@@ -1,4 +1,4 @@
-"""What a descent averages its loss over: the population, a fixed sample, or fresh sequences in every step.
+"""The averages of a loss that a descent can follow: the population, a fixed sample, or fresh sequences in every step.
 
 All three give the gradient of the plain mean loss, without what the search does about exploding sequences. For one
 layer the population and a fixed sample are quadratic forms (`ridgeformer.population`): a gradient takes microseconds.
@@ -22,12 +22,9 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.population import Quadratic, check_population
 from ridgeformer.problems import Problem
 from ridgeformer.training.batch import STORED, Batch
-from ridgeformer.training.job import FINISH, RACE, SELECT, Job
+from ridgeformer.training.job import FINISH, RACE, SELECT, Job, Vector
 from ridgeformer.training.spec import Spec
-from ridgeformer.training.vector import Vector
 from ridgeformer.validation import integer
-
-__all__ = ["Average", "Fresh", "Objective", "Population", "Sample", "as_average"]
 
 Array = NDArray[np.float64]
 Gradient = Callable[[Array, int], tuple[float, Array]]

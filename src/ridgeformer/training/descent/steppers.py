@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.training.history import COLUMNS
-
-__all__ = ["AdamSteps", "FlowSteps", "HalvingSteps", "PlainSteps", "State", "Stepper", "norm_of"]
+from ridgeformer.training.results import COLUMNS
 
 Array = NDArray[np.float64]
 Evaluated = tuple[float, Array]  # a loss and its gradient
@@ -150,7 +148,7 @@ class PlainSteps(Stepper):
         return np.asarray(state.point - rate * slope), None
 
     def _share(self, state: State, slope: Array) -> float:
-        """What the gradient is multiplied by, so that its norm is at most the clip."""
+        """The factor of the gradient with which its norm is at most the clip."""
         if self.clip is None or (norm := norm_of(slope)) <= self.clip:
             return 1.0
         state.clipped += 1

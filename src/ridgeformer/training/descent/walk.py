@@ -23,13 +23,10 @@ from ridgeformer.losses import CAP
 from ridgeformer.population import FIXED, REMEDY, has_population
 from ridgeformer.training.descent.averages import Average, Population, Sample, as_average
 from ridgeformer.training.descent.steppers import Evaluated, State, Stepper, norm_of
-from ridgeformer.training.history import COLUMNS
-from ridgeformer.training.job import Job, Outcome, Step, Steps, follow
+from ridgeformer.training.job import Job, Outcome, Step, Steps, Vector, follow
+from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.spec import Protocol, Spec
-from ridgeformer.training.vector import Vector
 from ridgeformer.validation import integer, positive
-
-__all__ = ["MOST_STEPS", "Descent", "Stops", "risen"]
 
 Array = NDArray[np.float64]
 Stops = int | tuple[int, ...] | None
@@ -51,8 +48,8 @@ class Descent(Protocol):
         scale: The standard deviation of the numbers of a random start; None for the one that the problem suggests.
             Without meaning where training starts from a given model.
         record: Which steps enter the history.
-        snapshots: The steps whose parameters are kept: so many, evenly spaced from the start to the end, or a list of
-            steps; 0 for none.
+        snapshots: The steps whose parameters are kept: a list of steps, or their number, evenly spaced from the start
+            to the end; 0 for none.
     """
 
     records_steps: ClassVar[bool] = True

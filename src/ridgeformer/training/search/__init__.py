@@ -101,7 +101,7 @@ class Search(Protocol):
         """See `Protocol.complete`."""
         if self.tolerated is not None and not spec.problem.has_known_laws:
             refuse(
-                "tolerated needs a built-in problem, because explosion probabilities need its density",
+                "tolerated needs a built-in problem of one dimension, because explosion probabilities need its density",
                 spec.problem,
                 "Leave it out: explosions are then counted.",
             )
@@ -222,7 +222,7 @@ def _tolerable(job: SearchJob, candidates: list[Parent], most: float) -> tuple[P
 
 
 def _price(job: SearchJob, reckless: LinearTransformer, chosen: LinearTransformer) -> Price:
-    """What avoiding explosions costs on the sequences that select."""
+    """The price of avoiding explosions, on the sequences that select."""
     losses, ours = _losses(reckless, job), _losses(chosen, job)
     burst = exploded(losses, job.problem.signal)
     calm = ~burst & ~exploded(ours, job.problem.signal)

@@ -14,13 +14,8 @@ from numpy.typing import NDArray
 
 from ridgeformer.bfgs import Minimum, descend
 from ridgeformer.engine import Key
-from ridgeformer.training.job import RACE, Outcome, Step, Steps
-from ridgeformer.training.search.failures import Failures
-from ridgeformer.training.search.objective import SampleAverage
-from ridgeformer.training.search.starts import SearchJob
-from ridgeformer.training.vector import Vector
-
-__all__ = ["descend_many_starts"]
+from ridgeformer.training.job import RACE, Outcome, Step, Steps, Vector
+from ridgeformer.training.search.starts import Failures, SampleAverage, SearchJob
 
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]

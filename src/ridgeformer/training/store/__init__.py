@@ -26,7 +26,9 @@ from ridgeformer.training.store.files import (
     MODEL,
     RECORD,
     SPEC,
-    Arrays,
+    Course,
+    DamagedRunWarning,
+    Journal,
     Record,
     checksum,
     has_record,
@@ -34,7 +36,6 @@ from ridgeformer.training.store.files import (
     read_course,
     read_run,
 )
-from ridgeformer.training.store.journal import DamagedRunWarning, Journal
 
 __all__ = ["Folder", "Memory", "Store", "as_store"]
 
@@ -44,7 +45,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._finished: dict[str, tuple[LinearTransformer, Record]] = {}
-        self._courses: dict[str, Arrays] = {}
+        self._courses: dict[str, Course] = {}
 
     def check(self, problem: BaseProblem) -> None:
         """Accept any problem. See `Folder.check`."""
@@ -53,7 +54,7 @@ class Memory:
         """Return a finished run. See `Folder.find`."""
         return self._finished.get(name)
 
-    def course(self, name: str, record: Record) -> Arrays:
+    def course(self, name: str, record: Record) -> Course:
         """Return what a descent recorded. See `Folder.course`."""
         return self._courses.get(name, {})
 
@@ -64,7 +65,7 @@ class Memory:
         return Journal()
 
     def store(
-        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Arrays | None = None
+        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Course | None = None
     ) -> None:
         """Keep a finished run. See `Folder.store`."""
         self._finished[name], self._courses[name] = (model, record), course or {}
@@ -134,7 +135,7 @@ class Folder:
             remove(folder / JOURNAL)  # left there by a kill between the record and its removal
         return model, record
 
-    def course(self, name: str, record: Record) -> Arrays:
+    def course(self, name: str, record: Record) -> Course:
         """Return what a descent recorded.
 
         Args:
@@ -171,7 +172,7 @@ class Folder:
         return Journal(folder / JOURNAL, self.interval, {"run": name, **writer})
 
     def store(
-        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Arrays | None = None
+        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Course | None = None
     ) -> None:
         """Keep a finished run, unless another process has finished it meanwhile.
 

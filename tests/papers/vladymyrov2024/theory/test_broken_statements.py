@@ -7,17 +7,17 @@ import pytest
 
 from ridgeformer import Diag, Problem, exact, training, zoo
 from ridgeformer.papers.vladymyrov2024.theory import (
+    STATEMENTS,
     fixed_noise,
     heads,
     linear_model,
     momentum,
     quadratic,
+    random_model,
     rescaling,
     second_order,
     step_size,
-    verification,
 )
-from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import Plan
 
 
@@ -285,9 +285,8 @@ BREAKS = {
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.__name__)
 @pytest.mark.slow
 def test_a_broken_statement_is_seen(broken, monkeypatch):
-    module, *begin = BREAKS[broken]
+    begin = BREAKS[broken][1:]
     for claim in broken(monkeypatch):
-        assert module.__name__.endswith(claim.statement)
         assert claim.passed != claim.what.startswith(tuple(begin)), claim
 
 
@@ -301,4 +300,4 @@ def test_there_is_a_break_for_every_claim(module):
 
 
 def test_no_statement_is_left_out():
-    assert {module.__name__.rpartition(".")[2] for module in MODULES} == set(verification.STATEMENTS)
+    assert {module.__name__.rpartition(".")[2] for module in MODULES} == set(STATEMENTS)

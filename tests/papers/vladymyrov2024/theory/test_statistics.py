@@ -7,8 +7,8 @@ import pytest
 
 from ridgeformer import ConstRR, Diag, GDpp, InputError, LinearTransformer, Problem, cli, compare
 from ridgeformer.exact import least_excess_loss
-from ridgeformer.papers.vladymyrov2024.theory import Bound, fixed_noise, heads, quadratic, verification
-from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
+from ridgeformer.papers.vladymyrov2024 import theory
+from ridgeformer.papers.vladymyrov2024.theory import Bound, fixed_noise, heads, quadratic, random_model
 from support import draw
 
 
@@ -86,7 +86,7 @@ def test_a_second_head_gains():
 
 @pytest.mark.long
 def test_everything_holds():
-    assert not failing(verification.verify(seed=1))
+    assert not failing(theory.verify(seed=1))
 
 
 # ---- GD++ and the noise ---------------------------------------------------------------------------------
@@ -177,9 +177,9 @@ def test_a_failing_claim_is_exit_code_one(capsys, monkeypatch):
     class Broken:
         @staticmethod
         def check(seed):
-            return [Bound("momentum", "one thing", 0.5, 0.1), Bound("momentum", "another", 0.0, 0.1)]
+            return [Bound("one thing", 0.5, 0.1), Bound("another", 0.0, 0.1)]
 
-    monkeypatch.setattr(verification.importlib, "import_module", lambda name: Broken)
+    monkeypatch.setattr(theory.importlib, "import_module", lambda name: Broken)
     code, out = run(capsys, "--only", "momentum")
     assert code == 1
     assert "1 of 2 claims fail" in out.out

@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING
 from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.paper import Picture
 from ridgeformer.papers.vladymyrov2024.evidence import Evidence
-from ridgeformer.papers.vladymyrov2024.figures.depth import loss_by_depth, ratio_to_floor, unadjusted
-from ridgeformer.papers.vladymyrov2024.figures.inside import loss_by_layer, weights
-from ridgeformer.papers.vladymyrov2024.figures.layers_needed import draw_layers_needed
-from ridgeformer.papers.vladymyrov2024.figures.profiles import categorical_problems, profiles_by_layer, uniform_profiles
+from ridgeformer.papers.vladymyrov2024.figures.losses import (
+    categorical_problems,
+    loss_by_depth,
+    profiles_by_layer,
+    ratio_to_floor,
+    unadjusted,
+    uniform_profiles,
+)
+from ridgeformer.papers.vladymyrov2024.figures.models import draw_layers_needed, loss_by_layer, weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

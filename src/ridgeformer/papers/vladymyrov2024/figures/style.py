@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "DASHES", "MARKERS", "draw_baselines", "draw_curve", "legend", "shade"]
-
 COLOURS = {
     "gdpp": ORANGE,
     "diag": BLUE,

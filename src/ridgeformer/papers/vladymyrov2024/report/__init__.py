@@ -71,7 +71,7 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
 def _repository() -> str:
     """The address of the software."""
     addresses = (text.split(", ") for text in metadata("ridgeformer").get_all("Project-URL", []))
-    return next(address for name, address in addresses if name == "Repository")
+    return str(next(address for name, address in addresses if name == "Repository"))
 
 
 def verdict(cell: Cell) -> str:
@@ -151,9 +151,9 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
         "importance sampling; with fewer than 10 effective hits they are rather too low. "
         f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
         "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
-        "loss the chosen model has than the best one found without regard to explosions, in a training with seed 0. "
-        "The search for GD++ takes no account of explosions, and that for Full does from its first round on: neither "
-        "has a price."
+        "loss the chosen model has than the best one found without regard to explosions, in a training with seed 0; "
+        "it is negative where the search gained more after that, and empty where it was not measured. The search for "
+        "GD++ takes no account of explosions, and that for Full does from its first round on: neither has a price."
     )
     rows = []
     for key, row in models:

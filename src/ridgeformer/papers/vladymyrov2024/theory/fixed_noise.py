@@ -23,13 +23,11 @@ from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound
+from ridgeformer.papers.vladymyrov2024.theory import Bound
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problems import Draw, Problem
 from ridgeformer.validation import real
 from ridgeformer.wishart import eigenvalues
-
-__all__ = ["check", "filtered", "ridge_risk", "risk", "risk_of_noise", "variance"]
 
 Float = NDArray[np.floating[Any]]
 Variance = Callable[[Noise], float]
@@ -75,8 +73,8 @@ def risk(problem: Problem, model: LinearTransformer, variances: ArrayLike) -> Fl
     if problem.context < problem.dim:
         refuse("the risk by quadrature needs n >= d", problem, "Use evaluate for shorter contexts.")
     values, weights = _nodes(problem)
-    found = filtered(model, values)
-    return np.asarray(0.5 * ((1 - found) ** 2 + real("variances", variances)[..., None] * found**2 / values) @ weights)
+    share = filtered(model, values)
+    return np.asarray(0.5 * ((1 - share) ** 2 + real("variances", variances)[..., None] * share**2 / values) @ weights)
 
 
 def ridge_risk(problem: Problem) -> float:
@@ -137,9 +135,9 @@ def check(seed: int = 0, variance: Variance = variance) -> list[Bound]:
     wrong = max(abs(_averaged(m, p) / risk_of_noise(p, m, variance) - 1) for m, p in pairs)
     most, facts = _below(problems[0], seed)
     return [
-        Bound("fixed_noise", "average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
+        Bound("average over sigma = risk at E[sigma^2], three noise distributions", wrong, 1e-7),
         *_sampled(pairs, variance, seed),
-        Bound("fixed_noise", "no GD++ model, random or of the zoo, has a lower loss than ConstRR", most, 1e-12, facts),
+        Bound("no GD++ model, random or of the zoo, has a lower loss than ConstRR", most, 1e-12, facts),
     ]
 
 
@@ -163,7 +161,6 @@ def _sampled(pairs: list[tuple[LinearTransformer, Problem]], variance: Variance,
     names = {"risk": "risk of GD++", "loss": "adjusted loss of GD++", "ConstRR": "adjusted loss of ConstRR"}
     return [
         Bound(
-            "fixed_noise",
             f"{names[key]} agrees with {SEQUENCES:,} sequences: difference in standard errors",
             float(np.abs(values).max()),
             5.0,

@@ -32,24 +32,6 @@ from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import integer, number
 
-__all__ = [
-    "BALANCED",
-    "PAPER",
-    "PLANS",
-    "Interval",
-    "Layer",
-    "Plan",
-    "as_model",
-    "check_epsilon",
-    "check_kappa",
-    "digits",
-    "image",
-    "layers_of",
-    "missing",
-    "schedule",
-    "second_order_solver",
-]
-
 MOST = 1000  # layers, more than three times what kappa = 1e100 needs
 FINEST = 1e-14  # accuracy that parameters in float64 can still express
 
@@ -217,13 +199,13 @@ def missing(layers: Sequence[Layer], eigenvalues: Sequence[Decimal]) -> list[Dec
     Returns:
         e of every eigenvalue.
     """
-    found = []
+    left = []
     for s in eigenvalues:
         e = Decimal(1)
         for xx, yx in layers:
             e, s = e * (1 + yx * s), s * (1 + xx * s) ** 2
-        found.append(e)
-    return found
+        left.append(e)
+    return left
 
 
 def second_order_solver(

@@ -21,11 +21,8 @@ from numpy.typing import NDArray
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
+from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
 from ridgeformer.problems import Problem
-
-__all__ = ["check", "departure", "merge", "one_head_last", "random_head", "second_head"]
 
 Float = NDArray[np.floating[Any]]
 Make = Callable[[int], Diag]
@@ -107,14 +104,14 @@ def second_head(problem: Problem, *, layers: int = LAYERS, effort: float = EFFOR
         ).model
         for heads in (1, 2)
     }
-    found = compare(problem, models, sequences=50_000, seed=seed)
-    gain, error = found.difference("1", "2")
+    losses = compare(problem, models, sequences=50_000, seed=seed)
+    gain, error = losses.difference("1", "2")
     return {
-        "one head": found["1"].loss,
-        "two heads": found["2"].loss,
+        "one head": losses["1"].loss,
+        "two heads": losses["2"].loss,
         "gain": gain,
         "standard error": error,
-        "floor": found["1"].floor,
+        "floor": losses["1"].floor,
         "departure, one head": float(departure(_diag(models["1"])).max()),
         "departure, two heads": float(departure(_diag(models["2"]))[:-1].max(initial=0.0)),
     }
@@ -148,12 +145,11 @@ def check(
     """
     trained = second_head(Problem(noise="categorical(1,3)"), seed=seed)
     return [
-        Bound("heads", "one head: xx yy = xy yx in 7 random layers", float(departure(one_head(seed)).max()), ROUNDING),
-        Bound("heads", "five heads are equivalent to two, 4 layers", _merged(seed, merge), ROUNDING),
-        Bound("heads", "the last layer needs only one head, 4 layers", _last(seed), ROUNDING),
-        Bound("heads", "one head, trained: xx yy = xy yx in the zoo's 70 Diag models", _zoo(), ROUNDING),
+        Bound("one head: xx yy = xy yx in 7 random layers", float(departure(one_head(seed)).max()), ROUNDING),
+        Bound("five heads are equivalent to two, 4 layers", _merged(seed, merge), ROUNDING),
+        Bound("the last layer needs only one head, 4 layers", _last(seed), ROUNDING),
+        Bound("one head, trained: xx yy = xy yx in the zoo's 70 Diag models", _zoo(), ROUNDING),
         Bound(
-            "heads",
             "3 layers on categorical(1,3): loss with two heads / loss with one head",
             trained["two heads"] / trained["one head"],
             0.99 - 2 * trained["standard error"] / trained["one head"],

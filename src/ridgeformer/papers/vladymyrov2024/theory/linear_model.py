@@ -18,22 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
+from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import array
-
-__all__ = [
-    "Blocks",
-    "LinearModels",
-    "attention",
-    "check",
-    "follow",
-    "printed_update",
-    "read_off",
-    "reconstruct",
-    "update",
-]
 
 Float = NDArray[np.floating[Any]]
 ROUNDING = 1e-10  # relative, in float64, over at most seven layers of order-one maps
@@ -208,19 +195,19 @@ def check(seed: int = 0, update: Update = update, late: int = 0) -> list[Bound]:
         for family, heads in CASES
     }
     cases["tokens of 7 trained layers, full"] = load("zoo:full/7/uniform(0,5)"), usual
-    found = []
+    bounds = []
     for what, (model, problem) in cases.items():
         error, printed = (_error(model, problem, seed, rule, late) for rule in (update, printed_update))
         wrong = None if model.family.name == "gdpp" else printed  # b = 0 in GD++
-        found.append(Bound("linear_model", what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
+        bounds.append(Bound(what, error, ROUNDING, {"layers": 7, "heads": model.heads}, wrong))
     model = random_model("full", dim=4, context=9, layers=7, heads=2, seed=seed)
     what = "tokens of layer l belong to the linear model of layer l"
     error, printed = (_error(model, small, seed, update, shift) for shift in (late, 1))
-    found.append(Bound("linear_model", what, error, ROUNDING, as_printed=printed))
+    bounds.append(Bound(what, error, ROUNDING, as_printed=printed))
     what = "(M, u, a, w) agree with those read from the tokens, full, 2 heads"
     error, printed = (_error_of_states(model, small, seed, rule) for rule in (update, printed_update))
-    found.append(Bound("linear_model", what, error, ROUNDING, as_printed=printed))
-    return found
+    bounds.append(Bound(what, error, ROUNDING, as_printed=printed))
+    return bounds
 
 
 def _error(model: LinearTransformer, problem: Problem, seed: int, update: Update, late: int) -> float:

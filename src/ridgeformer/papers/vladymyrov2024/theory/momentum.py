@@ -26,12 +26,9 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
+from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model, relative_error
 from ridgeformer.papers.vladymyrov2024.theory.linear_model import LinearModels, read_off
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
 from ridgeformer.problems import Problem
-
-__all__ = ["Terms", "check", "factor", "printed_factor", "terms"]
 
 Float = NDArray[np.floating[Any]]
 Factor = Callable[[Float, Float, Float, Float], Float]
@@ -116,8 +113,8 @@ def terms(model: LinearTransformer, moments: Moments, factor: Factor = factor) -
     if not isinstance(model.family, Diag | GDpp):
         refuse("the momentum form is for Diag and GD++ models", model, "Use linear_model for Full ones.")
     model._check(moments)
-    S, found = np.asarray(moments.S, np.float64), moments.spectrum
-    w_star, rho = found.ridge(0.0), found.residual
+    S, spectrum = np.asarray(moments.S, np.float64), moments.spectrum
+    w_star, rho = spectrum.ridge(0.0), spectrum.residual
     zero = np.zeros_like(w_star)
     states = [LinearModels(np.broadcast_to(np.eye(model.dim), S.shape), zero, np.ones(len(moments)), zero)]
     layers = []
@@ -172,21 +169,21 @@ def check(seed: int = 0, factor: Factor = factor) -> list[Bound]:
         for family, heads, dim, context in CASES
     }
     cases["u and w of 7 trained layers, diag"] = load("zoo:diag/7/uniform(0,5)"), Problem(noise="uniform(0,5)")
-    found = []
+    bounds = []
     for what, (model, problem) in cases.items():
         error, printed = (_error(model, problem, seed, rule) for rule in (factor, printed_factor))
-        found.append(Bound("momentum", what, error, ROUNDING, as_printed=printed))
-    found.append(Bound("momentum", "g is minus half the gradient of sum (a y - <w, x>)^2", _slope(seed), ROUNDING))
-    found.append(Bound("momentum", "GD++ has no momentum: u = 0, Phi u = 0", _momentum_of_gdpp(seed), 0.0))
-    return found
+        bounds.append(Bound(what, error, ROUNDING, as_printed=printed))
+    bounds.append(Bound("g is minus half the gradient of sum (a y - <w, x>)^2", _slope(seed), ROUNDING))
+    bounds.append(Bound("GD++ has no momentum: u = 0, Phi u = 0", _momentum_of_gdpp(seed), 0.0))
+    return bounds
 
 
 def _error(model: LinearTransformer, problem: Problem, seed: int, factor: Factor) -> float:
     s = problem.sequences(8, seed=seed)
     by_tokens = read_off(model, s.x, s.y)
     with np.errstate(over="ignore", invalid="ignore"):  # a wrong factor may explode
-        found = terms(model, Moments.from_tokens(s.x, s.y), factor).states
-    return max(relative_error(found.u, by_tokens.u, apart=2), relative_error(found.w, by_tokens.w, apart=2))
+        states = terms(model, Moments.from_tokens(s.x, s.y), factor).states
+    return max(relative_error(states.u, by_tokens.u, apart=2), relative_error(states.w, by_tokens.w, apart=2))
 
 
 def _slope(seed: int) -> float:
@@ -194,14 +191,14 @@ def _slope(seed: int) -> float:
     model = random_model("diag", dim=5, context=20, layers=7, heads=2, seed=seed)
     s = Problem(5, 20, "uniform(0,1)").sequences(8, seed=seed)
     labels = model.tokens(s.x, s.y, s.queries)[:-1, :, :20, 5]
-    found = terms(model, Moments.from_tokens(s.x, s.y)).g
-    return relative_error(found, np.einsum("lbn,bnd->lbd", labels, s.x), apart=2)
+    gradient = terms(model, Moments.from_tokens(s.x, s.y)).g
+    return relative_error(gradient, np.einsum("lbn,bnd->lbd", labels, s.x), apart=2)
 
 
 def _momentum_of_gdpp(seed: int) -> float:
     model = random_model("gdpp", dim=5, context=20, layers=7, seed=seed)
-    found = terms(model, Problem(5, 20, "uniform(0,1)").moments(8, seed=seed).moments)
-    return float(max(np.abs(found.states.u).max(), np.abs(found.parts()["momentum"]).max()))
+    form = terms(model, Problem(5, 20, "uniform(0,1)").moments(8, seed=seed).moments)
+    return float(max(np.abs(form.states.u).max(), np.abs(form.parts()["momentum"]).max()))
 
 
 def _sigma(F: Float, u: Float, S: Float, rho: Float) -> Float:

@@ -23,12 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory.examples import random_model
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound
+from ridgeformer.papers.vladymyrov2024.theory import Bound, random_model
 from ridgeformer.problems import Problem, Sequences
 from ridgeformer.validation import array, integer, number
-
-__all__ = ["check", "context_for", "expected_square", "labels", "largest_square", "square_of_cosine"]
 
 Float = NDArray[np.floating[Any]]
 Labels = Callable[[LinearTransformer, Float, Float], Float]
@@ -40,7 +37,7 @@ GRID = [(2, 20), (10, 20), (10, 100), (5, 400), (20, 400)]  # d, n
 def labels(model: LinearTransformer, x: ArrayLike, y: ArrayLike) -> Float:
     """Compute the context's labels at every layer.
 
-    Token by token; where attention among so many would not fit in memory, as a y - <w, x>.
+    Token by token; where attention among all would not fit in memory, as a y - <w, x>.
 
     Args:
         model: The model.
@@ -163,25 +160,10 @@ def check(seed: int = 0, labels: Labels = labels) -> list[Bound]:
     n_order, d_order = _order(by_n), _order(by_d)
     return [
         *_models(seed, labels),
-        Bound(
-            "quadratic", "E[R^2] = q + (1 - q)(d - 1)/(n - 1): difference in standard errors", _law(seed, False), 5.0
-        ),
-        Bound(
-            "quadratic",
-            "the same with noise in y (d replaces d - 1): difference in standard errors",
-            _law(seed, True),
-            5.0,
-        ),
-        Bound(
-            "quadratic", "R^2: falls as n^-1, difference of the exponent", abs(n_order + 1), 0.15, {"order": n_order}
-        ),
-        Bound(
-            "quadratic",
-            "R^2: grows as (d + 4)^1, difference of the exponent",
-            abs(d_order - 1),
-            0.2,
-            {"order": d_order},
-        ),
+        Bound("E[R^2] = q + (1 - q)(d - 1)/(n - 1): difference in standard errors", _law(seed, False), 5.0),
+        Bound("the same with noise in y (d replaces d - 1): difference in standard errors", _law(seed, True), 5.0),
+        Bound("R^2: falls as n^-1, difference of the exponent", abs(n_order + 1), 0.15, {"order": n_order}),
+        Bound("R^2: grows as (d + 4)^1, difference of the exponent", abs(d_order - 1), 0.2, {"order": d_order}),
         _tenth(seed),
     ]
 
@@ -192,14 +174,13 @@ def _models(seed: int, labels: Labels) -> list[Bound]:
     for n in (20, 80, 320, 1280):
         s = _noiseless(5, n, 300, seed)
         most = largest_square(s.x)
-        found = np.stack([square_of_cosine(labels(model, s.x, s.y), s.x)[1:] for model in _examples(n, seed)])
-        worst = max(worst, float((found - most).max()))
-        means[n] = float(found.mean())
+        squares = np.stack([square_of_cosine(labels(model, s.x, s.y), s.x)[1:] for model in _examples(n, seed)])
+        worst = max(worst, float((squares - most).max()))
+        means[n] = float(squares.mean())
     order = _order(means)
     return [
-        Bound("quadratic", "no model's squared cosine is above R^2", max(worst, 0.0), ROUNDING),
+        Bound("no model's squared cosine is above R^2", max(worst, 0.0), ROUNDING),
         Bound(
-            "quadratic",
             "squared cosine of the models: falls as n^-1, difference of the exponent",
             abs(order + 1),
             0.2,
@@ -225,7 +206,7 @@ def _tenth(seed: int) -> Bound:
     paper = np.sqrt(largest_square(_noiseless(10, 20, count, seed).x))
     facts = {"share": above, "n": n, "n for d = 10": context_for(10), "R at n = 20, d = 10": float(paper.mean())}
     what = f"R > 0.1 for 1 % of contexts, d = 2, n = {n}: difference in standard errors"
-    return Bound("quadratic", what, abs(above - 0.01) / np.sqrt(0.01 * 0.99 / count), 4.0, facts)
+    return Bound(what, abs(above - 0.01) / np.sqrt(0.01 * 0.99 / count), 4.0, facts)
 
 
 def _examples(context: int, seed: int) -> list[LinearTransformer]:

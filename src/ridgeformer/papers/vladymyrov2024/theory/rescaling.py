@@ -34,25 +34,12 @@ from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
+from ridgeformer.papers.vladymyrov2024.theory import Bound, relative_error
 from ridgeformer.problems import Draw, Problem
 from ridgeformer.validation import integer, number
 
-__all__ = [
-    "Decay",
-    "check",
-    "decay",
-    "limit_error",
-    "measure",
-    "printed_solve",
-    "rescaling_model",
-    "solve",
-    "theorem_moments",
-]
-
 Array = NDArray[np.float64]
 Solve = Callable[[float, float], tuple[float, float]]
-NAME = "rescaling"
 CONTEXTS = tuple(10**power for power in range(2, 8))
 PAIRS = ((0.5, 2.0), (0.0, 1.0), (1.0, 3.0))
 
@@ -210,8 +197,8 @@ def decay(
     Returns:
         The errors and their fit.
 
-    >>> found = decay(2, 0.5, 2)
-    >>> abs(found.power + 0.5) < 0.02
+    >>> fit = decay(2, 0.5, 2)
+    >>> abs(fit.power + 0.5) < 0.02
     True
     """
     if len(contexts) < 3:
@@ -241,7 +228,7 @@ def check(seed: int = 0, solve: Solve = solve) -> list[Bound]:
     Returns:
         The checks.
     """
-    found = [_tokens(seed, solve)]
+    bounds = [_tokens(seed, solve)]
     for pair in PAIRS:
         for sigma in pair:
             what = f"levels {pair[0]:g} and {pair[1]:g}, at {sigma:g}"
@@ -250,18 +237,16 @@ def check(seed: int = 0, solve: Solve = solve) -> list[Bound]:
             n, limit = fit.contexts[-1], math.sqrt(limit_error(sigma, *pair, 5))
             facts = {"n": fit.contexts, "error": fit.errors.tolist(), "power": fit.power, "+-": fit.power_error}
             error, printed = abs(fit.power + 0.5), abs(wrong.power + 0.5)
-            found.append(
-                Bound(NAME, f"{what}: error falls as n^-1/2, difference of the exponent", error, 0.05, facts, printed)
+            bounds.append(
+                Bound(f"{what}: error falls as n^-1/2, difference of the exponent", error, 0.05, facts, printed)
             )
             # 10,000 sequences know the root mean square to about 1 %, and a term in 1 / n is left.
             ratio, printed = (abs(math.sqrt(n) * value / limit - 1) for value in (fit.errors[-1], wrong.errors[-1]))
             facts = {"n": n, "sqrt(n) error": math.sqrt(n) * float(fit.errors[-1]), "limit": limit}
-            found.append(
-                Bound(
-                    NAME, f"{what}: sqrt(n) x error at n = 10^7, difference from the limit", ratio, 0.05, facts, printed
-                )
+            bounds.append(
+                Bound(f"{what}: sqrt(n) x error at n = 10^7, difference from the limit", ratio, 0.05, facts, printed)
             )
-    return found
+    return bounds
 
 
 def _tokens(seed: int, solve: Solve) -> Bound:
@@ -278,7 +263,7 @@ def _tokens(seed: int, solve: Solve) -> Bound:
     )
     truth = model.predict(x, s.y, queries)
     what = "w_2 = -(1 + yy l_1) yx a, token by token"
-    return Bound(NAME, what, relative_error(expected, truth), 1e-12, as_printed=relative_error(printed, truth))
+    return Bound(what, relative_error(expected, truth), 1e-12, as_printed=relative_error(printed, truth))
 
 
 def _levels(sigma_1: float, sigma_2: float) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.papers.vladymyrov2024.theory import Bound
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import (
     PAPER,
     Interval,
@@ -33,15 +34,10 @@ from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import (
     missing,
     schedule,
 )
-from ridgeformer.papers.vladymyrov2024.theory.iterations import log_spaced
-from ridgeformer.papers.vladymyrov2024.theory.layers_needed import counts, growth, layers_needed
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound
+from ridgeformer.papers.vladymyrov2024.theory.layers_needed import counts, growth, layers_needed, log_spaced
 from ridgeformer.validation import array
 
-__all__ = ["PRINTED", "check", "sequences_with", "token_error"]
-
 Array = NDArray[np.float64]
-NAME = "second_order"
 PRINTED = Plan(lambda interval: 1 / (3 * interval.least), every=False)
 RATE = (4 / 9) / (1 - 1 / 3.3) ** 2  # the lemma's constant c: what a layer makes of kappa = 1.1
 HADAMARD = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], object)  # orthogonal, times 2
@@ -108,7 +104,7 @@ def _final_step(seed: int, step: float) -> Bound:
         worst = max(worst, float(anywhere.max()), float(along_top.max()))
         reached = min(reached, float(along_top.min()))
     # 1e-16 of rounding is 1e-10 of the smallest epsilon.
-    return Bound(NAME, "one step: |w - w*| / (epsilon |w*|)", worst, 1 + 1e-8, {"least along the largest": reached})
+    return Bound("one step: |w - w*| / (epsilon |w*|)", worst, 1 + 1e-8, {"least along the largest": reached})
 
 
 def _large_kappa(plan: Plan) -> Bound:
@@ -117,7 +113,7 @@ def _large_kappa(plan: Plan) -> Bound:
     factors = [_ratio(Decimal(kappa), plan) / kappa for kappa in kappas]
     printed = _ratio(Decimal(2), PRINTED) / 2  # from 3 on an eigenvalue vanishes
     facts = {"c": RATE, "kappa' / kappa": dict(zip(map(str, kappas), factors, strict=True))}
-    return Bound(NAME, "kappa >= 1.1: kappa' / (c kappa)", max(factors) / RATE, 1 + 1e-12, facts, printed / RATE)
+    return Bound("kappa >= 1.1: kappa' / (c kappa)", max(factors) / RATE, 1 + 1e-12, facts, printed / RATE)
 
 
 def _small_kappa(plan: Plan) -> Bound:
@@ -128,7 +124,7 @@ def _small_kappa(plan: Plan) -> Bound:
         errors = [float((ratio - 1) / (2 * small**2)) for ratio, small in zip(after, smalls, strict=True)]
         printed = max(float(ratio / (2 * small**2)) for ratio, small in zip(after, smalls, strict=True))
     facts = {"(kappa' - 1) / epsilon^2, from 0.1 to 1e-32": [2 * error for error in errors]}
-    return Bound(NAME, "kappa <= 1.1: (kappa' - 1) / (2 epsilon^2)", max(errors), 1.0, facts, printed)
+    return Bound("kappa <= 1.1: (kappa' - 1) / (2 epsilon^2)", max(errors), 1.0, facts, printed)
 
 
 def _exactly(plan: Plan) -> Bound:
@@ -138,7 +134,7 @@ def _exactly(plan: Plan) -> Bound:
         for kappa in [1 + Decimal(10) ** power for power in range(-32, 13)]:
             claimed = (kappa - 1) ** 2 * (4 * kappa - 1) / (3 * kappa - 1) ** 2
             worst = max(worst, abs((_exact_ratio(kappa, plan, 11) - 1) / claimed - 1))
-    return Bound(NAME, "kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2: relative error", float(worst), 1e-40)
+    return Bound("kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2: relative error", float(worst), 1e-40)
 
 
 def _theorem(plan: Plan) -> Bound:
@@ -148,7 +144,7 @@ def _theorem(plan: Plan) -> Bound:
     printed = max(_measured(kappa, epsilon, PRINTED) for kappa, epsilon in grid)
     most = {"kappa": 1e12, "epsilon": 1e-30, "layers": layers_needed(1e12, 1e-30, plan)}
     facts = {**most, "with the proof's slack": layers_needed(1e12, 1e-30 / 2e12, plan)}
-    return Bound(NAME, "kappa 2 to 1e12, epsilon to 1e-30: error / epsilon", max(errors), 1.0, facts, printed)
+    return Bound("kappa 2 to 1e12, epsilon to 1e-30: error / epsilon", max(errors), 1.0, facts, printed)
 
 
 def _sequences(seed: int, plan: Plan) -> Bound:
@@ -159,7 +155,7 @@ def _sequences(seed: int, plan: Plan) -> Bound:
     x, y, solution = sequences_with(20 * log_spaced(kappa, 8), 16, 20, seed=seed)
     error = float(_distance(model, x, y, solution).max())
     facts = {"kappa": kappa, "layers": model.layers}
-    return Bound(NAME, "tokens in float64: |w - w*| / |w*|", error, epsilon, facts)
+    return Bound("tokens in float64: |w - w*| / |w*|", error, epsilon, facts)
 
 
 def _many_digits(plan: Plan) -> Bound:
@@ -169,20 +165,18 @@ def _many_digits(plan: Plan) -> Bound:
         layers = schedule(Decimal(kappa), epsilon, plan)
         error = float(token_error(layers, [Decimal(1), Decimal("1e-3"), Decimal("1e-6")]))
     facts = {"kappa": float(kappa), "layers": len(layers)}
-    return Bound(NAME, "tokens in 200 digits: |y - <x, w*>| / (|x| |w*|)", error, float(epsilon), facts)
+    return Bound("tokens in 200 digits: |y - <x, w*>| / (|x| |w*|)", error, float(epsilon), facts)
 
 
 def _growth(plan: Plan) -> list[Bound]:
     """Slopes of the layers needed, for the worst spectrum."""
-    found = growth(counts(lambda kappa, epsilon: layers_needed(kappa, epsilon, plan)))
-    slopes = {"log kappa": (found.kappa, 1 / math.log(9 / 4)), "log log 1/epsilon": (found.epsilon, 1 / math.log(2))}
+    fit = growth(counts(lambda kappa, epsilon: layers_needed(kappa, epsilon, plan)))
+    slopes = {"log kappa": (fit.kappa, 1 / math.log(9 / 4)), "log log 1/epsilon": (fit.epsilon, 1 / math.log(2))}
     checks = []
-    for (name, (slope, limit)), error, room in zip(slopes.items(), found.errors[:2], (0.02, 0.1), strict=True):
+    for (name, (slope, limit)), error, room in zip(slopes.items(), fit.errors[:2], (0.02, 0.1), strict=True):
         facts = {"slope": slope, "standard error": error, "limit": limit}
-        checks.append(Bound(NAME, f"layers per {name}: difference from the limit", abs(slope - limit), room, facts))
-    checks.append(
-        Bound(NAME, "layers = a log kappa + b log log 1/epsilon + c: largest difference", found.farthest, 1.0)
-    )
+        checks.append(Bound(f"layers per {name}: difference from the limit", abs(slope - limit), room, facts))
+    checks.append(Bound("layers = a log kappa + b log log 1/epsilon + c: largest difference", fit.farthest, 1.0))
     return checks
 
 

@@ -24,11 +24,9 @@ from ridgeformer.errors import refuse
 from ridgeformer.models.families import Diag
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.papers.vladymyrov2024.theory.statement import Bound, relative_error
+from ridgeformer.papers.vladymyrov2024.theory import Bound, relative_error
 from ridgeformer.problems import Problem
 from ridgeformer.validation import integer, number
-
-__all__ = ["check", "dropped_over_kept", "measured_dropped_over_kept", "printed_step", "step", "two_layers"]
 
 Array = NDArray[np.float64]
 Step = Callable[[Moments, float, float], Array]
@@ -143,10 +141,9 @@ def check(seed: int = 0, step: Step = step) -> list[Bound]:
     moved = float(np.abs(trace[1, :, 20:] - trace[0, :, 20:]).max())
     order = _order_in_omega(moments, s.x, s.y)
     return [
-        Bound("step_size", "w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
-        Bound("step_size", "the query is not changed by omega_xy", moved, 0.0),
+        Bound("w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
+        Bound("the query is not changed by omega_xy", moved, 0.0),
         Bound(
-            "step_size",
             "the error of the paper's approximation grows as omega_xy^1, difference of the exponent",
             abs(order - 1),
             1e-3,
@@ -169,28 +166,26 @@ def _order_in_omega(moments: Moments, x: Array, y: Array) -> float:
 def _by_noise(seed: int) -> list[Bound]:
     """Dropped over kept at several noise levels, and the power of sigma with which it falls to its limit d/(n-d)."""
     problems = [Problem(10, 20, f"fixed({sigma:g})") for sigma in NOISE]
-    found = [measured_dropped_over_kept(problem, sequences=20_000, seed=seed) for problem in problems]
+    measured = [measured_dropped_over_kept(problem, sequences=20_000, seed=seed) for problem in problems]
     exact = [dropped_over_kept(10, 20, sigma) for sigma in NOISE]
-    deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(found, exact, strict=True)]
-    ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, found, strict=True)}
-    excess = np.array([ratio for ratio, _ in found[:4]]) - 10 / (20 - 10)
+    deviations = [abs(ratio - truth) / error for (ratio, error), truth in zip(measured, exact, strict=True)]
+    ratios = {f"sigma {sigma:g}": ratio for sigma, (ratio, _) in zip(NOISE, measured, strict=True)}
+    excess = np.array([ratio for ratio, _ in measured[:4]]) - 10 / (20 - 10)
     order = float(np.polyfit(np.log(NOISE[:4]), np.log(excess), 1)[0])
-    least = min(ratio for ratio, _ in found)
+    least = min(ratio for ratio, _ in measured)
     far, _ = measured_dropped_over_kept(Problem(10, 2000, "fixed(50)"), sequences=20_000, seed=seed)
     return [
         Bound(
-            "step_size",
             "dropped part / kept part agrees with the formula: difference in standard errors",
             max(deviations),
             5.0,
             ratios,
         ),
         Bound(
-            "step_size",
             "its excess over d/(n - d) falls as sigma^-2, difference of the exponent",
             abs(order + 2),
             0.05,
             {"order": order, "least ratio": least},
         ),
-        Bound("step_size", "dropped part / kept part is small at n = 2000, sigma = 50", far, 0.02),
+        Bound("dropped part / kept part is small at n = 2000, sigma = 50", far, 0.02),
     ]

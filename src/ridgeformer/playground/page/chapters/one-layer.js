@@ -263,7 +263,7 @@ export const secondLayer = {
     const sliders = [[make("xx1", "ω_{xx} of layer 1", 0, 0, -0.08), 0, 0], [make("yx1", "ω_{yx} of layer 1", 0, 2, -0.15), 0, 2], [make("yx2", "ω_{yx} of layer 2", 1, 2, -0.5), 1, 2]];
     const answer = h("p", { class: "answer", role: "status" });
     controls.append(...sliders.map(([one]) => one.element), answer);
-    const map = card("map", "What layer 1 does to eigenvalues", "Grey: an eigenvalue that stays as it is. S has two of them here, typically between 5 and 20.");
+    const map = card("map", "What layer 1 does to eigenvalues", "Grey: an eigenvalue that stays as it is. S has two of them here, mostly between 2 and 23.");
     const ratio = card("ratio", "The estimate after two layers, by eigenvalue", "w / w* along a direction with the eigenvalue s. 1 is right: without noise the loss is what is missing to 1.");
     pictures.append(map.element, ratio.element);
     const ask = engine.latest("challenge", ({ loss }) => {
