@@ -125,7 +125,7 @@ def decimals(axis: Axes, name: str = "y") -> None:
 
     class Decimals(LogFormatterSciNotation):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:.3g}" if super().__call__(x, pos) else ""
+            return (f"{x:.0f}" if x >= 100 else f"{x:.3g}") if super().__call__(x, pos) else ""
 
     labelled = axis.xaxis if name == "x" else axis.yaxis
     labelled.set_major_formatter(Decimals())
