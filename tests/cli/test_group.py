@@ -67,7 +67,7 @@ def test_every_option_has_a_help_text():
         (
             ["train", "--noise", "fixed(1)", "--steps", "5"],
             {},
-            "search takes --effort, --caution, --precision, --seconds; got --steps",
+            "search takes --effort, --caution, --precision, --seconds, --tolerated; got --steps",
         ),
         (
             ["train", "--noise", "fixed(1)", "--protocol", "paper", "--effort", "2"],
