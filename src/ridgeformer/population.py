@@ -90,6 +90,8 @@ def _obstacle(problem: BaseProblem, layers: int, layout: Layout) -> tuple[str, o
         return "one layer", f"{layers} layers"
     if not problem.one_covariance:
         return "Gaussian features with one covariance for all sequences", problem.label
+    if problem.noise is not None and problem.noise.per_token:
+        return "one noise level for each sequence", problem.noise
     if problem.noise is not None and not np.isfinite(problem.noise.fourth_moment):
         return "noise with a finite E[sigma^4]", problem.noise
     if layout.coordinate != "none":

@@ -35,7 +35,7 @@ PLANTS = {
     ],
     "lu2025": [
         ("published", "PUBLISHED", lambda true: {d: np.multiply(1.2, row) for d, row in true.items()}),
-        ("limits", "pretraining.limit", lambda true: lambda alpha, *rest: true(1.3 * alpha, *rest)),
+        ("limits", "pretraining.limit", lambda true: lambda alpha, *rest: true(alpha / 3, *rest)),
     ],
     "yau2025": [
         ("global_optimum", "one_layer.optimum", lambda true: lambda problem: 1.001 * true(problem)),
@@ -80,7 +80,7 @@ PLANTS = {
     "vonoswald2023": [
         ("one_step", "best_rate", lambda true: lambda d, n: 1 / (n + d)),
         ("rescaled_inputs", "rescaled", lambda true: lambda d, n, scale: true(d, n, 1.0)),
-        ("depth", "least_loss", lambda true: lambda problem, depth: 0.5 * true(problem, depth), "measure"),
+        ("depth", "gradient_descent", lambda true: lambda d, n, steps: true(d, 6 * n, steps)),
         ("tied", "gradient_descent", lambda true: lambda d, n, steps: true(d, 2 * n, steps)),
     ],
 }

@@ -49,7 +49,7 @@ OF_MODEL = {
     "context": "[default: that of the model's training, or 20]",
 }
 
-UNKNOWN = "unknown: it needs a built-in problem, whose density is known"  # of an explosion probability
+UNKNOWN = "unknown: it needs a built-in problem of one dimension"  # of an explosion probability
 
 
 def measures_explosions(when: str) -> Callable[[Command], Command]:

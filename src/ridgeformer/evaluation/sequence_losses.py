@@ -1,7 +1,7 @@
 """The losses of single sequences: what a predictor loses on each of them, before any average is taken.
 
-A predictor with `weights(moments)` has exact losses. One that only has `predict(x, y, queries)` is asked for the labels
-of sampled queries. Both kinds see the same sequences.
+A predictor with `weights(moments)` or `token_weights(x, y)` has exact losses. One that only has `predict(x, y,
+queries)` is asked for the labels of sampled queries. All see the same sequences.
 
 Only an object whose class is `LinearTransformer` itself is evaluated without calling `weights`: the engine then
 computes its losses.
@@ -21,7 +21,7 @@ from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import Predictor, TokenPredictor, check_any_problem
+from ridgeformer.predictors.base import LinearTokenPredictor, Predictor, TokenPredictor, check_any_problem
 from ridgeformer.predictors.guarded import Guarded
 from ridgeformer.problems import BaseProblem, Draw, Problem, Sequences
 from ridgeformer.validation import integer
@@ -295,6 +295,12 @@ def _token_losses(predictor: TokenPredictor, draw: Draw, estimator: Estimator) -
     """
     tokens = draw.tokens
     assert tokens is not None
+    if isinstance(predictor, LinearTokenPredictor) and estimator == "exact":
+        weights = np.empty(draw.task.shape)
+        for index, part in draw.moments.by_length():
+            n = part.counts[0]
+            weights[index] = predictor.token_weights(tokens.x[index, :n], tokens.y[index, :n])
+        return draw.both_losses(weights)
     answers, predictions = np.asarray(tokens.answers, np.float64), np.empty(tokens.answers.shape)
     for index, part in draw.moments.by_length():
         n = part.counts[0]

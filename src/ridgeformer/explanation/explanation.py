@@ -92,7 +92,7 @@ class Explanation:
 
     @functools.cached_property
     def explosions(self) -> ExplosionProbability | None:
-        """The probability that a sequence explodes, by importance sampling; None for a problem of your own.
+        """The probability that a sequence explodes; None for problems of your own or of several dimensions.
 
         It is measured when it is first asked for, which takes about two seconds: see `explosion_probability`.
         """

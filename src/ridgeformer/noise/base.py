@@ -29,6 +29,7 @@ class Noise(Value, ABC):
     A class of your own has no such text: each object is equal to itself only, and no run can be named after it.
     """
 
+    per_token: ClassVar[bool] = False  # whether each token has a level of its own
     _built_in: ClassVar[bool] = False  # set in the class itself, so that subclasses do not inherit it
     _remedy = "Make a new distribution, such as Categorical([1, 3], weights=[0.9, 0.1])."
 
@@ -79,6 +80,22 @@ class Noise(Value, ABC):
         Returns:
             Nodes [K] and their probabilities [K].
         """
+
+    def of_gram(self, context: int) -> Noise:
+        """Return the law of one level for each sequence under which Gram matrices have the same law.
+
+        Args:
+            context: The number of tokens n.
+
+        Returns:
+            This law itself, unless each token has a level of its own.
+        """
+        return self
+
+    @property
+    def words(self) -> str:
+        """What the law is, as a sentence without its full stop."""
+        return f"sigma has the distribution {self}"
 
     @property
     @abstractmethod

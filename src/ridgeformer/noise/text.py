@@ -9,8 +9,10 @@ import numpy as np
 from ridgeformer.errors import InputError, kind_of, refuse
 from ridgeformer.noise.base import EXAMPLES, Categorical, Fixed, Noise, Uniform
 from ridgeformer.noise.frozen import Frozen, parse_scipy, read_call
+from ridgeformer.noise.tokens import Student, Tokens
 
 NUMBER = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,4})?")
+PER_TOKEN = re.compile(r"tokens\((.*)\)", re.DOTALL)
 
 
 def as_noise(value: object) -> Noise:
@@ -65,8 +67,8 @@ def parse(text: str) -> Noise:
     """Make the distribution that a text names; the inverse of `str`. A plain number names one level.
 
     Args:
-        text: `fixed(2)`, or `2` for short, `uniform(0,5)`, `categorical(1,3)`, or a scipy.stats distribution such as
-            `expon(scale=2)`.
+        text: `fixed(2)`, or `2` for short, `uniform(0,5)`, `categorical(1,3)`, a scipy.stats distribution such as
+            `expon(scale=2)`, or noise that differs from token to token: `tokens(uniform(0,5))` and `student(4,1)`.
 
     Returns:
         The distribution.
@@ -81,8 +83,13 @@ def parse(text: str) -> Noise:
     """
     if isinstance(text, str) and NUMBER.fullmatch(text.strip()):
         return Fixed(float(text))
+    inner = PER_TOKEN.fullmatch(text.strip()) if isinstance(text, str) else None
+    if inner is not None:
+        return Tokens(parse(inner[1]))
     name, positional, named = read_call(text)
     try:
+        if name == "student":
+            return Student(*positional, **named)
         if name == "fixed":
             return Fixed(*positional, **named)
         if name == "uniform":

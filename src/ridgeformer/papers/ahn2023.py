@@ -42,8 +42,8 @@ def covariance(seed: int) -> Array:
         The matrix, [d, d].
     """
     U = np.linalg.svd(np.random.default_rng(seed).uniform(-1, 1, (DIM, DIM)))[0]
-    found = U * np.square(SCALES) @ U.T
-    return np.asarray((found + found.T) / 2)
+    covariance = U * np.square(SCALES) @ U.T
+    return np.asarray((covariance + covariance.T) / 2)
 
 
 def problem_of(seed: int, context: int) -> Problem:
@@ -144,7 +144,7 @@ def free(work: Work, *, depths: tuple[int, ...] = (1, 2), seeds: int = 5, effort
     Returns:
         By depth: for every seed the matrices A of all layers, and the loss over that of GD++.
     """
-    found: dict[str, Any] = {}
+    by_depth: dict[str, Any] = {}
     for done, depth in enumerate(depths):
         work.progress(done, len(depths))
         rows = []
@@ -157,8 +157,8 @@ def free(work: Work, *, depths: tuple[int, ...] = (1, 2), seeds: int = 5, effort
             losses = compare(problem, {"model": run.model, "GD++": start}, sequences=20_000, seed=1, with_floor=False)
             A = np.asarray(run.model.family.arrays["A"][:, 0], np.float64)
             rows.append({"A": A, "ratio": losses["model"].unadjusted / losses["GD++"].unadjusted})
-        found[str(depth)] = rows
-    return found
+        by_depth[str(depth)] = rows
+    return by_depth
 
 
 def baselines(work: Work, *, lengths: tuple[int, ...] = LENGTHS, sequences: int = 50_000) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def baselines(work: Work, *, lengths: tuple[int, ...] = LENGTHS, sequences: int 
     Returns:
         By length: losses after 1 to 4 steps.
     """
-    found: dict[str, Any] = {}
+    by_length: dict[str, Any] = {}
     rates = np.geomspace(0.005, 1.0, 40)
     for done, n in enumerate(lengths):
         work.progress(done, len(lengths))
@@ -185,8 +185,8 @@ def baselines(work: Work, *, lengths: tuple[int, ...] = LENGTHS, sequences: int 
                 for rate in rates
             ]
             plain.append(min(loss for loss in losses if np.isfinite(loss)))
-        found[str(n)] = plain
-    return found
+        by_length[str(n)] = plain
+    return by_length
 
 
 def preconditioned(context: int, steps: int) -> float:

@@ -62,7 +62,7 @@ def depth(
     Returns:
         By setting: unadjusted losses and their errors, [lengths, depths].
     """
-    found: dict[str, Any] = {"d": d, "lengths": list(lengths), "depths": list(depths)}
+    by_setting: dict[str, Any] = {"d": d, "lengths": list(lengths), "depths": list(depths)}
     loss, error = (np.zeros((len(FEATURES), len(lengths), len(depths))) for _ in range(2))
     for i, setting in enumerate(FEATURES):
         for j, n in enumerate(lengths):
@@ -73,8 +73,8 @@ def depth(
                 model = work.train(problem, FAMILY[setting], layers, protocol=how, sequences=1000).model
                 row = evaluate(problem, model, sequences=sequences, seed=1, with_floor=False)
                 loss[i, j, k], error[i, j, k] = row.unadjusted, row.unadjusted_error
-        found[setting] = {"loss": loss[i], "error": error[i]}
-    return found
+        by_setting[setting] = {"loss": loss[i], "error": error[i]}
+    return by_setting
 
 
 def share(results: Results, setting: str) -> Array:

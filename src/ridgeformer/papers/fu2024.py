@@ -53,16 +53,16 @@ def maps(work: Work, *, d: int = 8, layers: int = 4, sequences: int = 2000, effo
     Returns:
         By problem: the map of every method, the closest and the needed iterations of every layer.
     """
-    found = {}
+    by_problem = {}
     for done, name in enumerate(SETTINGS):
         work.progress(done, len(SETTINGS))
         problem = problem_of(name, d)
         model = work.train(problem, "diag", layers, protocol=Search(effort=effort), sequences=1000).model
         shown = compare_algorithms(problem, model, sequences=sequences).as_dict()
         keys = ("iteration", "cosine", "relative_error", "closest", "needed")
-        found[name] = {key: {method: shown[key][method] for method in METHODS} for key in keys}
-        found[name] |= {"layer": shown["layer"], "distance": shown["distance"]}
-    return found
+        by_problem[name] = {key: {method: shown[key][method] for method in METHODS} for key in keys}
+        by_problem[name] |= {"layer": shown["layer"], "distance": shown["distance"]}
+    return by_problem
 
 
 def _iterations(results: Results, name: str, kind: str, method: str) -> Array:

@@ -145,11 +145,16 @@ def learns(results: Results) -> Check:
     )
 
 
+def _seen(losses: list[float], d: int) -> list[float | None]:
+    """Squared errors over d; None where rounding alone is left."""
+    return [2 / d * loss if loss > 1e-6 else None for loss in losses]
+
+
 def draw(results: Results) -> Figure:
     """Draw the error against the number of examples. See `Paper`."""
     d = results["curves"]["d"]
     shown = [
-        Line(name, list(range(1, 2 * d + 1)), [2 / d * loss for loss in row["loss"]], colour, name == "least squares")
+        Line(name, list(range(1, 2 * d + 1)), _seen(row["loss"], d), colour, name == "least squares")
         for colour, (name, row) in enumerate(results["curves"]["losses"].items())
     ]
     return draw_panels([Panel(f"d = {d}, no noise", "examples", "squared error / d", shown, False, True)])
@@ -172,7 +177,11 @@ PAPER = Paper(
     parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
     version=2,
     checks=(learns, least_squares_curve),
-    pictures={"curves": Picture(draw, "Squared error over d against the number of examples.")},
+    pictures={
+        "curves": Picture(
+            draw, "Squared error over d against the number of examples; from n = d on, least squares has none."
+        )
+    },
     beyond=(
         "Sparse linear functions, trees and neural networks as tasks, and shifts of the prompt, for which the paper "
         "uses GPT-2.",

@@ -228,7 +228,11 @@ def draw(results: Results) -> Figure:
     gaps = [
         Line("limit", fine.tolist(), curve, None, True),
         Points("ours", kappas, [row["gap"] for row in rows], [row["error"] for row in rows]),
-        Points("published, d = 32", KAPPAS, PUBLISHED[32], None, 1),
+        *(
+            [Points(f"published, d = {d}", KAPPAS, PUBLISHED[d], None, 1)]
+            if (d := results["column"]["d"]) in PUBLISHED
+            else []
+        ),
     ]
     panels.append(Panel(f"new tasks minus pool, d = {results['column']['d']}", "kappa", "difference", gaps, True, True))
     return draw_panels(panels)
@@ -248,10 +252,10 @@ PAPER = Paper(
     "the pool then follow without sampling from the matrix that was found. They are compared with the "
     "asymptotic formulas in four dimensions, and with the column of numbers that the authors' repository "
     "stores for d = 32. `ridgeformer papers run lu2025 --d 32 --json` prints that column, for any d.",
-    problems={"pool": problem_of(32, 10, 0.01, Pool(32, law="sphere"))},
+    problems={"pool, here for d = 3 and kappa = 1": problem_of(3, 10, 0.01, Pool(3, law="sphere"))},
     parts=(
-        Part(dimensions, {"counts": {10: 100, 20: 40, 40: 10}}),
-        Part(column, {"kappas": KAPPAS[::3], "repetitions": 8}),
+        Part(dimensions, {"counts": {10: 100, 20: 40}}),
+        Part(column, {"d": 10}),
     ),
     checks=(published, limits),
     pictures={"errors": Picture(draw, "Deviations from the limit, and the advantage of the pool's tasks at d = 32.")},

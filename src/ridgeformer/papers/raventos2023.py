@@ -62,7 +62,7 @@ def pools(
     Returns:
         By predictor: unadjusted losses on the pool and on new tasks and their errors, one for each power.
     """
-    found: dict[str, Any] = {"powers": list(powers)}
+    by_method: dict[str, Any] = {"powers": list(powers)}
     how = Adam(steps=steps, batch=256, schedule="cosine", record=steps, snapshots=0)
     for done, power in enumerate(powers):
         problem = problem_of(power)
@@ -74,10 +74,10 @@ def pools(
         for place, test in (("pool", problem), ("new", NEW)):
             rows = compare(test, named, sequences=sequences, seed=1, with_floor=False)
             for name in named:
-                row = found.setdefault(name, {"pool": [], "pool error": [], "new": [], "new error": []})
+                row = by_method.setdefault(name, {"pool": [], "pool error": [], "new": [], "new error": []})
                 row[place].append(rows[name].unadjusted)
                 row[f"{place} error"].append(rows[name].unadjusted_error)
-    return found
+    return by_method
 
 
 def _trained(results: Results) -> list[str]:
@@ -171,7 +171,8 @@ def draw(results: Results) -> Figure:
     tasks = [2**power for power in part["powers"]]
     for place, title in (("pool", "on the pool"), ("new", "on new tasks")):
         names = [name for name in part if name != "powers"]
-        shown = [Line(name, tasks, part[name][place], i, name in ("DMMSE", "ridge")) for i, name in enumerate(names)]
+        seen = {name: [loss if loss > 1e-4 else None for loss in part[name][place]] for name in names}
+        shown = [Line(name, tasks, seen[name], i, name in ("DMMSE", "ridge")) for i, name in enumerate(names)]
         panels.append(Panel(title, "tasks in the pool", "loss", shown, True, True))
     gaps = [Line(name, tasks, _gap(results, name)[0].tolist(), i) for i, name in enumerate(_trained(results))]
     panels.append(Panel("the transition", "tasks in the pool", "new / pool", gaps, True, True))
@@ -206,7 +207,11 @@ PAPER = Paper(
         ),
     ),
     checks=(transition, bayes, equivariant),
-    pictures={"pools": Picture(draw, "Losses on the pool and on new tasks against the number of tasks.")},
+    pictures={
+        "pools": Picture(
+            draw, "Losses on the pool and on new tasks against the number of tasks; losses below 1e-4 are not shown."
+        )
+    },
     version=2,
     beyond=("The GPT-2 models of the paper, whose transition lies near 2^14 tasks; the models here are linear.",),
 )

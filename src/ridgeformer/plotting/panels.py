@@ -181,6 +181,12 @@ def _draw(axis: Axes, one: Panel) -> None:
     panel(axis, one.title, one.x, one.y)
     if one.log_x:
         axis.set_xscale("log")
+        low, high = axis.get_xlim()
+        if high < 100 * low:
+            decimals(axis, "x")
+    elif lines := axis.get_lines():
+        numbers = np.concatenate([np.asarray(line.get_xdata(), float) for line in lines])
+        axis.xaxis.get_major_locator().set_params(integer=bool((numbers == np.round(numbers)).all()))
     if one.log_y:
         values = [value for thing in one.shown for value in thing.positive()]
         logarithmic(axis)

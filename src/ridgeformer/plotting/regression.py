@@ -37,6 +37,11 @@ def draw_weights(
 
     Returns:
         The figure.
+
+    Raises:
+        InputError: The name of the file has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path = check_plot(path)
     scale = regressor.sums_.x_scale
@@ -86,6 +91,11 @@ def draw_predictions(
 
     Returns:
         The figure.
+
+    Raises:
+        InputError: The name of the file has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
     """
     path, labels = check_plot(path), np.asarray(y, np.float64).ravel()
     mean = np.asarray(regressor.predict(X), np.float64).ravel()

@@ -114,21 +114,23 @@ def logarithmic(axis: Axes, low: float | None = None, high: float | None = None)
     axis.yaxis.set_minor_formatter(Powers(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
 
 
-def decimals(axis: Axes) -> None:
+def decimals(axis: Axes, name: str = "y") -> None:
     """Label a logarithmic axis with numbers such as 0.03, where matplotlib would write powers of ten.
 
     Args:
         axis: The panel.
+        name: Which of its axes, `x` or `y`; `y` by default.
     """
     from matplotlib.ticker import LogFormatterSciNotation
 
     class Decimals(LogFormatterSciNotation):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:.3g}" if super().__call__(x, pos) else ""
+            return (f"{x:.0f}" if x >= 100 else f"{x:.3g}") if super().__call__(x, pos) else ""
 
-    axis.yaxis.set_major_formatter(Decimals())
-    axis.yaxis.set_minor_formatter(Decimals(labelOnlyBase=False, minor_thresholds=(2, 0.8)))
-    axis.tick_params(axis="y", which="both", labelsize=8)
+    labelled = axis.xaxis if name == "x" else axis.yaxis
+    labelled.set_major_formatter(Decimals())
+    labelled.set_minor_formatter(Decimals(labelOnlyBase=False, minor_thresholds=(2, 0.8)))
+    axis.tick_params(axis="x" if name == "x" else "y", which="both", labelsize=8)
 
 
 def mark_exploded(

@@ -7,6 +7,7 @@ from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
+from ridgeformer.predictors.tokenwise import TokenBayes
 from ridgeformer.predictors.universal import Universal
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Predictor",
     "SparseBayes",
     "SparseOracle",
+    "TokenBayes",
     "TunedRR",
     "Universal",
     "baselines",

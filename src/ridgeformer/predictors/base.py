@@ -13,6 +13,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Problem
 
 __all__ = [
+    "LinearTokenPredictor",
     "Predictor",
     "TokenPredictor",
     "check_any_problem",
@@ -64,6 +65,22 @@ class TokenPredictor(Protocol):
         """
 
 
+@runtime_checkable
+class LinearTokenPredictor(TokenPredictor, Protocol):
+    """Whatever makes weights of tokens: its predictions are linear in the query, so no queries need be sampled."""
+
+    def token_weights(self, x: Float, y: Float) -> Float:
+        """Return w_hat: the prediction for a query x is <w_hat, x>.
+
+        Args:
+            x: Features of the contexts, [B, n, d].
+            y: Labels of the contexts, [B, n].
+
+        Returns:
+            The weights, [B, d].
+        """
+
+
 def check_any_problem(problem: object) -> BaseProblem:
     """Return a problem, built-in or custom.
 
@@ -99,8 +116,8 @@ def check_problem(problem: object) -> Problem:
     if check_any_problem(problem).has_known_laws:
         return cast("Problem", problem)
     refuse(
-        "the problem must be a built-in Problem here, whose laws of noise and tasks are known",
-        kind_of(problem),
+        "the problem must be a built-in Problem here, with one noise level for each sequence",
+        problem if isinstance(problem, Problem) else kind_of(problem),
         "Pass a Problem, or use evaluate and compare, which take problems of your own.",
     )
 

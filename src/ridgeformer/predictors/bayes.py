@@ -34,7 +34,10 @@ NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums ad
 
 
 class BayesRR(Ridge):
-    """The posterior mean of w under a distribution of noise levels and Gaussian tasks.
+    """The posterior mean of w under a distribution of noise levels and Gaussian tasks, given the Gram matrix.
+
+    Where noise differs from token to token, tokens tell more than their Gram matrix does, and this is the best that
+    can be made of the Gram matrix alone: no linear transformer can beat it. See `TokenBayes` for the floor.
 
     Args:
         noise: The distribution of noise levels, as `Problem` takes it.
@@ -49,11 +52,12 @@ class BayesRR(Ridge):
     def _weights(self, moments: Moments) -> Array:
         """E[w | context], [B, r]."""
         spectrum = moments.spectrum
+        noise = self.noise.of_gram(int(spectrum.context))
         # A posterior over log sigma has a width of about 1 / sqrt(2 (n - k)), where k directions have a signal that is
         # not far below the noise: so many nodes an octave resolve it.
-        strong = int((spectrum.values.mean(0) > WEAK * self.noise.upper**2).sum())
+        strong = int((spectrum.values.mean(0) > WEAK * noise.upper**2).sum())
         freedom = max(spectrum.context - strong, 0)
-        nodes, prior = self.noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
+        nodes, prior = noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
         shrunk = np.empty_like(spectrum.c)
         order = np.argsort(spectrum.residual)
         size = max(1, min(CHUNK, MOST // (len(nodes) * spectrum.c.shape[1])))

@@ -10,13 +10,16 @@
 
 from __future__ import annotations
 
+from ridgeformer.noise import Noise
 from ridgeformer.predictors.base import Predictor, check_any_problem
+from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.problems import BaseProblem, ByDimension
 
 __all__ = ["baselines", "best_label", "oracle_label"]
 
+GRAM_BOUND = "Gram bound"  # the best that can be made of the Gram matrix where tokens tell more
 STEPS = 100  # of IterativeRR
 
 
@@ -70,7 +73,7 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
     if problem.has_known_laws:
         chosen[oracle_label(problem)] = OracleRR(prior)
     else:
-        left_out.append("OracleRR is left out: the laws of noise and tasks of this problem are not known.")
+        left_out.append("OracleRR is left out: sequences of this problem do not have one known noise level each.")
     chosen |= {"ConstRR": ConstRR.tune(problem), "LeastSquares": LeastSquares()}
     if problem.lengths.least > rank:
         chosen |= {"AdaRR": AdaRR(prior), "TunedRR": TunedRR.tune(problem)}
@@ -88,6 +91,8 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
             "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here "
             f"{differences}."
         )
+    if isinstance(problem.noise, Noise) and problem.noise.per_token:
+        chosen[GRAM_BOUND] = BayesRR(problem.noise, prior)
     best = problem.best_predictor()
     if best is None:
         left_out.append("The floor is left out: the problem does not say which predictor is the best one.")
@@ -98,6 +103,6 @@ def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tu
     """The predictors that every dimension allows, and why others are left out at the smallest dimension that does."""
     shared = [name for name in next(iter(each.values()))[0] if all(name in chosen for chosen, _ in each.values())]
     chosen: dict[str, Predictor] = {
-        name: ByDimension({d: found[name].weights for d, (found, _) in each.items()}) for name in shared
+        name: ByDimension({d: predictors[name].weights for d, (predictors, _) in each.items()}) for name in shared
     }
     return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]

@@ -109,16 +109,16 @@ class SparseOracle:
         check_moments(moments)
         if moments.sigma is None:
             refuse("an oracle needs to know the noise levels", "moments without sigma", "Use moments of a problem.")
-        found, size = np.empty((len(moments), moments.dim)), CELLS // 64
+        means, size = np.empty((len(moments), moments.dim)), CELLS // 64
         posterior = SubsetPosterior(self.tasks, moments)
 
         def work(start: int) -> None:
             index = np.arange(start, min(start + size, len(moments)))
-            found[index] = posterior.at(index, np.asarray(moments.sigma)[index])[1]
+            means[index] = posterior.at(index, np.asarray(moments.sigma)[index])[1]
 
         with one_blas_thread(), ThreadPoolExecutor(default_threads()) as workers:
             list(workers.map(work, range(0, len(moments), size)))
-        return found
+        return means
 
     def __repr__(self) -> str:
         return f"SparseOracle({self.tasks})"
@@ -153,16 +153,16 @@ class SparseBayes:
         order = min(max(6, int(np.ceil(1.5 * np.sqrt(float(moments.counts.max()))))), MOST_NODES)
         nodes, prior = self.noise.quadrature(per_octave=order)
         nodes, prior = nodes[prior > 0], prior[prior > 0]
-        found, posterior = np.empty((len(moments), moments.dim)), SubsetPosterior(self.tasks, moments)
+        means, posterior = np.empty((len(moments), moments.dim)), SubsetPosterior(self.tasks, moments)
         size = max(1, 4 * CELLS // len(posterior.tree) // len(nodes))
 
         def work(start: int) -> None:
             index = np.arange(start, min(start + size, len(moments)))
-            found[index] = _average(posterior, index, nodes, prior)
+            means[index] = _average(posterior, index, nodes, prior)
 
         with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as workers:
             list(workers.map(work, range(0, len(moments), size)))
-        return found
+        return means
 
     def __repr__(self) -> str:
         return f"SparseBayes({self.tasks}, {self.noise})"

@@ -80,6 +80,20 @@ class Bank:
         assert draw is not None
         return draw.chosen(slice(place * count, (place + 1) * count))
 
+    def of_step(self, key: Key, count: int, first: int, gradient: bool) -> Draw:
+        """Return the sequences of a step. Steps of training share sequences: drawing them takes most of the time.
+
+        Args:
+            key: The stream.
+            count: The number of sequences.
+            first: The number of the first one.
+            gradient: Whether this is a step of training, which has a gradient.
+
+        Returns:
+            The draw.
+        """
+        return self.reused(key, count) if gradient and not first else self.draw(key, count, first)
+
     def _fresh(self, key: Key, number: int) -> Draw:
         return self._draw(np.random.default_rng(np.random.SeedSequence((*key, number))), self._size)
 

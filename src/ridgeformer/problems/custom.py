@@ -159,10 +159,7 @@ class CustomProblem(BaseProblem):
         return draw.astype(dtype)
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        """Steps with gradients, which are those of training, share sequences: drawing them takes most of the time."""
-        shared = ask.gradient and not first
-        draw = self._bank.reused(key, count) if shared else self._bank.draw(key, count, first)
-        return self._evaluated(kernel, draw, ask)
+        return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient), ask)
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         draw = self._bank.draw(key, count, first, tokens=True)

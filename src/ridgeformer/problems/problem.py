@@ -14,8 +14,7 @@ Problem(dim=10, context=10..40, noise=fixed(1), features=factors(2), tasks=lowra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,10 +23,10 @@ from numpy.typing import NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
 from ridgeformer.engine.arguments import check_sequences, make_key
-from ridgeformer.engine.sampler import task_uniforms
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
+from ridgeformer.problems.bank import Bank
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.dimensions import ContextRule, dimensions, varies
 from ridgeformer.problems.draws import Draw, Sequences
@@ -36,7 +35,7 @@ from ridgeformer.problems.parts import check_parts
 from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
 from ridgeformer.problems.text import parse_problem, shown_text
-from ridgeformer.problems.tokens import draw_tokens
+from ridgeformer.problems.tokens import draw_with_tokens, law_and_choices
 from ridgeformer.validation import integer, keywords
 from ridgeformer.values import read_only
 
@@ -99,7 +98,7 @@ class Problem(BaseProblem):
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
         self.query: Features | None = None if query is None else as_features(query)
-        check_parts(self.features, self.query, self.lengths)
+        check_parts(self.noise, self.features, self.tasks, self.query, self.lengths)
         self.law = self._law()
 
     def _law(self) -> Law:
@@ -130,7 +129,7 @@ class Problem(BaseProblem):
     @property
     def is_isotropic(self) -> bool:
         """Whether features, tasks and queries are N(0, I) and n is fixed, as in the seed paper."""
-        return self.law.is_isotropic and self.tasks.is_gaussian
+        return self.law.is_isotropic and self.tasks.is_gaussian and not self.noise.per_token
 
     @cached_property
     def prior(self) -> Prior:
@@ -174,7 +173,7 @@ class Problem(BaseProblem):
     @property
     def has_known_laws(self) -> bool:
         """See `BaseProblem.has_known_laws`."""
-        return True
+        return not self.noise.per_token
 
     @property
     def one_covariance(self) -> bool:
@@ -296,7 +295,7 @@ class Problem(BaseProblem):
             "features": self.features.describe(self.dim) + ".",
             "tasks": self.tasks.describe(self.dim) + ".",
             "context": self.lengths.describe(),
-            "noise": f"sigma has the distribution {self.noise}; E[sigma^2] is {self.noise.second_moment:.4g}.",
+            "noise": f"{self.noise.words}; E[sigma^2] is {self.noise.second_moment:.4g}.",
             "query": query,
         }
 
@@ -363,7 +362,9 @@ class Problem(BaseProblem):
     def _moments(
         self, key: Key, count: int, first: int, dtype: Precision, sums: bool, engine: Engine, threads: int | None
     ) -> Draw:
-        law, choices = self._drawn(key, count, first, engine)
+        if self.noise.per_token:
+            return self._bank.draw(key, count, first).astype(dtype)
+        law, choices = law_and_choices(self, key, count, first, engine)
         layout = SUMS if sums else Layout()
         drawn = engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
@@ -378,14 +379,6 @@ class Problem(BaseProblem):
         shown: Any = None if metric is None else read_only(np.asarray(metric, dtype))
         return Draw(moments, read_only(drawn.task), read_only(ridge), choices.sigma, shown)
 
-    def _drawn(self, key: Key, count: int, first: int, engine: Engine) -> tuple[Law, Choices]:
-        """What engines draw from: tasks that they do not know how to draw are a pool, one for each sequence."""
-        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
-        if not (numbers := self.tasks.numbers(self.dim)):
-            return self.law, choices
-        tasks = self.tasks.drawn(task_uniforms(key, count, first, numbers))
-        return replace(self.law, pool=tasks), replace(choices, task=np.arange(count))
-
     @property
     def _engine_has_oracle(self) -> bool:
         """Whether engines compute the oracle: of Gaussian tasks, unless n may be below and above their rank."""
@@ -393,16 +386,26 @@ class Problem(BaseProblem):
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         """Draw whole sequences. They have the same law as those of `_moments`, and other numbers."""
-        tokens = draw_tokens(self, (*key, first), count, queries)
-        moments, task = tokens.moments, tokens.task
-        assert task is not None
-        return Draw(moments, task, self.oracle(moments), tokens.sigma, tokens.metric, tokens=tokens)
+        if self.noise.per_token:
+            return self._bank.draw(key, count, first, tokens=True)
+        return draw_with_tokens(self, np.random.default_rng(np.random.SeedSequence((*key, first))), count, queries)
+
+    @cached_property
+    def _bank(self) -> Bank:
+        """The sequences that are drawn token by token, because tokens have noise levels of their own."""
+        return Bank(partial(draw_with_tokens, self), self.lengths.most * self.dim)
+
+    def affordable(self, count: int) -> int:
+        """See `BaseProblem.affordable`."""
+        return count // 8 if self.noise.per_token else count
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
         """Let the engine draw and evaluate at once; oracles of tasks that are not Gaussian come from moments."""
+        if self.noise.per_token:
+            return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient), ask)
         if ask.layout.opening or (ask.target == "ridge" and not self._engine_has_oracle):
             return super()._step(kernel, key, count, first, ask)
-        law, choices = self._drawn(key, count, first, ask.engine)
+        law, choices = law_and_choices(self, key, count, first, ask.engine)
         return ask.engine.step(
             kernel,
             law,

@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.problems.draws import Sequences
+from ridgeformer.engine import Choices, Engine, Key, Law
+from ridgeformer.engine.sampler import task_uniforms
+from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.values import read_only
 
 if TYPE_CHECKING:
     from ridgeformer.problems.problem import Problem
 
-__all__ = ["draw_tokens"]
+__all__ = ["draw_tokens", "draw_with_tokens", "law_and_choices"]
 
 Array = NDArray[np.float64]
 
 
-def draw_tokens(problem: Problem, key: tuple[int, ...], count: int, queries: int) -> Sequences:
+def law_and_choices(problem: Problem, key: Key, count: int, first: int, engine: Engine) -> tuple[Law, Choices]:
+    """Return what engines draw sequences from: tasks that they cannot draw are a pool, one for each sequence.
+
+    Args:
+        problem: The distribution of sequences.
+        key: The stream of random sequences.
+        count: How many sequences, B.
+        first: The number of the first one.
+        engine: Where random numbers are computed.
+
+    Returns:
+        The law and the choices.
+    """
+    choices = problem.choices(count, **key._asdict(), first=first, engine=engine)
+    if not (numbers := problem.tasks.numbers(problem.dim)):
+        return problem.law, choices
+    tasks = problem.tasks.drawn(task_uniforms(key, count, first, numbers))
+    return replace(problem.law, pool=tasks), replace(choices, task=np.arange(count))
+
+
+def draw_tokens(problem: Problem, rng: np.random.Generator, count: int, queries: int) -> Sequences:
     """Draw whole sequences.
 
     Args:
         problem: The distribution of sequences.
-        key: The stream of random sequences, and the number of the first one.
+        rng: The random numbers.
         count: How many sequences, B.
         queries: How many queries each sequence has.
 
     Returns:
         The sequences; where n varies, contexts are filled up with tokens that are 0.
     """
-    rng = np.random.default_rng(np.random.SeedSequence(key))
-    sigma, n = problem.noise.quantile(rng.random(count)), problem.lengths.most
+    n, each = problem.lengths.most, problem.noise.per_token
+    sigma = problem.noise.quantile(rng.random((count, n) if each else count))
     task = rng.standard_normal((count, problem.dim))
     x = rng.standard_normal((count, n, problem.dim))
-    noise = sigma[:, None] * rng.standard_normal((count, n))
+    noise = (sigma if each else sigma[:, None]) * rng.standard_normal((count, n))
     asked = rng.standard_normal((count, queries, problem.dim))
     counts = metric = None
     if not problem.is_isotropic:
@@ -47,6 +70,24 @@ def draw_tokens(problem: Problem, key: tuple[int, ...], count: int, queries: int
     answers = np.einsum("bnd,bd->bn", asked, task)
     x, y, asked, answers, task, sigma = map(read_only, (x, y, asked, answers, task, sigma))
     return Sequences(x, y, asked, answers, task, sigma, counts, metric)
+
+
+def draw_with_tokens(problem: Problem, rng: np.random.Generator, count: int, queries: int = 4) -> Draw:
+    """Draw whole sequences with all that is known about them.
+
+    Args:
+        problem: The distribution of sequences.
+        rng: The random numbers.
+        count: How many sequences, B.
+        queries: How many queries each sequence has.
+
+    Returns:
+        The draw, with its tokens.
+    """
+    tokens = draw_tokens(problem, rng, count, queries)
+    moments, task = tokens.moments, tokens.task
+    assert task is not None
+    return Draw(moments, task, problem.oracle(tokens), moments.sigma, tokens.metric, tokens=tokens)
 
 
 def _shaped(

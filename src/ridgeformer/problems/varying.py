@@ -354,7 +354,7 @@ class ByDimension:
             InputError: There is no predictor for a dimension.
         """
         last = (np.diagonal(moments.S, axis1=1, axis2=2) > 0) * np.arange(1, moments.dim + 1)
-        sizes, found = last.max(1), np.zeros((len(moments), moments.dim))
+        sizes, weights = last.max(1), np.zeros((len(moments), moments.dim))
         for d in np.unique(sizes).tolist():
             if d not in self._weights:
                 refuse(f"the dimensions are {', '.join(map(str, self._weights))}", d, "Use contexts of these.")
@@ -362,8 +362,8 @@ class ByDimension:
             part = moments.chosen(index)
             sums = None if part.sums is None else np.asarray(part.sums[:, kept])
             own = Moments._trusted(np.asarray(part.gram[:, kept[:, None], kept]), part.context, part.sigma, sums)
-            found[index, :d] = self._weights[d](own)
-        return found
+            weights[index, :d] = self._weights[d](own)
+        return weights
 
     def __repr__(self) -> str:
         return f"ByDimension({', '.join(map(str, self._weights))})"

@@ -93,11 +93,11 @@ class Standardised(Value):
         Returns:
             The moments, one context for each label.
         """
-        found, share, total, n = self.spectrum, 1.0, self.total, max(1, round(self.weight))
-        freedom = found.context - found.dim
-        if context is not None and freedom > 0 and context > found.dim:
+        spectrum, share, total, n = self.spectrum, 1.0, self.total, max(1, round(self.weight))
+        freedom = spectrum.context - spectrum.dim
+        if context is not None and freedom > 0 and context > spectrum.dim:
             n, share = context, context / self.weight
-            total = share * (self.total + found.residual * ((context - found.dim) / freedom - 1))
+            total = share * (self.total + spectrum.residual * ((context - spectrum.dim) / freedom - 1))
         gram = np.zeros((len(total), dim + 1, dim + 1))
         gram[:, : self.dim, : self.dim] = share * self.S
         gram[:, : self.dim, dim] = gram[:, dim, : self.dim] = share * self.a
@@ -154,27 +154,27 @@ class Posterior(Value):
 
 def _averaged(given: Standardised, k: int, r2_prior: tuple[float, float], size_prior: Law) -> tuple[Any, ...]:
     """The posterior of label k as an average over subsets."""
-    found = average(given.S, given.a[k], float(given.total[k]), given.examples, r2_prior, size_prior)
-    spread = (found.means - found.mean) * np.sqrt(found.chance)[:, None]
-    covariance = np.tensordot(found.chance, found.covariances, 1) + spread.T @ spread
+    averaged = average(given.S, given.a[k], float(given.total[k]), given.examples, r2_prior, size_prior)
+    spread = (averaged.means - averaged.mean) * np.sqrt(averaged.chance)[:, None]
+    covariance = np.tensordot(averaged.chance, averaged.covariances, 1) + spread.T @ spread
     mixture = Averaged(
-        found.chance,
+        averaged.chance,
         given.examples + FURTHER,
-        found.means,
-        found.covariances,
-        found.noise,
+        averaged.means,
+        averaged.covariances,
+        averaged.noise,
         given.level,
-        found.log_evidence,
+        averaged.log_evidence,
     )
-    sigma, variance = float(found.chance @ found.root), float(found.chance @ found.noise)
-    return found.mean, covariance, sigma, variance, found.inclusion, mixture, found.log_evidence
+    sigma, variance = float(averaged.chance @ averaged.root), float(averaged.chance @ averaged.noise)
+    return averaged.mean, covariance, sigma, variance, averaged.inclusion, mixture, averaged.log_evidence
 
 
 def _whole(given: Standardised, k: int, r2_prior: tuple[float, float]) -> tuple[Any, ...]:
     """The posterior of label k with all features."""
-    found, dim = given.spectrum, given.dim
-    nodes = _by_share(found, k, dim, r2_prior) if given.noise is None else _by_noise(found, k, given.noise)
-    basis, means = found.vectors[k], found.c[k, :, None] * nodes.inverse  # [r, K]
+    spectrum, dim = given.spectrum, given.dim
+    nodes = _by_share(spectrum, k, dim, r2_prior) if given.noise is None else _by_noise(spectrum, k, given.noise)
+    basis, means = spectrum.vectors[k], spectrum.c[k, :, None] * nodes.inverse  # [r, K]
     mean = means @ nodes.chance
     spread = (means - mean[:, None]) * np.sqrt(nodes.chance)
     inner = spread @ spread.T + np.diag(nodes.inverse @ (nodes.chance * nodes.size * nodes.v))
@@ -186,27 +186,27 @@ def _whole(given: Standardised, k: int, r2_prior: tuple[float, float]) -> tuple[
     return basis @ mean, covariance, sigma, variance, np.ones(dim), mixture, nodes.log_evidence
 
 
-def _by_noise(found: ContextSpectrum, k: int, noise: Noise) -> Nodes:
+def _by_noise(spectrum: ContextSpectrum, k: int, noise: Noise) -> Nodes:
     """For label k, with a law of the noise level."""
-    freedom = max(found.context - found.dim, 0)
+    freedom = max(spectrum.context - spectrum.dim, 0)
     levels, prior = noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), FINEST))
-    v, chance, inverse = (part[..., 0, :] for part in noise_posterior(found, np.array([k]), levels, prior))
+    v, chance, inverse = (part[..., 0, :] for part in noise_posterior(spectrum, np.array([k]), levels, prior))
     return Nodes(chance, v, inverse, np.ones_like(v), np.ones_like(v), np.inf, np.nan)
 
 
-def _by_share(found: ContextSpectrum, k: int, dim: int, r2_prior: tuple[float, float]) -> Nodes:
+def _by_share(spectrum: ContextSpectrum, k: int, dim: int, r2_prior: tuple[float, float]) -> Nodes:
     """For label k, with a beta distribution of R^2. The posterior of log v is sampled ever more closely at its peak."""
     from scipy.special import betaln, gammaln
 
-    values, n = found.values[k, :, None], found.context  # n - 1 examples
-    squares = found.c[k, :, None] ** 2 / values
+    values, n = spectrum.values[k, :, None], spectrum.context  # n - 1 examples
+    squares = spectrum.c[k, :, None] ** 2 / values
     low, high, dim = -36.0 if dim else 36.0, 36.0, max(dim, 1)  # without features R^2 is 0
     for _ in range(ROUNDS):
         x = np.linspace(low, high, NODES)  # log (1 - R^2) / R^2
         v = dim * np.exp(x)
         tasks = np.exp(-np.logaddexp(0.0, x)) / dim  # R^2 / d
         inverse = 1 / (values + v)
-        quadratic = (found.residual[k] / v + (squares * inverse).sum(0)) / tasks
+        quadratic = (spectrum.residual[k] / v + (squares * inverse).sum(0)) / tasks
         size = np.log(1 / inverse).sum(0) + (n - len(values)) * np.log(v) + n * np.log(tasks)
         prior = r2_prior[1] * x - sum(r2_prior) * np.logaddexp(0.0, x)  # of x, up to a constant
         score = prior - 0.5 * (size + (n + FURTHER) * np.log(quadratic + FURTHER))

@@ -343,16 +343,16 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         model, noise, context = self._resolved()
         if model is not None and noise is None:
             noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
-        given, found = replace(self._law(), noise=noise).posterior(sums)
-        weights, fell_back = found.weights, np.zeros(len(sums.yy), bool)
+        given, posterior = replace(self._law(), noise=noise).posterior(sums)
+        weights, fell_back = posterior.weights, np.zeros(len(sums.yy), bool)
         if model is not None and given.dim:
-            weights, fell_back = by_model(model, given, context, found.weights)
+            weights, fell_back = by_model(model, given, context, posterior.weights)
         d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
         coef, covariance, inclusion = np.zeros((q, d)), np.zeros((q, d, d)), np.zeros((q, d))
-        inclusion[:, kept] = found.inclusion
+        inclusion[:, kept] = posterior.inclusion
         coef[:, kept] = unit[:, None] * weights / given.x_scale
         scales = np.outer(given.x_scale, given.x_scale)
-        covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * found.covariance / scales
+        covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * posterior.covariance / scales
 
         def shaped(value: Array) -> Any:
             return value.reshape(self._shape + value.shape[1:])[()]
@@ -361,10 +361,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
         known = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
-        self.noise_, self._variance = shaped(known * unit * found.sigma), shaped(known * unit**2 * found.variance)
+        self.noise_, self._variance = (
+            shaped(known * unit * posterior.sigma),
+            shaped(known * unit**2 * posterior.variance),
+        )
         self.fell_back_ = shaped(fell_back)
-        self.log_evidence_ = shaped(found.log_evidence - sums.examples * np.log(unit))
-        self._given, self._mixtures, self._beyond = given, found.mixtures, weights - found.weights
+        self.log_evidence_ = shaped(posterior.log_evidence - sums.examples * np.log(unit))
+        self._given, self._mixtures, self._beyond = given, posterior.mixtures, weights - posterior.weights
         self._tails, self._calibrations = tails or Tails(), (Calibration(),) * q
         for mixture in self._mixtures:
             mixture.tails = self._tails
@@ -378,9 +381,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
-            where, found = place(self.predictor)
-            spec = where.record(*found).spec
-            return where.model(*found), noise or as_noise(spec["noise"]), context or int(spec["context"])
+            where, cell = place(self.predictor)
+            spec = where.record(*cell).spec
+            return where.model(*cell), noise or as_noise(spec["noise"]), context or int(spec["context"])
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context

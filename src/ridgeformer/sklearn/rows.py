@@ -69,11 +69,11 @@ def student_precisions(rows: Rows, solve: Solver) -> tuple[Array, Tails]:
     for _ in range(ITERATIONS):
         unit = float(rows.weights @ mean / rows.weights.sum())
         sums = rows.sums(mean / unit)
-        given, found = solve(sums)
+        given, posterior = solve(sums)
         z = (rows.x - sums.x_mean)[:, given.kept] / given.x_scale
-        error = (rows.y - sums.y_mean)[:, 0] / given.unit[0] - z @ found.weights[0]
-        own = ((z @ found.covariance[0]) * z).sum(1) + found.variance[0] * given.level
-        squares = (error**2 + own) / (found.variance[0] * unit)
+        error = (rows.y - sums.y_mean)[:, 0] / given.unit[0] - z @ posterior.weights[0]
+        own = ((z @ posterior.covariance[0]) * z).sum(1) + posterior.variance[0] * given.level
+        squares = (error**2 + own) / (posterior.variance[0] * unit)
         new = (FREEDOM + 1) / (FREEDOM + squares)
         change, mean = np.abs(new - mean).max(), new
         if change < CLOSE:
@@ -142,8 +142,8 @@ def calibrate(rows: Rows, precision: Array, output: int, solve: Solver, tails: T
         rest = whole.plus(Sums.of(x, y, -weight, one.centred))
         if not rest.examples > 0.5:
             continue
-        given, found = solve(rest)
-        mixture = found.mixtures[0]
+        given, posterior = solve(rest)
+        mixture = posterior.mixtures[0]
         mixture.tails = tails
         z = (x - rest.x_mean)[:, given.kept] / given.x_scale
         below.append(float(mixture.distribution(z, (y[:, 0] - rest.y_mean) / given.unit)[0]))

@@ -185,10 +185,10 @@ class Batch:
         """Losses and gradient by blocks of equal dimension, which is faster than at the largest dimension."""
         losses, limited, slopes = np.zeros(len(self), self.gram.dtype), 0, list[Any]()
         for index, block in self._blocks:
-            found = block.evaluate(model.at_dim(block.target.shape[1]), limit, gradient, threads)
-            losses[index], limited = found.losses, limited + found.limited
-            if found.gradient is not None:
-                slopes.append([len(block) / len(self) * piece for piece in found.gradient])
+            evaluation = block.evaluate(model.at_dim(block.target.shape[1]), limit, gradient, threads)
+            losses[index], limited = evaluation.losses, limited + evaluation.limited
+            if evaluation.gradient is not None:
+                slopes.append([len(block) / len(self) * piece for piece in evaluation.gradient])
         whole: Any = type(model.kernel)(*map(sum, zip(*slopes, strict=True))) if slopes else None
         return Evaluation(losses, None, whole, limited)
 

@@ -275,7 +275,7 @@ class Training(Value):
 
     @functools.cached_property
     def explosions(self) -> ExplosionProbability | None:
-        """The probability that a sequence explodes, by importance sampling; None for a problem of your own.
+        """The probability that a sequence explodes; None for problems of your own or of several dimensions.
 
         It is measured when it is first asked for, which takes a few seconds, and is not stored with the run: see
         `ridgeformer.explosion_probability`, which takes other numbers of sequences and other seeds.

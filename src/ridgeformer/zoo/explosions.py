@@ -93,13 +93,13 @@ def measure_prices(noises: Iterable[str] | None = None, depths: Iterable[int] | 
     Returns:
         The prices by name, of the runs that state one.
     """
-    found, cells = {}, list(shipped().made)
+    prices, cells = {}, list(shipped().made)
     for noise in dict.fromkeys(cell[2] for cell in cells) if noises is None else noises:
         layers = sorted({cell[1] for cell in cells}) if depths is None else depths
         for run in train_many(Problem(noise=noise), ["diag"], layers, sequences=1000, progress=False):
             if run.price is not None:
-                found[f"{PREFIX}diag/{run.spec.layers}/{noise}"] = run.price
-    return found
+                prices[f"{PREFIX}diag/{run.spec.layers}/{noise}"] = run.price
+    return prices
 
 
 def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:

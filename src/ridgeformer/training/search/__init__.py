@@ -101,7 +101,7 @@ class Search(Protocol):
         """See `Protocol.complete`."""
         if self.tolerated is not None and not spec.problem.has_known_laws:
             refuse(
-                "tolerated needs a built-in problem, because explosion probabilities need its density",
+                "tolerated needs a built-in problem of one dimension, because explosion probabilities need its density",
                 spec.problem,
                 "Leave it out: explosions are then counted.",
             )

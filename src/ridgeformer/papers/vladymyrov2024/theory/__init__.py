@@ -33,6 +33,8 @@ class Bound:
         bound: The largest error with which the claim stands.
         facts: Further measured numbers, by name, for the record.
         as_printed: The error of the formula that the paper prints, where it is another one.
+        statement: The name of the module, such as `momentum`, which `verify` fills in: the argument of
+            `ridgeformer papers verify --only`.
 
     >>> Bound("w, exactly", error=3e-15, bound=1e-10).passed
     True

@@ -1,0 +1,46 @@
+"""Sequences that Python draws: which blocks are kept, and that keeping them changes nothing."""
+
+import numpy as np
+import pytest
+
+from own_problems import HeavyTails
+from ridgeformer.engine import Key
+from ridgeformer.problems import bank
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """A bank with blocks of 512 sequences that has room for three of them, and the number of blocks it has drawn."""
+    problem, drawn = HeavyTails(), []
+
+    def draw(rng, count):
+        drawn.append(count)
+        return problem.drawn(rng, count)
+
+    size = problem.moments(512).nbytes
+    monkeypatch.setattr(bank, "KEPT", 3 * size + 10)
+    return bank.Bank(draw, 24), drawn
+
+
+def test_blocks_of_a_seed_are_kept_until_another_seed_needs_room(store):
+    """Two runs of one seed, each of which asks for five blocks in the same order: the second finds three of them."""
+    blocks, drawn = store
+    first = [blocks.draw(Key(0, 1, step), 512, 0).moments.gram for step in range(5)]
+    again = [blocks.draw(Key(0, 1, step), 512, 0).moments.gram for step in range(5)]
+    assert len(drawn) == 5 + 2
+    np.testing.assert_array_equal(first, again)
+    for _ in range(2):
+        for step in range(3):
+            blocks.draw(Key(7, 1, step), 512, 0)
+    assert len(drawn) == 7 + 3
+
+
+def test_a_store_of_training_is_drawn_once_and_takes_no_room(store, monkeypatch):
+    monkeypatch.setattr(bank, "STORED", 1024)
+    blocks, drawn = store
+    for step in range(2 * bank.PASSES):  # two steps of 512 sequences per pass
+        blocks.reused(Key(0, 2, step), 512)
+    assert len(drawn) == 2
+    blocks.draw(Key(0, 1, 0), 1536, 0)
+    blocks.draw(Key(0, 1, 0), 1536, 0)
+    assert len(drawn) == 2 + 3
