@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import dynamics, general, regressor, room, speed, sweeps, training
+from benchmarks import dynamics, general, regressor, room, speed, sweeps, training, universal
 from benchmarks.speed import Measurement, Setup
 from ridgeformer.errors import refuse
 
@@ -22,8 +22,9 @@ GROUPS = {
     "own": general.own_measurements,
     "room": room.measurements,
     "sweeps": sweeps.measurements,
+    "universal": universal.measurements,
 }
-LONG = ("training", "silence", "general", "lengths", "pools", "own", "room", "sweeps")  # minutes to hours
+LONG = ("training", "silence", "general", "lengths", "pools", "own", "room", "sweeps", "universal")  # minutes to hours
 
 
 def run(

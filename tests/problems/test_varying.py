@@ -149,6 +149,19 @@ def test_maps_of_dimension_and_context(problem, model, tmp_path):
     assert (tmp_path / "map.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
+def test_baselines_are_those_of_each_dimension(problem):
+    """Every baseline, tuned for each dimension, is at least as far from the oracle as the floor."""
+    from ridgeformer.predictors import baselines
+
+    chosen, left_out = baselines(problem.replace(context="d+1..2d"))
+    losses = compare(problem.replace(context="d+1..2d"), chosen, sequences=1_000)
+    assert losses["OracleRR"].loss == pytest.approx(0, abs=1e-20)
+    assert losses["Bayes floor"].ratio == pytest.approx(1)
+    assert 1.5 < losses["ConstRR"].ratio < losses["LeastSquares"].ratio
+    assert any("IterativeRR" in reason for reason in left_out)
+
+
 def test_what_cannot_work_is_refused(problem):
     from ridgeformer import train
 

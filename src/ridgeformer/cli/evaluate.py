@@ -217,7 +217,7 @@ def _one_layer(problem: Problem) -> float | None:
     """The unadjusted loss of the best one-layer model; None where there is no closed form."""
     from ridgeformer.theory.one_layer import optimum, risk
 
-    return risk(problem, optimum(problem)) if problem.features.fixed else None
+    return risk(problem, optimum(problem)) if problem.one_covariance else None
 
 
 def _hardness(problem: Problem, oracle: Loss, one_layer: float | None) -> dict[str, str]:

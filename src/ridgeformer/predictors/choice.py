@@ -103,6 +103,10 @@ def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tu
     """The predictors that every dimension allows, and why others are left out at the smallest dimension that does."""
     shared = [name for name in next(iter(each.values()))[0] if all(name in chosen for chosen, _ in each.values())]
     chosen: dict[str, Predictor] = {
-        name: ByDimension({d: predictors[name].weights for d, (predictors, _) in each.items()}) for name in shared
+        name: ByDimension(
+            {d: predictors[name].weights for d, (predictors, _) in each.items()},
+            knows_sigma=any(getattr(predictors[name], "knows_sigma", False) for predictors, _ in each.values()),
+        )
+        for name in shared
     }
     return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]

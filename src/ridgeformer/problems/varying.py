@@ -336,10 +336,11 @@ class ByDimension:
 
     Args:
         weights: What gives the weights [b, d] of contexts with d features, by d.
+        knows_sigma: Whether these use the true noise levels. Default: False.
     """
 
-    def __init__(self, weights: dict[int, Callable[[Moments], Float]]) -> None:
-        self._weights = weights
+    def __init__(self, weights: dict[int, Callable[[Moments], Float]], *, knows_sigma: bool = False) -> None:
+        self._weights, self.knows_sigma = weights, knows_sigma
 
     def weights(self, moments: Moments) -> Array:
         """Return the weights of contexts; those of features that are all 0 are 0.

@@ -1,0 +1,250 @@
+"""One algorithm for every dimension: shipped models over (d, n), beside what is usually done instead.
+
+The cells are those of the problem that the models were trained on, tasks N(0, I / d) and noise levels from 0 to 1.6 of
+the signal. Losses are adjusted, so that the floor is the excess of exact Bayes over an oracle that is told the noise
+level: a ratio of 1.1 is an excess that is a tenth larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.speed import Measurement, Setup
+from ridgeformer import zoo
+from ridgeformer.evaluation import Losses, compare
+from ridgeformer.evaluation.explosions import explosion_probability
+from ridgeformer.loading import load
+from ridgeformer.models import LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.predictors import AdaRR, Predictor, TunedRR
+from ridgeformer.problems import Problem
+
+__all__ = ["CLOSE", "DIMS", "FAR", "RIVALS", "SEEN", "ConjugateGradients", "cell", "measurements"]
+
+Array = NDArray[np.float64]
+PROBLEM = {"noise": zoo.UNIVERSAL_NOISE, "tasks": "gaussian(signal=1)"}
+DIMS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
+SEEN = ("1.25d", "1.5d", "2d", "3d", "4d")
+CLOSE = ("d", "d+2")
+FAR = (40, 50)
+CORNERS = ((2, 2), (2, 4), (2, 8), (3, 3), (3, 12), (4, 4), (6, 6), (6, 24), (12, 12), (32, 32), (32, 128))
+SEQUENCES = 4_000
+RIVALS: dict[str, Callable[[Problem], Predictor]] = {
+    "TunedRR": lambda problem: TunedRR.tune(problem, sequences=10_000),
+    "AdaRR": lambda problem: AdaRR(problem.prior),
+    "ridge by marginal likelihood": lambda problem: ByScore(_evidence),
+    "ridge by generalised cross-validation": lambda problem: ByScore(_cross_validation),
+    "conjugate gradients, best of 1 to 100 iterations": lambda problem: ConjugateGradients.tune(problem),
+}
+
+
+def cell(dim: int, context: object) -> Problem:
+    """Return the problem at one dimension and number of examples."""
+    problem: Problem = Problem(dim, context, **PROBLEM)
+    return problem
+
+
+def measurements(setup: Setup) -> list[Measurement]:
+    """The largest loss / floor of every shipped model, rivals at a few cells, and explosion probabilities."""
+    depths, sequences = zoo.universal_layers(), SEQUENCES // (8 if setup.quick else 1)
+    models = {f"{layers} layers": load(f"zoo:universal/{layers}") for layers in depths}
+    found = []
+    for title, dims, contexts, limit in (
+        ("d = 2..32, n = 1.25d..4d", DIMS, SEEN, 1.12),
+        ("d = 2..32, n = d, d+2", DIMS, CLOSE, 1.3),
+        ("unseen d = 40, 50, n = 2d", FAR, ("2d",), 1.25),
+    ):
+        losses = _over(models, dims[:: 3 if setup.quick else 1], contexts, sequences)
+        for name in models:
+            ratio = losses[name].ratio[0]
+            at = np.unravel_index(ratio.argmax(), ratio.shape)
+            where = f"largest at d = {losses.axes['dim'][at[0]]}, n = {losses.axes['context'][at[1]]}"
+            required = limit if name == "8 layers" else None
+            text = f"mean {ratio.mean():.3f}, {where}, {int(losses[name].exploded.sum())} exploded"
+            found.append(Measurement(f"{name}: {title}", float(ratio.max()), "x floor", required, False, text))
+    deepest = load(f"zoo:universal/{depths[-1]}")
+    found += _rivals(deepest, sequences // 2)
+    return found if setup.quick else found + _reading(deepest) + _explosions(deepest) + _description(deepest)
+
+
+def _over(models: dict[str, LinearTransformer], dims: tuple[int, ...], contexts: object, sequences: int) -> Losses:
+    problem = Problem(dim=list(dims), context="d..4d", **PROBLEM)
+    return compare(problem, models, over={"dim": list(dims), "context": list(contexts)}, sequences=sequences, seed=7)  # type: ignore[call-overload]
+
+
+def _rivals(model: LinearTransformer, sequences: int) -> list[Measurement]:
+    """The mean loss / floor of rivals over a few cells, beside that of the model on the same sequences."""
+    cells = [cell(d, n) for d in (3, 8, 24) for n in ("1.5d", "2d", "4d")]
+    names, ratios = [f"universal, {model.layers} layers", *RIVALS], []
+    for one in cells:
+        predictors = {names[0]: model.at_dim(one.dim), **{name: make(one) for name, make in RIVALS.items()}}
+        ratios.append(compare(one, predictors, sequences=sequences, seed=7).ratio)
+    values = np.array(ratios)
+    return [
+        Measurement(
+            f"{name}: mean over 9 cells",
+            float(column.mean()),
+            "x floor",
+            detail=f"{column.min():.2f} to {column.max():.2f}",
+        )
+        for name, column in zip(names, values.T, strict=True)
+    ]
+
+
+def _explosions(model: LinearTransformer) -> list[Measurement]:
+    found = []
+    for d, n in CORNERS:
+        rare = explosion_probability(cell(d, n), model.at_dim(d), sequences=20_000)
+        name = f"{model.layers} layers: explosion probability at d = {d}, n = {n}"
+        found.append(Measurement(name, rare.probability, "", 1e-7, False, f"standard error {rare.error:.1g}"))
+    return found
+
+
+def _reading(model: LinearTransformer) -> list[Measurement]:
+    """What the layers do at d = 10, n = 20: losses by layer and noise level, and the noise level that is implied.
+
+    The implied level is that of the ridge regression that is closest to the model's weights, context by context.
+    """
+    problem, ours = cell(10, 20), model.at_dim(10)
+    losses = compare(problem, ours, over={"layer": None, "sigma": [0.1, 0.5, 1.5]}, sequences=4_000)
+    found = []
+    for level, column in zip(losses.axes["sigma"], losses.loss[0].T, strict=True):
+        text = "after each layer " + ", ".join(f"{value:.2g}" for value in column)
+        found.append(Measurement(f"loss at noise level {level}, d = 10, n = 20", float(column[-1]), "", detail=text))
+    for level in (0.1, 0.5, 1.0, 1.5):
+        moments = problem.at_noise(level).moments(2_000).moments
+        w, Sw = ours.weights(moments), np.einsum("bij,bj->bi", moments.S, ours.weights(moments))
+        implied = np.sqrt(np.maximum((w * (moments.a - Sw)).sum(1) / (10 * (w**2).sum(1)), 0))
+        quartiles = np.quantile(implied, [0.25, 0.5, 0.75])
+        text = f"quartiles {quartiles[0]:.2f} and {quartiles[2]:.2f}"
+        found.append(Measurement(f"implied noise level at {level}", float(quartiles[1]), "", detail=text))
+    return found
+
+
+def _description(model: LinearTransformer) -> list[Measurement]:
+    """How short the numbers of a model can be written: digits, and numbers that may be 0.
+
+    P_v = 1 in every layer: a factor may move from P_v and P_s to Q_v and Q_s. Prices are on the mean of loss / floor.
+    """
+    price, arrays = _Price(), {name: np.array(value, np.float64) for name, value in model.family.arrays.items()}
+    size = arrays["P_v"][:, :, 0, 0, None, None].copy()
+    arrays |= {name: value / size if name[0] == "P" else value * size for name, value in arrays.items()}
+    base, names = price(model, arrays), ("Q_v", "P_s", "Q_s")
+    count, title = sum(arrays[name].size for name in names), f"{model.layers} layers"
+    found = [Measurement(f"{title}: mean over 4 cells, all {count} numbers", base, "x floor")]
+    for digits in (2, 3, 4):
+        rounded = {name: np.vectorize(lambda x, k=digits: float(f"{x:.{k - 1}e}"))(v) for name, v in arrays.items()}
+        found.append(Measurement(f"{title}: rounded to {digits} digits", price(model, rounded), "x floor"))
+    prices = []
+    for name in names:
+        for place in np.ndindex(arrays[name].shape):
+            prices.append((price(model, _without(arrays, [(name, place)])) / base - 1, name, place))
+    prices.sort(key=lambda one: one[0])
+    cheap = sum(one[0] <= 0.01 for one in prices)
+    found.append(Measurement(f"{title}: numbers that cost at most 1 % each when they are 0", cheap, f"of {count}"))
+    for limit in (0.01, 0.05):
+        low, high = 0, len(prices)
+        while low < high:  # the most numbers, the cheapest first, that can be 0 together
+            middle = (low + high + 1) // 2
+            value = price(model, _without(arrays, [one[1:] for one in prices[:middle]]))
+            low, high = (middle, high) if value <= (1 + limit) * base else (low, middle - 1)
+        found.append(Measurement(f"{title}: numbers that can be 0 together at {limit:.0%}", low, f"of {count}"))
+    return found
+
+
+def _without(arrays: dict[str, Array], places: list[tuple[str, tuple[int, ...]]]) -> dict[str, Array]:
+    changed = {name: value.copy() for name, value in arrays.items()}
+    for name, place in places:
+        changed[name][place] = 0.0
+    return changed
+
+
+class _Price:
+    """The mean of loss / floor over four cells, on 400 sequences of each."""
+
+    def __init__(self) -> None:
+        self.draws, self.floors = [], []
+        for d, n in ((3, 6), (8, 12), (8, 32), (20, 40)):
+            problem = cell(d, n)
+            draw = problem.moments(400, seed=5)
+            self.draws.append(draw)
+            self.floors.append(draw.losses(problem.best_predictor().weights(draw.moments), draw.ridge).mean())
+
+    def __call__(self, model: LinearTransformer, arrays: dict[str, Array]) -> float:
+        changed = LinearTransformer(type(model.family)(**arrays), model.dim, model.layout)
+        ratios = []
+        for draw, floor in zip(self.draws, self.floors, strict=True):
+            losses = changed.at_dim(draw.moments.dim).evaluate(draw.moments, draw.ridge).losses
+            ratios.append(np.minimum(losses, 1e6).mean() / floor)
+        return float(np.mean(ratios))
+
+
+class ByScore:
+    """Ridge regression whose penalty has the least score among 60 noise levels from 0.01 to 3, context by context."""
+
+    def __init__(self, score: Callable[[Array, Array, Array, Array, float], Array]) -> None:
+        self.score = score
+
+    def weights(self, moments: Moments) -> Array:
+        """The weights, [B, d]."""
+        d = moments.dim
+        values, vectors = np.linalg.eigh(np.asarray(moments.S, np.float64))
+        values = np.maximum(values, 0)
+        c = np.einsum("bij,bi->bj", vectors, moments.a)
+        levels = np.geomspace(0.01, 3, 60) ** 2
+        scores = np.array(
+            [self.score(values, c, np.asarray(moments.l), moments.counts.astype(np.float64), v) for v in levels]
+        )
+        chosen = levels[scores.argmin(0)][:, None]
+        return np.asarray(np.einsum("bij,bj->bi", vectors, c / (values + d * chosen)))
+
+
+def _evidence(values: Array, c: Array, total: Array, n: Array, v: float) -> Array:
+    """-2 log p(context | noise variance v) for tasks N(0, I / d)."""
+    d = values.shape[1]
+    return np.asarray(
+        n * np.log(v) + np.log1p(values / (d * v)).sum(1) + (total - (c**2 / (values + d * v)).sum(1)) / v
+    )
+
+
+def _cross_validation(values: Array, c: Array, total: Array, n: Array, v: float) -> Array:
+    """Generalised cross-validation: the residual sum of squares over (1 - degrees of freedom / n)^2."""
+    shrunk = values + values.shape[1] * v
+    residual = total - 2 * (c**2 / shrunk).sum(1) + (values * c**2 / shrunk**2).sum(1)
+    return np.asarray(residual / np.maximum(1 - (values / shrunk).sum(1) / n, 1e-3) ** 2)
+
+
+class ConjugateGradients:
+    """Least squares by conjugate gradients from 0, stopped after some iterations."""
+
+    def __init__(self, iterations: int) -> None:
+        self.iterations = iterations
+
+    @classmethod
+    def tune(cls, problem: Problem) -> ConjugateGradients:
+        """The number of iterations from 1 to 100 of least loss on the problem."""
+        draw = problem.moments(2_000, seed=1)
+        losses = [draw.losses(w, draw.ridge).mean() for w in _iterates(draw.moments, 100)]
+        return cls(1 + int(np.argmin(losses)))
+
+    def weights(self, moments: Moments) -> Array:
+        """The weights, [B, d]."""
+        return _iterates(moments, self.iterations)[-1]
+
+
+def _iterates(moments: Moments, iterations: int) -> list[Array]:
+    """The iterates of conjugate gradients on S w = a; each takes one product with S."""
+    S, r = np.asarray(moments.S, np.float64), np.array(moments.a, np.float64)
+    w, p, found = np.zeros_like(r), r.copy(), []
+    for _ in range(iterations):
+        Sp, size = np.einsum("bij,bj->bi", S, p), (r**2).sum(1)
+        step = size / np.maximum((p * Sp).sum(1), 1e-300)
+        alive = size > 1e-20
+        w = w + np.where(alive, step, 0.0)[:, None] * p
+        r = r - np.where(alive, step, 0.0)[:, None] * Sp
+        p = r + np.where(alive, (r**2).sum(1) / np.maximum(size, 1e-300), 0.0)[:, None] * p
+        found.append(w)
+    return found
