@@ -20,6 +20,7 @@ WORDS = {
     "pytorch_moments.py": ("median loss 5.01 -> 4.", "ms per step"),
     "fine_tune.py": ("shipped    adjusted loss 0.05", "fine-tuned adjusted loss 0.0", "steps took"),
     "plateaus.py": ("separate: steps there", "the exact loss never rises"),
+    "sparse_tasks.py": ("matching pursuit", "least squares"),
     "sweep_a_grid.py": ("loss / floor", "uniform(0,3)"),
     "paper_experiment.py": ("full, 2 layers", "ConstRR", "60"),
     "your_paper.py": ("supported: The loss of least squares is (d - n) / 2.", "report.html"),
