@@ -139,13 +139,14 @@ def draw(store):
     from ridgeformer.plotting import style
 
     everything = list(json.loads(store.read_text()).values())
-    canvas = style.blank(9, 5.5)
-    panels = canvas.subplots(2, 3)
-    for (source, line), kinds in zip(zip(SOURCES, panels, strict=True), [("mean", "median")] * 2, strict=True):
+    sources = [source for source in SOURCES if any(one["source"] == source for one in everything)]
+    canvas = style.blank(9, 2.75 * len(sources))
+    panels = canvas.subplots(len(sources), 3, squeeze=False)
+    for source, line in zip(sources, panels, strict=True):
         by_rows = {rows: results for rows in ROWS if (results := chosen(everything, source, rows))}
-        counts = ", ".join(str(len(results)) for results in by_rows.values())
+        ticks = [f"{rows}\n({len(results)})" for rows, results in by_rows.items()]
         others = [name for name in models() if name not in (OURS, "all features", "student", "calibrated")]
-        for panel, kind in zip(line[:2], kinds, strict=True):
+        for panel, kind in zip(line[:2], ("mean", "median"), strict=True):
             for k, (name, colour) in enumerate(zip(others, style.LINES, strict=False)):
                 found = np.array([wins(results, name, kind) for results in by_rows.values()])
                 places = np.array(list(by_rows)) * 1.03 ** (k - 2.5)
@@ -153,9 +154,9 @@ def draw(store):
                     places, found[:, 0], found[:, 1], color=colour, marker="o", markersize=3, linewidth=1, label=name
                 )
             panel.axhline(50, color=style.BLACK, linewidth=0.8)
-            panel.set(xscale="log", xticks=list(by_rows), xticklabels=list(by_rows), ylim=(25, 100))
+            panel.set(xscale="log", xticks=list(by_rows), xticklabels=ticks, ylim=(0, 100))
             panel.minorticks_off()
-            style.panel(panel, f"{source}: won by {kind} squared error ({counts} tables)", "rows", "tables won, %")
+            style.panel(panel, f"{source}: by {kind} squared error", "rows (tables)", "tables won, %")
         for (rows, results), colour in zip(by_rows.items(), style.LINES, strict=False):
             for name, look in ((OURS, "o-"), (BAYES, "x:")):
                 shares = 100 * np.mean([one["held"][name] for one in results], 0)
@@ -169,8 +170,10 @@ def draw(store):
                     label=label,
                 )
         line[2].axhspan(-4, 4, color=style.PALE)
-        style.panel(line[2], f"{source}: intervals (dotted: BayesianRidge)", "nominal %", "labels inside - nominal, %")
-        line[2].legend()
+        style.panel(
+            line[2], f"{source}: intervals (dotted: BayesianRidge's)", "nominal %", "labels inside - nominal, %"
+        )
+        line[2].legend(fontsize=6)
     panels[0, 0].legend(fontsize=6)
     return canvas
 

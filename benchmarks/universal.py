@@ -66,7 +66,7 @@ def measurements(setup: Setup) -> list[Measurement]:
             text = f"mean {ratio.mean():.3f}, {where}, {int(losses[name].exploded.sum())} exploded"
             found.append(Measurement(f"{name}: {title}", float(ratio.max()), "x floor", required, False, text))
     deepest = load(f"zoo:universal/{depths[-1]}")
-    found += _rivals(deepest, sequences // 2)
+    found += _rivals(deepest, 200 if setup.quick else 1_500)
     return found if setup.quick else found + _reading(deepest) + _explosions(deepest) + _description(deepest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,10 +19,11 @@ def names_of(module: str) -> list[str]:
 
 
 def main() -> None:
-    """Replace the rows of the table; the order of the modules stays."""
+    """Replace the rows of the table: one for each module that a page documents."""
     page = PAGES / "index.md"
-    head, rows = page.read_text().split("|---|---|\n")
-    modules = [row.split("`")[1] for row in rows.splitlines()]
+    head, _ = page.read_text().split("|---|---|\n")
+    written = "".join(path.read_text() for path in sorted(PAGES.glob("*.md")))
+    modules = sorted({"ridgeformer", *re.findall(r"^.. automodule:: (\S+)", written, re.M)})
     lines = [f"| `{module}` | {', '.join(f'`{name}`' for name in names_of(module))} |\n" for module in modules]
     page.write_text(head + "|---|---|\n" + "".join(lines))
 

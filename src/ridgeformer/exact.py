@@ -28,6 +28,9 @@ from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.wishart import eigenvalues
 
+__all__ = ["ExcessLoss", "const_loss", "exact_loss", "expected_oracle_loss", "least_excess_loss", "least_loss"]
+
+
 Array = NDArray[np.float64]
 RARE = 1e-8  # eigenvalues beyond the range that this share of sequences leaves do not count
 FRESH, GROWN = 10, 2  # starts at least, and starts per position of the new layer

@@ -20,6 +20,9 @@ from ridgeformer.errors import refuse
 from ridgeformer.validation import array, axes, integer, real
 from ridgeformer.values import Value, read_only
 
+__all__ = ["ContextSpectrum", "Index", "Moments"]
+
+
 Array = NDArray[np.float64]
 CHUNK = 4096
 NULL = {np.dtype(t): (8 if t is np.float64 else 1) * float(np.finfo(t).eps) for t in (np.float32, np.float64)}

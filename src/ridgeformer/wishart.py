@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 
 from ridgeformer.validation import integer
 
+__all__ = ["eigenvalues"]
+
+
 Array = NDArray[np.float64]
 PANEL = 16  # Gauss-Legendre nodes per panel
 

@@ -86,3 +86,16 @@ def test_shipped_models(layers):
 def test_names_that_do_not_exist():
     with pytest.raises(InputError, match="models for every dimension are named"):
         load("zoo:universal/99")
+
+
+@pytest.mark.parametrize(("d", "n"), [(3, 12), (13, 40)])
+def test_regressor(d, n):
+    """The regressor finds the weights of tables of different sizes about as well as exact Bayes does."""
+    pytest.importorskip("sklearn")
+    from ridgeformer.sklearn import InContextRegressor
+
+    rng = np.random.default_rng(d)
+    x, w = rng.normal(size=(n, d)), rng.normal(size=d)
+    y = 5 * x @ w + 3 + rng.normal(size=n)
+    ours, bayes = (InContextRegressor(name).fit(x, y).coef_ for name in ("universal", "bayes"))
+    assert np.linalg.norm(ours - 5 * w) < 0.1 * np.linalg.norm(5 * w) + 2 * np.linalg.norm(bayes - 5 * w)

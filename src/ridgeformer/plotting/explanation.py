@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["draw_explanation"]
+
+
 COLUMNS = 4
 SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "resizes": "resizes"}
 SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["draw_algorithms", "draw_patching"]
+
+
 STYLES: dict[str, dict[str, Any]] = {
     "gram": {"color": BLACK, "marker": "o", "linewidth": 2},
     "S": {"color": SKY, "marker": "s", "linewidth": 1.2},

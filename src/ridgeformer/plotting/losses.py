@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["draw_losses"]
+
+
 Array = NDArray[np.float64]
 LABELS = {"sigma": "noise level sigma", "context": "number of examples n", "layer": "layer", "": "predictor"}
 MARKERS = ("o", "s", "^", "D")

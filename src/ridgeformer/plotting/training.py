@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["draw_runs", "draw_training"]
+
+
 PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
 WORDS = {
     "race": "race: all starts, few sequences",

@@ -19,15 +19,25 @@ TABLE = 8001  # points of a table of the distribution function of t
 
 @dataclass(eq=False)
 class Nodes:
-    """A quadrature rule for the posterior: K nodes with what belongs to each."""
+    """A quadrature rule for the posterior: K nodes.
 
-    chance: Array  # [K], posterior probabilities
-    v: Array  # [K], the noise variance over t
-    inverse: Array  # [r, K], 1 / (lambda + v)
-    size: Array  # [K], the mean of t, the prior variance of weights
-    root: Array  # [K], the mean of sqrt(t)
-    freedom: float  # degrees of freedom of the t distributions of labels given a node; infinite for normal ones
-    log_evidence: float  # log p(labels), in units in which they are standardised; NaN with a law of the noise level
+    Attributes:
+        chance: The posterior probabilities, [K].
+        v: The noise variances over t, [K].
+        inverse: 1 / (lambda + v), [r, K].
+        size: The means of t, the prior variance of weights, [K].
+        root: The means of sqrt(t), [K].
+        freedom: The degrees of freedom of the t distributions of labels given a node; infinite for normal ones.
+        log_evidence: log p(labels), in units in which they are standardised; NaN with a law of the noise level.
+    """
+
+    chance: Array
+    v: Array
+    inverse: Array
+    size: Array
+    root: Array
+    freedom: float
+    log_evidence: float
 
 
 class Mixture(ABC):
@@ -146,6 +156,7 @@ class Spectral(Mixture):
         basis: The directions in which rows differ, [d, r].
         means: The means of the weights in this basis, given the node, [r, K].
         level: The variance of the intercept over that of the noise: 1 / n, or 0 without an intercept.
+        tails: How the noise of a single label differs from its level.
     """
 
     nodes: Nodes
@@ -192,6 +203,7 @@ class Averaged(Mixture):
         noise: The variances of the noise, [K].
         level: The variance of the intercept over that of the noise.
         log_evidence: log p(labels), in units in which they are standardised.
+        tails: How the noise of a single label differs from its level.
     """
 
     chance: Array

@@ -11,7 +11,7 @@ from ridgeformer import zoo
 from ridgeformer.errors import InputError, refuse
 from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import Noise, Uniform
-from ridgeformer.predictors import BayesRR, Guarded, Predictor
+from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
 from ridgeformer.sklearn.posterior import Standardised
 
 __all__ = ["FallbackWarning", "by_model", "default_noise", "place"]
@@ -88,7 +88,7 @@ def by_model(
     moments, fell_back = given.moments(dim, context), np.zeros(len(exact), bool)
     with np.errstate(all="ignore"):
         weights = np.asarray(model.weights(moments), np.float64)[:, : given.dim]
-    if isinstance(model, Guarded | LinearTransformer):
+    if isinstance(model, Guarded | LinearTransformer | Universal):
         guard = model if isinstance(model, Guarded) else Guarded(model, BayesRR(given.noise))
         report = guard.check(moments)
         fell_back, name = report.fell_back, "exact Bayes" if guard is not model else repr(guard.fallback)

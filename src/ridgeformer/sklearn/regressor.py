@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from ridgeformer import zoo
 from ridgeformer.errors import refuse, shown
+from ridgeformer.loading import load
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.predictors import Predictor
+from ridgeformer.predictors import Predictor, Universal
 from ridgeformer.sklearn.models import by_model, default_noise, place
 from ridgeformer.sklearn.posterior import Posterior, Standardised
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, student_precisions
@@ -37,7 +39,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     averages over which features matter, their weights, and the noise level.
 
     Args:
-        predictor: `bayes` for the posterior mean of the weights; the name of a shipped model such as
+        predictor: `bayes` for the posterior mean of the weights; `universal` for the shipped model for every number of
+            features and rows; the name of a shipped model such as
             `diag/7/uniform(0,5)`; a `LinearTransformer`; or anything with `weights(moments)`. Models are guarded by
             `ridgeformer.predictors.Guarded`, with exact Bayes as the fallback.
         noise: The law of the noise level in a problem with standardised features and tasks N(0, I), such as
@@ -381,6 +384,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
                 return None, noise, context
+            if self.predictor == "universal":
+                return Universal(load(f"{zoo.PREFIX}universal/{zoo.universal_layers()[-1]}")), noise, context
             where, cell = place(self.predictor)
             spec = where.record(*cell).spec
             return where.model(*cell), noise or as_noise(spec["noise"]), context or int(spec["context"])

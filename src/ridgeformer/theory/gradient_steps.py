@@ -31,6 +31,8 @@ from ridgeformer.problems import Problem
 from ridgeformer.validation import integer, number
 from ridgeformer.wishart import eigenvalues
 
+__all__ = ["best_rate", "expected_loss", "model_of"]
+
 
 def expected_loss(problem: Problem, steps: int, rate: float, rare: float = 0.0) -> float:
     """Compute the expected unadjusted loss of gradient descent on least squares.

@@ -23,6 +23,9 @@ from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import Problem
 from ridgeformer.validation import integer, number
 
+__all__ = ["Contexts", "Limit", "fit", "limit", "sample"]
+
+
 Array = NDArray[np.float64]
 BLOCK = 4096  # contexts at a time
 

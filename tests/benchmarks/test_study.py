@@ -1,0 +1,58 @@
+"""The rule that selects tables, wins, and the page that shows the results."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks import tables
+from benchmarks.study import OURS, STORE, tables_of, wins
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "regression.md"
+
+
+def frame(rows=50):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((rows, 4))
+    found = pd.DataFrame(values, columns=list("abcd"))
+    return found.assign(rownames=range(rows), year=1900 + 2 * np.arange(rows), name="text", same=1.0)
+
+
+def test_columns_that_the_rule_leaves_out():
+    found = frame()
+    found["gaps"] = np.where(np.arange(50) % 5 == 0, np.nan, found["a"])  # a fifth is missing
+    found.loc[3, "b"] = np.inf
+    columns = tables._columns(found)
+    assert columns.shape == (49, 4)
+    np.testing.assert_array_equal(columns, np.delete(found[list("abcd")].to_numpy(), 3, 0))
+    assert tables._columns(pd.Series([1.0, 2.0])).size == 0
+
+
+def test_labels_and_tables_that_the_rule_leaves_out():
+    columns = tables._columns(frame())
+    name, x, y = tables._with_label("package/table", columns)
+    assert (name, x.shape, y.shape) == ("package/table", (50, 3), (50,))
+    assert any(np.array_equal(y, column) for column in columns.T)
+    np.testing.assert_array_equal(tables._with_label("package/table", columns)[2], y)  # the name is the seed
+    assert tables._with_label("few rows", columns[:39]) is None
+    assert tables._with_label("few features", columns[:, :3]) is None
+    assert tables._with_label("few values", np.round(columns)) is None
+    exact = np.column_stack([columns[:, :3], columns[:, :3].sum(1)])
+    assert tables._with_label("nothing uncertain", exact) is None
+    assert tables._with_label("many", np.random.default_rng(0).standard_normal((60, 40)))[1].shape == (60, 20)
+
+
+def test_wins_count_tables_with_smaller_errors():
+    results = [{"mean": {OURS: ours, "other": 1.0}} for ours in (0.5, 0.5, 2.0, 0.5)]
+    share, error, ratio = wins(results, "other", "mean")
+    assert (share, error) == pytest.approx((75, 100 * np.sqrt(0.75 * 0.25 / 4)))
+    assert ratio == pytest.approx(2**-0.5)
+
+
+def test_the_page_shows_the_stored_results():
+    printed = set(tables_of(STORE))
+    text = PAGE.read_text()
+    shown = [line[4:] for line in text[text.index("## On real tables") :].splitlines() if line.startswith("    ")]
+    assert len(shown) >= 20
+    assert set(shown) <= printed
