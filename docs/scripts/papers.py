@@ -1,9 +1,10 @@
 """Write the pages about papers, their pictures and the table of all papers, from stored results.
 
-    python docs/scripts/papers.py FOLDER
+    python docs/scripts/papers.py FOLDER [ID ...]
 
-FOLDER is where `ridgeformer papers run` stored the results. The table replaces what is between the marks in README.md
-and docs/papers/index.md; its rows are also kept in docs/papers/results.json, with which the tests compare both.
+By default the pages of all papers with stored results are written; IDs choose some of them. FOLDER is where
+`ridgeformer papers run` stored the results. The table replaces what is between the marks in README.md and
+docs/papers/index.md; its rows are also kept in docs/papers/results.json, with which the tests compare both.
 """
 
 import json
@@ -31,7 +32,7 @@ def main():
     PICTURES.mkdir(exist_ok=True)
     for outcome in papers.outcomes(sys.argv[1]):
         name = outcome.paper.id
-        if name == "vladymyrov2024":  # has pages of its own
+        if name == "vladymyrov2024" or name not in (sys.argv[2:] or papers.IDS):  # the first has pages of its own
             continue
         files = {}
         for picture, described in outcome.paper.pictures.items():

@@ -125,6 +125,13 @@ def test_the_page_and_the_table_show_the_outcomes(tmp_path):
         papers.report(tmp_path / "nothing")
 
 
+def test_the_page_of_a_quick_version_says_so():
+    quick, full = (papers.page(papers.run(Counted().paper, quick=q, out=None), {}) for q in (True, False))
+    assert "These are results of the quick version" in quick
+    assert "`ridgeformer papers run counted1900 --quick`" in quick
+    assert "quick" not in full
+
+
 def test_verdicts_count_the_parts_that_hold():
     check = Check("c", "m", "e", "t", "r", "rule", (True, False))
     assert check.as_dict()["verdict"] == "partly supported"

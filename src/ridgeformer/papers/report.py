@@ -81,6 +81,7 @@ def page(outcome: Outcome, pictures: Mapping[str, str]) -> str:
         paper.says,
         *([paper.reading] if paper.reading else []),
         "## Results",
+        *(["These are results of the quick version, whose sizes are smaller (see below)."] if outcome.quick else []),
         "\n".join(["| claim | verdict |", "|---|---|", *(f"| {c.claim} | {c.verdict} |" for c in outcome.checks)]),
     ]
     for name, file in pictures.items():
@@ -90,11 +91,11 @@ def page(outcome: Outcome, pictures: Mapping[str, str]) -> str:
         lines += [f"**{check.verdict.capitalize()}.** {check.claim}", _facts(check.as_dict())]
     lines.append("## How it is measured")
     for part in paper.parts:
-        first = (part.measure.__doc__ or "").splitlines()[0]
+        first = (part.measure.__doc__ or "").partition("\n")[0]
         settings = ", ".join(f"{name} {value}" for name, value in outcome.settings[part.name].items())
         lines.append(f"- `{part.name}` ({outcome.seconds[part.name]:.0f} s): {first} Settings: {settings or 'none'}.")
     problems = "; ".join(f"{name}: `{problem}`" for name, problem in paper.problems.items())
-    lines += [f"Problems: {problems}.", f"To repeat: `ridgeformer papers run {paper.id}`."]
+    lines += [f"Problems: {problems}.", f"To repeat: `ridgeformer papers run {paper.id}{' --quick' * outcome.quick}`."]
     if paper.errata:
         lines.append("## Errata")
         lines += [f"- {e.where}: {e.says}. Correct: {e.correct}. Shown by {e.shown_by}." for e in paper.errata]
