@@ -145,14 +145,14 @@ def test_types_are_linked_here_and_elsewhere(pages):
 
 
 # Rooms of the package that are no part of its interface.
-PRIVATE = {"bfgs", "cli", "files", "jsonable", "loading", "losses", "spectrum", "tensors", "validation", "values"}
+PRIVATE = {"bfgs", "cli", "files", "loading", "losses", "tensors", "validation", "values"}
 
 
 def test_every_room_of_the_package_has_a_page():
     parts = [path for path in Path(ridgeformer.__file__).parent.iterdir() if path.suffix in ("", ".py")]
     rooms = {path.stem for path in parts if not path.stem.startswith(("_", "."))}
     shown = {module.split(".")[1] for module in PUBLIC}
-    assert rooms - shown == PRIVATE
+    assert rooms - shown <= PRIVATE
 
 
 def commands(command, path=("ridgeformer",)):

@@ -69,7 +69,7 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
     unknown = float("nan")
     printed = [{**row, "price": unknown if row["price"] is None else row["price"]} for row in printed]
     none_seen = {"explosion_probability": unknown, "explosion_error": unknown}  # which is no probability of 0
-    printed = [{**row, **none_seen} if row["explosion_probability"] == 0 else row for row in printed]
+    printed = [{**row, **none_seen} if not row["explosion_probability"] else row for row in printed]
     words = (
         "The ratio is loss / floor. The price is how much more loss the chosen model has than the best one that was "
         "found without regard to explosions (Diag, seed 0, trained again)."
