@@ -34,6 +34,16 @@ def test_the_population_loss_is_what_sampling_finds(problem, layout):
     assert abs(loss - losses.mean()) < 4 * losses.std() / np.sqrt(len(losses))
 
 
+@pytest.mark.parametrize("attention", ["sum", "mean"])
+def test_lengths_that_vary_give_the_mean_over_lengths(attention):
+    """Of the losses for each length alone, to rounding: E[1/n] is not 1 / E[n]."""
+    layout, problem = Layout(attention), Problem(3, "2..12", 1, features="powerlaw(1)", tasks=MEAN)
+    whole = Quadratic.of_problem(problem, layout)
+    each = [Quadratic.of_problem(problem.replace(context=n), layout) for n in range(2, 13)]
+    np.testing.assert_allclose(whole.second, np.mean([one.second for one in each], 0), rtol=1e-12)
+    np.testing.assert_allclose(whole.first, np.mean([one.first for one in each], 0), rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize(("problem", "layout"), CASES)
 def test_the_gradient_is_that_of_finite_differences(problem, layout):
     """The loss is a polynomial of degree two in P and in Q: central differences are exact to rounding."""

@@ -49,6 +49,19 @@ def test_the_optimum_is_least_squares_over_sampled_sequences(change):
     assert losses.mean() == pytest.approx(risk(problem, expected), abs=4 * losses.std() / np.sqrt(len(losses)))
 
 
+@pytest.mark.parametrize("change", [{}, {"context": 2, "noise": "categorical(1,2)"}, {"context": "2..12"}])
+def test_the_risk_of_matrices_for_a_and_l_is_what_sampling_finds(change):
+    """w_hat = W (a, l) on tokens that NumPy draws; the part of l is the larger one."""
+    problem = BASE.replace(**change)
+    drawn = problem.sequences(200_000, seed=1)
+    seen = np.column_stack([np.einsum("bnd,bn->bd", drawn.x, drawn.y), np.square(drawn.y).sum(1)])
+    sizes = np.sqrt(np.square(seen).mean(0))
+    W = np.column_stack([0.3 * np.random.default_rng(0).standard_normal((3, 3)), [1.0, -1.0, 1.0]]) / sizes
+    error = drawn.task - seen @ W.T
+    losses = 0.5 * np.einsum("bi,ij,bj->b", error, problem.query_covariance, error)
+    assert losses.mean() == pytest.approx(risk(problem, W), abs=4 * losses.std() / np.sqrt(len(losses)))
+
+
 def test_the_optimum_is_the_minimum():
     """No random change makes it better, and it does not depend on the covariance of the queries."""
     rng = np.random.default_rng(0)
