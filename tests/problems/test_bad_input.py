@@ -428,5 +428,5 @@ def test_further_coordinates_need_full_models_and_sums():
         "a further coordinate needs the sums of the tokens; got moments without them. Return Sequences.",
     )
     refused(lambda: Layout("median"), "attention must be sum or mean; got 'median'")
-    refused(lambda: Layout("mean", "angle"), "the coordinate must be one of none, constant, length; got 'angle'")
+    refused(lambda: Layout("mean", "angle"), "the coordinate must be one of none, constant, length, ratio; got 'angle'")
     refused(lambda: Layout(scratch=-1), "scratch must be at least 0; got -1")
