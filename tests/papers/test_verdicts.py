@@ -81,7 +81,7 @@ PLANTS = {
         ("one_step", "best_rate", lambda true: lambda d, n: 1 / (n + d)),
         ("rescaled_inputs", "rescaled", lambda true: lambda d, n, scale: true(d, n, 1.0)),
         ("depth", "gradient_descent", lambda true: lambda d, n, steps: true(d, 6 * n, steps)),
-        ("tied", "gradient_descent", lambda true: lambda d, n, steps: true(d, 2 * n, steps)),
+        ("tied", "gradient_descent", lambda true: lambda d, n, steps: true(d, n, 4 * steps)),
     ],
 }
 OTHER = {"newton": "gradient descent", "gradient descent": "newton"}

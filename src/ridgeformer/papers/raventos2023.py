@@ -128,7 +128,7 @@ def transition(results: Results) -> Check:
         place = f"above 2^{powers[-1]}" if at is None else f"2^{at}"
         brief.append(f"{name}: {place if known else 'undecided, as it explodes on rare sequences'}")
         holds += [bool(gap[0] > 2), known and bool(abs(gap[-1] - 1) < chance[-1])]
-    where = "new tasks cost less than twice the loss of the pool from so many tasks on: " + ", ".join(brief)
+    where = "new tasks cost less than twice the loss of the pool from this number of tasks on: " + ", ".join(brief)
     return Check(
         "With few tasks a trained model knows the pool, and is bad at new tasks; beyond a number of tasks it learns in "
         "context, and treats new tasks as those of the pool.",
