@@ -58,14 +58,14 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     if not path.exists():
         raise DamageError(f"a finished run has a model; {path} does not exist. {AGAIN}")
     model, inside = read_file(path)
-    spec = record["spec"]
+    expected = spec = record["spec"]
     family = model.family
     shape = {"family": family.name, "dim": model.dim, "layers": model.layers // family.loops}
     if isinstance(spec.get("dim"), str):  # several dimensions, of which the model has the largest
-        spec = {**spec, "dim": dimensions(spec["dim"])[-1]}
+        expected = {**spec, "dim": dimensions(spec["dim"])[-1]}
     if "problem" in spec:  # a problem of the user's own, whose class knows its dimension
         del shape["dim"]
-    wrong = [name for name, value in shape.items() if spec.get(name) != value]
+    wrong = [name for name, value in shape.items() if expected.get(name) != value]
     if wrong:
         raise DamageError(
             f"a run's model must be the one that was trained; {path} has another {', '.join(wrong)}. {AGAIN}"
