@@ -131,7 +131,7 @@ def test_every_public_name_is_in_the_reference():
     missing = [
         name
         for name in ridgeformer.__all__
-        if not inspect.ismodule(getattr(ridgeformer, name)) and f'class="descname"><span class="pre">{name}<' not in top
+        if not inspect.ismodule(getattr(ridgeformer, name)) and f'descname"><span class="pre">{name}<' not in top
     ]
     assert missing == []
 
