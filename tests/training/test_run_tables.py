@@ -108,7 +108,8 @@ DAMAGES = {
     "ratio text": (lambda run: change(run / RECORD, "result", "ratio", value=[]), "ratio .* finite number"),
     "result a list": (lambda run: change(run / RECORD, "result", value=[1]), "TypeError"),
     "status a number": (lambda run: change(run / RECORD, "status", value=3), "status of a run must be text; it is 3"),
-    "dim text": (lambda run: change(run / RECORD, "spec", "dim", value="2"), "dim must be of type int; it is '2'"),
+    "dim text": (lambda run: change(run / RECORD, "spec", "dim", value="2"), "several dimensions; it is '2'"),
+    "dim huge": (lambda run: change(run / RECORD, "spec", "dim", value=f"1..{10**15}"), "dim must be at most 4096"),
     "noise a list": (lambda run: change(run / RECORD, "spec", "noise", value=[]), "noise must be of type str"),
     "no noise": (lambda run: change(run / RECORD, "spec", "noise", value=KeyError), "KeyError: 'noise'"),
     "protocol a list": (

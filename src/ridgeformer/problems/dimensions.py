@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -124,9 +125,12 @@ def dimensions(dim: object) -> tuple[int, ...]:
     if isinstance(dim, str):
         try:
             ends = [[int(end) for end in part.split("..")] for part in dim.split(",")]
-            given = [d for first, *last in ends for d in range(first, (last or [first])[0] + 1)]
         except ValueError:
-            given = None
+            ends = []
+        for end in (end for part in ends for end in part):
+            integer("dim", end, 1, MOST_DIM)  # before a range of any size is written out
+        named = (d for first, *last in ends for d in range(first, (last or [first])[0] + 1))
+        given = list(islice(named, MOST_DIM + 1))  # one more than can differ from each other
     if isinstance(given, Integral):
         given = [given]
     if given is None or not isinstance(given, Iterable) or not (given := list(given)):

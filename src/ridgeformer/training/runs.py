@@ -322,6 +322,8 @@ def _checked_spec(spec: Any) -> dict[str, Any]:
         if type(checked[name]) not in kind:
             wanted = " or ".join(one.__name__ for one in kind)
             raise InputError(f"{name} must be of type {wanted}; it is {shown(checked[name])}. {AGAIN}")
+    if isinstance(dim := checked.get("dim"), str) and len(dimensions(dim)) < 2:
+        raise InputError(f"a dim that is text must name several dimensions; it is {shown(dim)}. {AGAIN}")
     return checked
 
 

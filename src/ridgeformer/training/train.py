@@ -1,4 +1,10 @@
-"""Train a model, or many: the runs that are needed first, one after another, stored if there is a folder."""
+"""Train a model, or many: the runs that are needed first, one after another, stored if there is a folder.
+
+>>> from ridgeformer import Problem, train
+>>> result = train(Problem(dim=3, context=6, noise="uniform(0,2)"), "gdpp", layers=2)
+>>> result.status, result.model
+('converged', LinearTransformer(gdpp, dim=3, layers=2, heads=1))
+"""
 
 from __future__ import annotations
 
