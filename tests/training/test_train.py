@@ -48,6 +48,7 @@ SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
 
 
+@pytest.mark.slow
 def test_seven_layers_without_noise():
     """Real losses far below float64's rounding of 1."""
     trainings = train_many(Problem(10, 20, "fixed(0)"), ["gdpp"], range(1, 8), sequences=20_000)
