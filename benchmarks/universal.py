@@ -72,6 +72,7 @@ def measurements(setup: Setup) -> list[Measurement]:
 
 def _over(models: dict[str, LinearTransformer], dims: tuple[int, ...], contexts: object, sequences: int) -> Losses:
     problem = Problem(dim=list(dims), context="d..4d", **PROBLEM)
+    models = {name: model.at_dim(max(dims)) for name, model in models.items()}
     return compare(problem, models, over={"dim": list(dims), "context": list(contexts)}, sequences=sequences, seed=7)  # type: ignore[call-overload]
 
 
