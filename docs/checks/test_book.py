@@ -35,7 +35,7 @@ PUBLIC = sorted(
 
 
 class Page(HTMLParser):
-    """What a page links to, loads and can be linked by."""
+    """Links of a page, files that it loads, and places in it that links can name."""
 
     def __init__(self, path):
         super().__init__()

@@ -94,7 +94,7 @@ class Noise(Value, ABC):
 
     @property
     def words(self) -> str:
-        """What the law is, as a sentence without its full stop."""
+        """A description of the law, as a sentence without its full stop."""
         return f"sigma has the distribution {self}"
 
     @property

@@ -1,4 +1,4 @@
-"""What a law of tasks is, whichever one it is."""
+"""Base class of the laws of tasks."""
 
 from __future__ import annotations
 
