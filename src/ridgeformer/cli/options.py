@@ -99,7 +99,7 @@ class _Family(_Text):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The names that begin so, with examples of those that have sizes."""
-        from ridgeformer.models.names import known_families
+        from ridgeformer.models.family import known_families
 
         return [CompletionItem(name) for name in known_families() if name.startswith(incomplete)]
 
