@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import PARTS, PLACE, measures_explosions, model_problem_options, takes_a_problem
+from ridgeformer.cli.options import PARTS, PLACE, cli, measures_explosions, model_problem_options, takes_a_problem
 from ridgeformer.cli.output import Answer, answers, progress_bar
 from ridgeformer.cli.subject import model_name, read_model_and_problem, trained_on
 from ridgeformer.errors import refuse, shown
