@@ -1,4 +1,4 @@
-"""Claims about categorical noise, the unadjusted loss, and the readout of every layer."""
+"""Claims about where GD++ stops, categorical noise, the unadjusted loss, and the readout of every layer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from numpy.typing import NDArray
 
 from ridgeformer.papers.vladymyrov2024.claims.uniform import ALIKE, SLACK, Finding, claim
 from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
-from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, Row
+from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, UNIFORM, Row
 
 Array = NDArray[np.float64]
 TWO, THREE = "categorical(1,3)", "categorical(1,3,5)"
+
+
+@claim(
+    "Uniform noise, bottom of figure 2, last sentence",
+    "GD++ converges quickly to a suboptimal solution.",
+    "for sigma_max of 3 or more, layers 4 to 7 lower the loss by less than 1 %",
+)
+def gdpp_stops(evidence: Evidence) -> Finding:
+    """Decide whether GD++ gains nothing from depth. See `claim`."""
+    gain = [evidence.loss("gdpp", 3, noise) / evidence.loss("gdpp", 7, noise) for noise in UNIFORM[3:]]
+    numbers = f"loss of three layers / loss of seven, sigma_max 3 to 7: {', '.join(f'{value:.4f}' for value in gain)}"
+    return numbers, [value < 1.01 for value in gain]
 
 
 @claim(

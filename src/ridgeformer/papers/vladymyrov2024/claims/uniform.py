@@ -327,15 +327,3 @@ def two_layers(evidence: Evidence) -> Finding:
         f"layers are better at {np.mean([*better.values()]):.0%} of levels and depths, {where}"
     )
     return numbers, [0.3 < places[f] < 4.7 for f in ADAPTIVE] + [bool(lower.all()) for lower in better.values()]
-
-
-@claim(
-    "Uniform noise, bottom of figure 2, last sentence",
-    "GD++ converges quickly to a suboptimal solution.",
-    "for sigma_max of 3 or more, layers 4 to 7 lower the loss by less than 1 %",
-)
-def gdpp_stops(evidence: Evidence) -> Finding:
-    """Decide whether GD++ gains nothing from depth. See `claim`."""
-    gain = [evidence.loss("gdpp", 3, noise) / evidence.loss("gdpp", 7, noise) for noise in UNIFORM[3:]]
-    numbers = f"loss of three layers / loss of seven, sigma_max 3 to 7: {', '.join(f'{value:.4f}' for value in gain)}"
-    return numbers, [value < 1.01 for value in gain]
