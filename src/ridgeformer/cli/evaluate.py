@@ -186,7 +186,9 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
     from ridgeformer.evaluation import Oracle, compare
     from ridgeformer.plotting.problems import check_drawable, draw_problem
     from ridgeformer.predictors import baselines
+    from ridgeformer.validation import integer
 
+    integer("sequences", sequences, 2)  # before baselines are tuned, which takes seconds
     if click.get_current_context().params["plot"] is not None:
         check_drawable(problem)
     predictors, left_out = baselines(problem)
