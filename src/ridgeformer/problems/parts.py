@@ -6,7 +6,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.noise import Noise
 from ridgeformer.problems.features import Features
 from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.task_law import Tasks
+from ridgeformer.problems.prior import Tasks
 
 __all__ = ["check_parts"]
 
