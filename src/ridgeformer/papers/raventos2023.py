@@ -30,11 +30,11 @@ def _problem_of(power: int) -> Problem:
     return NEW.replace(tasks=f"pool({2**power})")
 
 
-def _shortened(w: Array) -> Array:
+def _shortened(w: Any) -> Array:
     """Shorten estimates, [B, d], that are longer than any task of this law, so that no explosion decides a mean."""
     length = np.linalg.norm(w, axis=1, keepdims=True)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.nan_to_num(w * np.minimum(1, LONGEST / np.maximum(length, 1e-300)), posinf=0, neginf=0)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.nan_to_num(w * np.minimum(1, LONGEST / length), posinf=0, neginf=0))
 
 
 def _losses(model: LinearTransformer, problem: Problem, sequences: int) -> dict[str, float]:
