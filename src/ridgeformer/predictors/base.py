@@ -13,6 +13,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Problem
 
 __all__ = [
+    "Float",
     "LinearTokenPredictor",
     "Predictor",
     "TokenPredictor",
@@ -86,7 +87,7 @@ class LinearTokenPredictor(TokenPredictor, Protocol):
         return np.asarray(np.einsum("bmd,bd->bm", queries, self.token_weights(x, y)))
 
 
-def by_length(moments: Moments, weights: Callable[[Moments], Float]) -> Float:
+def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]]) -> NDArray[np.float64]:
     """Compute weights of contexts of one length at a time.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.predictors.base import LinearTokenPredictor
+from ridgeformer.predictors.base import Float, LinearTokenPredictor
 from ridgeformer.validation import integer, number
 
 __all__ = ["Fitted", "huber", "lasso", "matching_pursuit"]
@@ -36,7 +36,7 @@ class Fitted(LinearTokenPredictor):
             refuse("a fitted predictor needs a linear estimator without intercept", what, "Pass fit_intercept=False.")
         self.estimator = estimator
 
-    def token_weights(self, x: Array, y: Array) -> Array:
+    def token_weights(self, x: Float, y: Float) -> Array:
         """Fit the estimator to each context.
 
         Args:

@@ -21,7 +21,7 @@ from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.tokens import Tokens
-from ridgeformer.predictors.base import LinearTokenPredictor
+from ridgeformer.predictors.base import Float, LinearTokenPredictor
 from ridgeformer.problems import Prior, Sparse, Tasks
 from ridgeformer.problems.posterior import TINY
 from ridgeformer.problems.tasks import as_tasks
@@ -184,7 +184,7 @@ class SparseTasks(Conditional):
         own, right, has = np.einsum("bii->bi", table)[:, :d][:, feature], table[:, :d, d][:, feature], state[:, feature]
         pivot = np.where(has, -1 / own, own)
         explained = np.where(has, right**2 * pivot, right**2 / pivot)
-        return 0.5 * (explained + np.log(self.precision / pivot))
+        return np.asarray(0.5 * (explained + np.log(self.precision / pivot)))
 
 
 def _swept(K: Array, a: Array, state: Any) -> Array:
@@ -289,7 +289,7 @@ class OfTokens(Levels):
     @property
     def variances(self) -> Array:
         """The variances of the noise at the nodes, [2 B, K]."""
-        return self.nodes**2 + self.extra * self.square[:, None]
+        return np.asarray(self.nodes**2 + self.extra * self.square[:, None])
 
     def sums(self) -> tuple[Array, Array]:
         """See `Levels.sums`."""
@@ -360,7 +360,8 @@ class OfSequences(Levels):
 def _chosen(score: Array, rng: Rng) -> NDArray[np.intp]:
     """Draw a column of each row, with probabilities of which the logarithms are given up to a constant."""
     below = np.cumsum(np.exp(score - score.max(1, keepdims=True)), 1)
-    return np.minimum((below < rng.random((len(below), 1)) * below[:, -1:]).sum(1), score.shape[1] - 1)
+    chosen = (below < rng.random((len(below), 1)) * below[:, -1:]).sum(1)
+    return np.asarray(np.minimum(chosen, score.shape[1] - 1))
 
 
 def two_chains(run: Callable[[slice, Rng], Array], count: int, seed: int, threads: int | None = None) -> Array:
@@ -406,7 +407,7 @@ class TokenBayes(LinearTokenPredictor):
         self.noise, self.tasks = given, as_tasks(tasks)
         self.scans, self.seed = integer("scans", scans, 10), integer("seed", seed, 0)
 
-    def chains(self, x: Array, y: Array) -> Array:
+    def chains(self, x: Float, y: Float) -> Array:
         """Run two chains.
 
         Args:
@@ -416,20 +417,18 @@ class TokenBayes(LinearTokenPredictor):
         Returns:
             The estimates of E[w | tokens] by each chain, [2, B, d].
         """
-        x = array("x", x, ("B", "n", "d")).astype(np.float64)
-        y = array("y", y, x.shape[:2]).astype(np.float64)
-        tasks = conditional(self.tasks, x.shape[2])
+        tokens = array("x", x, ("B", "n", "d")).astype(np.float64)
+        labels = array("y", y, x.shape[:2]).astype(np.float64)
+        tasks, pool = conditional(self.tasks, x.shape[2]), self.tasks.pool(x.shape[2])
 
         def run(part: slice, rng: Rng) -> Array:
-            if self.tasks.new == 0:  # each chain is exact
-                pool = self.tasks.pool(x.shape[2])
-                assert pool is not None
-                return np.stack([self._of_pool(x[part], y[part], pool)] * 2)
-            return OfTokens(self.noise, x[part], y[part], rng).chains(tasks, self.scans, rng)
+            if pool is not None and self.tasks.new == 0:  # exact, whatever the chain
+                return np.stack([self._of_pool(tokens[part], labels[part], pool)] * 2)
+            return OfTokens(self.noise, tokens[part], labels[part], rng).chains(tasks, self.scans, rng)
 
         return two_chains(run, len(x), self.seed)
 
-    def token_weights(self, x: Array, y: Array) -> Array:
+    def token_weights(self, x: Float, y: Float) -> Array:
         """Estimate E[w | tokens].
 
         Args:
