@@ -83,7 +83,16 @@ class LinearTokenPredictor(TokenPredictor, Protocol):
         """
 
     def predict(self, x: Float, y: Float, queries: Float) -> Float:
-        """Predict the labels of queries, as `TokenPredictor.predict` does."""
+        """Predict the labels of queries.
+
+        Args:
+            x: Features of the contexts, [B, n, d].
+            y: Labels of the contexts, [B, n].
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The predictions, [B, m].
+        """
         return np.asarray(np.einsum("bmd,bd->bm", queries, self.token_weights(x, y)))
 
 

@@ -228,11 +228,18 @@ def conditional(tasks: Tasks, dim: int) -> Conditional:
 
 
 class Levels(ABC):
-    """Noise levels of two chains for each of some contexts, and what they say about the task."""
+    """Noise levels of two chains for each of some contexts, and what they say about the task.
+
+    Attributes:
+        count: The number of contexts B.
+        dim: The dimension d.
+        extra: The share of the mean square of the labels that is added to the variances of the noise while chains
+            anneal.
+    """
 
     count: int
     dim: int
-    extra: float  # of the mean square of the labels, added to the variances of the noise while chains anneal
+    extra: float
 
     @abstractmethod
     def sums(self) -> tuple[Array, Array]:
@@ -297,7 +304,7 @@ class OfTokens(Levels):
         return weighted @ self.x, (weighted @ self.y[..., None])[..., 0]
 
     def draw(self, mean: Array, covariance: Array, rng: Rng) -> None:
-        """Draw one level after another given all others: see `Levels.draw`.
+        """See `Levels.draw`: one level after another is drawn given all others.
 
         A token of precision p whose prediction has the mean m and the variance q is predicted from the others with the
         variance q / (1 - p q) and the mean (m - p q y) / (1 - p q).
@@ -345,7 +352,7 @@ class OfSequences(Levels):
         return self.S / variance[..., None], self.a / variance
 
     def draw(self, mean: Array, covariance: Array, rng: Rng) -> None:
-        """Draw tasks, and levels given tasks: see `Levels.draw`."""
+        """See `Levels.draw`: tasks are drawn, and levels given tasks."""
         if self.nodes.shape[1] == 1:
             return
         largest = np.einsum("bii->bi", covariance).max(1) + 1e-300
