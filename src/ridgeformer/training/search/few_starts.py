@@ -283,14 +283,14 @@ class _Work:
         job, limit = self.job, ceiling(self.job.problem)
 
         def slope(step: int, point: Array) -> Array:
-            model = self.vector.model(point, self.dtype)
+            model = self.vector.passing(point, self.dtype)
             evaluation = model.step(
                 job.problem, batch, seed=job.seed, stream=stream, step=step, ceiling=limit, threads=job.threads
             )
             losses.append(float(damped(np.minimum(evaluation.losses, np.finfo(self.dtype).max), limit).mean()))
             slopes = model.family.pullback(evaluation.gradient)
             if len(failures):
-                more = failures.value(self.vector.model(point), limit, job.threads)[1]
+                more = failures.value(self.vector.passing(point), limit, job.threads)[1]
                 slopes = {name: value + more[name] for name, value in slopes.items()}
             return self.vector.slope(slopes)
 

@@ -108,7 +108,9 @@ class _Work:
         average = SampleAverage(self.job.problem, sequences, key, self.dtype, failures, self.job.threads)
 
         def value(point: Array) -> tuple[float, Array]:
-            loss, slope = average(self.vector.model(point))
+            if not np.isfinite(point.astype(self.dtype)).all():
+                return np.inf, np.zeros_like(point)
+            loss, slope = average(self.vector.passing(point, self.dtype))
             return loss, self.vector.slope(slope)
 
         return value
