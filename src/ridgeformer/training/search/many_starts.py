@@ -20,6 +20,7 @@ from ridgeformer.training.search.starts import Failures, SampleAverage, SearchJo
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end
+HOPELESS = 2.0  # times the best loss of the heats: starts above it are dropped
 LEAST = 40  # iterations of the end; as many as there are parameters, where these are more
 TURNS = 6  # of searching for failures and finishing, at most; beyond three only if the model still explodes
 SEARCHED = 1 << 18  # contexts among which failures are looked for
@@ -40,7 +41,9 @@ def descend_many_starts(job: SearchJob) -> Steps:
     work = _Work(job)
     starts = [*job.starts(6, 3 * job.spec.layers), *(parent.model for parent in job.ancestors()[-1:])]
     points = [Minimum.at(work.vector.pack(start)) for start in starts]
-    race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
+    heats = yield from work.stage("heats", 0.0, 0.15, EARLY, points, 20, dtype=np.float32)
+    hopeful = [place for place in heats if place.value <= HOPELESS * min(heats, key=_value).value]
+    race = yield from work.stage("race", 0.15, 0.3, EARLY, hopeful, 40, dtype=np.float32)
     best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
     sound = work.finite(_distinct(best, 6), 2) or work.finite(_distinct(race, 6), 2) or _distinct(best, 2)
     final = yield from work.stage("final", 0.6, 0.8, WIDE, sound, 80)
@@ -81,10 +84,11 @@ class _Work:
         starts: Sequence[Minimum],
         iterations: int,
         failures: Failures | None = None,
+        dtype: type | None = None,
     ) -> Generator[Step, None, list[Minimum]]:
         """Descend from every start on the same sequences."""
         job, reached = self.job, list[Minimum]()
-        objective = self._objective(sequences, failures)
+        objective = self._objective(sequences, failures, dtype or self.dtype)
         for i, start in enumerate(starts):
             stored, new = job.journal.recall(f"{name}/{i}"), False
             if stored is None:
@@ -100,17 +104,17 @@ class _Work:
 
     def finite(self, descents: Sequence[Minimum], most: int) -> list[Minimum]:
         """The first descents whose loss is finite on the sequences of the final two: BFGS cannot leave others."""
-        objective = self._objective(WIDE, None)
+        objective = self._objective(WIDE, None, self.dtype)
         return list(islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most))
 
-    def _objective(self, sequences: int, failures: Failures | None) -> Objective:
+    def _objective(self, sequences: int, failures: Failures | None, dtype: type) -> Objective:
         key = Key(self.job.seed, RACE, sequences)
-        average = SampleAverage(self.job.problem, sequences, key, self.dtype, failures, self.job.threads)
+        average = SampleAverage(self.job.problem, sequences, key, dtype, failures, self.job.threads)
 
         def value(point: Array) -> tuple[float, Array]:
-            if not np.isfinite(point.astype(self.dtype)).all():
+            if not np.isfinite(point.astype(dtype)).all():
                 return np.inf, np.zeros_like(point)
-            loss, slope = average(self.vector.passing(point, self.dtype))
+            loss, slope = average(self.vector.passing(point, dtype))
             return loss, self.vector.slope(slope)
 
         return value
