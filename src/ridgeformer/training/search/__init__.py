@@ -59,8 +59,8 @@ class Search(Protocol):
             isotropic problems has one candidate only. None, the default, counts explosions on the sequences that
             select.
         precision: What descents compute in: `float32`, `float64` or `auto`. With `auto` BFGS (few parameters) uses
-            float64, and other descents use it where losses come near float32's rounding. Selection and the reported
-            loss are always float64.
+            float64 after the race, and other descents use it where losses come near float32's rounding. Selection and
+            the reported loss are always float64.
         seconds: Stop after this time, with the best model so far; None for no limit. Such a run cannot be repeated bit
             for bit. Every model it is grown from gets a part of the time. The last model may still explode, and is
             then not chosen.

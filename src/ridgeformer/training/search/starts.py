@@ -170,9 +170,11 @@ def _losses(
     model: LinearTransformer, among: Among, index: Sequence[int] | NDArray[np.intp], stretch: float, threads: int | None
 ) -> Float:
     """The losses of some sequences with stretched contexts, in float32: one by one where they are few."""
-    single = model.astype(np.float32)
-    kernel = single.kernel.stretched(np.float32(stretch))  # the same as stretching the Gram matrix
-    parts = [(int(i), 1) for i in index] if len(index) < FEW else among.blocks()
+    kernel = model.astype(np.float32).kernel.stretched(np.float32(stretch))  # the same as stretching the Gram matrix
+    few = not len(index) or (
+        len(index) < FEW and among.problem.has_known_laws
+    )  # others may draw other sequences in other blocks
+    parts = [(int(i), 1) for i in index] if few else among.blocks()
     pieces = [
         among.problem.step(
             kernel,
@@ -187,7 +189,7 @@ def _losses(
         for first, count in parts
     ]
     losses = np.concatenate([np.empty(0, np.float32), *pieces])
-    return losses if len(index) == len(losses) else losses[np.asarray(index)]
+    return losses if few else losses[np.asarray(index)]
 
 
 def _drawn(layout: Layout, among: Among, index: list[int]) -> list[Batch]:
@@ -284,6 +286,18 @@ class SearchJob(Job):
             The number, at least an eighth of it.
         """
         return round(count * min(1.0, max(self.effort, 0.125)))
+
+    def sized(self, sequences: int) -> int:
+        """Return a number of sequences to descend on: fewer where each has more than ten targets.
+
+        Args:
+            sequences: The number in up to ten dimensions.
+
+        Returns:
+            The number; the same where the dimension varies.
+        """
+        varies = len(self.problem.by_dimension()) > 1
+        return sequences if varies else round(sequences * min(1.0, 10 / self.problem.dim))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:
         """Return what stochastic descents compute in.
