@@ -1,4 +1,4 @@
-"""Draw the picture of the README: `python docs/scripts/idea.py` (needs matplotlib; some ten seconds).
+"""Draw the picture of the book's first page: `python docs/scripts/idea.py` (needs matplotlib; some ten seconds).
 
 Left: contexts with little and with much noise. Middle: the estimate after every layer of a trained model, at two
 noise levels, averaged over 2,000 contexts. Right: the losses of trained models of every depth, of baselines, and the
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeformer import AdaRR, ConstRR, Problem, TunedRR, compare, load, zoo
-from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
+from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.paper import FAMILIES, LABELS
 from ridgeformer.plotting.style import BLACK, GREEN, PINK, blank, decimals, panel, save
 

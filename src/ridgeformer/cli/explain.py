@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import UNKNOWN, measures_explosions
+from ridgeformer.cli.options import UNKNOWN, cli, measures_explosions
 from ridgeformer.cli.output import Answer, answers, progress_bar
 from ridgeformer.cli.subject import Subject, reads_a_model
 from ridgeformer.losses import rounding
@@ -117,7 +116,7 @@ def _layers(subject: Subject, arguments: dict[str, Any], numbers: bool, explosio
 def _table(subject: Subject, name: str, arguments: dict[str, Any]) -> Answer:
     """The answer of a section that is a table."""
     from ridgeformer import explanation
-    from ridgeformer.plotting.interventions import draw_algorithms, draw_patching
+    from ridgeformer.plotting.explanation import draw_algorithms, draw_patching
 
     measures: dict[str, tuple[Callable[..., Any], Callable[..., object] | None]] = {
         "ablation": (explanation.ablate, None),

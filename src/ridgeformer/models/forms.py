@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
 from ridgeformer.errors import ExplosionWarning, kind_of, refuse
-from ridgeformer.models.check import check_family
 from ridgeformer.models.family import EDIT, Family
 from ridgeformer.models.trace import Trace
 from ridgeformer.moments import Moments
@@ -52,7 +51,10 @@ class Stack(Value):
                 "none",
                 "Pass dim=10, for example.",
             )
-        check_family(type(family))
+        if not family.built_in:
+            from ridgeformer.models.check import check_family
+
+            check_family(type(family))
         self.family = family
         self.dim = integer("dim", dim, 1, 4096)
         self.layout = family.layout_for(layout, self.dim)
@@ -230,7 +232,7 @@ class MomentForm(Stack):
 
         The same bits as `problem.moments` with the same key and then `evaluate`, in the model's own precision, but
         faster: use `model.astype(np.float32)` for the fastest. Steps with gradients on a problem of your own share
-        sequences: see docs/explanations/problems.md.
+        sequences: see docs/explanations/own-problems.md.
 
         Args:
             problem: The distribution of sequences.

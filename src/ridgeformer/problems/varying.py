@@ -8,7 +8,7 @@ are 0. A model that treats all directions alike, such as one with channels, does
 >>> problem.cell(3)
 Problem(dim=3, context=3..6, noise=uniform(0,1), tasks=gaussian(signal=1))
 >>> problem.moments(4).moments
-Moments(4 contexts, dim=4, context=2..4, float64)
+Moments(4 contexts, dim=4, context=3..8, float64)
 """
 
 from __future__ import annotations
@@ -85,6 +85,12 @@ class VaryingDimension(BaseProblem):
         self.rule = ContextRule(context)
         self.cells: tuple[Any, ...] = tuple(Problem(d, self.rule.at(d), noise, **laws) for d in self.dims)
         largest = self.cells[-1]
+        if largest.noise.per_token:
+            refuse(
+                "where dimensions vary, each sequence must have one noise level",
+                largest.noise,
+                "Use a problem of one dimension.",
+            )
         self.noise = largest.noise
         self._laws = {"features": largest.features, "tasks": largest.tasks, "query": largest.query}
         self.lengths = Lengths(sorted({n for cell in self.cells for n in cell.lengths.values.tolist()}))
