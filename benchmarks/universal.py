@@ -19,7 +19,7 @@ from ridgeformer.evaluation.explosions import explosion_probability
 from ridgeformer.loading import load
 from ridgeformer.models import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.predictors import AdaRR, Predictor, TunedRR
+from ridgeformer.predictors import AdaRR, Predictor, TunedRR, Universal
 from ridgeformer.problems import Problem
 
 __all__ = ["CLOSE", "DIMS", "FAR", "RIVALS", "SEEN", "ConjugateGradients", "cell", "measurements"]
@@ -72,8 +72,9 @@ def measurements(setup: Setup) -> list[Measurement]:
 
 def _over(models: dict[str, LinearTransformer], dims: tuple[int, ...], contexts: object, sequences: int) -> Losses:
     problem = Problem(dim=list(dims), context="d..4d", **PROBLEM)
-    models = {name: model.at_dim(max(dims)) for name, model in models.items()}
-    return compare(problem, models, over={"dim": list(dims), "context": list(contexts)}, sequences=sequences, seed=7)  # type: ignore[call-overload]
+    predictors = {name: Universal(model, signal=1) for name, model in models.items()}
+    over = {"dim": list(dims), "context": list(contexts)}  # type: ignore[call-overload]
+    return compare(problem, predictors, over=over, sequences=sequences, seed=7)
 
 
 def _rivals(model: LinearTransformer, sequences: int) -> list[Measurement]:
@@ -81,7 +82,7 @@ def _rivals(model: LinearTransformer, sequences: int) -> list[Measurement]:
     cells = [cell(d, n) for d in (3, 8, 24) for n in ("1.5d", "2d", "4d")]
     names, ratios = [f"universal, {model.layers} layers", *RIVALS], []
     for one in cells:
-        predictors = {names[0]: model.at_dim(one.dim), **{name: make(one) for name, make in RIVALS.items()}}
+        predictors = {names[0]: Universal(model, signal=1), **{name: make(one) for name, make in RIVALS.items()}}
         ratios.append(compare(one, predictors, sequences=sequences, seed=7).ratio)
     values = np.array(ratios)
     return [
@@ -98,9 +99,9 @@ def _rivals(model: LinearTransformer, sequences: int) -> list[Measurement]:
 def _explosions(model: LinearTransformer) -> list[Measurement]:
     found = []
     for d, n in CORNERS:
-        rare = explosion_probability(cell(d, n), model.at_dim(d), sequences=20_000)
+        rare = explosion_probability(cell(d, n), Universal(model, signal=1), sequences=20_000)
         name = f"{model.layers} layers: explosion probability at d = {d}, n = {n}"
-        found.append(Measurement(name, rare.probability, "", 1e-7, False, f"standard error {rare.error:.1g}"))
+        found.append(Measurement(name, rare.upper, "at most", 1e-7, False, str(rare)))
     return found
 
 
@@ -109,8 +110,8 @@ def _reading(model: LinearTransformer) -> list[Measurement]:
 
     The implied level is that of the ridge regression that is closest to the model's weights, context by context.
     """
-    problem, ours = cell(10, 20), model.at_dim(10)
-    losses = compare(problem, ours, over={"layer": None, "sigma": [0.1, 0.5, 1.5]}, sequences=4_000)
+    problem, ours = cell(10, 20), Universal(model, signal=1)
+    losses = compare(problem, model.at_dim(10), over={"layer": None, "sigma": [0.1, 0.5, 1.5]}, sequences=4_000)
     found = []
     for level, column in zip(losses.axes["sigma"], losses.loss[0].T, strict=True):
         text = "after each layer " + ", ".join(f"{value:.2g}" for value in column)
@@ -178,7 +179,7 @@ class _Price:
         changed = LinearTransformer(type(model.family)(**arrays), model.dim, model.layout)
         ratios = []
         for draw, floor in zip(self.draws, self.floors, strict=True):
-            losses = changed.at_dim(draw.moments.dim).evaluate(draw.moments, draw.ridge).losses
+            losses = draw.losses(Universal(changed, signal=1).weights(draw.moments), draw.ridge)
             ratios.append(np.minimum(losses, 1e6).mean() / floor)
         return float(np.mean(ratios))
 

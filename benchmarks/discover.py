@@ -1,0 +1,162 @@
+"""Train a model for every dimension: `python -m benchmarks.discover --layers 4 --out FILE`, from nothing or a model.
+
+The objective is (mean of ratio^p)^(1/p) over cells (d, n), with ratio = loss / floor on the same fixed sequences and
+p = 4, so that the worst cells count most. Contexts are in the units of `ridgeformer.predictors.Universal`. BFGS
+descends it in float64; the result depends on the arguments alone, not on the clock. A model of L layers grows from one
+of L - 1: a small random layer is put at each place, each descends for a while, and the best goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.universal import cell
+from ridgeformer.bfgs import Minimum, descend
+from ridgeformer.engine import Layout
+from ridgeformer.loading import load
+from ridgeformer.models import Channels, LinearTransformer
+from ridgeformer.models.file import save
+from ridgeformer.predictors import Universal
+from ridgeformer.training.batch import Batch, damped
+
+__all__ = ["Cell", "Objective", "grow"]
+
+Array = NDArray[np.float64]
+FAMILY, LAYOUT = Channels(1, 4), Layout("mean", "ratio", 2)
+SEEN = ("1.25d", "1.5d", "2d", "3d", "4d")
+TABLE = {2: 2400, 3: 2000, 4: 1600, 6: 1000, 8: 800, 12: 500, 16: 300, 24: 200, 32: 150, 48: 80}  # sequences per cell
+POWER = 4.0
+LIMIT = 1.0  # the loss of a sequence above which it enters by its logarithm
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Fixed sequences at one (d, n), the floor on them, and what their ratio counts."""
+
+    dim: int
+    batch: Batch
+    floor: float
+    weight: float
+
+    @classmethod
+    def of(cls, dim: int, context: str, sequences: int, seed: int) -> Cell:
+        """Draw the sequences of a cell."""
+        problem = cell(dim, context)
+        draw = problem.moments(sequences, seed=seed)
+        floor = draw.losses(problem.best_predictor().weights(draw.moments), draw.ridge).mean()
+        moments, unit = Universal(None, signal=1).scaled(draw.moments)
+        gram = np.moveaxis(np.ascontiguousarray(np.moveaxis(moments.gram_of(LAYOUT), 0, -1)), -1, 0)
+        metric = None if (unit == 1).all() else np.square(unit)[:, None, None] * np.eye(dim)
+        close, n = dim > 32 or problem.context < 1.25 * dim, problem.context
+        weight = 0.75 if n == dim else 0.87 if close else 1.0  # bars there are higher
+        return cls(dim, Batch(gram, draw.ridge / unit[:, None], metric), float(floor), weight)
+
+
+class Objective:
+    """The objective and its gradient as a function of the parameters, [k]."""
+
+    def __init__(self, share: float = 1.0, seed: int = 101, power: float = POWER) -> None:
+        self.power = power
+        self.cells = []
+        for d, count in TABLE.items():
+            contexts = ("2d",) if d > 32 else dict.fromkeys(("d", "d+2", *SEEN) if d > 2 else ("d", "1.25d", *SEEN[2:]))
+            self.cells += [Cell.of(d, n, max(20, round(share * count)), seed) for n in contexts]
+        self.ratios = np.zeros(len(self.cells))
+
+    def __call__(self, point: Array) -> tuple[float, Array]:
+        """The value, and the gradient [k]."""
+        model, slopes = unpacked(point), []
+        for k, one in enumerate(self.cells):
+            evaluation = one.batch.evaluate(model.at_dim(one.dim), LIMIT)
+            self.ratios[k] = damped(evaluation.losses, LIMIT).mean() / one.floor
+            assert evaluation.gradient is not None
+            slopes.append(one.weight / one.floor * np.concatenate([np.ravel(part) for part in evaluation.gradient]))
+        weighted = self.ratios * np.array([one.weight for one in self.cells])
+        value = float(np.mean(weighted**self.power) ** (1 / self.power))
+        share = value ** (1 - self.power) * weighted ** (self.power - 1) / len(self.cells)
+        return value, np.asarray(share @ np.array(slopes))
+
+
+def packed(model: LinearTransformer) -> Array:
+    """The parameters of a model, [k]."""
+    return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in model.kernel])
+
+
+def unpacked(point: Array) -> LinearTransformer:
+    """The model with given parameters."""
+    layers = len(point) // 34
+    sizes = [layers * size**2 for size in (1, 1, 4, 4)]
+    parts = np.split(point, np.cumsum(sizes)[:-1])
+    arrays = [part.reshape(layers, 1, size, size) for part, size in zip(parts, (1, 1, 4, 4), strict=True)]
+    return LinearTransformer(FAMILY(*arrays), 32, LAYOUT)
+
+
+def grow(model: LinearTransformer | None, objective: Objective, iterations: int, seed: int) -> LinearTransformer:
+    """Put a small random layer at each place of a model, descend from each, and keep the best.
+
+    Args:
+        model: The model; None for one that has no layers yet.
+        objective: The objective, on few sequences.
+        iterations: Iterations of BFGS from each place.
+        seed: The seed of the random layers.
+
+    Returns:
+        The model with one more layer.
+    """
+    rng, ends = np.random.default_rng(seed), []
+    for place in range(1 if model is None else model.layers + 1):
+        layer = LinearTransformer.random(
+            FAMILY, dim=32, layers=1, scale=0.3, seed=int(rng.integers(1 << 30)), layout=LAYOUT
+        )
+        whole = layer
+        if model is not None:
+            before, after = model.truncate(place) if place else None, model
+            for _ in range(place):
+                after = after.without(0) if after.layers > 1 else None  # type: ignore[assignment]
+            parts = [part for part in (before, layer, after) if part is not None]
+            whole = parts[0]
+            for part in parts[1:]:
+                whole = whole.stack(part)
+        ends.append(descend(objective, Minimum.at(packed(whole)), iterations))
+    return unpacked(min(ends, key=lambda end: end.value).point)
+
+
+@click.command()
+@click.option("--layers", type=click.IntRange(1, 12), required=True, help="Layers of the model.")
+@click.option("--start", help="A model to go on from; with fewer layers it grows. [default: none]")
+@click.option(
+    "--iterations", type=click.IntRange(0), default=600, show_default=True, help="Iterations of BFGS at the end."
+)
+@click.option("--share", type=float, default=1.0, show_default=True, help="Sequences, relative to the full number.")
+@click.option("--power", type=float, default=POWER, show_default=True, help="p.")
+@click.option("--seed", type=click.IntRange(0), default=101, show_default=True, help="Seed of the sequences.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file of the model.")
+def main(layers: int, start: str | None, iterations: int, share: float, power: float, seed: int, out: Path) -> None:
+    """Train a model for every dimension."""
+    model = None if start is None else load(start)
+    few = Objective(share / 4, seed, power) if model is None or model.layers < layers else None
+    while few is not None and (model is None or model.layers < layers):
+        model = grow(model, few, 40, seed)
+        model = unpacked(descend(few, Minimum.at(packed(model)), 150).point)
+        print(f"{model.layers} layers: {few(packed(model))[0]:.4f} on few sequences", flush=True)
+    assert model is not None
+    objective, end = Objective(share, seed, power), Minimum.at(packed(model))
+    print(f"start: {objective(end.point)[0]:.4f}, largest ratio {objective.ratios.max():.3f}", flush=True)
+    for _ in range(0, iterations, 50):
+        end = descend(objective, end, 50, tolerance=1e-5)
+        objective(end.point)
+        worst = objective.cells[int(objective.ratios.argmax())]
+        where = f"largest ratio {objective.ratios.max():.3f} at d = {worst.dim}, mean {objective.ratios.mean():.3f}"
+        print(f"{end.evaluations} evaluations: {end.value:.4f}, {where}", flush=True)
+        save(unpacked(end.point), out)
+        if end.rested:
+            break
+
+
+if __name__ == "__main__":
+    main()
