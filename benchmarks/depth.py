@@ -129,9 +129,9 @@ def measurements(setup: Setup) -> list[Measurement]:
     for noise in NOISES[:: 3 if setup.quick else 1]:
         problem = Problem(noise=noise)
         for layers in (1, 2):
-            least = bound(problem, layers, sequences=20_000 if setup.quick else 200_000)
+            least = bound(problem, layers, sequences=10_000 if setup.quick else 100_000)
             models = {f: zoo.shipped().model(f, layers, noise) for f in ("diag", "full")}
-            losses = compare(problem, models, sequences=20_000 if setup.quick else 400_000, seed=5)
+            losses = compare(problem, models, sequences=10_000 if setup.quick else 100_000, seed=5)
             reached = ", ".join(f"{name} {losses[name].loss.item():.4g}" for name in models)
             text = f"{least.monomials} monomials, new sequences {least.new:.4g}; {reached}; floor {losses.floor:.4g}"
             results.append(Measurement(f"{layers} layers on {noise}: no model is below", least.fitted, "", detail=text))

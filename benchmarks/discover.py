@@ -22,13 +22,13 @@ from ridgeformer.loading import load
 from ridgeformer.models import Channels, LinearTransformer
 from ridgeformer.models.file import save
 from ridgeformer.predictors import Universal
+from ridgeformer.problems.dimensions import ContextRule
 from ridgeformer.training.batch import Batch, damped
 
 __all__ = ["Cell", "Objective", "grow"]
 
 Array = NDArray[np.float64]
 FAMILY, LAYOUT = Channels(1, 4), Layout("mean", "ratio", 2)
-SEEN = ("1.25d", "1.5d", "2d", "3d", "4d")
 TABLE = {2: 2400, 3: 2000, 4: 1600, 6: 1000, 8: 800, 12: 500, 16: 300, 24: 200, 32: 150, 48: 80}  # sequences per cell
 POWER = 4.0
 LIMIT = 1.0  # the loss of a sequence above which it enters by its logarithm
@@ -39,12 +39,13 @@ class Cell:
     """Fixed sequences at one (d, n), the floor on them, and what their ratio counts."""
 
     dim: int
+    context: int
     batch: Batch
     floor: float
     weight: float
 
     @classmethod
-    def of(cls, dim: int, context: str, sequences: int, seed: int) -> Cell:
+    def of(cls, dim: int, context: int, sequences: int, seed: int) -> Cell:
         """Draw the sequences of a cell."""
         problem = cell(dim, context)
         draw = problem.moments(sequences, seed=seed)
@@ -52,9 +53,9 @@ class Cell:
         moments, unit = Universal(None, signal=1).scaled(draw.moments)
         gram = np.moveaxis(np.ascontiguousarray(np.moveaxis(moments.gram_of(LAYOUT), 0, -1)), -1, 0)
         metric = None if (unit == 1).all() else np.square(unit)[:, None, None] * np.eye(dim)
-        close, n = dim > 32 or problem.context < 1.25 * dim, problem.context
-        weight = 0.75 if n == dim else 0.87 if close else 1.0  # bars there are higher
-        return cls(dim, Batch(gram, draw.ridge / unit[:, None], metric), float(floor), weight)
+        easier = 0.87 if dim > 32 or context < 1.25 * dim else 1.0  # more is allowed there
+        weight = 0.75 if context == dim else easier
+        return cls(dim, context, Batch(gram, draw.ridge / unit[:, None], metric), float(floor), weight)
 
 
 class Objective:
@@ -64,8 +65,8 @@ class Objective:
         self.power = power
         self.cells = []
         for d, count in TABLE.items():
-            contexts = ("2d",) if d > 32 else dict.fromkeys(("d", "d+2", *SEEN) if d > 2 else ("d", "1.25d", *SEEN[2:]))
-            self.cells += [Cell.of(d, n, max(20, round(share * count)), seed) for n in contexts]
+            rule = ContextRule("2d" if d > 32 else "d,d+2,1.25d,1.5d,2d,3d,4d")
+            self.cells += [Cell.of(d, n, max(20, round(share * count)), seed) for n in rule.at(d).values.tolist()]
         self.ratios = np.zeros(len(self.cells))
 
     def __call__(self, point: Array) -> tuple[float, Array]:
@@ -151,8 +152,12 @@ def main(layers: int, start: str | None, iterations: int, share: float, power: f
         end = descend(objective, end, 50, tolerance=1e-5)
         objective(end.point)
         worst = objective.cells[int(objective.ratios.argmax())]
-        where = f"largest ratio {objective.ratios.max():.3f} at d = {worst.dim}, mean {objective.ratios.mean():.3f}"
-        print(f"{end.evaluations} evaluations: {end.value:.4f}, {where}", flush=True)
+        where = f"d = {worst.dim}, n = {worst.context}"
+        largest, mean = objective.ratios.max(), objective.ratios.mean()
+        print(
+            f"{end.evaluations} evaluations: {end.value:.4f}, largest {largest:.3f} at {where}, mean {mean:.3f}",
+            flush=True,
+        )
         save(unpacked(end.point), out)
         if end.rested:
             break
