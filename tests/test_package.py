@@ -314,64 +314,19 @@ def test_docstrings_name_the_errors_that_are_raised():
                 assert needed <= raised(node), f"{name}.{node.name}: {needed - raised(node)}"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "errors",
-        "values",
-        "files",
-        "tensors",
-        "noise",
-        "noise.text",
-        "moments",
-        "problems.problem",
-        "problems.custom",
-        "problems.lengths",
-        "engine.law",
-        "models.trace",
-        "models.transformer",
-        "models.file",
-        "losses",
-        "playground.address",
-        "predictors.guarded",
-        "predictors.ridge",
-        "evaluation",
-        "evaluation.table",
-        "wishart",
-        "population",
-        "training.callbacks",
-        "training.train",
-        "sweeps.grid",
-        "training.runs",
-        "explanation.explanation",
-        "export",
-        "sklearn",
-        "zoo",
-        "plotting.style",
-        "papers",
-        "papers.check",
-        "papers.vladymyrov2024.paper",
-        "papers.vladymyrov2024.render",
-        "papers.vladymyrov2024.figures",
-        "papers.vladymyrov2024.theory.gdpp_solver",
-        "papers.vladymyrov2024.theory.layers_needed",
-        "papers.vladymyrov2024.theory.rescaling",
-        "papers.vladymyrov2024.theory.step_size",
-        "papers.vladymyrov2024.theory.quadratic",
-        "papers.vladymyrov2024.theory.heads",
-        "theory",
-        "papers.vladymyrov2024.theory",
-        "theory.gradient_steps",
-        "theory.pretraining",
-        "torch",
-        "torch.loss",
-        "jax",
-    ],
-)
+SLOW_EXAMPLES = {"evaluation.explosions", "torch", "torch.loss"}
+EXAMPLES = [
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW_EXAMPLES else ())
+    for name, path in modules()
+    if ">>> " in path.read_text()
+]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_in_docstrings_run(name):
     if name.split(".")[0] in ("torch", "jax"):
         pytest.importorskip(name.split(".")[0])
-    module = importlib.import_module(f"ridgeformer.{name}")
+    module = importlib.import_module(f"ridgeformer.{name}".rstrip("."))
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0

@@ -8,7 +8,7 @@ are 0. A model that treats all directions alike, such as one with channels, does
 >>> problem.cell(3)
 Problem(dim=3, context=3..6, noise=uniform(0,1), tasks=gaussian(signal=1))
 >>> problem.moments(4).moments
-Moments(4 contexts, dim=4, context=2..4, float64)
+Moments(4 contexts, dim=4, context=3..8, float64)
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ which multiplies (a, l).
 >>> problem = Problem(dim=3, context=8, noise=1)
 >>> optimum(problem).round(4).tolist()  # 1 / (n + d + 1 + sigma^2) times the identity
 [[0.0769, 0.0, 0.0], [0.0, 0.0769, 0.0], [0.0, 0.0, 0.0769]]
->>> round(risk(optimum(problem), problem), 4)
+>>> round(risk(problem, optimum(problem)), 4)
 0.5769
 """
 

@@ -2,7 +2,7 @@
 
 >>> from ridgeformer import Problem, train
 >>> run = train(Problem(2, 4, "fixed(1)"), "diag", 1, protocol=GradientDescent(rate=0.01, steps=100), sequences=500)
->>> run.history.step[-1], run.snapshots[-1].step
+>>> int(run.history.step[-1]), run.snapshots[-1].step
 (100, 100)
 """
 
