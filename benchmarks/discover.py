@@ -1,14 +1,16 @@
 """Train a model for every dimension: `python -m benchmarks.discover --layers 4 --out FILE`, from nothing or a model.
 
 The objective is (mean of ratio^p)^(1/p) over cells (d, n), with ratio = loss / floor on the same fixed sequences and
-p = 4, so that the worst cells count most. Contexts are in the units of `ridgeformer.predictors.Universal`. BFGS
-descends it in float64; the result depends on the arguments alone, not on the clock. A model of L layers grows from one
-of L - 1: a small random layer is put at each place, each descends for a while, and the best goes on.
+p = 4, so that the worst cells count most; cells near n = d and beyond d = 32, where more is allowed, count less.
+Contexts are in the units of `ridgeformer.predictors.Universal`, and a part of them appears once more, stretched, so
+that rare large contexts do not explode. BFGS descends in float64. The result depends on the arguments alone, not on the
+clock. A model of L layers grows from one of L - 1: a small random layer is put at each place, each descends for a
+while, and the best goes on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -21,15 +23,18 @@ from ridgeformer.engine import Layout
 from ridgeformer.loading import load
 from ridgeformer.models import Channels, LinearTransformer
 from ridgeformer.models.file import save
+from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
-from ridgeformer.problems.dimensions import ContextRule
+from ridgeformer.problems import Problem
+from ridgeformer.problems.dimensions import ContextRule, dimensions
 from ridgeformer.training.batch import Batch, damped
 
 __all__ = ["Cell", "Objective", "grow"]
 
 Array = NDArray[np.float64]
 FAMILY, LAYOUT = Channels(1, 4), Layout("mean", "ratio", 2)
-TABLE = {2: 2400, 3: 2000, 4: 1600, 6: 1000, 8: 800, 12: 500, 16: 300, 24: 200, 32: 150, 48: 80}  # sequences per cell
+DIMS, CONTEXT = "2,3,4,6,8,12,16,24,32,48", "d,d+2,1.25d,1.5d,2d,3d,4d"
+STRETCHED, STRETCH = 0.3, 1.2  # share of the sequences that appear once more, larger by so much
 POWER = 4.0
 LIMIT = 1.0  # the loss of a sequence above which it enters by its logarithm
 
@@ -45,28 +50,49 @@ class Cell:
     weight: float
 
     @classmethod
-    def of(cls, dim: int, context: int, sequences: int, seed: int) -> Cell:
+    def of(cls, problem: Problem, share: float, seed: int) -> Cell:
         """Draw the sequences of a cell."""
-        problem = cell(dim, context)
-        draw = problem.moments(sequences, seed=seed)
-        floor = draw.losses(problem.best_predictor().weights(draw.moments), draw.ridge).mean()
-        moments, unit = Universal(None, signal=1).scaled(draw.moments)
+        dim, n = problem.dim, problem.context
+        draw = problem.moments(round(share * (200 + 3000 / dim)), seed=seed)
+        moments = _joined(draw.moments, _stretched(draw.moments.chosen(np.arange(round(STRETCHED * len(draw.task))))))
+        oracle = problem.oracle(moments)
+        floor = np.square(problem.best_predictor().weights(moments) - oracle).sum(1).mean() / 2
+        moments, unit = Universal(None, signal=1).scaled(moments)
         gram = np.moveaxis(np.ascontiguousarray(np.moveaxis(moments.gram_of(LAYOUT), 0, -1)), -1, 0)
         metric = None if (unit == 1).all() else np.square(unit)[:, None, None] * np.eye(dim)
-        easier = 0.87 if dim > 32 or context < 1.25 * dim else 1.0  # more is allowed there
-        weight = 0.75 if context == dim else easier
-        return cls(dim, context, Batch(gram, draw.ridge / unit[:, None], metric), float(floor), weight)
+        weight = 0.75 if n == dim else 0.87 if n < 1.25 * dim or dim > 32 else 1.0
+        return cls(dim, n, Batch(gram, oracle / unit[:, None], metric), float(floor), weight)
+
+
+def _stretched(moments: Moments) -> Moments:
+    """The contexts with features that are larger along their largest direction, or, every other one, larger labels."""
+    gram = np.array(moments.gram)
+    top = np.linalg.eigh(gram[:, :-1, :-1])[1][:, :, -1]
+    T = np.broadcast_to(np.eye(gram.shape[1]), gram.shape).copy()
+    T[::2, :-1, :-1] += (STRETCH - 1) * np.einsum("bi,bj->bij", top, top)[::2]
+    T[1::2, -1, -1] = STRETCH
+    sigma = np.array(moments.sigma)
+    sigma[1::2] *= STRETCH
+    return Moments._trusted(T @ gram @ T, moments.context, sigma)
+
+
+def _joined(*parts: Moments) -> Moments:
+    grams, sigmas = ([np.asarray(getattr(one, name)) for one in parts] for name in ("gram", "sigma"))
+    return Moments._trusted(np.concatenate(grams), parts[0].context, np.concatenate(sigmas))
 
 
 class Objective:
     """The objective and its gradient as a function of the parameters, [k]."""
 
-    def __init__(self, share: float = 1.0, seed: int = 101, power: float = POWER) -> None:
-        self.power = power
-        self.cells = []
-        for d, count in TABLE.items():
-            rule = ContextRule("2d" if d > 32 else "d,d+2,1.25d,1.5d,2d,3d,4d")
-            self.cells += [Cell.of(d, n, max(20, round(share * count)), seed) for n in rule.at(d).values.tolist()]
+    def __init__(
+        self, dims: str = DIMS, context: str = CONTEXT, share: float = 1.0, seed: int = 101, power: float = POWER
+    ) -> None:
+        self.power, self.cells = power, list[Cell]()
+        for d in dimensions(dims):
+            lengths = ContextRule("2d" if d > 32 else context).at(d).values.tolist()
+            self.cells += [Cell.of(cell(d, n), share, seed) for n in lengths]
+        if context != CONTEXT:
+            self.cells = [replace(one, weight=1.0) for one in self.cells]
         self.ratios = np.zeros(len(self.cells))
 
     def __call__(self, point: Array) -> tuple[float, Array]:
@@ -133,20 +159,32 @@ def grow(model: LinearTransformer | None, objective: Objective, iterations: int,
 @click.option(
     "--iterations", type=click.IntRange(0), default=600, show_default=True, help="Iterations of BFGS at the end."
 )
+@click.option("--dim", "dims", default=DIMS, show_default=True, help="Dimensions; beyond 32 only n = 2d.")
+@click.option("--context", default=CONTEXT, show_default=True, help="Numbers of examples.")
 @click.option("--share", type=float, default=1.0, show_default=True, help="Sequences, relative to the full number.")
 @click.option("--power", type=float, default=POWER, show_default=True, help="p.")
 @click.option("--seed", type=click.IntRange(0), default=101, show_default=True, help="Seed of the sequences.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file of the model.")
-def main(layers: int, start: str | None, iterations: int, share: float, power: float, seed: int, out: Path) -> None:
+def main(
+    layers: int,
+    start: str | None,
+    iterations: int,
+    dims: str,
+    context: str,
+    share: float,
+    power: float,
+    seed: int,
+    out: Path,
+) -> None:
     """Train a model for every dimension."""
     model = None if start is None else load(start)
-    few = Objective(share / 4, seed, power) if model is None or model.layers < layers else None
+    few = Objective(dims, context, share / 4, seed, power) if model is None or model.layers < layers else None
     while few is not None and (model is None or model.layers < layers):
         model = grow(model, few, 40, seed)
         model = unpacked(descend(few, Minimum.at(packed(model)), 150).point)
         print(f"{model.layers} layers: {few(packed(model))[0]:.4f} on few sequences", flush=True)
     assert model is not None
-    objective, end = Objective(share, seed, power), Minimum.at(packed(model))
+    objective, end = Objective(dims, context, share, seed, power), Minimum.at(packed(model))
     print(f"start: {objective(end.point)[0]:.4f}, largest ratio {objective.ratios.max():.3f}", flush=True)
     for _ in range(0, iterations, 50):
         end = descend(objective, end, 50, tolerance=1e-5)

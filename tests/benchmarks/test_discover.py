@@ -7,14 +7,16 @@ from click.testing import CliRunner
 from benchmarks import discover
 from benchmarks.universal import cell
 from ridgeformer import LinearTransformer, load
+from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
+from ridgeformer.training.batch import damped
 
 
 @pytest.fixture(scope="module")
 def objective():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discover, "TABLE", {2: 1000, 5: 1000, 40: 1000})
-        return discover.Objective(0.05, seed=3)
+        patch.setattr(discover, "STRETCHED", 0.0)
+        return discover.Objective("2,5,40", share=0.1, seed=3)
 
 
 def test_ratios_are_those_of_compare(objective):
@@ -25,9 +27,21 @@ def test_ratios_are_those_of_compare(objective):
     assert list(cells)[:6] == [(2, 2), (2, 3), (2, 4), (2, 6), (2, 8), (5, 5)]
     for place in ((2, 2), (5, 7), (40, 80)):
         one, ratio = cells[place]
-        draw = cell(*place).moments(50, seed=3)
+        draw = cell(*place).moments(round(20 + 300 / place[0]), seed=3)
         losses = draw.losses(Universal(model, signal=1).weights(draw.moments), draw.ridge)
-        assert ratio == pytest.approx(losses.mean() / one.floor)
+        assert ratio == pytest.approx(damped(losses, discover.LIMIT).mean() / one.floor)
+
+
+def test_stretched_contexts_are_contexts():
+    """They are those of tokens that are larger along one direction, or have larger labels."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 9, 3)), rng.normal(size=(2, 9))
+    u = np.linalg.eigh(x[0].T @ x[0])[1][:, -1]
+    long = x[0] + 0.2 * np.outer(x[0] @ u, u)
+    moments = Moments._trusted(np.array(Moments.from_tokens(x, y).gram), 9, np.array([1.0, 2.0]))
+    found, expected = discover._stretched(moments), Moments.from_tokens([long, x[1]], [y[0], 1.2 * y[1]])
+    assert found.gram == pytest.approx(expected.gram)
+    assert np.asarray(found.sigma).tolist() == [1.0, 2.4]
 
 
 def test_gradient_is_that_of_finite_differences(objective):
@@ -46,9 +60,8 @@ def test_growth_improves_and_the_parameters_come_back(objective):
     assert np.array_equal(discover.packed(discover.unpacked(discover.packed(two))), discover.packed(two))
 
 
-def test_the_command_gives_the_same_bits_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(discover, "TABLE", {2: 1000, 5: 1000})
-    arguments = ["--layers", "1", "--iterations", "3", "--share", "0.02", "--out"]
+def test_the_command_gives_the_same_bits_twice(tmp_path):
+    arguments = ["--layers", "1", "--iterations", "3", "--dim", "2,5", "--share", "0.02", "--out"]
     for name in ("a", "b"):
         done = CliRunner().invoke(discover.main, [*arguments, str(tmp_path / name)])
         assert "largest" in done.output, done.output
