@@ -3,14 +3,15 @@
 The objective is (mean of ratio^p)^(1/p) over cells (d, n), with ratio = loss / floor on the same fixed sequences and
 p = 4, so that the worst cells count most; cells near n = d and beyond d = 32, where more is allowed, count less.
 Contexts are in the units of `ridgeformer.predictors.Universal`, and a part of them appears once more, stretched, so
-that rare large contexts do not explode. BFGS descends in float64. The result depends on the arguments alone, not on the
-clock. A model of L layers grows from one of L - 1: a small random layer is put at each place, each descends for a
-while, and the best goes on.
+that rare large contexts do not explode. BFGS descends in float64, in rounds on new sequences. The result depends on the
+arguments alone, not on the clock. A model of L layers grows from one of L - 1: a small random layer is put at each
+place, each descends for a while, and the best goes on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -92,7 +93,7 @@ class Objective:
             lengths = ContextRule("2d" if d > 32 else context).at(d).values.tolist()
             self.cells += [Cell.of(cell(d, n), share, seed) for n in lengths]
         if context != CONTEXT:
-            self.cells = [replace(one, weight=1.0) for one in self.cells]
+            self.cells = [dataclasses.replace(one, weight=1.0) for one in self.cells]
         self.ratios = np.zeros(len(self.cells))
 
     def __call__(self, point: Array) -> tuple[float, Array]:
@@ -156,9 +157,8 @@ def grow(model: LinearTransformer | None, objective: Objective, iterations: int,
 @click.command()
 @click.option("--layers", type=click.IntRange(1, 12), required=True, help="Layers of the model.")
 @click.option("--start", help="A model to go on from; with fewer layers it grows. [default: none]")
-@click.option(
-    "--iterations", type=click.IntRange(0), default=600, show_default=True, help="Iterations of BFGS at the end."
-)
+@click.option("--iterations", type=click.IntRange(1), default=50, show_default=True, help="Of BFGS, in each round.")
+@click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="Rounds, each on new sequences.")
 @click.option("--dim", "dims", default=DIMS, show_default=True, help="Dimensions; beyond 32 only n = 2d.")
 @click.option("--context", default=CONTEXT, show_default=True, help="Numbers of examples.")
 @click.option("--share", type=float, default=1.0, show_default=True, help="Sequences, relative to the full number.")
@@ -169,6 +169,7 @@ def main(
     layers: int,
     start: str | None,
     iterations: int,
+    rounds: int,
     dims: str,
     context: str,
     share: float,
@@ -176,7 +177,7 @@ def main(
     seed: int,
     out: Path,
 ) -> None:
-    """Train a model for every dimension."""
+    """Train a model for every dimension. A run that was interrupted goes on from the file of its state beside OUT."""
     model = None if start is None else load(start)
     few = Objective(dims, context, share / 4, seed, power) if model is None or model.layers < layers else None
     while few is not None and (model is None or model.layers < layers):
@@ -184,21 +185,19 @@ def main(
         model = unpacked(descend(few, Minimum.at(packed(model)), 150).point)
         print(f"{model.layers} layers: {few(packed(model))[0]:.4f} on few sequences", flush=True)
     assert model is not None
-    objective, end = Objective(dims, context, share, seed, power), Minimum.at(packed(model))
-    print(f"start: {objective(end.point)[0]:.4f}, largest ratio {objective.ratios.max():.3f}", flush=True)
-    for _ in range(0, iterations, 50):
-        end = descend(objective, end, 50, tolerance=1e-5)
-        objective(end.point)
-        worst = objective.cells[int(objective.ratios.argmax())]
-        where = f"d = {worst.dim}, n = {worst.context}"
-        largest, mean = objective.ratios.max(), objective.ratios.mean()
-        print(
-            f"{end.evaluations} evaluations: {end.value:.4f}, largest {largest:.3f} at {where}, mean {mean:.3f}",
-            flush=True,
-        )
+    end, first, state = Minimum.at(packed(model)), 0, out.with_suffix(".npz")
+    if state.exists():
+        with np.load(state) as stored:
+            first, end = int(stored["rounds"]), Minimum.restored(stored)
+    for number in range(first, rounds):
+        objective = Objective(dims, context, share, seed + number, power)
+        end = descend(objective, dataclasses.replace(end, value=np.inf, rested=False), iterations)
+        value, ratios = objective(end.point)[0], objective.ratios
+        worst = objective.cells[int(ratios.argmax())]
+        where = f"largest {ratios.max():.3f} at d = {worst.dim}, n = {worst.context}, mean {ratios.mean():.3f}"
+        print(f"round {number}, {end.evaluations} evaluations: {value:.4f}, {where}", flush=True)
         save(unpacked(end.point), out)
-        if end.rested:
-            break
+        np.savez(state, rounds=number + 1, **end.arrays())
 
 
 if __name__ == "__main__":

@@ -60,9 +60,10 @@ def test_growth_improves_and_the_parameters_come_back(objective):
     assert np.array_equal(discover.packed(discover.unpacked(discover.packed(two))), discover.packed(two))
 
 
-def test_the_command_gives_the_same_bits_twice(tmp_path):
-    arguments = ["--layers", "1", "--iterations", "3", "--dim", "2,5", "--share", "0.02", "--out"]
-    for name in ("a", "b"):
+def test_an_interrupted_run_gives_the_same_bits(tmp_path):
+    arguments = ["--layers", "1", "--iterations", "3", "--rounds", "2", "--dim", "2,5", "--share", "0.02", "--out"]
+    for name, rounds in (("a", "2"), ("b", "1"), ("b", "2")):
+        arguments[5] = rounds
         done = CliRunner().invoke(discover.main, [*arguments, str(tmp_path / name)])
         assert "largest" in done.output, done.output
     a, b = (discover.packed(load(tmp_path / name)) for name in ("a", "b"))
