@@ -127,7 +127,7 @@ build/mathjax/tex-svg-full.js:
 	cd build/mathjax && npm pack --silent mathjax@3.2.2 && tar xzf mathjax-3.2.2.tgz && mv package/es5/tex-svg-full.js . && rm -r package mathjax-3.2.2.tgz
 
 docs: $(VENV)/.docs $(VENV)/.integration build/mathjax/tex-svg-full.js  ## build the book in docs/_build/html, code executed; warnings are errors
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -d build/doctrees -b html docs docs/_build/html
+	$(BIN)/python -m sphinx --jobs auto --fail-on-warning --keep-going --quiet -d build/doctrees -b html docs docs/_build/html
 	@echo 'The book is in docs/_build/html: open docs/_build/html/index.html'
 
 docs-check: $(VENV)/.docs  ## test the book that `make docs` built: links, names, terms, notebooks, and all pages in Chromium

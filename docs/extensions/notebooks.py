@@ -34,6 +34,16 @@ def write_notebooks(app: Any) -> None:
             jupytext.write(notebook, file, fmt="ipynb")
 
 
+def spread_pages(app: Any, environment: Any, names: list[str]) -> None:
+    """Put the pages whose code is executed between the others: processes that read in parallel take whole stretches."""
+    executed = {name for name in names if is_executed(Path(environment.doc2path(name)).read_text(encoding="utf-8"))}
+    order = [name for name in names if name not in executed]
+    stride = len(names) / max(1, len(executed))
+    for i, name in enumerate(sorted(executed)):
+        order.insert(round(i * stride), name)
+    names[:] = order
+
+
 def link_notebook(app: Any, name: str, text: list[str]) -> None:
     """Put a link to its notebook below the title of a page whose code is executed."""
     if is_executed(text[0]):
@@ -44,5 +54,6 @@ def link_notebook(app: Any, name: str, text: list[str]) -> None:
 def setup(app: Any) -> dict[str, bool]:
     """Connect to Sphinx."""
     app.connect("builder-inited", write_notebooks)
+    app.connect("env-before-read-docs", spread_pages)
     app.connect("source-read", link_notebook)
     return {"parallel_read_safe": True}

@@ -1,4 +1,4 @@
-"""Draw the picture of the README: `python docs/scripts/idea.py` (needs matplotlib; some ten seconds).
+"""Draw the picture of the book's first page: `python docs/scripts/idea.py` (needs matplotlib; some ten seconds).
 
 Left: contexts with little and with much noise. Middle: the estimate after every layer of a trained model, at two
 noise levels, averaged over 2,000 contexts. Right: the losses of trained models of every depth, of baselines, and the

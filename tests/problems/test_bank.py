@@ -36,11 +36,18 @@ def test_blocks_of_a_seed_are_kept_until_another_seed_needs_room(store):
 
 
 def test_a_store_of_training_is_drawn_once_and_takes_no_room(store, monkeypatch):
+    """All steps of a pass together have the sequences of the store, in float32 and in an order of their own."""
     monkeypatch.setattr(bank, "STORED", 1024)
     blocks, drawn = store
-    for step in range(2 * bank.PASSES):  # two steps of 512 sequences per pass
-        blocks.reused(Key(0, 2, step), 512)
+    steps = [blocks.reused(Key(0, 2, step), 512, np.float32) for step in range(2 * bank.PASSES)]  # two steps per pass
     assert len(drawn) == 2
-    blocks.draw(Key(0, 1, 0), 1536, 0)
-    blocks.draw(Key(0, 1, 0), 1536, 0)
-    assert len(drawn) == 2 + 3
+    whole = blocks.draw(Key(0, 2, 0), 1024, 0)
+    np.testing.assert_array_equal(steps[0].moments.gram, whole.moments.gram[:512].astype(np.float32))
+    for one, two in zip(steps[::2], steps[1::2], strict=True):
+        for name in ("task", "ridge"):
+            together = np.concatenate([getattr(one, name), getattr(two, name)])
+            np.testing.assert_array_equal(np.sort(together, 0), np.sort(getattr(whole, name).astype(np.float32), 0))
+    assert not np.array_equal(steps[0].task, steps[2].task)
+    blocks.draw(Key(0, 1, 0), 512, 0)
+    blocks.draw(Key(0, 1, 0), 512, 0)
+    assert len(drawn) == 2 + 2 + 1

@@ -230,7 +230,7 @@ class MomentForm(Stack):
 
         The same bits as `problem.moments` with the same key and then `evaluate`, in the model's own precision, but
         faster: use `model.astype(np.float32)` for the fastest. Steps with gradients on a problem of your own share
-        sequences: see docs/explanations/problems.md.
+        sequences: see docs/explanations/own-problems.md.
 
         Args:
             problem: The distribution of sequences.

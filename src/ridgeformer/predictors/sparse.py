@@ -43,6 +43,9 @@ class SubsetPosterior:
         self.tasks, self.count = tasks, moments.counts.astype(np.float64)
         self.S, self.a, self.total = (np.asarray(x, np.float64) for x in (moments.S, moments.a, moments.l))
         self.tree, self.log_chances = _listed(tasks, moments.dim)
+        # A smaller variance of the noise cannot be told from rounding; labels may be 0, as those of no weights are.
+        labels = np.maximum(self.total, tasks.variance * np.einsum("bii->b", self.S) / moments.dim)
+        self.faint = np.maximum(TINY * labels / self.count, 1e-300)
 
     @cached_property
     def least(self) -> Array:
@@ -68,7 +71,7 @@ class SubsetPosterior:
         return evidence, mean
 
     def _some(self, index: NDArray[np.intp], sigma: Array) -> tuple[Array, Array]:
-        variance = np.maximum(np.maximum(sigma**2, TINY * self.total[index] / self.count[index]), 1e-300)
+        variance = np.maximum(sigma**2, self.faint[index])
         penalty = variance / self.tasks.variance
         solved = self.tree.solve(self.S[index], self.a[index], self.total[index], penalty)
         score = gaussian_evidence(solved, variance, penalty, self.count[index], self.tree.sizes)
@@ -177,7 +180,7 @@ def _average(posterior: SubsetPosterior, index: NDArray[np.intp], nodes: Array, 
     if len(nodes) == 1:
         return posterior.at(index, np.full(len(index), nodes[0]))[1]
     n, log_prior = posterior.count[index, None], np.log(prior)
-    v = np.maximum(nodes**2, TINY * posterior.total[index, None] / n + 1e-300)
+    v = np.maximum(nodes**2, posterior.faint[index, None])
     bound = log_prior - 0.5 * (n * np.log(v) + posterior.least[index, None] / v)
     best = bound.argmax(1)
     reached = posterior.at(index, nodes[best])[0] + log_prior[best]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +32,8 @@ class Bank:
     def __init__(self, draw: Callable[[np.random.Generator, int], Draw], numbers: int) -> None:
         self._draw, self._size = draw, min(LARGEST_BLOCK, max(1, NUMBERS // numbers))
         self._blocks: dict[tuple[int, ...], Draw] = {}
-        self._store: tuple[object, Draw | None] = None, None  # the store of the last step
-        self._order: tuple[object, Draw | None] = None, None  # the same in the order of its pass
+        self._store: tuple[Any, Any] = None, None  # that of the last step, a `Draw`, and what it is for
+        self._order: tuple[Any, Any] = None, None  # the order of the last pass over it, [N]
 
     def draw(self, key: Key, count: int, first: int, *, tokens: bool = False) -> Draw:
         """Return sequences number `first` to `first + count` of a key.
@@ -51,7 +52,7 @@ class Bank:
         start = first - numbers[0] * self._size
         return Draw.joined(blocks).chosen(slice(start, start + count))
 
-    def reused(self, key: Key, count: int) -> Draw:
+    def reused(self, key: Key, count: int, dtype: type) -> Draw:
         """Return the sequences of one step of training, which come from a store that several steps share.
 
         A store has `STORED` sequences at most. Each further pass over it is in a new random order, and after `PASSES`
@@ -60,27 +61,23 @@ class Bank:
         Args:
             key: The stream; its step is the number of the step.
             count: The number of sequences of every step.
+            dtype: float32 or float64.
 
         Returns:
             The draw.
         """
         per_pass = max(1, STORED // count)
         turn, place = divmod(key.step, per_pass)
-        store = key._replace(step=turn // PASSES)
+        store, size = key._replace(step=turn // PASSES), per_pass * count
+        if self._store[0] != (store, count, dtype):
+            self._store = (store, count, dtype), self._drawn_once(store, size, dtype)
         if self._order[0] != (store, turn, count):
-            if self._store[0] != (store, count):
-                self._store = (store, count), self._drawn_once(store, per_pass * count)
-            whole = self._store[1]
-            assert whole is not None
-            if turn % PASSES:
-                rng = np.random.default_rng(np.random.SeedSequence((*store, turn, 1)))
-                whole = whole.chosen(rng.permutation(per_pass * count))
-            self._order = (store, turn, count), whole
-        draw = self._order[1]
-        assert draw is not None
-        return draw.chosen(slice(place * count, (place + 1) * count))
+            rng = np.random.default_rng(np.random.SeedSequence((*store, turn, 1)))
+            self._order = (store, turn, count), rng.permutation(size) if turn % PASSES else np.arange(size)
+        whole: Draw = self._store[1]
+        return whole.chosen(self._order[1][place * count : (place + 1) * count])
 
-    def of_step(self, key: Key, count: int, first: int, gradient: bool) -> Draw:
+    def of_step(self, key: Key, count: int, first: int, gradient: bool, dtype: type) -> Draw:
         """Return the sequences of a step. Steps of training share sequences: drawing them takes most of the time.
 
         Args:
@@ -88,19 +85,21 @@ class Bank:
             count: The number of sequences.
             first: The number of the first one.
             gradient: Whether this is a step of training, which has a gradient.
+            dtype: float32 or float64.
 
         Returns:
             The draw.
         """
-        return self.reused(key, count) if gradient and not first else self.draw(key, count, first)
+        return self.reused(key, count, dtype) if gradient and not first else self.draw(key, count, first).astype(dtype)
 
     def _fresh(self, key: Key, number: int) -> Draw:
         return self._draw(np.random.default_rng(np.random.SeedSequence((*key, number))), self._size)
 
-    def _drawn_once(self, key: Key, count: int) -> Draw:
+    def _drawn_once(self, key: Key, count: int, dtype: type) -> Draw:
         """The first sequences of a key, whose blocks are not kept: a store of training does not come back."""
-        blocks = [replace(self._fresh(key, i), tokens=None) for i in range((count - 1) // self._size + 1)]
-        return Draw.joined(blocks).chosen(slice(count))
+        numbers = range((count - 1) // self._size + 1)
+        blocks = [replace(self._fresh(key, i), tokens=None).astype(dtype) for i in numbers]
+        return Draw.joined(blocks, innermost=False).chosen(slice(count))
 
     def _block(self, key: Key, number: int) -> Draw:
         """A block, which is kept where there is room.

@@ -159,7 +159,7 @@ class CustomProblem(BaseProblem):
         return draw.astype(dtype)
 
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
-        return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient), ask)
+        return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)
 
     def _draw_tokens(self, key: Key, count: int, first: int, queries: int) -> Draw:
         draw = self._bank.draw(key, count, first, tokens=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ridgeformer.values import Value, read_only
 
 __all__ = ["Draw", "Sequences"]
 
+AXES = {"task": 1, "sigma": 1, "metric": 3, "offset": 1, "mean": 2, "surplus": 1, "dims": 1}  # of one per sequence
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
 
@@ -182,37 +184,28 @@ class Draw(Value):
         return cls(moments, task, task, moments.sigma, metric, oracle=False, mean=mean, tokens=sequences)
 
     @classmethod
-    def joined(cls, draws: Sequence[Draw]) -> Draw:
+    def joined(cls, draws: Sequence[Draw], *, innermost: bool = True) -> Draw:
         """Put draws of one problem together.
 
         Args:
             draws: The draws, at least one.
+            innermost: Whether the batch is innermost in memory, as the engines like it; otherwise it is outermost, so
+                that any of its sequences are chosen quickly.
 
         Returns:
             All their sequences.
         """
         if len(draws) == 1:
             return draws[0]
-        first, parts = draws[0], [draw.moments for draw in draws]
+        first, parts, whole = draws[0], [draw.moments for draw in draws], partial(_joined, innermost=innermost)
         moments = Moments._trusted(
-            _joined([part.gram for part in parts]),
+            whole([part.gram for part in parts]),
             np.concatenate([part.counts for part in parts]) if np.ndim(parts[0].context) else parts[0].context,
-            _joined([part.sigma for part in parts]),
-            _joined([part.sums for part in parts]),
+            whole([part.sigma for part in parts]),
+            whole([part.sums for part in parts]),
         )
-        others = {
-            name: _joined([getattr(draw, name) for draw in draws], axes)
-            for name, axes in (
-                ("task", 1),
-                ("sigma", 1),
-                ("metric", 3),
-                ("offset", 1),
-                ("mean", 2),
-                ("surplus", 1),
-                ("dims", 1),
-            )
-        }
-        others["ridge"] = others["task"] if first.ridge is first.task else _joined([draw.ridge for draw in draws])
+        others = {name: whole([getattr(draw, name) for draw in draws], axes) for name, axes in AXES.items()}
+        others["ridge"] = others["task"] if first.ridge is first.task else whole([draw.ridge for draw in draws])
         return cls(moments, **others, oracle=first.oracle, tokens=_joined_tokens([draw.tokens for draw in draws]))
 
     @property
@@ -230,19 +223,10 @@ class Draw(Value):
         Returns:
             Their draw.
         """
-        return replace(
-            self,
-            moments=self.moments.chosen(index),
-            task=_pick(self.task, index),
-            ridge=_pick(self.ridge, index),
-            sigma=_pick(self.sigma, index),
-            metric=_pick(self.metric, index, 3),
-            offset=_pick(self.offset, index),
-            mean=_pick(self.mean, index, 2),
-            surplus=_pick(self.surplus, index),
-            tokens=None if self.tokens is None else self.tokens.chosen(index),
-            dims=_pick(self.dims, index),
-        )
+        picked = {name: _pick(getattr(self, name), index, axes) for name, axes in AXES.items()}
+        picked["ridge"] = picked["task"] if self.ridge is self.task else self.ridge[index]
+        tokens = None if self.tokens is None else self.tokens.chosen(index)
+        return replace(self, moments=self.moments.chosen(index), tokens=tokens, **picked)
 
     def by_length(self) -> Iterator[Draw]:
         """Split the sequences by their number of examples: draws whose `moments.context` is a number."""
@@ -380,16 +364,16 @@ class Draw(Value):
 
 def _pick(value: Any, index: Index, axes: int = 1) -> Any:
     """Some rows of an array, if there is one; one with fewer axes is shared by all sequences."""
-    return value if value is None or np.ndim(value) < axes else value[index]
+    return value if value is None or np.ndim(value) < axes else read_only(value[index])
 
 
-def _joined(values: Sequence[Any], axes: int = 1) -> Any:
-    """Rows of several arrays, if there are any, with the batch innermost in memory, as the engines like it."""
+def _joined(values: Sequence[Any], axes: int = 1, innermost: bool = True) -> Any:
+    """Rows of several arrays, if there are any, with the batch innermost or outermost in memory."""
     if values[0] is None or np.ndim(values[0]) < axes:
         return values[0]
-    count = sum(map(len, values))
-    whole = np.moveaxis(np.empty((*values[0].shape[1:], count), values[0].dtype), -1, 0)
-    return read_only(np.concatenate(values, out=whole))
+    count, shape = sum(map(len, values)), values[0].shape[1:]
+    whole = np.empty((*shape, count) if innermost else (count, *shape), values[0].dtype)
+    return read_only(np.concatenate(values, out=np.moveaxis(whole, -1, 0) if innermost else whole))
 
 
 def _joined_tokens(parts: Sequence[Sequences | None]) -> Sequences | None:

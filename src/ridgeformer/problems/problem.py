@@ -402,7 +402,7 @@ class Problem(BaseProblem):
     def _step(self, kernel: Kernel, key: Key, count: int, first: int, ask: Ask) -> Evaluation:
         """Let the engine draw and evaluate at once; oracles of tasks that are not Gaussian come from moments."""
         if self.noise.per_token:
-            return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient), ask)
+            return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)
         if ask.layout.opening or (ask.target == "ridge" and not self._engine_has_oracle):
             return super()._step(kernel, key, count, first, ask)
         law, choices = law_and_choices(self, key, count, first, ask.engine)
