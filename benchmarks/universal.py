@@ -33,7 +33,7 @@ SEEN = ("1.25d", "1.5d", "2d", "3d", "4d")
 CLOSE = ("d", "d+2")
 FAR = (40, 50)
 CORNERS = ((2, 2), (2, 4), (2, 8), (3, 3), (3, 12), (4, 4), (6, 6), (6, 24), (12, 12), (32, 32), (32, 128))
-SEQUENCES = 4_000
+SEQUENCES = 1_500
 RIVALS: dict[str, Callable[[Problem], Predictor]] = {
     "TunedRR": lambda problem: TunedRR.tune(problem, sequences=10_000),
     "AdaRR": lambda problem: AdaRR(problem.prior),
