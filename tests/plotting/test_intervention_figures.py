@@ -7,7 +7,7 @@ import pytest
 
 from ridgeformer import Problem
 from ridgeformer.explanation import compare_algorithms, patch_noise
-from ridgeformer.plotting.interventions import NAMES, draw_algorithms, draw_patching
+from ridgeformer.plotting.explanation import NAMES, draw_algorithms, draw_patching
 from support import tame_model
 
 pytest.importorskip("matplotlib")

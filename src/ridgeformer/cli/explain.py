@@ -117,7 +117,7 @@ def _layers(subject: Subject, arguments: dict[str, Any], numbers: bool, explosio
 def _table(subject: Subject, name: str, arguments: dict[str, Any]) -> Answer:
     """The answer of a section that is a table."""
     from ridgeformer import explanation
-    from ridgeformer.plotting.interventions import draw_algorithms, draw_patching
+    from ridgeformer.plotting.explanation import draw_algorithms, draw_patching
 
     measures: dict[str, tuple[Callable[..., Any], Callable[..., object] | None]] = {
         "ablation": (explanation.ablate, None),

@@ -4,10 +4,9 @@
 Import them from their modules:
 
 - `losses`: `draw_losses`, which is `Losses.plot`
-- `explanation`: `draw_explanation`
+- `explanation`: `draw_explanation`, `draw_patching`, `draw_algorithms`
 - `training`: `draw_training`, of a search or the paper's protocol; `draw_runs`, of several runs
 - `dynamics`: `draw_curves`, `draw_trajectories`, `draw_animation`, of descents
-- `interventions`: `draw_patching`, `draw_algorithms`
 - `problems`: `draw_problem`
 - `regression`: `draw_weights`, `draw_predictions`, of a fitted `InContextRegressor`
 """

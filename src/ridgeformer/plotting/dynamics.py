@@ -18,22 +18,7 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.evaluation import compare
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.plotting import weights
-from ridgeformer.plotting.style import (
-    BLUE,
-    DARK,
-    GREY,
-    LINES,
-    MOVING,
-    VERMILION,
-    blank,
-    check_plot,
-    decimals,
-    leaves,
-    limit,
-    panel,
-    write,
-)
+from ridgeformer.plotting import style, weights
 from ridgeformer.training import Training
 from ridgeformer.validation import choice, integer, number
 
@@ -87,36 +72,36 @@ def draw_curves(
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = check_plot(path)
+    path = style.check_plot(path)
     choice("the quantity", quantity, QUANTITIES)
     named = _named(runs)
     for level in levels:
         if not 0 < number("a level", level) < float("inf"):
             refuse("a level must be positive and finite, because the axis is logarithmic", level, "Leave it out.")
     by_time = any(_is_flow(run) for run in named.values())
-    canvas, courses = blank(6.4, 3.8), list[tuple[Array, Array, Any]]()
+    canvas, courses = style.blank(6.4, 3.8), list[tuple[Array, Array, Any]]()
     axis: Axes = canvas.subplots()
     values = {name: _values(run, quantity) for name, run in named.items()}
     highest = max([RISE * float(course[0]) for course in values.values()] + [2 * level for level in levels])
     for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
         x = run.history.time if by_time else run.history.step.astype(np.float64)
-        label = name + leaves(values[name], highest)
+        label = name + style.leaves(values[name], highest)
         courses.append((x, values[name], colour))
         axis.plot(x[1:], values[name][1:], color=colour, linewidth=1.6, label=label)
         _draw_remarks(axis, run, x, values[name], colour)
     for level in levels:
-        axis.axhline(level, color=DARK, linewidth=0.8, linestyle="--", zorder=1)
-        style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8, "color": DARK}
-        axis.annotate(f"{level:.3g}", (1.0, level), (4, 0), ("axes fraction", "data"), **style)
+        axis.axhline(level, color=style.DARK, linewidth=0.8, linestyle="--", zorder=1)
+        look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8, "color": style.DARK}
+        axis.annotate(f"{level:.3g}", (1.0, level), (4, 0), ("axes fraction", "data"), **look)
     first = next(iter(named.values()))
     mixed = by_time and not all(_is_flow(run) for run in named.values())
     across = "time; for descents, the sum of the rates so far" if mixed else _across(first)
-    panel(axis, textwrap.fill(first.spec.problem.label, 80), across, QUANTITIES[quantity])
+    style.panel(axis, textwrap.fill(first.spec.problem.label, 80), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
-    limit(axis, courses, highest)
-    decimals(axis)
+    style.limit(axis, courses, highest)
+    style.decimals(axis)
     canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    return write(canvas, path)
+    return style.write(canvas, path)
 
 
 def _draw_remarks(axis: Axes, run: Training, x: Array, values: Array, colour: str) -> None:
@@ -151,19 +136,19 @@ def draw_trajectories(training: Training, path: Path | str | None = None) -> Fig
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = check_plot(path)
+    path = style.check_plot(path)
     places, layers = _snapshots(training), weights.layers(training.model)
     tracks = np.array([[weights.numbers(shot.model, layer) for layer in range(layers)] for shot in training.snapshots])
     names, columns = weights.names(training.model), min(layers, 4)
     width = 2.9 + 2.2 * columns
-    canvas = blank(width, 0.8 + 2.3 * -(-layers // columns))
+    canvas = style.blank(width, 0.8 + 2.3 * -(-layers // columns))
     axes = canvas.subplots(-(-layers // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
     for layer, axis in enumerate(axes[:layers]):
         for k, (label, colour) in enumerate(zip(names, _cycle(len(names)), strict=True)):
-            style = "o--" if "norm" in label else "o-"
-            axis.plot(places, tracks[:, layer, k], style, markersize=2.5, color=colour, label=label)
+            look = "o--" if "norm" in label else "o-"
+            axis.plot(places, tracks[:, layer, k], look, markersize=2.5, color=colour, label=label)
         lowest = layer + columns >= layers  # nothing is drawn below it
-        panel(axis, f"layer {layer + 1}" if layers > 1 else "", _across(training) if lowest else "")
+        style.panel(axis, f"layer {layer + 1}" if layers > 1 else "", _across(training) if lowest else "")
         axis.tick_params(labelbottom=lowest)
         if layer % columns == 0:
             axis.set_ylabel("omega" if weights.has_omegas(training.model) else "singular value of W")
@@ -176,7 +161,7 @@ def draw_trajectories(training: Training, path: Path | str | None = None) -> Fig
     canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=7)
     what = textwrap.fill(weights.meaning(training.model), int(PER_INCH * width))
     canvas.suptitle(f"{training.spec.describe_model()}\n{what}", fontsize=8)
-    return write(canvas, path)
+    return style.write(canvas, path)
 
 
 def draw_animation(training: Training, path: Path | str, *, milliseconds: int = 250, sequences: int = 2000) -> None:
@@ -193,7 +178,7 @@ def draw_animation(training: Training, path: Path | str, *, milliseconds: int = 
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = check_plot(path, MOVING)
+    path = style.check_plot(path, style.MOVING)
     integer("milliseconds", milliseconds, 10, 60_000)
     frames = _frames(training, sequences)
     content = _gif(frames, milliseconds) if path.suffix == ".gif" else _page(frames, milliseconds, training)
@@ -211,13 +196,13 @@ def _frames(training: Training, sequences: int) -> list[bytes]:
     limit = max(float(np.abs(frame).max()) for frame in drawn) or 1.0
     pictures = []
     for place, level, weight in zip(places.tolist(), profiles.loss, drawn, strict=True):
-        canvas = blank(9.6, 3.0)
+        canvas = style.blank(9.6, 3.0)
         left, middle, right = canvas.subplots(1, 3)
         _curve_until(left, training, place)
-        middle.plot(profiles.axes["sigma"], level, color=BLUE)
-        panel(middle, "profile", "noise level sigma", "adjusted loss")
+        middle.plot(profiles.axes["sigma"], level, color=style.BLUE)
+        style.panel(middle, "profile", "noise level sigma", "adjusted loss")
         middle.set(yscale="log", ylim=(max(0.7 * lowest, 1e-6 * nothing), 3 * nothing))
-        decimals(middle)
+        style.decimals(middle)
         image = right.imshow(weight, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
         _name_weights(right, training.model)
         canvas.colorbar(image, ax=right)
@@ -233,13 +218,15 @@ def _curve_until(axis: Axes, training: Training, place: float) -> None:
     x = history.time if flow else history.step.astype(np.float64)
     at, least = int(np.argmin(np.abs(x - place))), x[1] / 2  # the start has a place left of all others
     highest = RISE * float(history.loss[0])
-    axis.plot(np.maximum(x, least), history.loss, color=GREY)
-    axis.plot(max(x[at], least), min(history.loss[at], highest), "o", color=VERMILION, clip_on=False)
+    axis.plot(np.maximum(x, least), history.loss, color=style.GREY)
+    axis.plot(max(x[at], least), min(history.loss[at], highest), "o", color=style.VERMILION, clip_on=False)
     title = f"time {place:.3g}" if flow else f"step {place:,.0f}"
-    panel(axis, title + leaves(history.loss, highest).replace(" (", "\n("), _across(training), "unadjusted loss")
+    style.panel(
+        axis, title + style.leaves(history.loss, highest).replace(" (", "\n("), _across(training), "unadjusted loss"
+    )
     axis.set(xscale="log", yscale="log")
-    limit(axis, [(x, history.loss, GREY)], highest)
-    decimals(axis)
+    style.limit(axis, [(x, history.loss, style.GREY)], highest)
+    style.decimals(axis)
 
 
 def _name_weights(axis: Axes, model: LinearTransformer) -> None:
@@ -252,7 +239,7 @@ def _name_weights(axis: Axes, model: LinearTransformer) -> None:
         axis.set_yticks(shown, [str(layer + 1) for layer in shown])
         axis.set_ylabel("layer")
     else:
-        axis.vlines(model.dim * layers[1:] - 0.5, *axis.get_ylim(), color=DARK, linewidth=0.8)
+        axis.vlines(model.dim * layers[1:] - 0.5, *axis.get_ylim(), color=style.DARK, linewidth=0.8)
         axis.set_xticks(model.dim * (shown + 0.5) - 0.5, [str(layer + 1) for layer in shown])
         axis.set(xlabel="layer", yticks=[])
 
@@ -333,7 +320,7 @@ def _check_descent(training: Training) -> None:
 
 
 def _cycle(count: int) -> list[str]:
-    return [LINES[k % len(LINES)] for k in range(count)]
+    return [style.LINES[k % len(style.LINES)] for k in range(count)]
 
 
 DRAWN: dict[str, Callable[..., Any]] = {

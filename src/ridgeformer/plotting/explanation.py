@@ -1,4 +1,4 @@
-"""An explanation as one figure: the loss, the noise and the step sizes by layer, and each layer as a filter."""
+"""Explanations as figures: all layers at once, patches between noise levels, and classical algorithms."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeformer.explanation.algorithms import AlgorithmMap
 from ridgeformer.explanation.explanation import Explanation
-from ridgeformer.plotting.style import BLUE, GREEN, GREY, SKY, VERMILION, blank, check_plot, mark_cut, write
+from ridgeformer.explanation.interventions import NoisePatching
+from ridgeformer.plotting import style
 from ridgeformer.problems.text import shown_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_explanation"]
+__all__ = ["draw_algorithms", "draw_explanation", "draw_patching"]
 
 
 COLUMNS = 4
@@ -41,11 +43,11 @@ def draw_explanation(explanation: Explanation, path: Path | str | None = None, *
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = check_plot(path)
+    path = style.check_plot(path)
     layers, behaviour = explanation.model.layers, explanation.behaviour
     whole = (_losses, _noise, _spectrum, _factors, _ways)
     rows = -(-(len(whole) + layers) // COLUMNS)
-    canvas = blank(14, 3 * rows + 0.8)
+    canvas = style.blank(14, 3 * rows + 0.8)
     axes = list(canvas.subplots(rows, COLUMNS, squeeze=False).flat)
     for axis, panel in zip(axes, whole, strict=False):
         panel(axis, explanation)
@@ -53,12 +55,7 @@ def draw_explanation(explanation: Explanation, path: Path | str | None = None, *
         _filter(axis, explanation, layer)
     for axis in axes[len(whole) + layers :]:
         axis.set_axis_off()
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(labelsize=8, which="both")
-        axis.title.set_fontsize(9)
-        axis.xaxis.label.set_fontsize(8)
-        axis.yaxis.label.set_fontsize(8)
+    style.neat(*axes, text=9)
     handles, labels = axes[len(whole)].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     if title is None:
@@ -67,21 +64,21 @@ def draw_explanation(explanation: Explanation, path: Path | str | None = None, *
         problem = shown_text(explanation.problem.label, 90)
         title = f"{name}, {problem}: loss {behaviour.loss[-1]:.4g}{floor}"
     canvas.suptitle(title, fontsize=11)
-    return write(canvas, path)
+    return style.write(canvas, path)
 
 
 def _losses(axis: Axes, explanation: Explanation) -> None:
     """The loss after each layer, and its parts, on a logarithmic scale."""
     behaviour, states = explanation.behaviour, np.arange(explanation.model.layers + 1)
     axis.plot(states, behaviour.loss, "o-", color="black", linewidth=2, markersize=4, label="loss")
-    parts = (("direction", "s-", BLUE), ("shrinkage", "^-", VERMILION), ("size", "v-", GREEN))
+    parts = (("direction", "s-", style.BLUE), ("shrinkage", "^-", style.VERMILION), ("size", "v-", style.GREEN))
     least = 0.05 * min(behaviour.loss.min(), behaviour.floor if behaviour.floor > 0 else np.inf)
-    for name, style, colour in parts:
+    for name, look, colour in parts:
         values = getattr(behaviour, name)
         if np.isnan(values).all():
             continue
         shown = np.where(values > 0, np.maximum(values, least), np.nan)  # what is less lies on the edge
-        axis.plot(states, shown, style, color=colour, markersize=4, linewidth=1.2, label=name)
+        axis.plot(states, shown, look, color=colour, markersize=4, linewidth=1.2, label=name)
     if behaviour.floor > 0:
         axis.axhline(behaviour.floor, color="black", linestyle="--", linewidth=1, label="floor")
     axis.set(title="loss of the readout and its parts", xlabel="after layer", yscale="log", xticks=states)
@@ -93,14 +90,14 @@ def _noise(axis: Axes, explanation: Explanation) -> None:
     """How well the labels know sigma, and where sigma acts."""
     behaviour, states = explanation.behaviour, np.arange(explanation.model.layers + 1)
     through = np.zeros_like(behaviour.through) if behaviour.hardly_moved else behaviour.through
-    axis.bar(states[1:], through, color=SKY, width=0.6, label="influence of the noise through this layer")
+    axis.bar(states[1:], through, color=style.SKY, width=0.6, label="influence of the noise through this layer")
     if behaviour.hardly_moved:
         axis.plot([], [], " ", label="(not shown: it hardly influences the prediction)")
     if np.isfinite(behaviour.knowable):
-        line: Any = {"color": VERMILION, "markersize": 4, "label": "rank correlation of labels and sigma"}
+        line: Any = {"color": style.VERMILION, "markersize": 4, "label": "rank correlation of labels and sigma"}
         axis.plot(states, behaviour.known, "o-", **line)
         label = "... of least-squares residuals"
-        axis.axhline(behaviour.knowable, color=VERMILION, linestyle="--", linewidth=1, label=label)
+        axis.axhline(behaviour.knowable, color=style.VERMILION, linestyle="--", linewidth=1, label=label)
     top = max(1.0, 1.05 * float(np.nanmax(through)))
     axis.set(title="use of the noise level", xlabel="layer", xticks=states, ylim=(0, 1.4 * top))
     axis.set_yticks([tick for tick in axis.get_yticks() if tick <= top])
@@ -124,7 +121,7 @@ def _ways(axis: Axes, explanation: Explanation) -> None:
     """How far each layer goes to least squares, against sigma."""
     noise = explanation.noise
     axis.set_title("share of the distance to least squares, by layer")
-    axis.axhline(0, color=GREY, linewidth=0.8, zorder=0)
+    axis.axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
     axis.set_ylim(*_room(noise.newton_step))
     _numbered(axis, noise.sigma, noise.newton_step)
 
@@ -136,9 +133,9 @@ def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
     """
     if len(sigmas) == 1:
         layers = np.arange(1, len(rows) + 1)
-        axis.plot(layers, rows[:, 0], "o-", color=BLUE, markersize=4, linewidth=1.5)
+        axis.plot(layers, rows[:, 0], "o-", color=style.BLUE, markersize=4, linewidth=1.5)
         axis.set(xlabel="layer" if np.isnan(sigmas[0]) else f"layer, at sigma = {sigmas[0]:g}", xticks=layers)
-        mark_cut(axis, layers, rows[:, 0], BLUE)
+        style.mark_cut(axis, layers, rows[:, 0], style.BLUE)
         return
     axis.set_xlabel("noise level sigma")
     low, high = axis.get_ylim()
@@ -150,7 +147,7 @@ def _numbered(axis: Axes, sigmas: Any, rows: Any) -> None:
     reach = float(sigmas[-1] - sigmas[0]) or 1.0
     for layer, colour in enumerate(_shades(len(rows))):
         axis.plot(sigmas, rows[layer], color=colour, linewidth=1.5, marker="o", markersize=2.5)
-        mark_cut(axis, sigmas, rows[layer], colour)
+        style.mark_cut(axis, sigmas, rows[layer], colour)
         place = sigmas[-1] + 0.06 * reach, heights[layer]
         link = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
         text: Any = {"color": colour, "fontsize": 8, "va": "center", "arrowprops": link, "annotation_clip": False}
@@ -166,9 +163,13 @@ def _room(*values: Any) -> tuple[float, float]:
 def _spectrum(axis: Axes, explanation: Explanation) -> None:
     """Quantiles of the eigenvalues of M S M'."""
     states, quantiles = np.arange(explanation.model.layers + 1), np.maximum(explanation.behaviour.spectrum, 1e-12)
-    axis.fill_between(states, quantiles[:, 0], quantiles[:, 4], color=BLUE, alpha=0.2, linewidth=0, label="5-95 %")
-    axis.fill_between(states, quantiles[:, 1], quantiles[:, 3], color=BLUE, alpha=0.4, linewidth=0, label="25-75 %")
-    axis.plot(states, quantiles[:, 2], "o-", color=BLUE, markersize=4, label="median")
+    axis.fill_between(
+        states, quantiles[:, 0], quantiles[:, 4], color=style.BLUE, alpha=0.2, linewidth=0, label="5-95 %"
+    )
+    axis.fill_between(
+        states, quantiles[:, 1], quantiles[:, 3], color=style.BLUE, alpha=0.4, linewidth=0, label="25-75 %"
+    )
+    axis.plot(states, quantiles[:, 2], "o-", color=style.BLUE, markersize=4, label="median")
     axis.set(title="eigenvalues of M S M'", xlabel="after layer", yscale="log", xticks=states)
     axis.legend(frameon=False, fontsize=7)
 
@@ -177,14 +178,14 @@ def _filter(axis: Axes, explanation: Explanation, layer: int) -> None:
     """Draw w over least squares by eigenvalue, at three noise levels, beside ridge regression."""
     noise = explanation.noise
     chosen = sorted({0, len(noise.sigma) // 2, len(noise.sigma) - 1})
-    for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):
+    for colour, index in zip((style.BLUE, style.GREEN, style.VERMILION), chosen, strict=False):
         label = "all sequences" if np.isnan(noise.sigma[index]) else f"sigma = {noise.sigma[index]:g}"
         axis.plot(noise.eigenvalues, noise.filter[layer, index], "o-", color=colour, markersize=3, label=label)
         axis.plot(noise.eigenvalues, noise.ideal[index], "--", color=colour, linewidth=1)
     low, high = float(noise.filter[layer].min()), float(noise.filter[layer].max())
     axis.set_ylim(max(min(-0.05, low), -0.6), max(1.15, min(high + 0.05, 1.8)))
-    for colour, index in zip((BLUE, GREEN, VERMILION), chosen, strict=False):
-        mark_cut(axis, noise.eigenvalues, noise.filter[layer, index], colour)
+    for colour, index in zip((style.BLUE, style.GREEN, style.VERMILION), chosen, strict=False):
+        style.mark_cut(axis, noise.eigenvalues, noise.filter[layer, index], colour)
     kinds = ", ".join(SHORT[role.kind] for role in explanation.roles if role.layer == layer)
     by_mean = explanation.model.layout.attention == "mean"
     axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S / n" if by_mean else "eigenvalue of S")
@@ -200,3 +201,137 @@ def _shades(count: int) -> list[Any]:
     import matplotlib
 
     return [matplotlib.colormaps["viridis"](0.95 * i / max(count, 1)) for i in range(count)]
+
+
+STYLES: dict[str, dict[str, Any]] = {
+    "gram": {"color": style.BLACK, "marker": "o", "linewidth": 2},
+    "S": {"color": style.SKY, "marker": "s", "linewidth": 1.2},
+    "a": {"color": style.ORANGE, "marker": "^", "linewidth": 1.2},
+    "l": {"color": style.VERMILION, "marker": "D", "linewidth": 2},
+    "further": {"color": style.GREEN, "marker": "v", "linewidth": 1.2},
+    "query": {"color": style.BLUE, "marker": "x", "linewidth": 1.2, "linestyle": "--"},
+}
+NAMES = {
+    "gram": "whole Gram matrix",
+    "S": "S: x with x",
+    "a": "a: x with y",
+    "l": "l: y with y",
+    "further": "further coordinates",
+    "query": "query",
+}
+
+
+def draw_patching(patching: NoisePatching, path: Path | str | None = None, *, title: str | None = None) -> Figure:
+    """Draw the share of the change in shrinkage that patches restore, by layer.
+
+    On the left all later layers see the patch, on the right one layer alone. Shares below -1 or above 2 are marked by
+    triangles at the edge, with their values.
+
+    Args:
+        patching: The shares.
+        path: The file, which ends in .png, .pdf or .svg; None to write none.
+        title: The title; None for the model and the noise levels.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
+    """
+    path = style.check_plot(path)
+    canvas = style.blank(9.5, 4.0)
+    axes = canvas.subplots(1, 2, sharey=True)
+    shares = np.concatenate([patching.restored, patching.once])
+    low, high = np.nanmin(shares, initial=-0.1), np.nanmax(shares, initial=1.1)
+    axes[0].set(ylabel="share of the change that is restored", ylim=(max(low - 0.1, -1.0), min(high + 0.1, 2.0)))
+    for axis, values, words in (
+        (axes[0], patching.restored, "this layer and all later ones see it"),
+        (axes[1], patching.once, "this layer alone sees it"),
+    ):
+        style.panel(axis, f"a patch of the state that the layer reads:\n{words}", "layer", axis.get_ylabel())
+        axis.axhline(0, color=style.GREY, linewidth=0.8)
+        axis.axhline(1, color=style.GREY, linewidth=0.8, linestyle=":")
+        for part, share in zip(patching.part, values, strict=True):
+            if np.isfinite(share).any():
+                axis.plot(patching.layer, share, markersize=5, label=NAMES[part], **STYLES[part])
+                style.mark_cut(axis, patching.layer, share, STYLES[part]["color"])
+        axis.set_xticks(patching.layer)
+    axes[0].legend(frameon=False, fontsize=8)
+    levels = f"states at sigma = {patching.high:g} in contexts at sigma = {patching.low:g}"
+    canvas.suptitle(f"{patching.name}: {levels}" if title is None else title, fontsize=11)
+    return style.write(canvas, path)
+
+
+def draw_algorithms(algorithms: AlgorithmMap, path: Path | str | None = None, *, title: str | None = None) -> Figure:
+    """Draw the distances between layers and iterations: cosines above, relative errors below.
+
+    A dot marks the closest iteration of each layer. Cosines below 0.5 and relative errors outside of 0.01 to 2 have the
+    colour at the end of the scale, which is pointed.
+
+    Args:
+        algorithms: The cosines and relative errors.
+        path: The file, which ends in .png, .pdf or .svg; None to write none.
+        title: The title; None for the model.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The name has another ending.
+        StorageError: The file cannot be written.
+        MissingPackageError: matplotlib is not installed.
+    """
+    path = style.check_plot(path)
+    canvas = style.blank(13.0, 5.2)
+    axes = canvas.subplots(2, len(algorithms.iteration), sharey=True)
+    errors = {name: np.log10(np.maximum(values, 1e-12)) for name, values in algorithms.relative_error.items()}
+    rows: tuple[tuple[str, dict[str, Any], str, tuple[float, float], str], ...] = (
+        ("cosine", algorithms.cosine, "viridis", (0.5, 1.0), "min"),
+        ("relative error, log10", errors, "magma_r", (-2.0, 0.3), "both"),
+    )
+    for row, (label, maps, colours, limits, pointed) in zip(axes, rows, strict=True):
+        for axis, name in zip(row, algorithms.iteration, strict=True):
+            mesh = _heat(axis, algorithms, name, maps[name], colours, limits)
+        row[0].set_ylabel("after layer")
+        canvas.colorbar(mesh, ax=row, shrink=0.9, pad=0.01, extend=pointed, label=label)
+    for above, below, name in zip(*axes, algorithms.iteration, strict=True):
+        above.set_title(name, fontsize=10)
+        below.set_xlabel("penalty" if name == "ridge" else "iteration")
+    name = algorithms.name if title is None else title
+    canvas.suptitle(f"{name}: readout of each layer beside classical algorithms", fontsize=11)
+    return style.write(canvas, path)
+
+
+def _heat(
+    axis: Axes, algorithms: AlgorithmMap, name: str, values: Any, colours: str, limits: tuple[float, float]
+) -> Any:
+    """One map; a number k of iterations stands at k + 1, so that the axis can be logarithmic."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    ridge = name == "ridge"
+    places = algorithms.iteration[name] if ridge else algorithms.iteration[name] + 1
+    far = ridge or len(places) > 61  # so that few iterations, as those of Newton, are evenly spaced
+    mid = np.sqrt(places[1:] * places[:-1]) if far else (places[1:] + places[:-1]) / 2
+    first, last = (places[0] ** 2 / mid[0], places[-1] ** 2 / mid[-1]) if far else (places[0] - 0.5, places[-1] + 0.5)
+    edges = np.concatenate([[first], mid, [last]])
+    layers = np.append(algorithms.layer - 0.5, algorithms.layer[-1] + 0.5)
+    mesh = axis.pcolormesh(edges, layers, values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True)
+    best = algorithms.closest(name) + (0 if ridge else 1)
+    axis.plot(
+        best, algorithms.layer, "o", markersize=4, markerfacecolor="white", markeredgecolor="black", clip_on=False
+    )
+    if far:
+        axis.set_xscale("log")
+    if ridge:
+        axis.set_xlim(edges.max(), edges.min())
+    else:
+        even = range(0, len(places), 10 if len(places) > 30 else max(1, len(places) // 6))
+        ticks = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000) if far else even
+        axis.set_xticks([k + 1 for k in ticks if k < places[-1]])
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value - 1:.0f}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.tick_params(labelsize=7)
+    axis.set_yticks(algorithms.layer)
+    return mesh

@@ -14,18 +14,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import Losses
 from ridgeformer.losses import EXPLODES, rounding
-from ridgeformer.plotting.style import (
-    BLACK,
-    DARK,
-    EXPLODED,
-    LINES,
-    YELLOW,
-    blank,
-    check_plot,
-    decimals,
-    mark_exploded,
-    write,
-)
+from ridgeformer.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,15 +52,15 @@ def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | 
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = check_plot(path)
+    path = style.check_plot(path)
     if len(losses.axes) > 2:
         refuse("a picture has at most two axes", ", ".join(losses.axes), "Choose values with losses.at(...).")
     if set(losses.axes) == {"dim", "context"}:
-        return write(_maps(losses, title or losses.problem), path)
+        return style.write(_maps(losses, title or losses.problem), path)
     panels = [_Lines(losses, "")] if len(losses.axes) < 2 else [_Lines(losses[name], name) for name in losses.names]
     width = max(6.5, min(1.2 * len(panels[0].values), 14.0)) if not panels[0].connected else 6.5
     width = width if len(panels) == 1 else 4.5 * len(panels)
-    canvas = blank(width, 3.8)
+    canvas = style.blank(width, 3.8)
     axes = canvas.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     bottom, top = _limits(losses)
     for axis, panel in zip(axes, panels, strict=True):
@@ -79,7 +68,7 @@ def draw_losses(losses: Losses, path: Path | str | None = None, *, title: str | 
         panel.draw(axis)
     axes[0].set_ylabel("adjusted loss" if losses.adjusted else "loss")
     canvas.suptitle(textwrap.fill(title or losses.problem, int(PER_INCH * width), break_on_hyphens=False), fontsize=10)
-    return write(canvas, path)
+    return style.write(canvas, path)
 
 
 def _maps(losses: Losses, title: str) -> Figure:
@@ -92,14 +81,16 @@ def _maps(losses: Losses, title: str) -> Figure:
     finite = values[np.isfinite(values)]
     low, high = (1.0, max(1.2, min(3.0, float(finite.max(initial=1.0))))) if known else (None, None)
     width = (1.6 + 0.55 * len(dims)) * len(losses.names)
-    canvas = blank(max(width, 4.5), 1.6 + 0.35 * len(contexts))
+    canvas = style.blank(max(width, 4.5), 1.6 + 0.35 * len(contexts))
     axes = canvas.subplots(1, len(losses.names), squeeze=False, sharey=True)[0]
     for axis, name, one in zip(axes, losses.names, values, strict=True):
         image = axis.imshow(one.T, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
         middle = float(np.mean(image.get_clim()))
         for (i, j), value in np.ndenumerate(one):
             text = "-" if not np.isfinite(value) else f"{value:.2f}" if known and value < 100 else f"{value:.2g}"
-            axis.text(i, j, text, ha="center", va="center", fontsize=7, color=BLACK if value > middle else "white")
+            axis.text(
+                i, j, text, ha="center", va="center", fontsize=7, color=style.BLACK if value > middle else "white"
+            )
         axis.set_xticks(range(len(dims)), [str(d) for d in dims], fontsize=8)
         axis.set_yticks(range(len(contexts)), [str(n) for n in contexts], fontsize=8)
         axis.set_xlabel("dimension d")
@@ -143,7 +134,7 @@ class _Lines:
     def draw(self, axis: Axes) -> None:
         """Draw the panel. Its limits must be set."""
         self._shade(axis)
-        for i, (name, colour) in enumerate(zip(self.names, itertools.cycle(LINES), strict=False)):
+        for i, (name, colour) in enumerate(zip(self.names, itertools.cycle(style.LINES), strict=False)):
             self._line(axis, i, name, colour)
         self._floor(axis)
         self._explain(axis)
@@ -158,8 +149,8 @@ class _Lines:
         low, high = np.clip(loss - spread, bottom, None), np.clip(loss + spread, bottom, None)
         if self.connected:
             marker = "o" if len(self.places) <= 16 else ""
-            style: Any = {"marker": marker, "markersize": 4, "linewidth": 2 if i == 0 else 1.4}
-            axis.plot(self.places, drawn, "-" if i == 0 else "--", color=colour, label=name, **style)
+            look: Any = {"marker": marker, "markersize": 4, "linewidth": 2 if i == 0 else 1.4}
+            axis.plot(self.places, drawn, "-" if i == 0 else "--", color=colour, label=name, **look)
             axis.fill_between(self.places, low, high, color=colour, alpha=0.2, linewidth=0)
         else:
             marker = MARKERS[i % len(MARKERS)]
@@ -171,7 +162,7 @@ class _Lines:
                 axis.plot(places, np.full(len(places), edge), mark, color=colour, markersize=7, clip_on=False)
         others = np.where(exploded > 0, self.rows("unexploded")[i], np.nan)
         axis.plot(self.places, others, "o", markersize=6, markerfacecolor="none", color=colour)
-        mark_exploded(axis, self.places.tolist(), drawn.tolist(), exploded.tolist(), colour, size=6)
+        style.mark_exploded(axis, self.places.tolist(), drawn.tolist(), exploded.tolist(), colour, size=6)
 
     def _floor(self, axis: Axes) -> None:
         """The floor, where it is known and not 0."""
@@ -181,12 +172,14 @@ class _Lines:
         if not np.isfinite(known).any():
             return
         if not self.axis:
-            axis.axhline(float(known[0]), color=BLACK, linewidth=1.5, linestyle=":", label="floor")
+            axis.axhline(float(known[0]), color=style.BLACK, linewidth=1.5, linestyle=":", label="floor")
         elif self.connected:
             marker = "o" if len(self.places) <= 16 else ""
-            axis.plot(self.places, known, ":", marker=marker, markersize=3, color=BLACK, linewidth=1.5, label="floor")
+            axis.plot(
+                self.places, known, ":", marker=marker, markersize=3, color=style.BLACK, linewidth=1.5, label="floor"
+            )
         else:
-            axis.plot(self.places, known, "_", markersize=18, color=BLACK, label="floor")
+            axis.plot(self.places, known, "_", markersize=18, color=style.BLACK, label="floor")
 
     def _shade(self, axis: Axes) -> None:
         """The values that can occur in the problem: a range of numbers, or single ones."""
@@ -194,24 +187,24 @@ class _Lines:
         if inside is None or not self.connected or all(inside):
             return
         places = self.places[np.array(inside)]
-        style: Any = {"color": YELLOW, "zorder": 0}
+        look: Any = {"color": style.YELLOW, "zorder": 0}
         together = np.diff(np.flatnonzero(inside)) == 1
         if len(places) > 2 and together.all():
-            axis.axvspan(places[0], places[-1], alpha=0.15, linewidth=0, label="in distribution", **style)
+            axis.axvspan(places[0], places[-1], alpha=0.15, linewidth=0, label="in distribution", **look)
             return
         for place in places:
-            axis.axvline(place, linewidth=4, alpha=0.5, label=None if place > places[0] else "in distribution", **style)
+            axis.axvline(place, linewidth=4, alpha=0.5, label=None if place > places[0] else "in distribution", **look)
 
     def _explain(self, axis: Axes) -> None:
         """Entries of the legend for the marks that are used."""
         if self.losses.exploded.any():
             many = f"at least 1 of {self.losses.sequences:,} sequences exploded"
             label = f"{many}\n(a loss above {EXPLODES} times the signal)"
-            axis.plot([], [], EXPLODED, color=DARK, label=label)
-            axis.plot([], [], "o", markerfacecolor="none", color=DARK, label="mean loss of the other sequences")
+            axis.plot([], [], style.EXPLODED, color=style.DARK, label=label)
+            axis.plot([], [], "o", markerfacecolor="none", color=style.DARK, label="mean loss of the other sequences")
         bottom, top = axis.get_ylim()
         if (self.rows("loss") < bottom).any() or ((self.rows("loss") > top) & (self.rows("exploded") == 0)).any():
-            axis.plot([], [], "v", color=DARK, label="beyond the axis")
+            axis.plot([], [], "v", color=style.DARK, label="beyond the axis")
 
     def _label(self, axis: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
@@ -223,12 +216,12 @@ class _Lines:
             axis.set_xlim(-0.5, len(self.places) - 0.5)
             texts = [text if len(text) <= LONGEST else text[: LONGEST - 3] + "..." for text in map(str, self.values)]
             crowded = sum(map(len, texts)) > 60
-            style: Any = {"rotation": 20, "ha": "right"} if crowded else {"rotation": 0, "ha": "center"}
-            axis.set_xticks(self.places, texts, fontsize=8, **style)
+            look: Any = {"rotation": 20, "ha": "right"} if crowded else {"rotation": 0, "ha": "center"}
+            axis.set_xticks(self.places, texts, fontsize=8, **look)
         axis.set_xlabel(LABELS.get(self.axis, f"{self.axis} of the problem"))
         if self.title:
             axis.set_title(textwrap.shorten(self.title, 50), fontsize=9)
-        decimals(axis)
+        style.decimals(axis)
         axis.spines[["top", "right"]].set_visible(False)
         if axis.get_legend_handles_labels()[1]:
             axis.legend(frameon=False, fontsize=8)

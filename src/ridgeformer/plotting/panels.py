@@ -32,27 +32,35 @@ class Drawn(ABC):
         """Return the values that a logarithmic axis shows, without their signs."""
         return []
 
-    @property
-    def named(self) -> bool:
-        """Whether it has an entry in the legend."""
-        return False
-
 
 @dataclass(frozen=True)
-class Line(Drawn):
-    """A line, for numbers that were computed, or joined measurements.
+class Series(Drawn):
+    """Base class of what shows values at places.
 
     Attributes:
         label: Its name in the legend; empty for none.
         x: Where, [K].
         y: The values, [K]; None where there is none.
-        colour: The number of its colour among the colours of lines; None for black.
-        dashed: Whether it is dashed; by default it is solid.
     """
 
     label: str
     x: Sequence[float]
     y: Sequence[float | None]
+
+    def positive(self) -> list[float]:
+        """See `Drawn.positive`."""
+        return [abs(value) for value in self.y if value]
+
+
+@dataclass(frozen=True)
+class Line(Series):
+    """A line, for numbers that were computed, or joined measurements. See `Series`.
+
+    Attributes:
+        colour: The number of its colour among the colours of lines; None for black.
+        dashed: Whether it is dashed; by default it is solid.
+    """
+
     colour: int | None = 0
     dashed: bool = False
 
@@ -61,31 +69,16 @@ class Line(Drawn):
         colour, style = BLACK if self.colour is None else LINES[self.colour % len(LINES)], "--" if self.dashed else "-"
         axis.plot(self.x, _numbers(self.y), color=colour, linestyle=style, label=self.label or None)
 
-    def positive(self) -> list[float]:
-        """See `Drawn.positive`."""
-        return _positive(self.y)
-
-    @property
-    def named(self) -> bool:
-        """See `Drawn.named`."""
-        return bool(self.label)
-
 
 @dataclass(frozen=True)
-class Points(Drawn):
-    """Points, for numbers that were measured.
+class Points(Series):
+    """Points, for numbers that were measured. See `Series`.
 
     Attributes:
-        label: Their name in the legend; empty for none.
-        x: Where, [K].
-        y: The values, [K]; None where there is none.
         error: Standard errors, [K], of which bars show two; None for no bars.
         colour: The number of their colour among the colours of lines.
     """
 
-    label: str
-    x: Sequence[float]
-    y: Sequence[float | None]
     error: Sequence[float] | None = None
     colour: int = 0
 
@@ -94,15 +87,6 @@ class Points(Drawn):
         bars = None if self.error is None else [2 * error for error in self.error]
         how: dict[str, Any] = {"fmt": "o", "markersize": 3, "elinewidth": 0.8, "color": LINES[self.colour % len(LINES)]}
         axis.errorbar(self.x, _numbers(self.y), yerr=bars, label=self.label or None, **how)
-
-    def positive(self) -> list[float]:
-        """See `Drawn.positive`."""
-        return _positive(self.y)
-
-    @property
-    def named(self) -> bool:
-        """See `Drawn.named`."""
-        return bool(self.label)
 
 
 @dataclass(frozen=True)
@@ -193,13 +177,9 @@ def _draw(axis: Axes, one: Panel) -> None:
         logarithmic(axis)
         if values and max(values) < 100 * min(values):
             decimals(axis)
-    if any(thing.named for thing in one.shown):
+    if axis.get_legend_handles_labels()[1]:
         axis.legend(frameon=False, fontsize=6)
 
 
 def _numbers(values: Sequence[float | None]) -> list[float]:
     return [math.nan if value is None else value for value in values]
-
-
-def _positive(values: Sequence[float | None]) -> list[float]:
-    return [abs(value) for value in values if value]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.plotting.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, blank, check_plot, panel, write
+from ridgeformer.plotting.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, blank, check_plot, neat, panel, write
 from ridgeformer.problems import Problem, Sequences
 from ridgeformer.problems.text import shown_text
 
@@ -80,11 +80,7 @@ def draw_problem(
     _lengths(axes[1, 1], problem)
     _levels(axes[1, 2], np.asarray(choices.sigma))
     _answers(axes[1, 3], problem, seed)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(labelsize=8)
-        for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
-            text.set_fontsize(9)
+    neat(*axes.flat, text=9)
     canvas.suptitle(shown_text(problem.label, 140) if title is None else title, fontsize=11)
     return write(canvas, path)
 

@@ -15,6 +15,7 @@ from ridgeformer.files import check_writable, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -60,6 +61,21 @@ def blank(width: float, height: float) -> Figure:
     return ShownFigure(figsize=(width, height), layout="constrained")
 
 
+def neat(*axes: Axes, ticks: float = 8, text: float = 10) -> None:
+    """Take away the upper and the right edge of panels, and set the sizes of their texts.
+
+    Args:
+        *axes: The panels.
+        ticks: The size of the numbers along the axes, in points.
+        text: The size of title and labels.
+    """
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=ticks, which="both")
+        for words in (axis.title, axis.xaxis.label, axis.yaxis.label):
+            words.set_fontsize(text)
+
+
 def panel(axis: Axes, title: str, x: str = "", y: str = "") -> None:
     """Give a panel its title and labels, and a light grid.
 
@@ -103,15 +119,20 @@ def logarithmic(axis: Axes, low: float | None = None, high: float | None = None)
         low: The lower limit; None to leave it to matplotlib.
         high: The upper limit; None to leave it to matplotlib.
     """
+    axis.set(yscale="log", ylim=(low, high))
+    _label_ticks(axis.yaxis, power_of_ten, (1, 0.4))
+
+
+def _label_ticks(axis: Axis, text: Callable[[float], str], crowded: tuple[float, float]) -> None:
+    """Write the labels of a logarithmic axis, where matplotlib would write one; `crowded` is when minor ones go."""
     from matplotlib.ticker import LogFormatterSciNotation
 
-    class Powers(LogFormatterSciNotation):
+    class Labels(LogFormatterSciNotation):
         def __call__(self, x: float, pos: int | None = None) -> str:
-            return power_of_ten(x) if super().__call__(x, pos) else ""
+            return text(x) if super().__call__(x, pos) else ""
 
-    axis.set(yscale="log", ylim=(low, high))
-    axis.yaxis.set_major_formatter(Powers())
-    axis.yaxis.set_minor_formatter(Powers(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
+    axis.set_major_formatter(Labels())
+    axis.set_minor_formatter(Labels(labelOnlyBase=False, minor_thresholds=crowded))
 
 
 def decimals(axis: Axes, name: str = "y") -> None:
@@ -121,15 +142,8 @@ def decimals(axis: Axes, name: str = "y") -> None:
         axis: The panel.
         name: Which of its axes, `x` or `y`; `y` by default.
     """
-    from matplotlib.ticker import LogFormatterSciNotation
-
-    class Decimals(LogFormatterSciNotation):
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return (f"{x:.0f}" if x >= 100 else f"{x:.3g}") if super().__call__(x, pos) else ""
-
     labelled = axis.xaxis if name == "x" else axis.yaxis
-    labelled.set_major_formatter(Decimals())
-    labelled.set_minor_formatter(Decimals(labelOnlyBase=False, minor_thresholds=(2, 0.8)))
+    _label_ticks(labelled, lambda x: f"{x:.0f}" if x >= 100 else f"{x:.3g}", (2, 0.8))
     axis.tick_params(axis="x" if name == "x" else "y", which="both", labelsize=8)
 
 

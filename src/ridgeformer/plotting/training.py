@@ -13,24 +13,7 @@ import numpy as np
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import evaluate
 from ridgeformer.losses import rounding
-from ridgeformer.plotting.style import (
-    BLUE,
-    BROWN,
-    GREEN,
-    GREY,
-    LINES,
-    ORANGE,
-    PINK,
-    SKY,
-    TEAL,
-    VERMILION,
-    WINE,
-    blank,
-    check_plot,
-    decimals,
-    panel,
-    write,
-)
+from ridgeformer.plotting import style
 from ridgeformer.predictors import ConstRR
 from ridgeformer.training import Runs, Training
 
@@ -41,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_runs", "draw_training"]
 
 
-PHASES = (BLUE, SKY, GREEN, ORANGE, PINK, GREY, WINE, TEAL, BROWN)
+PHASES = (style.BLUE, style.SKY, style.GREEN, style.ORANGE, style.PINK, style.GREY, style.WINE, style.TEAL, style.BROWN)
 WORDS = {
     "race": "race: all starts, few sequences",
     "best": "best: the best of the race go on",
@@ -69,7 +52,7 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = check_plot(path)
+    path = style.check_plot(path)
     from matplotlib.figure import Figure
 
     result = training.result
@@ -91,7 +74,7 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
     axis.plot([], [], " ", label=f"{kind} loss {when}:")
     _draw_phases(axis, training, highest)
     label = f"{kind} loss on fresh sequences: {reported:.4g}"
-    axis.axhline(reported, color=VERMILION, linewidth=2, label=label)
+    axis.axhline(reported, color=style.VERMILION, linewidth=2, label=label)
     if best > rounding(training.result.signal):
         label = f"{kind} loss of the Bayes predictor: {best:.4g}" if paper else f"floor of the {kind} loss: {best:.4g}"
         axis.axhline(best, color="black", linewidth=1.2, linestyle="--", label=label)
@@ -99,10 +82,10 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
         axis.plot([], [], " ", label=f"{left_out} above {highest:.3g} not shown")
     axis.set(xlabel="sequences used, in millions", ylabel=f"{kind} loss", yscale="log")
     canvas.suptitle(textwrap.fill(training.spec.describe(), 80, break_on_hyphens=False), fontsize=11)
-    decimals(axis)
+    style.decimals(axis)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-    return write(canvas, path)
+    return style.write(canvas, path)
 
 
 def _draw_phases(axis: Axes, training: Training, highest: float) -> None:
@@ -116,8 +99,8 @@ def _draw_phases(axis: Axes, training: Training, highest: float) -> None:
         if not points:
             continue
         works, losses = zip(*points, strict=True)
-        style = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
-        axis.plot(works, losses, style, markersize=4, linewidth=1.2, color=colour, label=WORDS.get(phase, phase))
+        look = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
+        axis.plot(works, losses, look, markersize=4, linewidth=1.2, color=colour, label=WORDS.get(phase, phase))
 
 
 def draw_runs(
@@ -140,16 +123,16 @@ def draw_runs(
         MissingPackageError: matplotlib is not installed.
         StorageError: The file cannot be written.
     """
-    path = check_plot(path)
+    path = style.check_plot(path)
     rows = [row for row, run in zip(runs.rows(), runs.entries, strict=True) if run.record is not None]
     problems = {row["problem"] for row in rows}
     if len(problems) != 1:
         refuse("a picture of runs shows those of one problem", f"{len(problems)} problems", "Select some of the runs.")
     if x not in rows[0] or not isinstance(rows[0][x], int | float):
         refuse("x must be a column of numbers", repr(x), "Choose layers, heads or seed.")
-    canvas = blank(6.4, 3.8)
+    canvas = style.blank(6.4, 3.8)
     axis = canvas.subplots()
-    for family, colour in zip(dict.fromkeys(row["family"] for row in rows), itertools.cycle(LINES), strict=False):
+    for family, colour in zip(dict.fromkeys(row["family"] for row in rows), itertools.cycle(style.LINES), strict=False):
         mine = [row for row in rows if row["family"] == family]
         places = sorted({row[x] for row in mine})
         losses = [np.array([row["loss"] for row in mine if row[x] == place]) for place in places]
@@ -168,11 +151,11 @@ def draw_runs(
         axis.axhline(floor, color="black", linewidth=1.2, linestyle="--", label=f"floor: {floor:.4g}")
     if baselines is None:
         baselines = {"ConstRR": evaluate(problem, ConstRR.tune(problem), sequences=20_000).loss}
-    for (name, loss), style in zip(baselines.items(), itertools.cycle((":", "-.")), strict=False):
+    for (name, loss), look in zip(baselines.items(), itertools.cycle((":", "-.")), strict=False):
         if loss > rounding(problem.signal):
-            axis.axhline(loss, color=GREY, linewidth=1.2, linestyle=style, label=f"{name}: {loss:.4g}")
-    panel(axis, textwrap.fill(problem.label, 80), x, "adjusted loss")
+            axis.axhline(loss, color=style.GREY, linewidth=1.2, linestyle=look, label=f"{name}: {loss:.4g}")
+    style.panel(axis, textwrap.fill(problem.label, 80), x, "adjusted loss")
     axis.set_yscale("log")
-    decimals(axis)
+    style.decimals(axis)
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    return write(canvas, path)
+    return style.write(canvas, path)

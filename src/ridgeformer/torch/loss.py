@@ -14,8 +14,7 @@ from ridgeformer.engine.kernels import KERNELS, Kernel
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.torch.kernels import kernel_of
-from ridgeformer.torch.modules import TorchModel, check_tensor, gram_tensor, is_transformed
+from ridgeformer.torch.modules import TorchModel, check_tensor, gram_tensor, is_transformed, kernel_of
 from ridgeformer.validation import real
 
 __all__ = ["moment_loss", "token_loss"]

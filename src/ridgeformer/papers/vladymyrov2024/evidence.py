@@ -19,18 +19,7 @@ from ridgeformer import zoo as zoo_package
 from ridgeformer.evaluation import compare, explosion_probability
 from ridgeformer.papers.paper import Part, Results
 from ridgeformer.papers.running import Work
-from ridgeformer.papers.vladymyrov2024.paper import (
-    CATEGORICAL,
-    COLUMNS,
-    DEPTHS,
-    FAMILIES,
-    LABELS,
-    MODEL_ROWS,
-    SEEDS,
-    Row,
-    models_of,
-    problem_of,
-)
+from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.table import Table, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
@@ -42,7 +31,7 @@ from ridgeformer.zoo.explosions import prices
 
 BAYES = "Bayes predictor"  # its profile is not a floor: it is the best on average, not at every noise level
 SHOWN = "uniform(0,5)"  # the problem whose depths, layers and seeds are looked at
-DEEP = (SHOWN, *CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
+DEEP = (SHOWN, *paper.CATEGORICAL)  # profiles of all depths; elsewhere of seven layers
 PRINTED = ("full", 4, "categorical(1,3)")  # the model whose weights the paper prints
 SHIPPED = hashlib.sha256(Path(zoo_package.__file__).with_name("zoo.safetensors").read_bytes()).hexdigest()[:16]
 Array = NDArray[np.float64]
@@ -118,11 +107,11 @@ class Evidence:
 
     def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
         """Return the mean loss of a method at every level of a profile, [K]. See `loss`."""
-        return np.array(self.profiles[noise][Row(method, layers).name].losses)
+        return np.array(self.profiles[noise][paper.Row(method, layers).name].losses)
 
     def exploded(self, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
         """Return how many sequences exploded at every level; their losses dominate the mean there. See `loss`."""
-        return np.array(self.profiles[noise][Row(method, layers).name].exploded)
+        return np.array(self.profiles[noise][paper.Row(method, layers).name].exploded)
 
     def levels(self, noise: str) -> tuple[Array, NDArray[np.bool_]]:
         """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `loss`."""
@@ -190,7 +179,7 @@ def fingerprint(runs: str) -> str:
 
 
 def _models(runs: str | None) -> Zoo:
-    return models_of(None if runs is None else Path(runs))
+    return paper.models_of(None if runs is None else Path(runs))
 
 
 def tuned(work: Work) -> Values:
@@ -199,13 +188,13 @@ def tuned(work: Work) -> Values:
 
     from ridgeformer.engine import default_threads
 
-    shares = [COLUMNS[i :: default_threads()] for i in range(min(default_threads(), len(COLUMNS)))]
+    shares = [paper.COLUMNS[i :: default_threads()] for i in range(min(default_threads(), len(paper.COLUMNS)))]
     with ThreadPoolExecutor(len(shares)) as pool:
-        many = pool.map(lambda share: TunedRR.tune_all([problem_of(noise) for noise in share]), shares)
+        many = pool.map(lambda share: TunedRR.tune_all([paper.problem_of(noise) for noise in share]), shares)
         best = {
             noise: rr for share, rrs in zip(shares, many, strict=True) for noise, rr in zip(share, rrs, strict=True)
         }
-    return {noise: [best[noise].factor, best[noise].ceiling] for noise in COLUMNS}
+    return {noise: [best[noise].factor, best[noise].ceiling] for noise in paper.COLUMNS}
 
 
 def _tuned(work: Work) -> dict[str, TunedRR]:
@@ -222,14 +211,16 @@ def table(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None
 def profiles(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED) -> Values:
     """Measure losses by noise level, of all methods on all problems. See `table`."""
     zoo, rr, parts = _models(runs), _tuned(work), {}
-    for done, noise in enumerate(COLUMNS):
-        problem = problem_of(noise)
-        depths = DEPTHS if noise in DEEP else DEPTHS[-1:]
+    for done, noise in enumerate(paper.COLUMNS):
+        problem = paper.problem_of(noise)
+        depths = paper.DEPTHS if noise in DEEP else paper.DEPTHS[-1:]
         rows: dict[str, Predictor] = {
-            Row(family, depth).name: zoo.model(family, depth, noise) for family in FAMILIES for depth in depths
+            paper.Row(family, depth).name: zoo.model(family, depth, noise)
+            for family in paper.FAMILIES
+            for depth in depths
         }
         rows |= {**baselines(problem, rr[noise]), BAYES: BayesRR(problem.noise)}
-        show = _part_of(work.progress, done, len(COLUMNS))
+        show = _part_of(work.progress, done, len(paper.COLUMNS))
         losses = compare(problem, rows, "sigma", sequences=fewer(sequences), seed=seed, progress=show)
         parts[noise] = {
             "sigmas": list(losses.axes["sigma"]),
@@ -242,9 +233,9 @@ def profiles(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = N
 
 def layers(work: Work, sequences: int = 100_000, seed: int = 1, runs: Runs = None, models: str = SHIPPED) -> Values:
     """Measure losses after every layer on `SHOWN`, of all seeds. See `table`."""
-    zoo, losses, problem = _models(runs), {}, problem_of(SHOWN)
-    for done, row in enumerate(MODEL_ROWS):
-        work.progress(done, len(MODEL_ROWS))
+    zoo, losses, problem = _models(runs), {}, paper.problem_of(SHOWN)
+    for done, row in enumerate(paper.MODEL_ROWS):
+        work.progress(done, len(paper.MODEL_ROWS))
         seeds = _every_seed(zoo, row)
         by_seed = compare(problem, seeds, "layer", sequences=fewer(sequences), seed=seed, with_floor=False)
         losses[row.name] = by_seed.loss.tolist()
@@ -256,16 +247,18 @@ def layer_profiles(
 ) -> Values:
     """Measure losses after every layer at every noise level on `SHOWN`, of seven layers and all seeds. See `table`."""
     facts: dict[str, Any] = {}
-    losses: dict[str, list[Any]] = {family: [] for family in FAMILIES}
-    exploded: dict[str, list[Any]] = {family: [] for family in FAMILIES}
+    losses: dict[str, list[Any]] = {family: [] for family in paper.FAMILIES}
+    exploded: dict[str, list[Any]] = {family: [] for family in paper.FAMILIES}
     zoo = _models(runs)
-    pairs = [(family, model) for family in FAMILIES for model in _every_seed(zoo, Row(family, DEPTHS[-1]))]
-    end = problem_of(SHOWN).noise.upper
+    pairs = [
+        (family, model) for family in paper.FAMILIES for model in _every_seed(zoo, paper.Row(family, paper.DEPTHS[-1]))
+    ]
+    end = paper.problem_of(SHOWN).noise.upper
     sigmas = np.union1d(np.linspace(0, end + 1, 21), [end])  # half as many levels as the other profiles: 15 models
     for done, (family, model) in enumerate(pairs):
         show = _part_of(work.progress, done, len(pairs))
         over = {"layer": None, "sigma": sigmas}
-        curve = compare(problem_of(SHOWN), model, over, sequences=fewer(sequences), seed=seed, progress=show)
+        curve = compare(paper.problem_of(SHOWN), model, over, sequences=fewer(sequences), seed=seed, progress=show)
         losses[family].append(curve.loss[0].tolist())
         exploded[family].append(curve.exploded[0].tolist())
         facts = {"sigmas": sigmas.tolist(), "inside": list(curve.in_distribution["sigma"])}
@@ -277,9 +270,9 @@ def _part_of(progress: Callable[[int, int], None], done: int, total: int) -> Cal
     return lambda part, whole: progress(done * whole + part, total * whole)
 
 
-def _every_seed(zoo: Zoo, row: Row) -> list[Any]:
+def _every_seed(zoo: Zoo, row: paper.Row) -> list[Any]:
     """The models of a row on `SHOWN`, one for each seed."""
-    return [zoo.model(row.method, int(row.layers or 0), SHOWN, seed=seed) for seed in SEEDS]
+    return [zoo.model(row.method, int(row.layers or 0), SHOWN, seed=seed) for seed in paper.SEEDS]
 
 
 def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Values:
@@ -289,7 +282,7 @@ def iterations(work: Work, sequences: int = 100_000, seed: int = 1) -> Values:
     for done, noise in enumerate(DEEP[:2]):
         work.progress(done, 2)
         rows: Mapping[str, Predictor] = {"0": AdaRR()} | {str(count): IterativeRR(count) for count in counts}
-        results = compare(problem_of(noise), rows, sequences=max(sequences // 10, 2), seed=seed, with_floor=False)
+        results = compare(paper.problem_of(noise), rows, sequences=max(sequences // 10, 2), seed=seed, with_floor=False)
         losses[noise] = {name: result.loss for name, result in results.items()}
     return losses
 
@@ -310,9 +303,9 @@ def explosions(work: Work, runs: Runs = None, models: str = SHIPPED) -> list[Val
     for done, (family, layers, noise) in enumerate(zoo.made):
         work.progress(done, len(zoo.made))
         name, model = f"{PREFIX}{family}/{layers}/{noise}", zoo.model(family, layers, noise)
-        rare = known.get(name) or explosion_probability(problem_of(noise), model, sequences=STORED_WITH)
+        rare = known.get(name) or explosion_probability(paper.problem_of(noise), model, sequences=STORED_WITH)
         price = prices().get(name) if runs is None else None
-        facts = {"actual": f"{LABELS[model.simplest_family]} {model.working_layers}", **rare.as_dict()}
+        facts = {"actual": f"{paper.LABELS[model.simplest_family]} {model.working_layers}", **rare.as_dict()}
         rows.append({"method": family, "layers": layers, "noise": noise, **facts, "price": price and price.worse})
     return rows
 

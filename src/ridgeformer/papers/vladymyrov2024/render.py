@@ -202,16 +202,17 @@ def as_markdown(table: Table) -> str:
         The text.
     """
     best = _best(table)
-    columns = list(best)
-    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for row, cells in rows(table):
-        texts = [f"**{short(c.loss)}**" if c is best[c.noise] else short(c.loss) for c in cells]
-        marks = [" ⚠" if c.faults else "" for c in cells]
-        paper = [short(c.paper) for c in cells]
-        entries = [f"{text}{mark} ({theirs})" for text, mark, theirs in zip(texts, marks, paper, strict=True)]
-        lines.append(f"| {row.name} | " + " | ".join(entries) + " |")
-    floors = [short(best[noise].floor) for noise in columns]
-    lines.append("| floor | " + " | ".join(floors) + " |")
+
+    def line(name: str, entries: Iterable[str]) -> str:
+        return f"| {' | '.join([name, *entries])} |"
+
+    def entry(cell: Cell) -> str:
+        loss = f"**{short(cell.loss)}**" if cell is best[cell.noise] else short(cell.loss)
+        return f"{loss}{' ⚠' if cell.faults else ''} ({short(cell.paper)})"
+
+    lines = [line("", best).replace("|  |", "| |", 1), "|---" * (len(best) + 1) + "|"]
+    lines += [line(row.name, map(entry, cells)) for row, cells in rows(table)]
+    lines.append(line("floor", (short(cell.floor) for cell in best.values())))
     lines += ["", *(f"- ⚠ {cell.key}: {'; '.join(cell.faults)}" for cell in table.faulty)]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -226,23 +227,19 @@ def as_latex(table: Table) -> str:
         The text.
     """
     best = _best(table)
-    columns = list(best)
-    lines = [
-        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
-        r"\toprule",
-        "Method & " + " & ".join(f"${column_tex(noise)}$" for noise in columns) + r" \\",
-    ]
+
+    def line(name: str, entries: Iterable[str]) -> str:
+        return " & ".join([name, *entries]) + r" \\"
+
+    def entry(cell: Cell) -> str:
+        loss = rf"\textbf{{{_tex(cell.loss)}}}" if cell is best[cell.noise] else _tex(cell.loss)
+        return rf"{loss} {{\scriptsize ({_tex(cell.paper)})}}"
+
+    lines = [rf"\begin{{tabular}}{{l{'r' * len(best)}}}", r"\toprule"]
+    lines.append(line("Method", (f"${column_tex(noise)}$" for noise in best)))
     for row, cells in rows(table):
-        if row.begins_group:
-            lines.append(r"\midrule")
-        texts = [rf"\textbf{{{_tex(c.loss)}}}" if c is best[c.noise] else _tex(c.loss) for c in cells]
-        paper = [rf"{{\scriptsize ({_tex(c.paper)})}}" for c in cells]
-        lines.append(
-            f"{row.name} & "
-            + " & ".join(f"{ours} {print_}" for ours, print_ in zip(texts, paper, strict=True))
-            + r" \\"
-        )
-    lines += [r"\midrule", "Bayes floor & " + " & ".join(_tex(best[noise].floor) for noise in columns) + r" \\"]
+        lines += [*([r"\midrule"] if row.begins_group else []), line(row.name, map(entry, cells))]
+    lines += [r"\midrule", line("Bayes floor", (_tex(cell.floor) for cell in best.values()))]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 

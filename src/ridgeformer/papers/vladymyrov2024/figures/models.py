@@ -8,42 +8,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeformer.papers.vladymyrov2024.evidence import SHOWN, Evidence
-from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS
+from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, PICTURES, below, by_family, figure, shade_of
 from ridgeformer.papers.vladymyrov2024.paper import DEPTHS, FAMILIES, LABELS, Row
 from ridgeformer.papers.vladymyrov2024.table import FLOOR
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import check_epsilon, check_kappa
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import METHODS, SECOND_ORDER
-from ridgeformer.plotting.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    VERMILION,
-    blank,
-    check_plot,
-    logarithmic,
-    panel,
-    write,
-)
+from ridgeformer.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+__all__ = ["PICTURES", "draw_layers_needed"]
 
+
+@figure(
+    "4",
+    ("weights",),
+    "Q and P of every layer of the four-layer Full model on categorical(1,3), scaled to equal norms. The last "
+    "row and column belong to y.",
+)
 def weights(evidence: Evidence) -> Figure:
-    """Draw figure 4: Q and P of every layer of a four-layer Full model on categorical(1,3).
+    """Draw Q and P of every layer of a four-layer Full model on categorical(1,3). See `figure`.
 
     Only products of P and Q matter: both are shown with the same norm, and with a sign that makes Q's trace positive.
-
-    Args:
-        evidence: The measurements.
-
-    Returns:
-        The figure.
     """
     pairs = list(zip(evidence.weights["P"], evidence.weights["Q"], strict=True))
-    canvas = blank(7.2, 3.9)
+    canvas = style.blank(7.2, 3.9)
     axes = canvas.subplots(2, len(pairs))
     for layer, (P, Q) in enumerate(pairs):
         scale = np.sqrt(np.linalg.norm(P) / np.linalg.norm(Q)) * (np.sign(np.trace(Q)) or 1.0)
@@ -52,57 +42,54 @@ def weights(evidence: Evidence) -> Figure:
             image = axis.imshow(matrix, cmap="PuOr", vmin=-most, vmax=most)
             axis.set_title(f"${name}^{layer}$")
             axis.set(xticks=[0, 5, 10], yticks=[0, 5, 10])
-            axis.axhline(9.5, color=GREY, linewidth=0.4)
-            axis.axvline(9.5, color=GREY, linewidth=0.4)
+            axis.axhline(9.5, color=style.GREY, linewidth=0.4)
+            axis.axvline(9.5, color=style.GREY, linewidth=0.4)
             canvas.colorbar(image, ax=axis, shrink=0.75, pad=0.03).ax.tick_params(labelsize=5)
     return canvas
 
 
+@figure(
+    "5",
+    ("tuned", "table", "layers"),
+    "Adjusted loss of the readout after every layer, uniform(0,5), for models of every depth. Bars: standard "
+    "deviation over five seeds. Black: the Bayes floor.",
+)
 def loss_by_layer(evidence: Evidence) -> Figure:
-    """Draw figure 5: loss after every layer, for models of every depth; bars: standard deviation over five seeds.
-
-    Args:
-        evidence: The measurements.
-
-    Returns:
-        The figure.
-    """
-    from matplotlib import colormaps
-
-    canvas = blank(7.2, 2.8)
-    axes = canvas.subplots(1, len(FAMILIES), sharey=True)
+    """Draw loss after every layer, for models of every depth. See `figure`."""
+    canvas, axes = by_family(2.8)
     floor = evidence.table["full", 1, SHOWN].floor
-    for axis, family in zip(axes, FAMILIES, strict=True):
+    for family, axis in axes.items():
         for depth in DEPTHS:
             losses = evidence.layers[Row(family, depth).name]
-            colour = colormaps["viridis_r"](0.08 + 0.92 * depth / len(DEPTHS))
-            axis.errorbar(
-                range(depth + 1),
-                losses.mean(0),
-                yerr=losses.std(0),
-                color=colour,
-                marker="o",
-                markersize=3,
-                capsize=1.5,
-                elinewidth=0.8,
-                label=f"{depth} layers" if depth > 1 else "1 layer",
-            )
+            look = {"marker": "o", "markersize": 3, "capsize": 1.5, "elinewidth": 0.8, "color": shade_of(depth)}
+            label = f"{depth} layers" if depth > 1 else "1 layer"
+            axis.errorbar(range(depth + 1), losses.mean(0), yerr=losses.std(0), label=label, **look)
         axis.axhline(floor, color=COLOURS[FLOOR], linewidth=1)
         axis.set(xticks=range(len(DEPTHS) + 1))
-        logarithmic(axis)
-        panel(axis, LABELS[family], "after layer", "adjusted loss" if family == FAMILIES[0] else "")
-    handles, labels = axes[0].get_legend_handles_labels()
-    canvas.legend(handles, labels, loc="outside lower center", ncols=len(DEPTHS), frameon=False)
+        style.logarithmic(axis)
+        style.panel(axis, LABELS[family], "after layer", "adjusted loss" if family == FAMILIES[0] else "")
+    below(canvas, axes[FAMILIES[0]].get_legend_handles_labels()[0], narrow=False)
     return canvas
 
 
+@figure(
+    "layers",
+    (),
+    "Layers that GD++ needs to solve least squares, and steps of classical methods, for the worst spectrum with "
+    "condition number kappa.",
+)
+def layers_of_theorem(evidence: Evidence) -> Figure:
+    """Draw how many layers each method needs; this takes no measurements. See `figure`."""
+    return draw_layers_needed()
+
+
 LINES = {
-    "gradient descent": (GREY, "-"),
-    "heavy ball": (ORANGE, "-"),
-    "conjugate gradients": (GREEN, "-"),
-    "Newton (Schulz)": (PINK, "-"),
-    "GD++, paper": (BLUE, "-"),
-    "GD++, balanced": (VERMILION, "-"),
+    "gradient descent": (style.GREY, "-"),
+    "heavy ball": (style.ORANGE, "-"),
+    "conjugate gradients": (style.GREEN, "-"),
+    "Newton (Schulz)": (style.PINK, "-"),
+    "GD++, paper": (style.BLUE, "-"),
+    "GD++, balanced": (style.VERMILION, "-"),
     "GD++, lower bound": ("black", ":"),
 }
 
@@ -126,16 +113,16 @@ def draw_layers_needed(path: Path | str | None = None, *, kappa: float = 1e6, ep
         StorageError: The file cannot be written.
         MissingPackageError: matplotlib is not installed.
     """
-    path = check_plot(path)
+    path = style.check_plot(path)
     kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
-    canvas = blank(12, 3.8)
+    canvas = style.blank(12, 3.8)
     every, by_kappa, by_epsilon = canvas.subplots(1, 3)
     count = {name: method.worst for name, method in METHODS.items()} | SECOND_ORDER
     kappas = np.geomspace(2, 1e12, 241)
     finest = np.log(max(-np.log(epsilon), -np.log(1e-30)))
     scale = np.linspace(np.log(np.log(10)), finest, 241)
-    for name, (colour, style) in LINES.items():
-        drawn = {"color": colour, "linestyle": style, "linewidth": 1.8, "label": name}
+    for name, (colour, line) in LINES.items():
+        drawn = {"color": colour, "linestyle": line, "linewidth": 1.8, "label": name}
         needed = [count[name](value, epsilon) for value in kappas.tolist()]
         every.plot(kappas, needed, **drawn)
         if name in SECOND_ORDER:
@@ -150,7 +137,6 @@ def draw_layers_needed(path: Path | str | None = None, *, kappa: float = 1e6, ep
     by_epsilon.set_xticks([np.log(power * np.log(10)) for power in ticks], [f"1e-{power}" for power in ticks])
     by_epsilon.set(xlabel="accuracy epsilon, scale of log log 1/epsilon", ylim=(0, None))
     by_epsilon.set_title(f"condition number kappa = {kappa:g}", fontsize=10)
-    for axis in (every, by_kappa, by_epsilon):
-        axis.spines[["top", "right"]].set_visible(False)
+    style.neat(every, by_kappa, by_epsilon, ticks=10)
     every.legend(frameon=False, fontsize=8)
-    return write(canvas, path)
+    return style.write(canvas, path)

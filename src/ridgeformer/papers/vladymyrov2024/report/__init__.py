@@ -18,20 +18,11 @@ from ridgeformer.papers.check import Check
 from ridgeformer.papers.machine import facts
 from ridgeformer.papers.report import svg
 from ridgeformer.papers.running import Outcome
+from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
-from ridgeformer.papers.vladymyrov2024.figures.style import COLOURS, MARKERS
-from ridgeformer.papers.vladymyrov2024.paper import (
-    BASELINES,
-    COLUMNS,
-    DEPTHS,
-    FAMILIES,
-    LABELS,
-    ROWS,
-    SEEDS,
-    CellKey,
-)
+from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
 from ridgeformer.playground.page import charts
@@ -98,34 +89,35 @@ def _data(outcome: Outcome) -> dict[str, Any]:
         {**record, "row": cell.key.row, "limit": cell.limit, "verdict": verdict(cell)}
         for record, cell in zip(table.as_dict()["cells"], table.cells.values(), strict=True)
     ]
-    methods = (*FAMILIES, *BASELINES, FLOOR)
+    methods = (*paper.FAMILIES, *paper.BASELINES, FLOOR)
     return {
         "summary": _summary(table, claims),
-        "columns": COLUMNS,
-        "names": {noise: column_name(noise) for noise in COLUMNS},
-        "depths": DEPTHS,
-        "baselines": BASELINES,
+        "columns": paper.COLUMNS,
+        "names": {noise: column_name(noise) for noise in paper.COLUMNS},
+        "depths": paper.DEPTHS,
+        "baselines": paper.BASELINES,
         "floor": FLOOR,
         "bayes": BAYES,
         "explodes": EXPLODES,
         "sequences": {"table": evidence.sequences, "level": evidence.fewer},
         "shown": SHOWN,
         "rows": [
-            {"method": row.method, "layers": row.layers, "name": row.name, "first": row.begins_group} for row in ROWS
+            {"method": row.method, "layers": row.layers, "name": row.name, "first": row.begins_group}
+            for row in paper.ROWS
         ],
         "cells": cells,
         "methods": [
             {
                 "name": method,
-                "label": LABELS.get(method, method),
+                "label": paper.LABELS.get(method, method),
                 "colour": COLOURS[method],
                 "dash": DASHES.get(method, ""),
-                "layered": method in FAMILIES,
+                "layered": method in paper.FAMILIES,
                 "mark": SHAPES.get(MARKERS.get(method, ""), ""),
             }
             for method in methods
         ],
-        "profiles": {noise: _profiles(evidence, noise) for noise in COLUMNS},
+        "profiles": {noise: _profiles(evidence, noise) for noise in paper.COLUMNS},
         "claims": [claim.as_dict() for claim in claims],
         "figures": [
             {"number": number, "caption": picture.caption, "image": svg(picture, outcome.results)}
@@ -143,7 +135,7 @@ def _table(name: str, title: str, text: str, columns: Sequence[str], rows: Itera
 
 def _explosions(evidence: Evidence) -> dict[str, Any]:
     """How often every model explodes, what it really is, and what caution cost; those that explode often are named."""
-    models = [(CellKey(row["method"], row["layers"], row["noise"]), row) for row in evidence.explosions]
+    models = [(paper.CellKey(row["method"], row["layers"], row["noise"]), row) for row in evidence.explosions]
     often = sorted((row["probability"], str(key)) for key, row in models if row["probability"] > OFTEN)
     named = "; ".join(name for _, name in reversed(often))
     text = (
@@ -168,11 +160,11 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
 
 def _baselines(table: Table) -> dict[str, Any]:
     rows = []
-    for noise in COLUMNS:
+    for noise in paper.COLUMNS:
         cells = [cell for cell in table.cells.values() if cell.noise == noise]
         known = {cell.method: cell for cell in cells if not cell.layers}
         best = min((cell for cell in cells if cell.layers), key=lambda cell: cell.loss)
-        pairs = (text for name in BASELINES for text in (short(known[name].loss), short(known[name].paper)))
+        pairs = (text for name in paper.BASELINES for text in (short(known[name].loss), short(known[name].paper)))
         ratio = f"{best.ratio:.2f}" if best.ratio < float("inf") else "-"
         rows.append(
             [noise, short(best.floor), short(best.floor_error), *pairs, f"{best.key.row}: {short(best.loss)}", ratio]
@@ -182,7 +174,7 @@ def _baselines(table: Table) -> dict[str, Any]:
         "smaller expected loss. It belongs to the whole distribution of noise levels: at a single level, another "
         "predictor can have a smaller loss. The ratio is the loss of the best model over the floor."
     )
-    names = [text for name in BASELINES for text in (name, "paper")]
+    names = [text for name in paper.BASELINES for text in (name, "paper")]
     columns = ["noise", "floor", "±", *names, "best model", "ratio"]
     return _table("baselines", "Baselines and floors", text, columns, rows)
 
@@ -213,7 +205,7 @@ def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
     return {
         "sigmas": [round(sigma, 6) for sigma in first.sigmas],
         "inside": first.inside,
-        "depths": DEPTHS if noise in DEEP else DEPTHS[-1:],
+        "depths": paper.DEPTHS if noise in DEEP else paper.DEPTHS[-1:],
         "losses": {row: [float(f"{loss:.4g}") for loss in curve.losses] for row, curve in curves.items()},
         "exploded": {row: curve.exploded for row, curve in curves.items()},
     }
@@ -221,7 +213,8 @@ def _profiles(evidence: Evidence, noise: str) -> dict[str, Any]:
 
 def _made(evidence: Evidence) -> list[tuple[str, str]]:
     made = evidence.results["training"]
-    cells = f"{made['cells']} cells, each the best of seeds {SEEDS[0]} to {SEEDS[-1]} by the loss after training"
+    seeds = f"seeds {paper.SEEDS[0]} to {paper.SEEDS[-1]}"
+    cells = f"{made['cells']} cells, each the best of {seeds} by the loss after training"
     return [
         ("models", cells),
         ("training", f"{made['runs']:,} runs, {made['seconds'] / 60:.0f} minutes in total, each in one process"),

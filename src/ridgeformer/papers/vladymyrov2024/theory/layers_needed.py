@@ -22,17 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import (
-    BALANCED,
-    PAPER,
-    Plan,
-    check_epsilon,
-    check_kappa,
-    digits,
-    layers_of,
-    missing,
-    schedule,
-)
+from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
 from ridgeformer.predictors.iterations import heavy_ball
 from ridgeformer.validation import integer
 
@@ -231,7 +221,7 @@ class Growth(NamedTuple):
     farthest: float
 
 
-def layers_needed(kappa: float, epsilon: float, plan: Plan = PAPER) -> float:
+def layers_needed(kappa: float, epsilon: float, plan: solver.Plan = solver.PAPER) -> float:
     """Count the layers with which a plan guarantees an accuracy for every spectrum of a condition number.
 
     Args:
@@ -248,9 +238,9 @@ def layers_needed(kappa: float, epsilon: float, plan: Plan = PAPER) -> float:
     >>> layers_needed(1e12, 1e-30)
     41
     """
-    kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
-    with localcontext(digits(kappa, epsilon)):
-        return len(schedule(Decimal(kappa), Decimal(epsilon), plan)) or math.inf
+    kappa, epsilon = solver.check_kappa(kappa), solver.check_epsilon(epsilon)
+    with localcontext(solver.digits(kappa, epsilon)):
+        return len(solver.schedule(Decimal(kappa), Decimal(epsilon), plan)) or math.inf
 
 
 def least_layers(kappa: float, epsilon: float) -> int:
@@ -289,38 +279,38 @@ def compare(kappa: float, epsilon: float, eigenvalues: int = 50) -> list[Row]:
     Raises:
         InputError: An argument is not allowed.
     """
-    kappa, epsilon = check_kappa(kappa), check_epsilon(epsilon)
+    kappa, epsilon = solver.check_kappa(kappa), solver.check_epsilon(epsilon)
     spectrum = log_spaced(kappa, integer("the number of eigenvalues", eigenvalues, 2, 200))
     rows = [
         Row(name, int(layers_needed(kappa, epsilon, plan)), _layers_on(spectrum, epsilon, plan))
-        for name, plan in (("GD++, paper", PAPER), ("GD++, balanced", BALANCED))
+        for name, plan in (("GD++, paper", solver.PAPER), ("GD++, balanced", solver.BALANCED))
     ]
     rows.append(Row("GD++, lower bound", least_layers(kappa, epsilon), None))
     rows += [Row(name, method.worst(kappa, epsilon), method.on(spectrum, epsilon)) for name, method in METHODS.items()]
     return rows
 
 
-def _layers_on(spectrum: NDArray[np.float64], epsilon: float, plan: Plan) -> int:
+def _layers_on(spectrum: NDArray[np.float64], epsilon: float, plan: solver.Plan) -> int:
     """The fewest layers of a plan after which what is missing on a spectrum has a mean square of at most epsilon^2."""
     kappa = float(spectrum[-1] / spectrum[0])
-    with localcontext(digits(kappa, epsilon)):
+    with localcontext(solver.digits(kappa, epsilon)):
         values = [Decimal(value) for value in spectrum.tolist()]
         before: list[Decimal] = [Decimal(1)] * len(values)
         goal = Decimal(epsilon) ** 2 * len(values)
         depth = 1
-        for more, last, _ in layers_of(values[-1] / values[0], plan, values[-1]):
-            left = [e * rest for e, rest in zip(before, missing([last], values), strict=True)]
+        for more, last, _ in solver.layers_of(values[-1] / values[0], plan, values[-1]):
+            left = [e * rest for e, rest in zip(before, solver.missing([last], values), strict=True)]
             if sum(e * e for e in left) <= goal:
                 break
             depth += 1
-            before = [e * rest for e, rest in zip(before, missing([more], values), strict=True)]
+            before = [e * rest for e, rest in zip(before, solver.missing([more], values), strict=True)]
             values = [s * (1 + more.xx * s) ** 2 for s in values]
     return depth
 
 
 SECOND_ORDER: dict[str, Callable[[float, float], float]] = {
     "GD++, paper": layers_needed,
-    "GD++, balanced": lambda kappa, epsilon: layers_needed(kappa, epsilon, BALANCED),
+    "GD++, balanced": lambda kappa, epsilon: layers_needed(kappa, epsilon, solver.BALANCED),
     "Newton (Schulz)": METHODS["Newton (Schulz)"].worst,
     "GD++, lower bound": least_layers,
 }

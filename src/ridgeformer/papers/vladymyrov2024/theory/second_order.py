@@ -24,27 +24,18 @@ from numpy.typing import NDArray
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.papers.vladymyrov2024.theory import Bound
-from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import (
-    PAPER,
-    Interval,
-    Layer,
-    Plan,
-    as_model,
-    digits,
-    missing,
-    schedule,
-)
+from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
 from ridgeformer.papers.vladymyrov2024.theory.layers_needed import counts, growth, layers_needed, log_spaced
 from ridgeformer.validation import array
 
 Array = NDArray[np.float64]
-PRINTED = Plan(lambda interval: 1 / (3 * interval.least), every=False)
+PRINTED = solver.Plan(lambda interval: 1 / (3 * interval.least), every=False)
 RATE = (4 / 9) / (1 - 1 / 3.3) ** 2  # the lemma's constant c: what a layer makes of kappa = 1.1
 HADAMARD = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], object)  # orthogonal, times 2
 ROTATION = np.array([[2, -1, 2], [2, 2, -1], [-1, 2, 2]], object)  # orthogonal, times 3
 
 
-def check(seed: int = 0, plan: Plan = PAPER, step: float = 1.0) -> list[Bound]:
+def check(seed: int = 0, plan: solver.Plan = solver.PAPER, step: float = 1.0) -> list[Bound]:
     """Check every claim about GD++ as a second-order solver.
 
     Args:
@@ -107,7 +98,7 @@ def _final_step(seed: int, step: float) -> Bound:
     return Bound("one step: |w - w*| / (epsilon |w*|)", worst, 1 + 1e-8, {"least along the largest": reached})
 
 
-def _large_kappa(plan: Plan) -> Bound:
+def _large_kappa(plan: solver.Plan) -> Bound:
     """Return max / min of s (1 - gamma s)^2 over 2001 points, over c kappa."""
     kappas = (1.1, 1.5, 2.0, 3.5, 10.0, 1e3, 1e6, 1e12)
     factors = [_ratio(Decimal(kappa), plan) / kappa for kappa in kappas]
@@ -116,7 +107,7 @@ def _large_kappa(plan: Plan) -> Bound:
     return Bound("kappa >= 1.1: kappa' / (c kappa)", max(factors) / RATE, 1 + 1e-12, facts, printed / RATE)
 
 
-def _small_kappa(plan: Plan) -> Bound:
+def _small_kappa(plan: solver.Plan) -> Bound:
     """(kappa' - 1) / (2 epsilon^2) at kappa = 1 + epsilon; the proof's last line forgets the 1."""
     with localcontext(prec=120):
         smalls = [Decimal(10) ** -power for power in (1, 2, 4, 8, 16, 32)]
@@ -127,7 +118,7 @@ def _small_kappa(plan: Plan) -> Bound:
     return Bound("kappa <= 1.1: (kappa' - 1) / (2 epsilon^2)", max(errors), 1.0, facts, printed)
 
 
-def _exactly(plan: Plan) -> Bound:
+def _exactly(plan: solver.Plan) -> Bound:
     """The closed form of kappa', which holds at every kappa."""
     worst = Decimal(0)
     with localcontext(prec=120):
@@ -137,7 +128,7 @@ def _exactly(plan: Plan) -> Bound:
     return Bound("kappa' - 1 = (kappa-1)^2 (4 kappa-1) / (3 kappa-1)^2: relative error", float(worst), 1e-40)
 
 
-def _theorem(plan: Plan) -> Bound:
+def _theorem(plan: solver.Plan) -> Bound:
     """Measured error over epsilon on 50 log-spaced eigenvalues, with as many layers as the plan asks for."""
     grid = [(kappa, epsilon) for kappa in (2.0, 1e2, 1e4, 1e6, 1e9, 1e12) for epsilon in (1e-1, 1e-3, 1e-10, 1e-30)]
     errors = [_measured(kappa, epsilon, plan) for kappa, epsilon in grid]
@@ -147,28 +138,28 @@ def _theorem(plan: Plan) -> Bound:
     return Bound("kappa 2 to 1e12, epsilon to 1e-30: error / epsilon", max(errors), 1.0, facts, printed)
 
 
-def _sequences(seed: int, plan: Plan) -> Bound:
+def _sequences(seed: int, plan: solver.Plan) -> Bound:
     """The model itself, token by token in float64, on noisy sequences."""
     kappa, epsilon = 1e4, 1e-8
-    with localcontext(digits(kappa, epsilon)):
-        model = as_model(schedule(Decimal(kappa), Decimal(epsilon), plan, largest=Decimal(20)), dim=8)
+    with localcontext(solver.digits(kappa, epsilon)):
+        model = solver.as_model(solver.schedule(Decimal(kappa), Decimal(epsilon), plan, largest=Decimal(20)), dim=8)
     x, y, solution = sequences_with(20 * log_spaced(kappa, 8), 16, 20, seed=seed)
     error = float(_distance(model, x, y, solution).max())
     facts = {"kappa": kappa, "layers": model.layers}
     return Bound("tokens in float64: |w - w*| / |w*|", error, epsilon, facts)
 
 
-def _many_digits(plan: Plan) -> Bound:
+def _many_digits(plan: solver.Plan) -> Bound:
     """Token by token in decimals."""
     kappa, epsilon = 10**12, Decimal("1e-30")
     with localcontext(prec=200):
-        layers = schedule(Decimal(kappa), epsilon, plan)
+        layers = solver.schedule(Decimal(kappa), epsilon, plan)
         error = float(token_error(layers, [Decimal(1), Decimal("1e-3"), Decimal("1e-6")]))
     facts = {"kappa": float(kappa), "layers": len(layers)}
     return Bound("tokens in 200 digits: |y - <x, w*>| / (|x| |w*|)", error, float(epsilon), facts)
 
 
-def _growth(plan: Plan) -> list[Bound]:
+def _growth(plan: solver.Plan) -> list[Bound]:
     """Slopes of the layers needed, for the worst spectrum."""
     fit = growth(counts(lambda kappa, epsilon: layers_needed(kappa, epsilon, plan)))
     slopes = {"log kappa": (fit.kappa, 1 / math.log(9 / 4)), "log log 1/epsilon": (fit.epsilon, 1 / math.log(2))}
@@ -180,7 +171,7 @@ def _growth(plan: Plan) -> list[Bound]:
     return checks
 
 
-def token_error(layers: Sequence[Layer], roots: Sequence[Decimal]) -> Decimal:
+def token_error(layers: Sequence[solver.Layer], roots: Sequence[Decimal]) -> Decimal:
     """Compute the largest |prediction - <x, w*>| / (|x| |w*|) of three queries, by the paper's equation in decimals.
 
     There are four tokens with residuals, in three dimensions; no query lies along an eigenvector.
@@ -204,26 +195,26 @@ def token_error(layers: Sequence[Layer], roots: Sequence[Decimal]) -> Decimal:
     return error
 
 
-def _exact_ratio(kappa: Decimal, plan: Plan, points: int) -> Decimal:
+def _exact_ratio(kappa: Decimal, plan: solver.Plan, points: int) -> Decimal:
     """Return max / min of s (1 - gamma s)^2 over s from 1 to kappa, both included."""
-    gamma = plan.gamma(Interval(Decimal(1), kappa))
+    gamma = plan.gamma(solver.Interval(Decimal(1), kappa))
     values = [1 + (kappa - 1) * i / (points - 1) for i in range(points)]
     after = [s * (1 - gamma * s) ** 2 for s in values]
     return max(after) / min(after)
 
 
-def _ratio(kappa: Decimal, plan: Plan) -> float:
+def _ratio(kappa: Decimal, plan: solver.Plan) -> float:
     with localcontext(prec=60):
         return float(_exact_ratio(kappa, plan, 2001))
 
 
-def _measured(kappa: float, epsilon: float, plan: Plan) -> float:
+def _measured(kappa: float, epsilon: float, plan: solver.Plan) -> float:
     """The largest |e| on log-spaced eigenvalues, both ends included, over epsilon; without layers, all is missing."""
-    with localcontext(digits(kappa, epsilon)):
-        layers = schedule(Decimal(kappa), Decimal(epsilon), plan)
+    with localcontext(solver.digits(kappa, epsilon)):
+        layers = solver.schedule(Decimal(kappa), Decimal(epsilon), plan)
         inner = [Decimal(value) for value in log_spaced(kappa).tolist()[1:-1]]
         values = [1 / Decimal(kappa), *inner, Decimal(1)]
-        return float(max(map(abs, missing(layers, values))) / Decimal(epsilon))
+        return float(max(map(abs, solver.missing(layers, values))) / Decimal(epsilon))
 
 
 def _distance(model: LinearTransformer, x: Array, y: Array, solution: Array) -> Array:
