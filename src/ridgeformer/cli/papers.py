@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from ridgeformer.cli.group import Group, cli
-from ridgeformer.cli.options import COUNT, PLACE, SEED, THREADS
+from ridgeformer.cli.options import COUNT, PLACE, SEED, THREADS, Group, cli
 from ridgeformer.cli.output import Answer, answers, warn
 from ridgeformer.cli.paper_results import SEED_PAPER, claims, measured, parts_bar, retrained, setting, stored
 from ridgeformer.cli.sweep import DASK, WORKERS, run_sweep
