@@ -52,7 +52,7 @@ __all__ = [
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
-SINGLE, END = ("limit", "universal"), ".safetensors"  # folders of models that stand alone, one in a file
+SINGLE, END = ("universal",), ".safetensors"  # folders of models that stand alone, one in a file
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
 Key = tuple[str, int, str]
@@ -368,8 +368,7 @@ def single_file(name: str) -> Path | None:
     """Return the file of a shipped model that stands alone.
 
     Args:
-        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`, or
-            `zoo:limit/channels(1,3)/8/categorical(1,3)`.
+        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`.
 
     Returns:
         The file; None for names of other models.
