@@ -16,7 +16,7 @@ from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.check import Check
 from ridgeformer.papers.machine import facts
 from ridgeformer.papers.report import svg
-from ridgeformer.papers.report import write_page as write_text
+from ridgeformer.papers.report import write_page as page_in
 from ridgeformer.papers.running import Outcome
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
@@ -53,7 +53,7 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
     parts = {"PAPER": outcome.paper.link, "SOFTWARE": _repository(), "SCRIPT": script, "PLOT": charts(), "DATA": text}
     for name, part in parts.items():
         page = page.replace(f"@{name}@", part)
-    return write_text(folder, f"{outcome.paper.id}.html", page)
+    return page_in(folder, f"{outcome.paper.id}.html", page)
 
 
 def _repository() -> str:
