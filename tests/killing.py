@@ -57,7 +57,7 @@ print("started", flush=True)
 # The process kills itself as soon as the journal of the run that was asked for has been written so many times.
 DEATH = """
 import os, signal
-from ridgeformer.training.store.files import Journal
+from ridgeformer.training.store import Journal
 write, left = Journal.write, [{pieces}]
 def write_and_die(journal):
     write(journal)

@@ -20,7 +20,8 @@ def test_a_loss_above_the_threshold_explodes():
 
 def test_capped_losses_are_finite():
     losses = np.array([1.0, 2e12, -2e12, np.inf, np.nan, -0.5])
-    assert capped(losses).tolist() == [1.0, 1e12, 1e12, 1e12, 1e12, -0.5]
+    assert capped(losses, 10).tolist() == [1.0, 1e12, 1e12, 1e12, 1e12, -0.5]
+    assert capped(losses, 1e7).tolist() == [1.0, 2e12, -2e12, 1e13, 1e13, -0.5]  # in units in which 10^12 is ordinary
 
 
 @pytest.mark.parametrize(

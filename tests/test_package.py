@@ -3,6 +3,7 @@
 import ast
 import builtins
 import doctest
+import functools
 import graphlib
 import importlib
 import inspect
@@ -44,6 +45,17 @@ LAYERS = (
 PLACE = {name: (level, group) for level, groups in enumerate(LAYERS) for group in groups for name in group.split("+")}
 
 
+@functools.cache
+def parsed(path):
+    """The syntax tree of a file, read once for all tests."""
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def nodes_of(path):
+    return list(ast.walk(parsed(path)))
+
+
 def modules():
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
@@ -60,10 +72,9 @@ def imported(path):
 
     A result is drawn when it is asked to, by the pictures of a higher layer.
     """
-    tree = ast.parse(path.read_text())
-    plots = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("plot")]
+    plots = [node for node in nodes_of(path) if isinstance(node, ast.FunctionDef) and node.name.startswith("plot")]
     drawing = {node for plot in plots for node in ast.walk(plot)}
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if node in drawing:
             continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "ridgeformer":
@@ -89,10 +100,9 @@ def test_imports_point_one_way():
 
 def imported_modules(path, known):
     """The modules of ridgeformer that a file imports when it runs, anywhere in it."""
-    tree = ast.parse(path.read_text())
-    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    blocks = [node for node in nodes_of(path) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
     only_types = {inner for block in blocks for inner in ast.walk(block)}
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.module and node not in only_types:
             inner = ".".join(node.module.split(".")[1:])
             parts = {f"{inner}.{alias.name}".strip(".") for alias in node.names}
@@ -118,7 +128,7 @@ def test_imports_point_one_way_inside_packages_too():
 def test_functions_fit_on_a_screen():
     """At most 60 lines with the docstring, in the package, benchmarks, examples and tests."""
     for name, path in [*modules(), *outside("benchmarks", "examples", "tests")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = node.end_lineno - node.lineno + 1
                 assert lines <= 60, f"{name}.{node.name} has {lines} lines"
@@ -126,7 +136,7 @@ def test_functions_fit_on_a_screen():
 
 def lines_beside_docstrings(path):
     text = path.read_text()
-    nodes = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef))
+    nodes = (n for n in nodes_of(path) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef))
     texts = (node.body[0] for node in nodes if ast.get_docstring(node))
     return text.count("\n") - sum(found.end_lineno - found.lineno + 1 for found in texts)
 
@@ -188,7 +198,7 @@ def test_only_the_command_line_prints():
     for name, path in modules():
         if not name.startswith("cli"):
             text = path.read_text()
-            calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+            calls = (node.func for node in nodes_of(path) if isinstance(node, ast.Call))
             prints = printing.search(text) or any(isinstance(f, ast.Name) and f.id == "print" for f in calls)
             assert not prints or name == "training.callbacks", name
 
@@ -236,7 +246,7 @@ def test_the_public_names_are_the_written_list():
     for module, names in rows:
         path = SOURCE.joinpath(*module.split(".")[1:])
         path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        lists = [n.value for n in ast.parse(path.read_text()).body if ast.unparse(n).startswith("__all__ =")]
+        lists = [n.value for n in parsed(path).body if ast.unparse(n).startswith("__all__ =")]
         assert sorted(re.findall(r"`(\w+)`", names)) == sorted(ast.literal_eval(lists[0])), module
 
 
@@ -277,7 +287,7 @@ def test_all_arguments_attributes_and_results_are_documented():
     """Ruff's D417 only looks at functions that have a section `Args:`. Docstrings of commands are help texts."""
     for name, path in modules():
         if not name.startswith("cli"):
-            assert list(undocumented(ast.parse(path.read_text()))) == [], name
+            assert list(undocumented(parsed(path))) == [], name
 
 
 # What the functions that write files or need packages raise; whoever calls them directly must say so.
@@ -300,8 +310,8 @@ def test_docstrings_name_the_errors_that_are_raised():
     for name, path in modules():
         if name.split(".")[0] in ("cli", "__main__", "torch", "jax", "sklearn") or name == "engine.xla":
             continue  # help texts, or packages that need not be installed
-        module, tree = importlib.import_module(f"ridgeformer.{name}".rstrip(".")), ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        module, tree = importlib.import_module(f"ridgeformer.{name}".rstrip(".")), parsed(path)
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 for kind in raised(node):
                     found = getattr(builtins, kind, None) or getattr(errors, kind, None) or getattr(module, kind, None)

@@ -19,7 +19,7 @@ from playwright.sync_api import sync_playwright
 from sphinx.util.inventory import InventoryFile
 
 import ridgeformer
-from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import cli
 
 DOCS = Path(__file__).parents[1]
 BOOK = DOCS / "_build" / "html"

@@ -15,7 +15,7 @@ import click
 from proselint.checks import __register__ as PROSELINT
 from proselint.registry.checks import Check, types
 
-from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import cli
 
 ROOT = Path(__file__).parents[2]
 # Checks of proselint that do not fit technical prose, such as straight quotes, names of people, or "very".

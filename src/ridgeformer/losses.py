@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 EXPLODES = 100  # times the signal: a loss above which a sequence counts as exploded
 CAP = 1e12  # a loss counts as at most this, so that one overflow gives a huge mean, not a NaN
+LARGE_UNITS = 1e6  # times the signal: the same in units of labels in which this is more
 ROUNDING = 1e-21  # times the signal: a smaller loss is 0, such as the floor of a known noise level
 SAYS_NOTHING = 1e6  # a ratio of a model that diverged
 ERRORS = 4  # standard errors below its floor from which on a loss is too good to be true
@@ -57,16 +58,18 @@ def exploded(losses: NDArray[np.floating[Any]], signal: float) -> NDArray[np.boo
     return np.asarray(~(np.abs(losses) <= threshold(signal)))
 
 
-def capped(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The losses as they enter a mean: those above `CAP`, or that are not a number, count as `CAP`.
+def capped(losses: NDArray[np.float64], signal: float) -> NDArray[np.float64]:
+    """The losses as they enter a mean: at most 10^12, or 10^6 times the signal where that is more.
 
     Args:
-        losses: Losses of single sequences, of any shape.
+        losses: Losses of single sequences, of any shape. Those that are not a number count as the largest.
+        signal: The mean square of what is to be predicted, `problem.signal`.
 
     Returns:
         Finite losses of the same shape.
     """
-    return np.where(np.abs(losses) <= CAP, losses, CAP)
+    most = max(CAP, LARGE_UNITS * signal)
+    return np.where(np.abs(losses) <= most, losses, most)
 
 
 def rounding(signal: float) -> float:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ridgeformer import LinearTransformer, load_run, save
-from ridgeformer.cli.protocols import protocol_of
+from ridgeformer.cli.training import protocol_of
 from ridgeformer.training import SGD, Adam, GradientDescent, GradientFlow, Paper
 
 SMALL = ["--noise", "uniform(0,2)", "--dim", "3", "--context", "6", "--layers", "1", "--sequences", "300"]

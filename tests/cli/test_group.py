@@ -9,7 +9,7 @@ import pytest
 
 from commands import SMALL, call
 from ridgeformer import InputError, cli
-from ridgeformer.cli.group import ORDER
+from ridgeformer.cli.options import ORDER
 
 
 def commands(group=cli.cli, path=""):

@@ -199,7 +199,7 @@ def test_a_ratio_to_a_floor_of_zero_is_infinite():
     assert loss.as_dict()["ratio"] is None
 
 
-@pytest.mark.parametrize("unit", [1e-10, 1e6])
+@pytest.mark.parametrize("unit", [1e-10, 1e6, 1e10])
 def test_units_change_no_ratio(unit):
     """Tasks and noise times a number: losses of ridge regression scale with its square, ratios and zeros stay."""
     tasks = Gaussian(covariance=unit**2 * np.eye(3))

@@ -17,8 +17,7 @@ from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Pr
 from ridgeformer.engine import Omegas
 from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
 from ridgeformer.export import FORMATS, Format, export, write
-from ridgeformer.models.family import FAMILIES, Family
-from ridgeformer.models.names import known_families
+from ridgeformer.models.family import FAMILIES, Family, known_families
 from ridgeformer.training import Search
 from support import tame_model
 

@@ -24,7 +24,7 @@ from fuzz_cases import Case, Instead
 from fuzz_mutations import TENSORS, damaged, edit_json, nest_json, split
 
 from ridgeformer.tensors import pack
-from ridgeformer.training.store.files import DamagedRunWarning, Journal, _checksum
+from ridgeformer.training.store import DamagedRunWarning, Journal, _seal
 
 NAME = "journal.safetensors"
 WRITER = {"run": "diag-2x1", "ridgeformer": "0.2.0", "engine": "numpy"}
@@ -101,7 +101,7 @@ def sealed(truth: Truth, rng: random.Random) -> bytes:
     header, _ = split(truth.content)
     metadata = header["__metadata__"]
     facts = rng.choice((edit_json, edit_json, nest_json))(metadata["facts"].encode(), rng).decode()
-    metadata |= {"facts": facts, "facts checksum": _checksum(facts)}
+    metadata |= {"facts": facts, "facts checksum": _seal(facts)}
     tensors = {
         f"{number}/{key}": value for number, arrays in enumerate(truth.pieces.values()) for key, value in arrays.items()
     }

@@ -30,8 +30,8 @@ from ridgeformer.tensors import pack
 from ridgeformer.training import Paper, Search
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import make_spec
-from ridgeformer.training.store import Folder
-from ridgeformer.training.store.files import DamagedRunWarning, checksum, read_run
+from ridgeformer.training.store import DamagedRunWarning, Folder
+from ridgeformer.training.store.files import checksum, read_run
 
 RECORD, MODEL, SPEC = "record.json", "model.safetensors", "spec.json"
 DAMAGES = ([RECORD], [RECORD], [RECORD], [MODEL], [MODEL], [SPEC], [RECORD, MODEL])  # files that are damaged together

@@ -20,7 +20,6 @@ import pytest
 from ridgeformer import CustomProblem, tensors, zoo
 from ridgeformer.problems import posterior
 from ridgeformer.training import store
-from ridgeformer.training.store import files as journal
 from ridgeformer.training.store import files as stored
 
 KINDS = {
@@ -80,8 +79,8 @@ def accept_everything(*_, **__):
     ("kind", "module", "name"),
     [
         ("models", tensors, "checksum"),
-        ("journals", journal, "digest"),
-        ("journals", journal, "_checksum"),
+        ("journals", store, "digest"),
+        ("journals", store, "_seal"),
         ("records", stored, "checksum"),
         ("zoo", zoo, "_checksum"),
     ],
@@ -90,8 +89,8 @@ def test_without_a_checksum_the_violation_is_found(kind, module, name, monkeypat
     monkeypatch.setattr(module, name, accept_everything)
     if kind == "records":
         monkeypatch.setattr(store, name, accept_everything)
-    if kind == "journals" and name == "_checksum":
-        monkeypatch.setattr(fuzz_journals, "_checksum", accept_everything)
+    if kind == "journals" and name == "_seal":
+        monkeypatch.setattr(fuzz_journals, "_seal", accept_everything)
     KINDS[kind].sound.cache_clear()
     try:
         with pytest.raises(AssertionError, match=rf"fuzz_{kind}.run\(\d+, 1\) breaks the law in its last case"):

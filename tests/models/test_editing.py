@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, Full, GDpp, InputError, Layout, LinearTransformer, Problem
-from ridgeformer.models.editing import OMEGAS
-from ridgeformer.models.family import FAMILIES
-from ridgeformer.models.names import family_named, known_families
+from ridgeformer.models.family import FAMILIES, family_named, known_families
+from ridgeformer.models.transformer import OMEGAS
 from support import draw, tame_model
 
 BUILT_IN = [n for n in known_families() if family_named(n).built_in]

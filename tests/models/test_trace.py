@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, InputError, Layout, LinearTransformer, Moments, Problem
-from ridgeformer.models.family import FAMILIES
-from ridgeformer.models.names import family_named, known_families
+from ridgeformer.models.family import FAMILIES, family_named, known_families
 from ridgeformer.models.trace import KEPT, PATCHES
 from ridgeformer.problems import Sequences
 from support import draw, tame_model

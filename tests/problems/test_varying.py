@@ -171,6 +171,8 @@ def test_what_cannot_work_is_refused(problem):
         problem.sequences(3)
     with pytest.raises(InputError, match="Choose one of these"):
         problem.cell(9)
+    with pytest.raises(InputError, match="each sequence must have one noise level; got student"):
+        Problem("2..3", "2d", "student(4,1)")
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from ridgeformer import load, train
 from ridgeformer.sweeps import Grid, execute, sweep
 from ridgeformer.sweeps.execute import train_unit
 from ridgeformer.training import Search, store
-from ridgeformer.training.store.files import DamagedRunWarning
+from ridgeformer.training.store import DamagedRunWarning
 from support import LONGEST, unmeasured
 
 QUICK = Search(effort=0.2)

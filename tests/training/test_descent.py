@@ -25,8 +25,7 @@ from ridgeformer.training import (
 from ridgeformer.training.descent.averages import Average
 from ridgeformer.training.job import RACE
 from ridgeformer.training.spec import make_spec
-from ridgeformer.training.store import Folder
-from ridgeformer.training.store.files import DamagedRunWarning
+from ridgeformer.training.store import DamagedRunWarning, Folder
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
 FEW = {"sequences": 1000, "threads": 1}

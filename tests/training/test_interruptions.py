@@ -11,7 +11,7 @@ import pytest
 import killing
 from killing import DESCENT, DIAG, FULL, FULL_BY_BFGS, FULL_BY_SOAP, GDPP, PAPER
 from ridgeformer.training import Search
-from ridgeformer.training.store.files import DamagedRunWarning
+from ridgeformer.training.store import DamagedRunWarning
 
 pytestmark = pytest.mark.long
 SMALL = killing.Kind("diag", 1, 2, 5, Search(effort=0.2))

@@ -19,8 +19,7 @@ from ridgeformer.errors import DamageError, StorageError
 from ridgeformer.tensors import digest, pack, read_tensors
 from ridgeformer.training import Paper, Search
 from ridgeformer.training.spec import make_spec
-from ridgeformer.training.store import Folder
-from ridgeformer.training.store.files import DamagedRunWarning, Journal
+from ridgeformer.training.store import DamagedRunWarning, Folder, Journal
 
 SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)

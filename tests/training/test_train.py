@@ -40,7 +40,7 @@ from ridgeformer.training.search import few_starts
 from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob, mine
 from ridgeformer.training.spec import make_spec, parse_spec
-from ridgeformer.training.store.files import Journal
+from ridgeformer.training.store import Journal
 from ridgeformer.training.train import _status
 from support import slopes
 

@@ -17,9 +17,8 @@ from ridgeformer.cli import (  # noqa: F401  registers them
     papers,
     sweep,
     training,
-    zoo,
 )
-from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import cli
 from ridgeformer.errors import RidgeformerError
 
 __all__ = ["main"]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.evaluate import answer_of
-from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import FILE, PLACE
+from ridgeformer.cli.options import FILE, PLACE, cli
 from ridgeformer.cli.output import Answer, answers, progress_bar
 from ridgeformer.cli.subject import Subject, reads_a_model, trained_lengths
 from ridgeformer.errors import InputError, shown

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import PARTS, PLACE, measures_explosions, model_problem_options, takes_a_problem
+from ridgeformer.cli.options import PARTS, PLACE, cli, measures_explosions, model_problem_options, takes_a_problem
 from ridgeformer.cli.output import Answer, answers, progress_bar
 from ridgeformer.cli.subject import model_name, read_model_and_problem, trained_on
 from ridgeformer.errors import refuse, shown
@@ -187,7 +186,9 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
     from ridgeformer.evaluation import Oracle, compare
     from ridgeformer.plotting.problems import check_drawable, draw_problem
     from ridgeformer.predictors import baselines
+    from ridgeformer.validation import integer
 
+    integer("sequences", sequences, 2)  # before baselines are tuned, which takes seconds
     if click.get_current_context().params["plot"] is not None:
         check_drawable(problem)
     predictors, left_out = baselines(problem)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import UNKNOWN, measures_explosions
+from ridgeformer.cli.options import UNKNOWN, cli, measures_explosions
 from ridgeformer.cli.output import Answer, answers, progress_bar
 from ridgeformer.cli.subject import Subject, reads_a_model
 from ridgeformer.losses import rounding

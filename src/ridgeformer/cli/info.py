@@ -1,13 +1,18 @@
-"""`ridgeformer info`: this installation and this machine."""
+"""`ridgeformer info`, `play` and `models`: what this installation has."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.group import cli
+from ridgeformer.cli.options import cli
 from ridgeformer.cli.output import Answer, answers
+from ridgeformer.errors import InputError
+
+if TYPE_CHECKING:
+    from ridgeformer.zoo import Made, Zoo
 
 
 @cli.command(epilog="Examples:\n\n\b\n  ridgeformer info\n  RIDGEFORMER_THREADS=1 ridgeformer info --json")
@@ -45,3 +50,162 @@ def play(out: Path, opened: bool) -> None:
     click.echo(f"The playground is in {out}.")
     if opened and not webbrowser.open(path.as_uri()):
         click.echo("No browser was found. Open the file yourself.")
+
+
+RARE = ("probability", "error", "hits", "bound", "upper")  # what is known of explosions
+
+
+@cli.command(
+    epilog="Examples:\n\n\b\n  ridgeformer models --noise 'uniform(0,5)'\n"
+    "  ridgeformer models --layers 7 --csv models.csv\n"
+    "  ridgeformer models 'full/7/categorical(1,3)'\n  ridgeformer models 'diag/7/uniform(0,5)/2' --json\n"
+    "  ridgeformer models --dim 1"
+)
+@click.argument("name", required=False)
+@click.option("--family", type=click.Choice(["gdpp", "diag", "full"]), help="List only models of this family.")
+@click.option("--layers", type=int, help="List only models with this number of layers.")
+@click.option("--noise", help="List only models trained on this noise, such as 'uniform(0,5)'.")
+@click.option("--dim", type=click.Choice(["10", "1", "2"]), default="10", show_default=True, help="Dimension d.")
+@answers()
+def models(name: str | None, family: str | None, layers: int | None, noise: str | None, dim: str) -> Answer:
+    """List the trained models that ship with the package, or describe one of them.
+
+    There is a trained model for every cell of Table 1 of the paper: three families, one to seven layers, ten noise
+    distributions; each is the best of five seeds. Other commands take such a model by its name, for example
+    'zoo:diag/7/uniform(0,5)'. NAME is FAMILY/LAYERS/NOISE, or FAMILY/LAYERS/NOISE/SEED for another seed. Losses are
+    adjusted losses, measured when the model was trained. There are also small models for d = 1 and d = 2, for teaching;
+    their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'.
+    """
+    from ridgeformer.noise import as_noise
+    from ridgeformer.zoo import find, shipped
+
+    if name is not None:
+        zoo, (family, layers, noise, seed) = find(name)
+        return _described(_facts(zoo, family, layers, str(as_noise(noise)), seed))
+    zoo, wanted = shipped(int(dim)), (family, layers, None if noise is None else str(as_noise(noise)))
+    cells = [cell for cell in zoo.made if all(w in (None, have) for w, have in zip(wanted, cell, strict=True))]
+    if not cells:
+        families = ", ".join(dict.fromkeys(cell[0] for cell in zoo.made))
+        noises = ", ".join(dict.fromkeys(cell[2] for cell in zoo.made))
+        depths = [cell[1] for cell in zoo.made]
+        raise InputError(
+            f"for d = {dim} the zoo has the families {families}, {min(depths)} to {max(depths)} layers, and "
+            f"the noises {noises}; no model has what was asked for. Leave out an option, or train the model "
+            "with `ridgeformer train`."
+        )
+    return _listed([_facts(zoo, *cell) for cell in cells])
+
+
+def _listed(facts: list[dict[str, Any]]) -> Answer:
+    from ridgeformer.evaluation.table import aligned
+
+    problem = facts[0]["problem"]
+    columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
+    prices = [one["price_of_caution"] and one["price_of_caution"]["worse"] for one in facts]
+    rows = [{**one, "price": price} for one, price in zip(facts, prices, strict=True)]
+    rows = [{name: row[name] for name in columns} for row in rows]
+    unknown = float("nan")
+    nothing = {"floor": 0.0, "ratio": unknown}  # where the noise level is known
+    none_seen = {"explosion_probability": unknown, "explosion_error": unknown}  # which is no probability of 0
+    printed = [
+        {
+            **row,
+            **({} if row["ratio"] is not None else nothing),
+            **({} if row["explosion_probability"] else none_seen),
+            "price": unknown if row["price"] is None else row["price"],
+        }
+        for row in rows
+    ]
+    words = (
+        "The ratio is loss / floor. The price is how much more loss the chosen model has than the best one that was "
+        "found without regard to explosions (Diag, seed 0, trained again)."
+    )
+    text = (
+        f"{aligned(printed)}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. {words} "
+        f"For details: ridgeformer models '{rows[0]['name']}'"
+    )
+    return Answer(text, facts, rows)
+
+
+def _described(facts: dict[str, Any]) -> Answer:
+    """The facts one by one, in words where they are several numbers."""
+    from ridgeformer.training.job import Price
+
+    ratio = "-" if facts["ratio"] is None else f"{facts['ratio']:.3f}"
+    loss = f"{facts['loss']:.5g} +- {facts['error']:.2g} on {facts['sequences']:,} sequences; "
+    words = {"loss": f"{loss}{facts['exploded']} exploded", "ratio": ratio, "floor": f"{facts['floor']:.4g}"}
+    words["losses_by_seed"] = ", ".join(f"{seed}: {loss:.4g}" for seed, loss in facts["losses_by_seed"].items())
+    if facts["explosion_probability"] is not None:
+        least = "at least about " if facts["explosion_bound"] == "lower" else ""
+        often = f"{facts['explosion_probability']:.2e} +- {facts['explosion_error']:.1e}"
+        hits = f"{facts['explosion_hits']:.0f} effective hits"
+        words["explosion_probability"] = f"{least}{often} ({hits})" if facts["explosion_hits"] else "none seen"
+    if facts["price_of_caution"] is not None:
+        words["price_of_caution"] = str(Price(**facts["price_of_caution"]))
+    left_out = ("name", "error", "exploded", "sequences", *(f"explosion_{one}" for one in RARE[1:]))
+    lines = [
+        f"  {key.replace('_', ' '):22} {words.get(key, _text(value))}"
+        for key, value in facts.items()
+        if key not in left_out
+    ]
+    return Answer("\n".join([facts["name"], *lines]), facts, [facts])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {one}" for key, one in value.items() if one is not None)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
+    """Everything that is known about a model of the zoo, as plain data."""
+    from ridgeformer.zoo.explosions import explosions, prices
+
+    cell = (family, layers, noise)
+    made = zoo.record(*cell, seed=seed)
+    name = _name(made.spec["dim"], *cell)
+    rare = explosions().get(name) if seed in (None, zoo.best(*cell)) else None
+    number = made.spec["seed"]
+    seeds = sorted(other for known, other in zoo.models if known == cell)
+    arrays = zoo.model(*cell).family.arrays
+    model = zoo.models.get((cell, number))
+    s = "s" * (model is not None and model.working_layers > 1)
+    price = prices().get(name) if seed in (None, 0) else None
+    return {
+        "name": name if seed is None else f"{name}/{seed}",
+        "problem": {key: made.spec[key] for key in ("dim", "context", "noise")},
+        "family": family,
+        "layers": layers,
+        "heads": made.spec["heads"],
+        "parameters": sum(int(values.size) for values in arrays.values()),
+        "seed": number,
+        "loss": made.loss,
+        "error": made.error,
+        "floor": made.floor,
+        "ratio": made.loss / made.floor if _has_floor(made) else None,
+        "exploded": made.exploded,
+        **{f"explosion_{name}": None if rare is None else getattr(rare, name) for name in RARE},
+        "actual": None if model is None else f"{model.simplest_family}, {model.working_layers} layer{s}",
+        "price_of_caution": None if price is None else price._asdict(),
+        "sequences": made.sequences,
+        "status": made.status,
+        "message": made.message,
+        "protocol": dict(made.spec["protocol"]),
+        "seconds": made.seconds,
+        "made_with": dict(made.made_with),
+        "losses_by_seed": {str(other): run.loss for other, run in sorted(zoo.made[cell].items())},
+        "seeds_with_weights": seeds,
+        "weights": number in seeds,
+    }
+
+
+def _name(dim: int, family: str, layers: int, noise: str) -> str:
+    from ridgeformer.zoo import DIMS, PREFIX
+
+    return f"{PREFIX}{'' if dim == DIMS[0] else f'd={dim}/'}{family}/{layers}/{noise}"
+
+
+def _has_floor(made: Made) -> bool:
+    from ridgeformer.losses import rounding
+
+    return made.floor > rounding(made.spec["dim"])  # the signal, which is d in the paper

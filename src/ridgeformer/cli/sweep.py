@@ -1,4 +1,4 @@
-"""`ridgeformer sweep`: train many models."""
+"""`ridgeformer runs` and `ridgeformer sweep`: finished trainings and their pictures; many trainings at once."""
 
 from __future__ import annotations
 
@@ -13,15 +13,90 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import PLACE, UNKNOWN
+from ridgeformer.cli.options import FILE, PLACE, UNKNOWN, Command, cli
 from ridgeformer.cli.output import Answer, answers, one_line, sweep_display, warn
-from ridgeformer.cli.protocols import draw, picture_of, takes_a_picture
 from ridgeformer.errors import InputError, MissingPackageError, UnreachableError, refuse, shown
 
 if TYPE_CHECKING:
     from ridgeformer.sweeps import Sweep
-    from ridgeformer.training import Runs, Spec
+    from ridgeformer.training import Runs, Spec, Training
+    from ridgeformer.training.spec import Protocol
+
+PICTURES = ("curve", "trajectories", "animation")
+
+
+def takes_a_picture(command: Command) -> Command:
+    """Add the options that choose a picture of a descent."""
+    levels = click.option(
+        "--level",
+        multiple=True,
+        type=float,
+        help="Also draw a dashed line in the learning curve of a descent, at this loss on its axis, which shows "
+        "unadjusted losses. May be repeated.",
+    )
+    kinds = click.option(
+        "--picture",
+        type=click.Choice(PICTURES),
+        help="What --plot draws of a descent: its learning curve, the trajectories of its weights, or an animation "
+        "(.gif, or .html with a slider) [default: by the ending of the file].",
+    )
+    what = "Draw the learning curve, or another --picture, to this file: .png, .pdf, .svg, .gif or .html."
+    return click.option("--plot", type=FILE, help=f"{what} Needs matplotlib.")(kinds(levels(command)))
+
+
+def picture_of(plot: Path | None, picture: str | None, levels: tuple[float, ...], protocol: Protocol) -> str:
+    """The picture to draw; refuses one that the protocol does not allow or no file can hold, before any training."""
+    from ridgeformer.plotting.style import MOVING, STILL, check_plot
+
+    if plot is None:
+        if picture or levels:
+            refuse(
+                "--picture and --level are about the file of --plot", "no --plot", "Add --plot curve.png, for example."
+            )
+        return "curve"
+    chosen = picture or ("animation" if plot.suffix in MOVING else "curve")
+    descent = protocol.records_steps
+    if chosen != "curve" and not descent:
+        given = f"--protocol {protocol.name}"
+        remedy = "Train with `ridgeformer descend`, or draw the curve to a .png, .pdf or .svg file."
+        refuse(f"a picture of the kind {chosen} shows a descent, whose course is recorded", given, remedy)
+    if chosen != "curve" and (snapshots := len(protocol.kept())) < 2:
+        refuse(f"a picture of the kind {chosen} needs two snapshots", snapshots, "Train with --snapshots 20.")
+    if levels:
+        _check_levels(levels, chosen, protocol)
+    named = MOVING if chosen == "animation" else STILL
+    check_plot(plot, named if picture else (*STILL, *MOVING) if descent else STILL)
+    return chosen
+
+
+def _check_levels(levels: tuple[float, ...], picture: str, protocol: Protocol) -> None:
+    """Refuse levels that no axis has, and levels of a picture that is not the learning curve of a descent."""
+    rule = "--level is for the learning curve of a descent"
+    if picture != "curve":
+        remedy = "Leave out --level, or draw the curve to a .png, .pdf or .svg file."
+        refuse(rule, f"a picture of the kind {picture}", remedy)
+    if not protocol.records_steps:
+        refuse(rule, f"--protocol {protocol.name}", "Leave out --level.")
+    for level in levels:
+        if not 0 < level < math.inf:
+            rule = "--level must be positive and finite, because the axis is logarithmic"
+            refuse(rule, f"{level:g}", "Write --level 0.5, for example.")
+
+
+def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...], quiet: bool = False) -> None:
+    """Draw a picture of a run to a file, and say so on stderr. An animation takes seconds, so a terminal shows that."""
+    from rich.console import Console
+
+    from ridgeformer.plotting.dynamics import DRAWN
+    from ridgeformer.plotting.training import draw_training
+
+    waiting = picture == "animation" and not quiet
+    with Console(stderr=True).status(f"drawing {plot.name}") if waiting else contextlib.nullcontext():
+        if picture == "curve" and "table" not in training.course:
+            draw_training(training, plot)
+        else:
+            DRAWN[picture](training, plot, **({"levels": levels} if picture == "curve" else {}))
+    warn(f"Drawn to {plot}.")
 
 
 @cli.command(

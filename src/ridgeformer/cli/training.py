@@ -1,30 +1,140 @@
-"""`ridgeformer train` and `ridgeformer descend`: train models."""
+"""`ridgeformer train` and `ridgeformer descend`: train models, by the protocol that options choose."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.group import cli
-from ridgeformer.cli.options import FAMILY, PLACE, Command, measures_explosions, takes_a_problem
+from ridgeformer.cli.options import FAMILY, PLACE, Command, cli, measures_explosions, takes_a_problem
 from ridgeformer.cli.output import Answer, answers, training_display, warn
-from ridgeformer.cli.protocols import (
-    DESCENTS,
-    SEARCHES,
-    draw,
-    picture_of,
-    protocol_of,
-    takes_a_picture,
-    takes_a_protocol,
-)
-from ridgeformer.cli.sweep import describe_training
+from ridgeformer.cli.sweep import describe_training, draw, picture_of, takes_a_picture
+from ridgeformer.errors import InputError, refuse, shown
 
 if TYPE_CHECKING:
     from ridgeformer.problems import Problem
+    from ridgeformer.training.spec import Protocol
+
+STEPS = "descent, sgd, adam"
+Options = tuple[tuple[str, type, str], ...]
+SEARCHES: tuple[tuple[str, ...], Options] = (
+    ("search", "paper"),
+    (
+        ("effort", float, "search only: number of starts and steps, relative to the default. The default is 1."),
+        ("caution", float, "search only: weight of exploding sequences, relative to the default. The default is 1."),
+        (
+            "tolerated",
+            float,
+            "search only: largest probability of an explosion that the chosen model may have, such as 1e-9. The "
+            "default is to count explosions instead.",
+        ),
+        (
+            "precision",
+            str,
+            "search only: auto, float32 or float64, the precision of the optimisation. The default is auto.",
+        ),
+        ("seconds", float, "search only: time limit in seconds; the best model so far is stored. There is no default."),
+        ("steps", int, "paper only: number of steps. The default is 200000."),
+        ("batch", str, "paper only: sequences per step. The default is 2048."),
+        ("rate", float, "paper only: learning rate. The default is 1e-4."),
+    ),
+)
+DESCENTS: tuple[tuple[str, ...], Options] = (
+    ("descent", "sgd", "adam", "flow"),
+    (
+        ("steps", int, f"{STEPS}: number of steps. The default is 10000."),
+        (
+            "batch",
+            str,
+            "Sequences per step; 'population' for the exact gradient of one layer, or 'sample(8192)' for fixed "
+            "sequences. The default for descent and flow is population where it is known, otherwise sample(8192). "
+            "The default for sgd and adam is 512.",
+        ),
+        ("rate", float, f"{STEPS}: learning rate. The default depends on the problem."),
+        (
+            "clip",
+            float,
+            f"{STEPS}: largest norm of a gradient; longer gradients are scaled down. inf clips nothing. With --rate, "
+            "the default is inf. Without --rate, the default depends on the problem.",
+        ),
+        ("momentum", float, f"{STEPS}: forgetting factor of the gradient. The default is 0, and 0.9 for adam."),
+        ("schedule", str, f"{STEPS}: constant, linear, cosine, or step:factor pairs such as 0:1,5000:0.1."),
+        ("warmup", int, f"{STEPS}: steps in which the rate rises. The default is 0."),
+        ("time", float, "flow only: time of the gradient flow. The default is 1000."),
+        ("scale", float, "Standard deviation of the numbers of the random start."),
+        (
+            "record",
+            str,
+            f"{STEPS}: steps between two records, or steps such as 0,10,100. flow: number of times.",
+        ),
+        ("snapshots", str, "Number of snapshots, or their steps such as 0,10,100. The default is 20."),
+    ),
+)
+OPTIONS = (*SEARCHES[1], *DESCENTS[1])
+
+
+def takes_a_protocol(flag: str, kinds: tuple[tuple[str, ...], Options], text: str) -> Callable[[Command], Command]:
+    """Add the option that chooses a protocol, and the options of these protocols, None where they are not given.
+
+    Args:
+        flag: The name of the option, such as `--protocol`.
+        kinds: The names of the protocols, of which the first is the default, and their options.
+        text: The help text of the option.
+
+    Returns:
+        The decorator.
+    """
+    names, options = kinds
+
+    def decorate(command: Command) -> Command:
+        for name, kind, words in reversed(options):
+            choice = click.Choice(["auto", "float32", "float64"]) if name == "precision" else kind
+            command = click.option(f"--{name}", type=choice, help=words)(command)
+        chosen = click.Choice(names)
+        return click.option(flag, type=chosen, default=names[0], show_default=True, help=text)(command)
+
+    return decorate
+
+
+def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
+    """The protocol with the options that were given; options of other protocols are refused."""
+    from ridgeformer.training.spec import PROTOCOLS
+
+    known = {option for option, *_ in OPTIONS}
+    taken = [field.name for field in dataclasses.fields(PROTOCOLS[name]) if field.name in known]
+    given = {key: _value(key, value) for key, value in options.items() if key in known and value is not None}
+    wrong = sorted(given.keys() - set(taken))
+    if wrong:
+        raise InputError(
+            f"{name} takes --{', --'.join(taken)}; got --{wrong[0]}, which is for others. "
+            "Leave it out, or choose another protocol."
+        )
+    return PROTOCOLS[name](**given)
+
+
+def _value(option: str, value: Any) -> Any:
+    """Numbers and lists of numbers from their text; what is neither is left for the protocol to refuse."""
+    from ridgeformer.training.descent import SCHEDULES
+
+    if not isinstance(value, str):
+        return value
+    try:
+        if option == "schedule":
+            pairs = [part.split(":") for part in value.split(",")]
+            return value if value in SCHEDULES else [(int(step), float(factor)) for step, factor in pairs]
+        if option in ("record", "snapshots", "batch"):
+            return [int(part) for part in value.split(",")] if "," in value else int(value)
+    except ValueError:
+        if option == "schedule":
+            rule = f"the schedule must be {', '.join(SCHEDULES)} or pairs step:factor"
+            refuse(rule, shown(value), "Write cosine, or 0:1,5000:0.1, for example.")
+        return value
+    return value
+
 
 MODEL = (
     click.option(

@@ -177,7 +177,7 @@ class _Point:
 
     def __init__(self, columns: Sequence[AnyPredictor], signal: float, sequences: int) -> None:
         self.columns, self.signal, self.adjusted = list(columns), signal, True
-        self.tally, self.whole = Tally(len(columns), signal, sequences), Means(len(columns))
+        self.tally, self.whole = Tally(len(columns), signal, sequences), Means(len(columns), signal)
         self.by_query = np.zeros(len(columns))
 
     def add(self, draw: Draw, estimators: Sequence[Estimator], key: tuple[int, int], with_query_errors: bool) -> None:

@@ -20,10 +20,11 @@ class Means:
 
     Args:
         rows: How many rows there are, K.
+        signal: The mean square of what is to be predicted, which decides when a loss is too large for a mean.
     """
 
-    def __init__(self, rows: int) -> None:
-        self.count, self.mean = 0, np.zeros(rows)
+    def __init__(self, rows: int, signal: float) -> None:
+        self.signal, self.count, self.mean = signal, 0, np.zeros(rows)
         self.squares, self.products = np.zeros(rows), np.zeros((rows, rows))
 
     def add(self, losses: Array) -> Array:
@@ -35,7 +36,7 @@ class Means:
         Returns:
             The losses capped, as they enter the mean, [K, b].
         """
-        losses = capped(losses)
+        losses = capped(losses, self.signal)
         count, mean = losses.shape[1], losses.mean(1)
         centred, shift, total = losses - mean[:, None], mean - self.mean, self.count + losses.shape[1]
         weight = self.count * count / total
@@ -65,8 +66,8 @@ class Tally(Means):
     """
 
     def __init__(self, rows: int, signal: float, sequences: int) -> None:
-        super().__init__(rows)
-        self.signal, self.exploded, self._calm = signal, np.zeros(rows, np.int64), np.zeros(rows)
+        super().__init__(rows, signal)
+        self.exploded, self._calm = np.zeros(rows, np.int64), np.zeros(rows)
         self._most, self._top = max(int(np.ceil(sequences * 1e-4)), 1), np.empty((rows, 0))
 
     def add(self, losses: Array) -> Array:

@@ -1,10 +1,9 @@
 """Linear transformers: parameter families, the model itself, and its file."""
 
 from ridgeformer.models.families import Diag, Full, GDpp
-from ridgeformer.models.family import FAMILIES, Family
+from ridgeformer.models.family import FAMILIES, Family, family_named
 from ridgeformer.models.file import save
 from ridgeformer.models.looped import Looped
-from ridgeformer.models.names import family_named
 from ridgeformer.models.structured import Channels, LowRank, Preconditioned, Registers
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer

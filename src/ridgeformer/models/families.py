@@ -11,11 +11,124 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Kernel, Matrices, Omegas
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import ArrayFamily, Family, Gradient
+from ridgeformer.models.family import Family, Gradient
 from ridgeformer.validation import array, real
 from ridgeformer.values import read_only
 
 Float = NDArray[np.floating[Any]]
+
+
+class ArrayFamily(Family):
+    """Base class of families that store a dict of arrays of one precision, heads after layers.
+
+    Attributes:
+        strong: The arrays in which attention is linear: `scaled` multiplies them.
+        silent: The arrays that are 0 in a layer that changes nothing; the others are identities there.
+    """
+
+    strong: ClassVar[tuple[str, ...]] = ()
+    silent: ClassVar[tuple[str, ...]] = ()
+    _arrays: dict[str, Float]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.silent = cls.silent or cls.strong
+
+    @classmethod
+    @abstractmethod
+    def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every array for one layer and head.
+
+        Args:
+            width: How many coordinates tokens have beside y.
+
+        Returns:
+            The shapes by name, in the order in which random numbers are drawn.
+        """
+
+    def _keep(self, **given: Float) -> None:
+        """Keep arrays, in the widest of their precisions."""
+        dtype = np.result_type(*given.values())
+        self._arrays = {name: value.astype(dtype, copy=False) for name, value in given.items()}
+
+    @property
+    def arrays(self) -> dict[str, Float]:
+        """See `Family.arrays`."""
+        return self._arrays
+
+    def with_arrays(self, arrays: dict[str, Float]) -> Self:
+        """See `Family.with_arrays`."""
+        if not self.built_in:
+            return super().with_arrays(arrays)
+        new = object.__new__(type(self))
+        vars(new).update(vars(self), _arrays=arrays)
+        return new
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(next(iter(self._arrays.values())).shape[1])
+
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
+        """See `Family.pullback`: for families whose kernel is their arrays."""
+        pieces = self._checked(gradient, *(value.shape for value in self._arrays.values()))
+        return dict(zip(self._arrays, pieces, strict=True))
+
+    def scaled(self, by: float) -> Self:
+        """See `Family.scaled`."""
+        return type(self)(**{name: by * v if name in self.strong else v for name, v in self._arrays.items()})
+
+    @classmethod
+    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
+        """See `Family.random`."""
+        shapes = cls.shapes(width).items()
+        return cls(**{name: scale * rng.standard_normal((layers, heads, *shape)) for name, shape in shapes})
+
+    def identity_layer(self) -> dict[str, Float]:
+        """See `Family.identity_layer`."""
+        shapes = {name: value.shape[1:] for name, value in self._arrays.items()}
+        return {name: np.zeros(s) if name in self.silent else _identity(s) for name, s in shapes.items()}
+
+
+def _identity(shape: tuple[int, ...]) -> Float:
+    """Identity matrices for every head, or ones where parameters are no matrices."""
+    return np.broadcast_to(np.eye(*shape[1:]), shape) if len(shape) == 3 else np.ones(shape)
+
+
+def natural(sizes: ArrayLike) -> dict[str, NDArray[np.float64]]:
+    """Return the natural sizes of dense matrices; see `Family.factors`.
+
+    Args:
+        sizes: The size of each coordinate of a token, [D].
+
+    Returns:
+        The sizes of P and of Q, [D, D] each.
+    """
+    D = np.asarray(sizes, np.float64)
+    return {"P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
+
+
+def square(name: str, value: ArrayLike, extents: tuple[str, ...], wanted: str, least: int = 1) -> Float:
+    """Return matrices of every layer and head, if they are square.
+
+    Args:
+        name: What they are called.
+        value: The matrices, [L, H, D, D].
+        extents: The names of the axes.
+        wanted: The shape, for the error message.
+        least: The smallest D.
+
+    Returns:
+        The matrices.
+
+    Raises:
+        InputError: They have another shape, or a number is not finite.
+    """
+    matrices = array(name, value, extents)
+    _check_layers(name, matrices)
+    if matrices.shape[2] != matrices.shape[3] or matrices.shape[2] < least:
+        refuse(f"{name} must have shape {wanted}", f"shape {matrices.shape}", "Make its last two axes equal.")
+    return matrices
 
 
 class Full(ArrayFamily):
@@ -32,16 +145,19 @@ class Full(ArrayFamily):
     built_in = True
     name = "full"
     further_scalars = None
+    strong = ("P",)
 
     def __init__(self, P: ArrayLike, Q: ArrayLike) -> None:
-        first = array("P", P, ("L", "H", "D", "D"))
-        _check_layers("P", first)
-        if first.shape[2] != first.shape[3] or first.shape[2] < 2:
-            refuse("P must have shape (L, H, d+1, d+1)", f"shape {first.shape}", "Make its last two axes equal.")
+        first = square("P", P, ("L", "H", "D", "D"), "(L, H, d+1, d+1)", 2)
         given = real("Q", Q).shape
         if given != first.shape:
             refuse("P and Q must have the same shape", f"P {first.shape}, Q {given}", "Give both (L, H, d+1, d+1).")
         self._keep(P=first, Q=array("Q", Q, first.shape))
+
+    @classmethod
+    def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
+        """See `ArrayFamily.shapes`."""
+        return dict.fromkeys(("P", "Q"), (width + 1, width + 1))
 
     @property
     def width(self) -> int:
@@ -61,25 +177,9 @@ class Full(ArrayFamily):
         """See `Family.kernel_of`."""
         return Matrices(arrays["P"], arrays["Q"])
 
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
-        return type(self)(by * self._arrays["P"], self._arrays["Q"])
-
-    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
-        """See `Family.pullback`."""
-        P, Q = self._checked(gradient, *(value.shape for value in self._arrays.values()))
-        return {"P": P, "Q": Q}
-
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.factors`."""
-        D = np.array([feature] * dim + [1.0] * (self.width - dim) + [label])
-        return {"P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
-
-    @classmethod
-    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """See `Family.random`."""
-        shape = (layers, heads, width + 1, width + 1)
-        return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
+        return natural([feature] * dim + [1.0] * (self.width - dim) + [label])
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
@@ -87,16 +187,21 @@ class Full(ArrayFamily):
         P, Q = other.dense(dim)
         return cls(with_more_heads(P, heads, 0.0), with_more_heads(Q, heads, 0.1))
 
-    def identity_layer(self) -> dict[str, Float]:
-        """See `Family.identity_layer`."""
-        D = self.width + 1
-        return {"P": np.zeros((self.heads, D, D)), "Q": np.broadcast_to(np.eye(D), (self.heads, D, D))}
 
+class Diagonal(ArrayFamily):
+    """Base class of Diag and GD++: a layer is four omegas, T = I + (omega by blocks) o G.
 
-class _Diagonal(ArrayFamily):
-    """Base class of Diag and GD++: a layer is four omegas, T = I + (omega by blocks) o G."""
+    Args:
+        p: The diagonals of P, [L, H, 2], x first.
+        q: Those of Q, [L, H, 2], or [L, H] for GD++.
+        omega: Instead of both, the sums over heads of p q', [L, 2, 2], or [L, 2] for GD++.
+
+    Raises:
+        InputError: The shapes do not fit, or a number is not finite.
+    """
 
     isotropic = True
+    strong = ("p", "omega")
     _from: ClassVar[tuple[int, ...]]  # the last axis of q and omega: (2,) for x and y, () for x alone
 
     def __init__(
@@ -114,23 +219,39 @@ class _Diagonal(ArrayFamily):
         """[L, 2, 2]: row to, column from, x first: [[xx, xy], [yx, yy]]; the second column of GD++ is zero."""
         return read_only(self.kernel_of(self._arrays, np).omega)
 
-    @classmethod
     @abstractmethod
-    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Omegas:
-        """See `Family.kernel_of`: the omegas."""
+    def to_diag(self) -> Diag:
+        """The same model as Diag."""
 
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.factors`: omegas have the size of p and q together."""
         column = np.array([1 / feature**2, 1 / label**2])
-        column = column if isinstance(self, Diag) else column[0]
+        column = column if self._from else column[0]
         return {name: value for name, value in (("q", column), ("omega", column / scale)) if name in self._arrays}
 
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
-        return type(self)(**{name: value if name == "q" else by * value for name, value in self._arrays.items()})
+    @classmethod
+    def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
+        """See `ArrayFamily.shapes`."""
+        return {"p": (2,), "q": cls._from}
+
+    @classmethod
+    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Omegas:
+        """See `Family.kernel_of`: the omegas; without a flow out of y, their second column is zero."""
+        j, omega = "j" * len(cls._from), arrays.get("omega")
+        omega = xp.einsum(f"lhi,lh{j}->li{j}", arrays["p"], arrays["q"]) if omega is None else omega
+        return Omegas(omega if j else xp.stack([omega, xp.zeros_like(omega)], -1))
+
+    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
+        """See `Family.pullback`."""
+        j, (slope,) = "j" * len(self._from), self._checked(gradient, (self.layers, 2, 2))
+        slope = slope if j else slope[:, :, 0]
+        if "omega" in self._arrays:
+            return {"omega": slope}
+        p, q = self._arrays.values()
+        return {"p": np.einsum(f"li{j},lh{j}->lhi", slope, q), "q": np.einsum(f"li{j},lhi->lh{j}", slope, p)}
 
 
-class Diag(_Diagonal):
+class Diag(Diagonal):
     """Diagonal matrices P_k = diag(p_x I, p_y) and Q_k = diag(q_x I, q_y), given by p and q or by their products.
 
     One head reaches only omegas of rank one, two heads all of them; the dense form of omegas has two heads.
@@ -149,12 +270,6 @@ class Diag(_Diagonal):
     useful_heads = 2
     _from = (2,)
 
-    @classmethod
-    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Omegas:
-        """See `Family.kernel_of`."""
-        given = arrays.get("omega")
-        return Omegas(xp.einsum("lhi,lhj->lij", arrays["p"], arrays["q"]) if given is None else given)
-
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
         if "p" in self._arrays:
@@ -162,21 +277,9 @@ class Diag(_Diagonal):
         omega = self._arrays["omega"]
         return _spread(np.broadcast_to(np.eye(2, dtype=omega.dtype), omega.shape), dim), _spread(omega, dim)
 
-    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
-        """See `Family.pullback`."""
-        (slope,) = self._checked(gradient, (self.layers, 2, 2))
-        if "omega" in self._arrays:
-            return {"omega": slope}
-        return {
-            "p": np.einsum("lij,lhj->lhi", slope, self._arrays["q"]),
-            "q": np.einsum("lij,lhi->lhj", slope, self._arrays["p"]),
-        }
-
-    @classmethod
-    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """See `Family.random`."""
-        shape = (layers, heads, 2)
-        return cls(scale * rng.standard_normal(shape), scale * rng.standard_normal(shape))
+    def to_diag(self) -> Diag:
+        """See `Diagonal.to_diag`."""
+        return self
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
@@ -188,14 +291,8 @@ class Diag(_Diagonal):
         p, q = column / size[:, None], np.stack([size, np.zeros_like(size)], -1)
         return cls(with_more_heads(p[:, None], heads, 0.0), with_more_heads(q[:, None], heads, 0.1))
 
-    def identity_layer(self) -> dict[str, Float]:
-        """See `Family.identity_layer`."""
-        if "omega" in self._arrays:
-            return {"omega": np.zeros((2, 2))}
-        return {"p": np.zeros((self.heads, 2)), "q": np.ones((self.heads, 2))}
 
-
-class GDpp(_Diagonal):
+class GDpp(Diagonal):
     """Diag models without any flow out of y: q_y = 0.
 
     Args:
@@ -212,15 +309,8 @@ class GDpp(_Diagonal):
     useful_heads = 1
     _from = ()
 
-    @classmethod
-    def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Omegas:
-        """See `Family.kernel_of`: the second column is zero."""
-        given = arrays.get("omega")
-        column = xp.einsum("lhi,lh->li", arrays["p"], arrays["q"]) if given is None else given
-        return Omegas(xp.stack([column, xp.zeros_like(column)], -1))
-
     def to_diag(self) -> Diag:
-        """The same model as Diag."""
+        """See `Diagonal.to_diag`."""
         if "omega" in self._arrays:
             return Diag(omega=self.omega)
         q = self._arrays["q"]
@@ -229,27 +319,6 @@ class GDpp(_Diagonal):
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
         return self.to_diag().dense(dim)
-
-    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
-        """See `Family.pullback`."""
-        column = self._checked(gradient, (self.layers, 2, 2))[0][:, :, 0]
-        if "omega" in self._arrays:
-            return {"omega": column}
-        return {
-            "p": np.einsum("li,lh->lhi", column, self._arrays["q"]),
-            "q": np.einsum("li,lhi->lh", column, self._arrays["p"]),
-        }
-
-    @classmethod
-    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """See `Family.random`."""
-        return cls(scale * rng.standard_normal((layers, heads, 2)), scale * rng.standard_normal((layers, heads)))
-
-    def identity_layer(self) -> dict[str, Float]:
-        """See `Family.identity_layer`."""
-        if "omega" in self._arrays:
-            return {"omega": np.zeros(2)}
-        return {"p": np.zeros((self.heads, 2)), "q": np.ones(self.heads)}
 
 
 Diag.contains, Full.contains = GDpp, Diag

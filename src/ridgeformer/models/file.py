@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import DamageError, InputError, kind_of, refuse
 from ridgeformer.files import LARGEST, parse_json, short, write_whole
-from ridgeformer.models.names import check_registered, family_named
+from ridgeformer.models.family import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
 

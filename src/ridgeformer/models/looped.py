@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Kernel
 from ridgeformer.errors import refuse
-from ridgeformer.models.family import Family, Gradient
-from ridgeformer.models.names import family_named, sized, with_sizes
+from ridgeformer.models.family import Family, Gradient, family_named, sized, with_sizes
 from ridgeformer.validation import integer
 
 Float = NDArray[np.floating[Any]]
@@ -58,7 +57,7 @@ class LoopedFamily(Family):
         return self.once.width
 
     def unrolled(self) -> Family:
-        """Return the same model as one of the other family, with parameters of its own for every layer."""
+        """See `Family.unrolled`: a model of the other family."""
         unrolled = self.once
         for _ in range(self.loops - 1):
             for layer in range(self.once.layers):
@@ -78,7 +77,7 @@ class LoopedFamily(Family):
     @classmethod
     def kernel_of(cls, arrays: Mapping[str, Any], xp: Any) -> Kernel | None:
         """See `Family.kernel_of`: as for `kernel`, where the other family is ridgeformer's own."""
-        once = cls.inner.kernel_of(arrays, xp) if cls.inner.built_in else None
+        once = cls.inner.kernel_of(arrays, xp) if cls.built_in else None
         return None if once is None else type(once)(*(xp.concatenate([value] * cls.loops) for value in once))
 
     def _repeated(self, value: Float) -> Float:
@@ -162,6 +161,7 @@ def Looped(family: str | type[Family], loops: int) -> type[LoopedFamily]:
         inner=inner,
         loops=loops,
         contains=None if inner.contains is None else Looped(inner.contains, loops),
+        built_in=inner.built_in,
         useful_heads=inner.useful_heads,
         isotropic=inner.isotropic,
         further_scalars=inner.further_scalars,

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.engine import Mixings
 from ridgeformer.errors import refuse
-from ridgeformer.models.families import Diag, with_more_heads
-from ridgeformer.models.family import ArrayFamily, Family, Gradient
-from ridgeformer.models.names import sized, with_sizes
+from ridgeformer.models.families import ArrayFamily, Diag, natural, square, with_more_heads
+from ridgeformer.models.family import Family, Gradient, sized, with_sizes
 from ridgeformer.validation import array, integer, real
 from ridgeformer.values import read_only
 
@@ -42,15 +41,21 @@ class LowRankFamily(ArrayFamily):
     built_in = True
     rank: ClassVar[int]
     further_scalars = None
+    strong = ("P",)
 
     def __init__(self, P: ArrayLike, K: ArrayLike, R: ArrayLike) -> None:
-        values = array("P", P, ("L", "H", "D", "D"))
-        layers, heads, D, other = values.shape
-        if other != D or D < 2:
-            refuse("P must have shape (L, H, d+1, d+1)", f"shape {values.shape}", "Make its last two axes equal.")
-        _check_rank(self.rank, D)
-        shape = (layers, heads, self.rank, D)
+        values = square("P", P, ("L", "H", "D", "D"), "(L, H, d+1, d+1)", 2)
+        shape = (*values.shape[:2], *self.shapes(values.shape[2] - 1)["K"])
         self._keep(P=values, K=array("K", K, shape), R=array("R", R, shape))
+
+    @classmethod
+    def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
+        """See `ArrayFamily.shapes`."""
+        D = width + 1
+        if cls.rank > D:
+            rule = f"the rank of keys and queries must be at most {D}, the coordinates of a token"
+            refuse(rule, cls.rank, f"Use {D} or less.")
+        return {"P": (D, D), "K": (cls.rank, D), "R": (cls.rank, D)}
 
     @property
     def width(self) -> int:
@@ -67,27 +72,10 @@ class LowRankFamily(ArrayFamily):
         P, Q = self._checked(gradient, shape, shape)
         return {"P": P, "K": self._arrays["R"] @ np.swapaxes(Q, 2, 3), "R": self._arrays["K"] @ Q}
 
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
-        return type(self)(by * self._arrays["P"], self._arrays["K"], self._arrays["R"])
-
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.factors`: keys and queries share what Q has alone in other families."""
         D = np.array([feature] * dim + [1.0] * (self.width - dim) + [label])
         return {"P": D[:, None] / D, "K": np.sqrt(scale) / D, "R": np.sqrt(scale) / D}
-
-    @classmethod
-    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """See `Family.random`."""
-        _check_rank(cls.rank, width + 1)
-        shapes = ((width + 1, width + 1), (cls.rank, width + 1), (cls.rank, width + 1))
-        return cls(*(scale * rng.standard_normal((layers, heads, *shape)) for shape in shapes))
-
-    def identity_layer(self) -> dict[str, Float]:
-        """See `Family.identity_layer`."""
-        D, eye = self.width + 1, np.eye(self.rank, self.width + 1)
-        keys = np.broadcast_to(eye, (self.heads, self.rank, D))
-        return {"P": np.zeros((self.heads, D, D)), "K": keys, "R": keys}
 
 
 @sized("lowrank", "2")
@@ -110,13 +98,6 @@ def LowRank(rank: int) -> type[LowRankFamily]:
     return with_sizes(LowRankFamily, "lowrank", str(rank), rank=rank)
 
 
-def _check_rank(rank: int, D: int) -> None:
-    if rank > D:
-        refuse(
-            f"the rank of keys and queries must be at most {D}, the coordinates of a token", rank, f"Use {D} or less."
-        )
-
-
 class Preconditioned(ArrayFamily):
     """The sparse form of preconditioned gradient descent: P = diag(B, 1) and Q = diag(A, 0).
 
@@ -132,12 +113,17 @@ class Preconditioned(ArrayFamily):
 
     built_in = True
     name = "preconditioned"
+    strong = ("A",)
+    silent = ("A", "B")
 
     def __init__(self, A: ArrayLike, B: ArrayLike) -> None:
-        first = array("A", A, ("L", "H", "d", "d"))
-        if first.shape[2] != first.shape[3]:
-            refuse("A must have shape (L, H, d, d)", f"shape {first.shape}", "Make its last two axes equal.")
+        first = square("A", A, ("L", "H", "d", "d"), "(L, H, d, d)")
         self._keep(A=first, B=array("B", B, first.shape))
+
+    @classmethod
+    def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
+        """See `ArrayFamily.shapes`."""
+        return dict.fromkeys(("A", "B"), (width, width))
 
     @property
     def width(self) -> int:
@@ -157,23 +143,9 @@ class Preconditioned(ArrayFamily):
         P, Q = self._checked(gradient, shape, shape)
         return {"A": Q[..., :-1, :-1], "B": P[..., :-1, :-1]}
 
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
-        return type(self)(by * self._arrays["A"], self._arrays["B"])
-
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.factors`: A alone has the size of P and Q together, and B is of the order of one."""
         return {"A": np.array(1 / (scale * feature**2)), "B": np.array(scale)}
-
-    @classmethod
-    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """See `Family.random`."""
-        return cls(*(scale * rng.standard_normal((layers, heads, width, width)) for _ in range(2)))
-
-    def identity_layer(self) -> dict[str, Float]:
-        """See `Family.identity_layer`."""
-        d = self.width
-        return {"A": np.zeros((self.heads, d, d)), "B": np.zeros((self.heads, d, d))}
 
 
 class RegisterFamily(ArrayFamily):
@@ -195,6 +167,7 @@ class RegisterFamily(ArrayFamily):
     built_in = True
     count: ClassVar[int]
     contains = Diag
+    strong = ("p", "P")
 
     def __init__(self, p: ArrayLike, q: ArrayLike, P: ArrayLike, Q: ArrayLike) -> None:
         first = array("p", p, ("L", "H"))
@@ -218,21 +191,15 @@ class RegisterFamily(ArrayFamily):
         p, q = (np.trace(slope[..., :free, :free], axis1=2, axis2=3) for slope in (P, Q))
         return {"p": p, "q": q, "P": P[..., free:, free:], "Q": Q[..., free:, free:]}
 
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
-        return type(self)(**{name: by * value if name in "pP" else value for name, value in self._arrays.items()})
-
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.factors`."""
-        D = np.array([feature] * self.count + [label])
-        return {"q": np.array(1 / feature**2), "P": D[:, None] / D, "Q": 1 / (D[:, None] * D)}
+        return {"q": np.array(1 / feature**2), **natural([feature] * self.count + [label])}
 
     @classmethod
-    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """See `Family.random`."""
+    def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
+        """See `ArrayFamily.shapes`."""
         _check_registers(cls.count, width)
-        block = (layers, heads, cls.count + 1, cls.count + 1)
-        return cls(*(scale * rng.standard_normal(shape) for shape in ((layers, heads), (layers, heads), block, block)))
+        return {"p": (), "q": (), **dict.fromkeys(("P", "Q"), (cls.count + 1, cls.count + 1))}
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
@@ -250,11 +217,6 @@ class RegisterFamily(ArrayFamily):
         first[1] = 0.1
         first[0, :, : other.heads], first[1, :, : other.heads] = (real(n, other.arrays[n])[..., 0] for n in "pq")
         return cls(*first, *scalars)
-
-    def identity_layer(self) -> dict[str, Float]:
-        """See `Family.identity_layer`."""
-        eye = np.broadcast_to(np.eye(self.count + 1), (self.heads, self.count + 1, self.count + 1))
-        return {"p": np.zeros(self.heads), "q": np.ones(self.heads), "P": 0 * eye, "Q": eye}
 
 
 @sized("registers", "2")
@@ -309,14 +271,19 @@ class ChannelFamily(ArrayFamily):
     scalars: ClassVar[int]
     contains = Diag
     isotropic = True
+    strong = ("P_v", "P_s")
 
     def __init__(self, P_v: ArrayLike, Q_v: ArrayLike, P_s: ArrayLike, Q_s: ArrayLike) -> None:
-        v, s = self.vectors, self.scalars
-        first = array("P_v", P_v, ("L", "H", v, v))
-        layers, heads = first.shape[:2]
-        shapes = {"Q_v": (layers, heads, v, v), "P_s": (layers, heads, s, s), "Q_s": (layers, heads, s, s)}
+        first = array("P_v", P_v, ("L", "H", self.vectors, self.vectors))
+        shapes = {name: (*first.shape[:2], *shape) for name, shape in self.shapes(0).items()}
         given = {"Q_v": Q_v, "P_s": P_s, "Q_s": Q_s}
-        self._keep(P_v=first, **{name: array(name, given[name], shape) for name, shape in shapes.items()})
+        self._keep(P_v=first, **{name: array(name, value, shapes[name]) for name, value in given.items()})
+
+    @classmethod
+    def shapes(cls, width: int) -> dict[str, tuple[int, ...]]:
+        """See `ArrayFamily.shapes`."""
+        sizes = (cls.vectors, cls.vectors, cls.scalars, cls.scalars)
+        return {name: (size, size) for name, size in zip(NAMES, sizes, strict=True)}
 
     def dense(self, dim: int) -> tuple[Float, Float]:
         """See `Family.dense`."""
@@ -328,24 +295,10 @@ class ChannelFamily(ArrayFamily):
         """See `Family.kernel_of`: the four arrays."""
         return Mixings(*(arrays[name] for name in NAMES))
 
-    def pullback(self, gradient: Gradient) -> dict[str, NDArray[np.float64]]:
-        """See `Family.pullback`."""
-        pieces = self._checked(gradient, *(value.shape for value in self._arrays.values()))
-        return dict(zip(NAMES, pieces, strict=True))
-
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
-        return type(self)(**{name: by * value if name[0] == "P" else value for name, value in self._arrays.items()})
-
     def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.factors`: all vectors have the size of x; scalars beside y have size one."""
-        D = np.array([1.0] * (self.scalars - 1) + [label])
-        return {"Q_v": np.array(1 / feature**2), "P_s": D[:, None] / D, "Q_s": 1 / (D[:, None] * D)}
-
-    @classmethod
-    def random(cls, width: int, layers: int, heads: int, scale: float, rng: np.random.Generator) -> Self:
-        """See `Family.random`."""
-        return cls(*(scale * rng.standard_normal((layers, heads, size, size)) for size in cls._sizes()))
+        scalars = natural([1.0] * (self.scalars - 1) + [label])
+        return {"Q_v": np.array(1 / feature**2), "P_s": scalars["P"], "Q_s": scalars["Q"]}
 
     @classmethod
     def embed(cls, other: Family, dim: int, heads: int) -> Self:
@@ -353,21 +306,11 @@ class ChannelFamily(ArrayFamily):
         if not isinstance(other, Diag) or "p" not in other.arrays:
             refuse("channels contain Diag models with p and q", other, "Pass Diag(p, q).")
         p, q = (with_more_heads(other.arrays[name], heads, fill) for name, fill in (("p", 0.0), ("q", 0.1)))
-        layers = other.layers
-        arrays = {name: np.zeros((layers, heads, size, size)) for name, size in zip(NAMES, cls._sizes(), strict=True)}
+        arrays = {name: np.zeros((other.layers, heads, *shape)) for name, shape in cls.shapes(0).items()}
         arrays["P_v"][..., 0, 0], arrays["P_s"][..., -1, -1] = p[..., 0], p[..., 1]
         arrays["Q_v"][..., 0, 1:] = arrays["Q_s"][..., -1, :-1] = 0.1 * np.abs(q).max()
         arrays["Q_v"][..., 0, 0], arrays["Q_s"][..., -1, -1] = q[..., 0], q[..., 1]
         return cls(**arrays)
-
-    @classmethod
-    def _sizes(cls) -> tuple[int, int, int, int]:
-        return cls.vectors, cls.vectors, cls.scalars, cls.scalars
-
-    def identity_layer(self) -> dict[str, Float]:
-        """See `Family.identity_layer`."""
-        eyes = (np.broadcast_to(np.eye(size), (self.heads, size, size)) for size in self._sizes())
-        return {name: eye if name[0] == "Q" else 0 * eye for name, eye in zip(NAMES, eyes, strict=True)}
 
 
 @sized("channels", "1,3")

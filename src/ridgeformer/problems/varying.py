@@ -85,6 +85,12 @@ class VaryingDimension(BaseProblem):
         self.rule = ContextRule(context)
         self.cells: tuple[Any, ...] = tuple(Problem(d, self.rule.at(d), noise, **laws) for d in self.dims)
         largest = self.cells[-1]
+        if largest.noise.per_token:
+            refuse(
+                "where dimensions vary, each sequence must have one noise level",
+                largest.noise,
+                "Use a problem of one dimension.",
+            )
         self.noise = largest.noise
         self._laws = {"features": largest.features, "tasks": largest.tasks, "query": largest.query}
         self.lengths = Lengths(sorted({n for cell in self.cells for n in cell.lengths.values.tolist()}))

@@ -18,7 +18,7 @@ from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor, Universal
 from ridgeformer.sklearn.models import by_model, default_noise, place
 from ridgeformer.sklearn.posterior import Posterior, Standardised
-from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, student_precisions
+from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
 from ridgeformer.sklearn.sums import Sums
 from ridgeformer.sklearn.tails import Tails
 from ridgeformer.validation import integer, number
@@ -119,8 +119,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             precision, tails = student_precisions(rows, law.posterior)
         self._solve(self._summed(rows, precision), tails)
         if self.calibration is not None:
-            outputs = range(rows.y.shape[1])
-            self._calibrations = tuple(calibrate(rows, precision, k, law.posterior, tails) for k in outputs)
+            below = (left_out(rows, precision, self._given, one, k) for k, one in enumerate(self._mixtures))
+            self._calibrations = tuple(map(calibrate, below))
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

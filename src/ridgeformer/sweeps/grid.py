@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from ridgeformer.engine.arguments import MOST_SEQUENCES
 from ridgeformer.errors import InputError, refuse, shown
-from ridgeformer.models.names import family_named
+from ridgeformer.models.family import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
 from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Lengths, Problem

@@ -1,7 +1,8 @@
 """From a problem to a linear transformer: `train`, `train_many`, protocols, callbacks, and runs that can be resumed."""
 
-from ridgeformer.training.callbacks import Callback, CSVLogger, TensorBoardLogger, TrainingProgress, WandbLogger
+from ridgeformer.training.callbacks import CSVLogger, TensorBoardLogger, WandbLogger
 from ridgeformer.training.descent import SGD, Adam, Fresh, GradientDescent, GradientFlow, Population, Sample
+from ridgeformer.training.job import Callback, TrainingProgress
 from ridgeformer.training.paper import Paper
 from ridgeformer.training.results import History, Snapshot, Training, load_run
 from ridgeformer.training.runs import Run, Runs, load_runs

@@ -1,28 +1,35 @@
-"""A training job: the model to be trained, where it may start, and what a protocol reports and returns.
+"""A training job: the model to be trained, where it may start, what a protocol reports and returns, and who listens.
 
 A search or a descent is a generator. After every piece of work it yields a `Step`, with the best model so far; at its
 end it returns an `Outcome`. `follow` runs one, reports its steps, and stops it when its time is over. So protocols know
 nothing about progress reports and time limits; what they have done is kept in the journal of the job. `Vector` packs
 the parameters of any family into one vector of numbers near one, in the natural `Units` of the problem.
+
+A callback is an object with any of the methods of `Callback`. A plain function is the simplest form: it is called where
+`on_step` is. If a callback raises an error, training stops; with a folder for runs it can be resumed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import Layout
 from ridgeformer.engine.kernels import pieces
+from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training.spec import Spec
-from ridgeformer.training.store.files import Journal
+from ridgeformer.training.store import Journal
+
+if TYPE_CHECKING:
+    from ridgeformer.training.results import Training
 
 Array = NDArray[np.float64]
 AnyFamily = TypeVar("AnyFamily", bound=Family)
@@ -385,3 +392,95 @@ def follow(steps: Steps, job: Job) -> Outcome:
         job.report(step)
         if job.deadline is not None and time.monotonic() > job.deadline:
             return Outcome(step.model, False, "the time given was over")
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How far a call of `train` or `train_many` has come.
+
+    Attributes:
+        spec: The run that is being trained now. The models that a model is grown from come first.
+        phase: The part of that run.
+        fraction: How much of the whole call is done, from 0 to 1; an estimate.
+        loss: The training loss now.
+        seconds: Time since the call began.
+        remaining: Seconds until the call ends; an estimate.
+        record: The recorded numbers by the names of the columns: of a descent a row of its history, of a search its
+            loss; and the ratio of the adjusted loss to the floor.
+    """
+
+    spec: Spec
+    phase: str
+    fraction: float
+    loss: float
+    seconds: float
+    remaining: float
+    record: Mapping[str, float] = field(default_factory=dict)
+
+
+class Callback:
+    """The base class of callbacks, whose methods do nothing. A class of your own overrides those that it needs.
+
+    >>> class Stop(Callback):
+    ...     def on_step(self, progress):
+    ...         if progress.loss < 0.5:
+    ...             raise KeyboardInterrupt
+    """
+
+    def on_start(self, spec: Spec) -> None:
+        """Called before a run is trained, not for one that is finished already.
+
+        Args:
+            spec: The run; `spec.name` is the name of its folder.
+        """
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """Called for every recorded step of a descent, several at a time, and for every piece of work of a search.
+
+        Args:
+            progress: How far training has come, and what was recorded.
+        """
+
+    def on_end(self, training: Training) -> None:
+        """Called when a run is finished and stored.
+
+        Args:
+            training: The run, with its whole history, also that before an interruption.
+        """
+
+
+AnyCallback = Callback | Callable[[TrainingProgress], None]
+
+
+class _Function(Callback):
+    """A plain function, called with every step."""
+
+    def __init__(self, function: Callable[[TrainingProgress], Any]) -> None:
+        self._function = function
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        self._function(progress)
+
+
+def as_callbacks(values: Sequence[AnyCallback]) -> list[Callback]:
+    """Return callbacks from objects of the base class and from plain functions.
+
+    Args:
+        values: Callbacks or functions.
+
+    Returns:
+        The callbacks.
+
+    Raises:
+        InputError: One is neither.
+    """
+    if isinstance(values, Callback) or callable(values) or not isinstance(values, Sequence):
+        refuse("callbacks must be a list", kind_of(values), "Pass callbacks=[...].")
+    callbacks = []
+    for value in values:
+        if not isinstance(value, Callback) and (isinstance(value, type) or not callable(value)):
+            refuse(
+                "a callback must be a Callback or a function", f"{value!r}"[:80], "Pass CSVLogger(path), for example."
+            )
+        callbacks.append(value if isinstance(value, Callback) else _Function(value))
+    return callbacks

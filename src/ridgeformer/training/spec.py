@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.models.family import Family
+from ridgeformer.models.family import Family, check_registered, family_named
 from ridgeformer.models.file import fingerprint
-from ridgeformer.models.names import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, problem_from_dict

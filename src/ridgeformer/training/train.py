@@ -30,13 +30,21 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors import ConstRR
 from ridgeformer.problems import BaseProblem, ByDimension
-from ridgeformer.training.callbacks import AnyCallback, Callback, Display, TrainingProgress, as_callbacks
-from ridgeformer.training.job import Job, Outcome, Parent, Step
+from ridgeformer.training.callbacks import Display
+from ridgeformer.training.job import (
+    AnyCallback,
+    Callback,
+    Job,
+    Outcome,
+    Parent,
+    Step,
+    TrainingProgress,
+    as_callbacks,
+)
 from ridgeformer.training.results import Point, Status, Training, training_of_record
 from ridgeformer.training.runs import Runs
 from ridgeformer.training.spec import Protocol, Spec, make_spec, with_ancestors
-from ridgeformer.training.store import Store, as_store
-from ridgeformer.training.store.files import Journal
+from ridgeformer.training.store import Journal, Store, as_store
 from ridgeformer.validation import keywords
 
 RARE = 0.01  # a share of sequences that explode, below which the others are worth a remark

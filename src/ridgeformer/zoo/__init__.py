@@ -26,7 +26,7 @@ from typing import Any
 
 from ridgeformer.errors import DamageError, InputError, refuse, shown
 from ridgeformer.files import read_json, short, write_whole
-from ridgeformer.models.names import family_named
+from ridgeformer.models.family import family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tensors

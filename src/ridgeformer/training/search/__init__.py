@@ -20,7 +20,7 @@ from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import explosion_probability
 from ridgeformer.exact import exact_loss, least_excess_loss
-from ridgeformer.losses import CAP, exploded
+from ridgeformer.losses import capped, exploded
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
@@ -245,4 +245,4 @@ def _losses(model: LinearTransformer, job: SearchJob) -> Array:
         gradient=False,
         threads=job.threads,
     )
-    return np.minimum(evaluation.losses.astype(np.float64), CAP)
+    return capped(evaluation.losses.astype(np.float64), job.problem.signal)
