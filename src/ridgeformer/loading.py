@@ -57,8 +57,8 @@ def load_with_record(name: str | os.PathLike[str]) -> tuple[LinearTransformer, d
     """
     if isinstance(name, str) and is_address(name):
         return read_address(name), {}
-    if (universal := zoo.universal_file(str(name))) is not None:
-        return read_file(universal)
+    if (single := zoo.single_file(str(name))) is not None:
+        return read_file(single)
     path = path_of(name)
     if str(name).startswith(zoo.PREFIX):
         where, place = zoo.find(str(name))

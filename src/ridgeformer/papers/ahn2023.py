@@ -331,8 +331,8 @@ PAPER = Paper(
     "coordinates this is the isotropic problem, so that two exact losses are known without any training: "
     "gradient descent preconditioned by Lambda^-1, and the best GD++ model. Sparse models with matrices A and "
     "B per layer are trained from that GD++ model for several rotations of Lambda, and compared with it on the same "
-    "sequences. With many examples training finds nothing better. With few examples it does: matrices that treat "
-    "directions differently from layer to layer beat every multiple of Lambda^-1. A second set of models "
+    "sequences. Where training finds something better, matrices A are no multiples of Lambda^-1 any more: layers may "
+    "then treat directions differently. A second set of models "
     "starts from random numbers only, to see whether A finds Lambda^-1 by itself.",
     problems={"problem": _problem_of(0, 20)},
     parts=(

@@ -60,7 +60,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             that a beam search finds.
         fit_intercept: Whether there is an intercept. Default: True. Without one, features and labels are not centred.
         calibration: None, or `loo` to calibrate intervals, quantiles and standard deviations by predicting training
-            rows from all others (60 of them at most). It needs the rows, so that `partial_fit` refuses it.
+            rows from all others (2,000 of them at most). It needs the rows, so that `partial_fit` refuses it.
 
     Attributes:
         coef_: The weights of the features, [d], or [q, d] for several outputs.
