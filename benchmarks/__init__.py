@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import dynamics, general, regressor, room, speed, sweeps, training, universal
+from benchmarks import depth, dynamics, general, regressor, room, speed, sweeps, training, universal
 from benchmarks.speed import Measurement, Setup
 from ridgeformer.errors import refuse
 
@@ -23,8 +23,20 @@ GROUPS = {
     "room": room.measurements,
     "sweeps": sweeps.measurements,
     "universal": universal.measurements,
+    "depth": depth.measurements,
 }
-LONG = ("training", "silence", "general", "lengths", "pools", "own", "room", "sweeps", "universal")  # minutes to hours
+LONG = (
+    "training",
+    "silence",
+    "general",
+    "lengths",
+    "pools",
+    "own",
+    "room",
+    "sweeps",
+    "universal",
+    "depth",
+)  # minutes to hours
 
 
 def run(

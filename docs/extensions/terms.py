@@ -16,7 +16,7 @@ from sphinx.addnodes import pending_xref
 # Words of the glossary that are common in other meanings.
 EVERYDAY = {
     "by layer", "caution", "channel", "effort", "error", "excess", "example", "grid", "init", "low rank", "metric",
-    "patch", "prefix", "shift", "start", "state",
+    "patch", "prefix", "run", "shift", "start", "state",
 }  # fmt: skip
 SKIPPED = (nodes.title, nodes.literal, nodes.literal_block, nodes.reference, nodes.math, nodes.caption, pending_xref)
 

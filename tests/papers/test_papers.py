@@ -6,11 +6,16 @@ import shutil
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from ridgeformer import InputError, papers
+from ridgeformer.cli import cli
 from ridgeformer.papers import Check, Paper, Part, Picture, agree
+from ridgeformer.papers.check import agree_by_chance
 from ridgeformer.plotting.panels import Line, Map, Panel, Points, draw_panels
+from ridgeformer.predictors import OracleRR
 from ridgeformer.problems import Problem
+from ridgeformer.theory import one_layer
 
 PROBLEM = Problem(2, 5, 1)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -109,6 +114,25 @@ def test_numbers_agree_within_their_tolerance():
         agree("c", [1.0, 2.0, 3.0], [1.0, 2.0], 0.1, "r")
 
 
+def test_only_four_standard_errors_and_what_is_allowed_besides_are_chance():
+    assert agree_by_chance("c", [1.0], [1.39], [0.1]).verdict == "supported"
+    assert agree_by_chance("c", [1.0], [1.41], [0.1]).verdict == "contradicted"
+    check = agree_by_chance("c", [1.0], [1.41], [0.1], more=0.02, because="rare contexts")
+    assert (check.verdict, check.tolerance) == ("supported", "4 standard errors, and rare contexts")
+
+
+def test_work_reports_every_piece_and_measures_losses_on_the_same_sequences():
+    told = []
+    work = papers.Work({}, None, lambda *what: told.append(what))
+    assert list(work.each(iter("ab"))) == ["a", "b"]
+    assert told == [(0, 2), (1, 2)]
+    best = one_layer.model_of(one_layer.optimum(PROBLEM))
+    losses = work.losses(PROBLEM, {"layer": best, "ridge": OracleRR()}, 4000)
+    exact = one_layer.risk(PROBLEM, one_layer.optimum(PROBLEM))
+    assert abs(losses["layer"]["loss"] - exact) < 4 * losses["layer"]["error"]  # four standard errors
+    assert losses["ridge"]["loss"] < losses["layer"]["loss"]
+
+
 def test_the_page_and_the_table_show_the_outcomes(tmp_path):
     outcome = papers.run(Counted(truth=3.0).paper, out=tmp_path)
     page = papers.report_page([outcome], tmp_path).read_text()
@@ -178,3 +202,11 @@ def test_with_changed_settings_only_the_parts_that_have_them_are_measured(tmp_pa
     column = papers.run("lu2025", out=tmp_path, settings={"d": 6, "kappas": [1.0, 4.0], "repetitions": 2})
     assert column.results.keys() == {"column"}
     assert column.checks == ()  # nothing is published for d = 6
+
+
+def test_the_command_without_a_name_lists_all_papers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(cli, ["papers"])
+    assert run.exit_code == 0
+    assert run.output == CliRunner().invoke(cli, ["papers", "list"]).output
+    assert all(name in run.output for name in papers.IDS)

@@ -15,17 +15,17 @@ PLANTS = {
     "zhang2024": [
         ("shift_formula", "one_layer.risk", lambda true: lambda problem, W: 1.1 * true(problem, W)),
         ("flow_converges", "one_layer.optimum", lambda true: lambda problem: 1.01 * true(problem)),
-        ("harmless", "shifted", lambda true: lambda kind, scale: true("noise", 1.0)),
+        ("harmless", "_shifted", lambda true: lambda kind, scale: true("noise", 1.0)),
     ],
     "wu2024": [
-        ("formula", "trained", lambda true: lambda sigma, n, m: 1.1 * true(sigma, n, m)),
+        ("formula", "_trained", lambda true: lambda sigma, n, m: 1.1 * true(sigma, n, m)),
         ("near_ridge", "_ratios", lambda true: lambda *of: true(*of)[::-1]),
-        ("few_tasks", "excesses", lambda true: lambda results: true(results) * np.array([[8], [16], [32]])),
+        ("few_tasks", "_excesses", lambda true: lambda results: true(results) * np.array([[8], [16], [32]])),
     ],
     "letey2026": [
-        ("formula", "covariance", lambda true: lambda power, angle=0.0: true(power)),
-        ("governed", "alignment", lambda true: lambda training, test: 1.1 * true(training, test)),
-        ("misalignment", "covariance", lambda true: lambda power, angle=0.0: true(power), "measure"),
+        ("formula", "_covariance", lambda true: lambda power, angle=0.0: true(power)),
+        ("governed", "_alignment", lambda true: lambda training, test: 1.1 * true(training, test)),
+        ("misalignment", "_covariance", lambda true: lambda power, angle=0.0: true(power), "measure"),
     ],
     "huang2025": [
         ("losses", "gradient_steps.expected_loss", lambda true: lambda *of: 1.2 * true(*of)),
@@ -44,9 +44,9 @@ PLANTS = {
         ("identified", "ENTRIES", lambda true: 20),
     ],
     "yzhang2025": [
-        ("rank_one", "levels", lambda true: lambda spectrum: true(spectrum, context=20)),
-        ("formula", "levels", lambda true: lambda spectrum: true(spectrum, context=20)),
-        ("in_groups", "stays", lambda true: lambda course, spectrum: 1 - true(course, spectrum)),
+        ("rank_one", "_levels", lambda true: lambda spectrum: true(spectrum, context=20)),
+        ("formula", "_levels", lambda true: lambda spectrum: true(spectrum, context=20)),
+        ("in_groups", "_stays", lambda true: lambda course, spectrum: 1 - true(course, spectrum)),
     ],
     "fu2024": [
         ("second_order", "_iterations", lambda true: lambda *of: true(*of[:3], "newton")),
@@ -59,29 +59,30 @@ PLANTS = {
     ],
     "garg2022": [
         ("learns", "_curves", lambda true: lambda results: {n: v[::-1] for n, v in true(results).items()}),
-        ("least_squares_curve", "least_squares", lambda true: lambda n, d: true(n, d + 1)),
+        ("least_squares_curve", "_least_squares", lambda true: lambda n, d: true(n, d + 1)),
     ],
     "ahn2023": [
-        ("whitening", "least_loss", lambda true: lambda problem, depth: true(problem.replace(context=25), depth)),
-        ("beats_descent", "preconditioned", lambda true: lambda n, steps: true(n + 5, steps)),
-        ("preconditioner", "covariance", lambda true: lambda seed: np.eye(5)),
+        ("not_above", "ABOVE", lambda true: -0.1),
+        ("whitening", "_exact", lambda true: lambda n, *rest: 1.1 * true(n, *rest)),
+        ("beats_descent", "_preconditioned", lambda true: lambda n, steps: true(n + 5, steps)),
+        ("preconditioner", "_covariance", lambda true: lambda seed: np.eye(5)),
         ("off_by_one", "OTHERS", lambda true: 20),
     ],
     "bordelon2025": [
-        ("known", "power", lambda true: lambda lengths, gain: true([1 / n for n in lengths], gain)),
-        ("rotated", "power", lambda true: lambda lengths, gain: true(lengths, gain / np.array(lengths))),
-        ("relative", "ratio", lambda true: lambda results, setting: 1 / true(results, setting)),
+        ("known", "_power", lambda true: lambda lengths, gain: true([1 / n for n in lengths], gain)),
+        ("rotated", "_power", lambda true: lambda lengths, gain: true(lengths, gain / np.array(lengths))),
+        ("relative", "_ratio", lambda true: lambda results, setting: 1 / true(results, setting)),
     ],
     "raventos2023": [
-        ("transition", "problem_of", lambda true: lambda power: true(10), "measure"),
+        ("transition", "_problem_of", lambda true: lambda power: true(10), "measure"),
         ("bayes", "DMMSE", lambda true: lambda tasks, sigma: true(tasks, 20 * sigma), "measure"),
-        ("equivariant", "problem_of", lambda true: lambda power: true(power).replace(features=[4] * 8), "measure"),
+        ("equivariant", "_problem_of", lambda true: lambda power: true(power).replace(features=[4] * 8), "measure"),
     ],
     "vonoswald2023": [
-        ("one_step", "best_rate", lambda true: lambda d, n: 1 / (n + d)),
-        ("rescaled_inputs", "rescaled", lambda true: lambda d, n, scale: true(d, n, 1.0)),
-        ("depth", "gradient_descent", lambda true: lambda d, n, steps: true(d, 6 * n, steps)),
-        ("tied", "gradient_descent", lambda true: lambda d, n, steps: true(d, n, 4 * steps)),
+        ("one_step", "_best_rate", lambda true: lambda d, n: 1 / (n + d)),
+        ("rescaled_inputs", "_rescaled", lambda true: lambda d, n, scale: true(d, n, 1.0)),
+        ("depth", "_gradient_descent", lambda true: lambda d, n, steps: true(d, 6 * n, steps)),
+        ("tied", "_gradient_descent", lambda true: lambda d, n, steps: true(d, n, 4 * steps)),
     ],
 }
 OTHER = {"newton": "gradient descent", "gradient descent": "newton"}

@@ -57,10 +57,24 @@ def test_by_hand():
     assert not gram[:, 3, [0, 1, 2, 4]].any()
 
 
-def test_units_of_the_paper(model):
-    """With tasks N(0, I), labels sqrt(d) times as large give weights sqrt(d) times as large."""
-    found = Universal(model).weights(Moments.from_tokens(X, np.sqrt(3) * Y))
-    assert found == pytest.approx(np.sqrt(3) * model.weights(Moments.from_tokens(X, Y)))
+@pytest.mark.parametrize("signal", [None, 1.0])
+@pytest.mark.parametrize(("features", "labels"), [(0.5, 0.5), (3.0, 0.5), (0.5, 9.0), (3.0, 9.0)])
+def test_units_are_those_of_tokens(model, features, labels, signal):
+    """Weights are those of the model on tokens in its units: small contexts stay as they are, large ones do not."""
+    x, y = features * X, labels * Y
+    c = np.maximum(np.sqrt((x**2).mean((1, 2))), 1)
+    unit = np.sqrt(3 if signal is None else signal)
+    unit = np.maximum(unit, np.sqrt((y**2).mean(1)) / c / np.sqrt(Universal.LARGEST))
+    expected = unit[:, None] * model.weights(Moments.from_tokens(x / c[:, None, None], y / (c * unit)[:, None]))
+    assert Universal(model, signal=signal).weights(Moments.from_tokens(x, y)) == pytest.approx(expected)
+
+
+def test_the_model_sees_no_large_contexts(model):
+    """Whatever the context, the model sees features of mean square at most 1 and labels of mean square at most 6."""
+    for by in (1e-8, 1.0, 1e8):
+        scaled, _ = Universal(model).scaled(Moments.from_tokens(by * X, by**0.5 * Y))
+        assert (np.einsum("bii->b", scaled.S) <= 1.0001 * 7 * 3).all()
+        assert (scaled.l <= 1.0001 * 7 * Universal.LARGEST).all()
 
 
 def test_own_scale_is_an_exact_equivariance(model):
@@ -77,14 +91,15 @@ def test_shipped_models(layers):
     model, record = load_with_record(f"zoo:universal/{layers}")
     assert model.layers == layers
     problem = Problem(**{name: record["spec"][name] for name in ("dim", "context", "noise", "tasks")})
-    losses = compare(problem, {"m": model}, over={"dim": [3, 10], "context": ["2d"]}, sequences=3_000)
+    predictor = {"m": Universal(model, signal=1)}
+    losses = compare(problem, predictor, over={"dim": [3, 10], "context": ["2d"]}, sequences=3_000)
     bound = record["result"]["largest_ratio"]
     assert (losses.ratio < 1.1 * bound).all()
     assert load(f"zoo:universal/{layers}/uniform(0,1.6)").family.arrays["P_s"].shape == (layers, 1, 4, 4)
 
 
 def test_names_that_do_not_exist():
-    with pytest.raises(InputError, match="models for every dimension are named"):
+    with pytest.raises(InputError, match="models of the kind universal are named zoo:universal/5"):
         load("zoo:universal/99")
 
 

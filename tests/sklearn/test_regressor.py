@@ -6,6 +6,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
@@ -18,6 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from ridgeformer import AdaRR, BayesRR, ConstRR, InputError, LinearTransformer, Moments, Problem, load
 from ridgeformer.predictors import Guarded
 from ridgeformer.sklearn import FallbackWarning, InContextRegressor
+from ridgeformer.sklearn.rows import Rows, left_out
 
 MODEL = "full/7/uniform(0,5)"
 
@@ -354,6 +356,23 @@ def test_tails_of_student_noise_are_those_of_a_t_distribution():
     for place in (0.5, 1.0, 2.0, 4.0, 8.0):
         found = tails.chances @ norm.cdf(-place / np.sqrt(tails.factors))
         assert found == pytest.approx(t(4).cdf(-place), rel=0.05)
+
+
+@pytest.mark.parametrize(("n", "d", "close"), [(40, 4, 0.02), (14, 4, 0.15)])
+def test_rows_left_out_of_the_posterior_are_predicted_as_by_fits_without_them(n, d, close):
+    """In normal quantiles; the average over subsets is taken for normal, which matters with few rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    y = X[:, :2].sum(1) + rng.standard_t(3, n)
+    model, rows = InContextRegressor().fit(X, y), Rows(X, y[:, None], np.ones(n), True)
+    below = left_out(rows, np.ones(n), model._given, model._mixtures[0], 0)
+    exact = []
+    for i in np.random.default_rng(0).permutation(n):
+        rest = InContextRegressor().fit(np.delete(X, i, 0), np.delete(y, i))
+        label = (y[i] - rest.sums_.y_mean) / rest._given.unit
+        exact.append(rest._mixtures[0].distribution(rest._rows(X[i : i + 1])[0], label)[0])
+    difference = stats.norm.ppf(below) - stats.norm.ppf(exact)
+    assert np.sqrt(np.mean(difference**2)) < close
 
 
 def test_calibration_widens_intervals_that_are_too_narrow_and_keeps_the_prediction():

@@ -91,7 +91,7 @@ def test_the_last_check_sees_what_the_selection_sees(context):
     layout, rate = (Layout(), 0.09) if context == 6 else (Layout("mean"), 0.9)
     unstable = LinearTransformer(Diag(omega=np.tile([[-rate, 0], [-rate, 0]], (5, 1, 1))), 3, layout)
     work = job(problem=problem, layout=layout)
-    expected = int(exploded(search_module._losses(unstable, work), problem.signal).sum())
+    expected = int(exploded(search_module._losses(work, unstable), problem.signal).sum())
     known = work.checked(unstable, Failures.none(problem, layout))
     assert abs(known.exploded - expected) <= 1 + expected // 100  # float32 and float64
     assert expected > 10
@@ -104,7 +104,7 @@ def test_the_last_check_sees_what_the_selection_sees_on_a_problem_of_ones_own():
     problem = own_problems.HeavyTails(3, 6)
     unstable = LinearTransformer(Diag(omega=np.tile([[-0.09, 0], [-0.09, 0]], (5, 1, 1))), 3)
     work = job(problem=problem)
-    expected = int(exploded(search_module._losses(unstable, work), problem.signal).sum())
+    expected = int(exploded(search_module._losses(work, unstable), problem.signal).sum())
     assert expected > 10
     assert abs(work.checked(unstable, Failures.none(problem, Layout())).exploded - expected) <= 1 + expected // 100
 

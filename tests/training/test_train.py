@@ -106,11 +106,10 @@ def test_parameters_whose_products_overflow_have_an_infinite_objective():
         ([0.1] * 3 + [1e3], [500.0] * 4, 1, "; preferred to one of less loss that explodes on 1 of"),
     ],
 )
-def test_the_choice_between_models_is_explained(grown, trained, chosen, words, monkeypatch):
+def test_the_choice_between_models_is_explained(grown, trained, chosen, words):
     losses = {"grown": np.array(grown), "trained": np.array(trained)}
-    monkeypatch.setattr(search_module, "_losses", lambda model, job: losses[model])
     job = SimpleNamespace(caution=1.0, problem=Problem(5, 20, "fixed(1)"))
-    model, why = search_module._select(job, [Parent("grown", "gdpp"), Parent("trained", "diag")])
+    model, why = search_module._select(job, [Parent("grown", "gdpp"), Parent("trained", "diag")], losses.get)
     assert model.model == ["grown", "trained"][chosen]
     assert why == words if not words else words in why
 
@@ -566,14 +565,15 @@ def test_the_message_says_if_constrr_is_better(change):
 )
 def test_candidates_are_chosen_by_their_explosion_probabilities(probabilities, losses, tolerated, chosen, monkeypatch):
     """The least loss among those that explode rarely enough; where none does, the one that explodes least often."""
-    monkeypatch.setattr(search_module, "_losses", lambda model, job: np.full(8, losses[model]))
     monkeypatch.setattr(
         search_module,
         "explosion_probability",
         lambda problem, model, **_: ExplosionProbability(probabilities[model], 0.0, 50.0, 9, 10, probabilities[model]),
     )
     job = SimpleNamespace(problem=Problem(5, 20, "fixed(1)"), seed=0)
-    kept, why = search_module._tolerable(job, [Parent(0, "gdpp"), Parent(1, "diag")], tolerated)
+    kept, why = search_module._tolerable(
+        job, [Parent(0, "gdpp"), Parent(1, "diag")], lambda model: np.full(8, losses[model]), tolerated
+    )
     assert kept.model == chosen
     assert ("above the tolerated" in why) == (min(probabilities) > tolerated)
 

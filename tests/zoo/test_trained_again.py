@@ -1,4 +1,4 @@
-"""Shipped runs, trained again: the same bits as when they were shipped; for Full, losses that are as good."""
+"""Shipped runs, trained again: the same bits for GD++; for Diag and Full, whose search changed, losses as good."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,8 @@ pytestmark = pytest.mark.long
 # The weights of every seed are shipped for the first problem, those of the best seed for the others.
 CASES = [
     ("uniform(0,5)", "gdpp", (1, 2, 3, 4, 5, 6, 7), 0),
-    ("uniform(0,5)", "diag", (1, 2, 3, 4), 0),
     ("uniform(0,0)", "gdpp", (3,), None),
-    ("uniform(0,0)", "diag", (2,), None),
     ("categorical(1,3)", "gdpp", (5,), None),
-    ("categorical(1,3)", "diag", (3,), None),
-    ("categorical(1,3,5)", "diag", (2,), None),
 ]
 
 
@@ -35,7 +31,7 @@ def made_here(made):
 
 
 @pytest.mark.parametrize(("noise", "family", "depths", "seed"), CASES)
-def test_gdpp_and_diag_are_equal(noise, family, depths, seed):
+def test_gdpp_is_equal(noise, family, depths, seed):
     """To the last bit on the processor that made them; to a thousandth of the loss with other rounding."""
     for found, made, model in train_again(noise, family, depths, seed):
         arrays = found.model.family.arrays
@@ -52,12 +48,20 @@ def test_gdpp_and_diag_are_equal(noise, family, depths, seed):
 
 
 @pytest.mark.parametrize(
-    ("noise", "depths", "seed"), [("uniform(0,5)", (1, 2, 3), 0), ("categorical(1,3)", (2,), None)]
+    ("noise", "family", "depths", "seed"),
+    [
+        ("uniform(0,5)", "diag", (1, 2, 3, 4), 0),
+        ("uniform(0,0)", "diag", (2,), None),
+        ("categorical(1,3)", "diag", (3,), None),
+        ("categorical(1,3,5)", "diag", (2,), None),
+        ("uniform(0,5)", "full", (1, 2, 3), 0),
+        ("categorical(1,3)", "full", (2,), None),
+    ],
 )
-def test_full_is_as_good(noise, depths, seed):
-    """Its descent leaves out directions that are nothing but rounding, unlike in 0.1: other bits, the same losses."""
-    for found, made, _ in train_again(noise, "full", depths, seed):
-        print(f"full {found.spec.layers} {noise}: loss {found.loss:.6g}, shipped {made.loss:.6g}")
+def test_diag_and_full_are_as_good(noise, family, depths, seed):
+    """Their search is faster than the one that made the shipped runs: other bits, the same losses."""
+    for found, made, _ in train_again(noise, family, depths, seed):
+        print(f"{family} {found.spec.layers} {noise}: loss {found.loss:.6g}, shipped {made.loss:.6g}")
         assert found.spec.as_dict() == made.spec
-        assert found.loss < 1.01 * made.loss
+        assert found.loss < 1.01 * made.loss + 1e-9
         assert found.result.exploded == 0

@@ -70,7 +70,7 @@ def claims(outcome: Outcome) -> Answer:
 
     rows = [check.as_dict() for check in outcome.checks]
     short = [{"verdict": check.verdict, "claim": check.claim} for check in outcome.checks]
-    head = f"{outcome.paper.authors}: {outcome.paper.title}. {sum(outcome.seconds.values()):.0f} s"
+    head = f"{outcome.paper.title} ({outcome.paper.authors}): {sum(outcome.seconds.values()):.0f} s"
     return Answer(f"{head}{' (quick version)' if outcome.quick else ''}\n\n{aligned(short)}", outcome.as_dict(), rows)
 
 

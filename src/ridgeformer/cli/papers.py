@@ -31,16 +31,20 @@ VERDICTS = ("supported", "partly supported", "contradicted")
 @cli.group(
     cls=Group,
     order=ORDER,
+    invoke_without_command=True,
     epilog="Examples:\n\n\b\n  ridgeformer papers list\n  ridgeformer papers run zhang2024 --quick\n"
     "  ridgeformer papers table1\n  ridgeformer papers figures vladymyrov2024 --only 8 --to pictures/\n"
     "  ridgeformer papers verify --only momentum",
 )
-def papers() -> None:
-    """Measure the results of papers again, and check their claims.
+@click.pass_context
+def papers(context: click.Context) -> None:
+    """Measure the results of papers again, and check their claims. Without a command, list them.
 
     Each paper has an ID, the first author and the year. vladymyrov2024 is the paper that this package began with: its
     Table 1 (table1), its theorems (verify) and its figures have commands of their own.
     """
+    if context.invoked_subcommand is None:
+        context.invoke(list_papers)
 
 
 @papers.command("list", epilog="Examples:\n\n\b\n  ridgeformer papers list\n  ridgeformer papers list --csv papers.csv")
@@ -56,6 +60,7 @@ def list_papers(out: Path) -> Answer:
         {
             "paper": one.id,
             "state": one.state,
+            "seconds": "" if one.seconds is None else f"{one.seconds:.0f}",
             **{name: one.verdicts.get(name, 0) for name in VERDICTS},
             "title": one.title,
         }

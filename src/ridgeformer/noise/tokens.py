@@ -111,23 +111,11 @@ class Tokens(Noise):
         """
         return _of_gram(self, context)
 
-    def drawn(self, residual: Array, rng: np.random.Generator) -> Array:
-        """Draw levels from their posterior, given the noise: a step of a Gibbs sampler.
-
-        Args:
-            residual: The noise of each token, of any shape.
-            rng: The random numbers.
-
-        Returns:
-            Levels, of the same shape; those of continuous laws from the nodes of a quadrature rule.
-        """
+    @property
+    def nodes(self) -> tuple[Array, Array]:
+        """The levels between which a Gibbs sampler moves, and their probabilities; very small levels are one level."""
         nodes, prior = self.quadrature(per_octave=PER_OCTAVE, tail=REST)
-        levels = np.maximum(nodes, LEAST * self.upper)
-        score = -0.5 * np.multiply.outer(residual**2, levels**-2.0) + (np.log(prior) - np.log(levels))
-        score -= score.max(-1, keepdims=True)
-        below = np.cumsum(np.exp(score, out=score), axis=-1, out=score)
-        chosen = (below < (rng.random(residual.shape) * below[..., -1])[..., None]).sum(-1)
-        return np.asarray(levels[np.minimum(chosen, len(levels) - 1)])
+        return np.maximum(nodes[prior > 0], LEAST * self.upper), prior[prior > 0]
 
     @property
     def words(self) -> str:
@@ -163,11 +151,6 @@ class Student(Tokens):
     def has_text(self) -> bool:
         """True: it has a text."""
         return True
-
-    def drawn(self, residual: Array, rng: np.random.Generator) -> Array:
-        """Draw levels from their posterior, which is of the same kind as their law. See `Tokens.drawn`."""
-        chi2 = rng.chisquare(self.freedom + 1, residual.shape)
-        return np.sqrt((self.freedom * self.scale**2 + residual**2) / chi2)
 
     @property
     def words(self) -> str:

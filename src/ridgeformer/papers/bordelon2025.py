@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation import evaluate
 from ridgeformer.papers.check import Check
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, draw_panels
+from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["PAPER"]
 
@@ -26,17 +22,8 @@ FEATURES = {"isotropic": None, "fixed": "powerlaw(1)", "rotated": "rotated(power
 FAMILY = {"isotropic": "diag", "fixed": "preconditioned", "rotated": "diag"}  # a fixed covariance can be learned
 
 
-def problem_of(setting: str, d: int, context: int) -> Problem:
-    """Return the problem of a setting.
-
-    Args:
-        setting: `isotropic`, `fixed` or `rotated`.
-        d: The dimension.
-        context: The number n of examples.
-
-    Returns:
-        The problem, whose noise has half the size of the signal per feature.
-    """
+def _problem_of(setting: str, d: int, context: int) -> Problem:
+    """The problem of a setting, whose noise has half the size of the signal per feature."""
     return Problem(d, context, SIGMA, features=FEATURES[setting])
 
 
@@ -64,52 +51,31 @@ def depth(
     """
     by_setting: dict[str, Any] = {"d": d, "lengths": list(lengths), "depths": list(depths)}
     loss, error = (np.zeros((len(FEATURES), len(lengths), len(depths))) for _ in range(2))
-    for i, setting in enumerate(FEATURES):
-        for j, n in enumerate(lengths):
-            work.progress(i * len(lengths) + j, len(FEATURES) * len(lengths))
-            problem = problem_of(setting, d, n)
-            for k, layers in enumerate(depths):
-                how = Search(effort=effort)
-                model = work.train(problem, FAMILY[setting], layers, protocol=how, sequences=1000).model
-                row = evaluate(problem, model, sequences=sequences, seed=1, with_floor=False)
-                loss[i, j, k], error[i, j, k] = row.unadjusted, row.unadjusted_error
-        by_setting[setting] = {"loss": loss[i], "error": error[i]}
-    return by_setting
+    for i, j, k in work.each(np.ndindex(loss.shape)):
+        setting, how = list(FEATURES)[i], Search(effort=effort)
+        problem = _problem_of(setting, d, lengths[j])
+        model = work.train(problem, FAMILY[setting], depths[k], protocol=how, sequences=1000).model
+        loss[i, j, k], error[i, j, k] = work.losses(problem, {"": model}, sequences)[""].values()
+    return by_setting | {name: {"loss": loss[i], "error": error[i]} for i, name in enumerate(FEATURES)}
 
 
-def share(results: Results, setting: str) -> Array:
-    """Return what depth gains: loss of one layer minus that of the deepest model, over the loss of predicting 0.
-
-    Args:
-        results: The results.
-        setting: `isotropic`, `fixed` or `rotated`.
-
-    Returns:
-        One share for each length.
-    """
+def _share(results: Results, setting: str) -> Array:
+    """The loss of one layer minus that of the deepest model, over the loss of predicting 0, one for each length."""
     part = results["depth"]
     loss = np.array(part[setting]["loss"])
     return np.asarray((loss[:, 0] - loss[:, -1]) / (part["d"] / 2))
 
 
-def power(lengths: list[int], gain: Array) -> float:
-    """Return the power of n with which a gain changes over the two longest contexts.
-
-    Args:
-        lengths: The numbers of examples.
-        gain: The gains, one for each length.
-
-    Returns:
-        The power: -1 where it falls as 1 / n, 0 where it stays.
-    """
+def _power(lengths: list[int], gain: Array) -> float:
+    """The power of n with which a gain changes over the two longest contexts: -1 where it falls as 1 / n."""
     return float(np.diff(np.log(gain[-2:]))[0] / np.diff(np.log(lengths[-2:]))[0])
 
 
 def known(results: Results) -> Check:
     """Decide whether depth gains nothing at long context where parameters can know the covariance. See `Paper`."""
     lengths = results["depth"]["lengths"]
-    gain = {setting: share(results, setting) for setting in ("isotropic", "fixed")}
-    powers = {setting: power(lengths, values) for setting, values in gain.items()}
+    gain = {setting: _share(results, setting) for setting in ("isotropic", "fixed")}
+    powers = {setting: _power(lengths, values) for setting, values in gain.items()}
     return Check(
         "With an isotropic or fixed covariance, depth helps only at short context: relative to the signal, its gain "
         "falls to 0 as the context grows.",
@@ -122,14 +88,14 @@ def known(results: Results) -> Check:
         tuple(value < -0.5 for value in powers.values()),
         brief="gain / signal falls as "
         + ", ".join(f"n^{value:.2f} ({setting})" for setting, value in powers.items())
-        + f"; rotated n^{power(lengths, share(results, 'rotated')):.2f}",
+        + f"; rotated n^{_power(lengths, _share(results, 'rotated')):.2f}",
     )
 
 
 def rotated(results: Results) -> Check:
     """Decide whether depth always helps where the covariance is rotated. See `Paper`."""
-    lengths, gain = results["depth"]["lengths"], {"rotated": share(results, "rotated")}
-    powers = {"rotated": power(lengths, gain["rotated"])}
+    lengths, gain = results["depth"]["lengths"], {"rotated": _share(results, "rotated")}
+    powers = {"rotated": _power(lengths, gain["rotated"])}
     part = results["depth"]["rotated"]
     loss, error = np.array(part["loss"]), np.array(part["error"])
     clear = loss[:, 0] - loss[:, -1] > 4 * np.hypot(error[:, 0], error[:, -1])
@@ -144,23 +110,15 @@ def rotated(results: Results) -> Check:
     )
 
 
-def ratio(results: Results, setting: str) -> Array:
-    """Return the loss of one layer over that of the deepest model.
-
-    Args:
-        results: The results.
-        setting: `isotropic`, `fixed` or `rotated`.
-
-    Returns:
-        One ratio for each length.
-    """
+def _ratio(results: Results, setting: str) -> Array:
+    """The loss of one layer over that of the deepest model, one for each length."""
     loss = np.array(results["depth"][setting]["loss"])
     return np.asarray(loss[:, 0] / loss[:, -1])
 
 
 def relative(results: Results) -> Check:
     """Decide the claim on fixed covariances relative to the loss that is left, not to the signal. See `Paper`."""
-    lengths, factor = results["depth"]["lengths"], ratio(results, "fixed")
+    lengths, factor = results["depth"]["lengths"], _ratio(results, "fixed")
     return Check(
         "The same relative to the loss that is left: with a fixed covariance, one layer comes closer to the deepest "
         "model as the context grows.",
@@ -184,13 +142,13 @@ def _words(lengths: list[int], gain: dict[str, Array], powers: dict[str, float])
     )
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw losses against depth, for every setting and length. See `Paper`."""
-    part, panels = results["depth"], []
+    part, figure = results["depth"], []
     for setting in FEATURES:
         shown = [Line(f"n = {n}", part["depths"], part[setting]["loss"][i], i) for i, n in enumerate(part["lengths"])]
-        panels.append(Panel(setting, "layers", "loss", shown, False, True))
-    return draw_panels(panels)
+        figure.append(Panel(setting, "layers", "loss", shown, False, True))
+    return figure
 
 
 PAPER = Paper(
@@ -206,10 +164,10 @@ PAPER = Paper(
     "the signal, falls as 1 / n where the covariance can be known, and stays where it cannot. The paper's "
     "statement holds in that sense. Relative to the loss that is left it does not: the best loss falls as 1 / "
     "n too, so that one layer stays behind by a factor that grows with the context.",
-    problems={setting: problem_of(setting, 5, 20) for setting in FEATURES},
+    problems={setting: _problem_of(setting, 5, 20) for setting in FEATURES},
     parts=(Part(depth, {"d": 3, "lengths": (6, 24, 96), "depths": (1, 2), "effort": 0.01, "sequences": 10_000}),),
     checks=(known, rotated, relative),
     version=2,
-    pictures={"depth": Picture(draw, "Loss against depth in the three settings.")},
+    pictures={"depth": panels(draw, "Loss against depth in the three settings.")},
     beyond=("Scaling laws in width and training time, for power-law spectra in the limit of large dimensions.",),
 )

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
 
-__all__ = ["Check", "NotMeasuredError", "Verdict", "agree", "decide"]
+__all__ = ["CHANCE", "Check", "NotMeasuredError", "Verdict", "agree", "agree_by_chance", "decide", "listed"]
+
+CHANCE = 4  # standard errors, which are exceeded once in 16,000 comparisons
 
 Verdict = Literal["supported", "contradicted", "partly supported"]
 
@@ -132,6 +134,60 @@ def agree(
         where,
         far if len(ours) > 6 else "",
     )
+
+
+def agree_by_chance(
+    claim: str,
+    measured: ArrayLike,
+    expected: ArrayLike,
+    error: ArrayLike,
+    *,
+    names: Iterable[object] = (),
+    more: ArrayLike = 0.0,
+    because: str = "",
+    published: str = "",
+) -> Check:
+    """Return the check of measured numbers that differ from expected ones by chance alone.
+
+    Args:
+        claim: The claim in our words.
+        measured: Measured numbers, [K].
+        expected: Expected numbers, [K].
+        error: Their standard errors, [K], of which four are allowed.
+        names: As for `agree`.
+        more: What is allowed besides, [K] or one; nothing by default.
+        because: What else is allowed, and why; in words that follow "and".
+        published: See `Check`.
+
+    Returns:
+        The check.
+    """
+    return agree(
+        claim,
+        measured,
+        expected,
+        CHANCE * np.ravel(error) + np.ravel(more),
+        f"Chance: {CHANCE} standard errors are exceeded once in 16,000 comparisons.",
+        unit=f"{CHANCE} standard errors" + (f", and {because}" if because else ""),
+        names=names,
+        published=published,
+    )
+
+
+def listed(values: Iterable[float], form: str = ".3g") -> str:
+    """Write numbers one after the other.
+
+    Args:
+        values: The numbers.
+        form: How each is written.
+
+    Returns:
+        The text.
+
+    >>> listed([1, 2.5], ".2f")
+    '1.00, 2.50'
+    """
+    return ", ".join(f"{value:{form}}" for value in values)
 
 
 def _listed(values: Any, labels: list[str], most: int = 12) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.explanation import compare_algorithms
-from ridgeformer.papers.check import Check
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.check import CHANCE, Check
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Map, Panel, draw_panels
+from ridgeformer.plotting.panels import Line, Map, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["PAPER"]
 
@@ -53,9 +50,8 @@ def maps(work: Work, *, d: int = 8, layers: int = 4, sequences: int = 2000, effo
     Returns:
         By problem: the map of every method, the closest and the needed iterations of every layer.
     """
-    by_problem = {}
-    for done, name in enumerate(SETTINGS):
-        work.progress(done, len(SETTINGS))
+    by_problem: dict[str, Any] = {"sequences": sequences}
+    for name in work.each(SETTINGS):
         problem = problem_of(name, d)
         model = work.train(problem, "diag", layers, protocol=Search(effort=effort), sequences=1000).model
         shown = compare_algorithms(problem, model, sequences=sequences).as_dict()
@@ -128,35 +124,37 @@ def _apart(results: Results, name: str, method: str) -> float:
 
 def similar(results: Results) -> Check:
     """Decide whether layers look more like Newton's iterations than like steps of gradient descent. See `Paper`."""
-    words, holds = [], []
+    words, holds, part = [], [], results["maps"]
+    chance = CHANCE / np.sqrt(part["sequences"] * len(part[SETTINGS[0]]["layer"]))
     for name in SETTINGS:
         mean = {method: _apart(results, name, method) for method in METHODS}
         words.append(f"{name}: " + ", ".join(f"{method} {value:.3g}" for method, value in mean.items()))
-        holds.append(mean["newton"] < mean["gradient descent"])
+        holds.append(mean["newton"] < mean["gradient descent"] * (1 - chance))
     return Check(
         "Predictions of layers are closer to iterations of Newton's method than to steps of gradient descent.",
         "distance of a layer to the closest iteration, geometric mean over layers: " + "; ".join(words),
         "smaller for Newton's method",
-        "none",
-        "Only the sign counts: both methods are compared with the same predictions on the same sequences.",
-        "rejected where gradient descent is closer on the geometric mean over layers",
+        f"{chance:.1%}, {CHANCE} standard errors of the ratio of two distances",
+        "A distance is a root of a mean square over B sequences, known to a share of about (2 B)^-1/2; the ratio of "
+        "two geometric means over L layers is known to (B L)^-1/2.",
+        "rejected where Newton's method is not closer on the geometric mean over layers by more than chance",
         tuple(holds),
     )
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw the maps, and layers against the iterations they are worth. See `Paper`."""
-    panels = []
+    shown = []
     for name in SETTINGS:
         part = results["maps"][name]
         for method in METHODS:
             cosine = [row[: 40 if method == METHODS[0] else 14] for row in part["cosine"][method]]
             numbers = [int(k) for k in part["iteration"][method][: len(cosine[0])]]
             what = [Map(cosine, numbers, part["layer"], 0.8, 1.0)]
-            panels.append(Panel(f"{name}: {method}", "iteration", "layer", what))
+            shown.append(Panel(f"{name}: {method}", "iteration", "layer", what))
         lines = [Line(m, part["layer"], part["needed"][m], i) for i, m in enumerate(METHODS)]
-        panels.append(Panel(f"{name}: as accurate as", "layer", "iterations", lines, False, True))
-    return draw_panels(panels)
+        shown.append(Panel(f"{name}: as accurate as", "layer", "iterations", lines, False, True))
+    return shown
 
 
 PAPER = Paper(
@@ -175,8 +173,8 @@ PAPER = Paper(
     "L layers is beyond them.",
     problems={name: problem_of(name, 8) for name in SETTINGS},
     parts=(Part(maps, {"d": 4, "layers": 3, "sequences": 500, "effort": 0.02}),),
-    version=2,
+    version=3,
     checks=(second_order, newton, similar),
-    pictures={"maps": Picture(draw, "Cosine of the predictions of every layer and every iteration.")},
+    pictures={"maps": panels(draw, "Cosine of the predictions of every layer and every iteration.")},
     beyond=("The GPT-2 models and LSTMs of the paper; the models here are linear transformers.",),
 )

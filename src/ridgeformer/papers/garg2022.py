@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 from ridgeformer.engine import Layout
 from ridgeformer.evaluation import compare
 from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, draw_panels
+from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.predictors import LeastSquares
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps
 from ridgeformer.training import Search
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["PAPER"]
 
@@ -28,28 +25,13 @@ Array = NDArray[np.float64]
 FAMILY, LAYOUT = "channels(1,2)", Layout("mean", "length")
 
 
-def problem_of(d: int) -> Problem:
-    """Return the problem without noise whose contexts have any number of examples from 1 to 2 d.
-
-    Args:
-        d: The dimension.
-
-    Returns:
-        The problem.
-    """
+def _problem_of(d: int) -> Problem:
+    """The problem without noise whose contexts have any number of examples from 1 to 2 d."""
     return Problem(d, f"1..{2 * d}", 0)
 
 
-def least_squares(examples: int, d: int) -> float:
-    """Return the expected half squared error of least squares without noise: the share of directions not seen.
-
-    Args:
-        examples: The number n of examples.
-        d: The dimension.
-
-    Returns:
-        max(d - n, 0) / 2.
-    """
+def _least_squares(examples: int, d: int) -> float:
+    """The expected half squared error of least squares without noise: directions not seen."""
     return max(d - examples, 0) / 2
 
 
@@ -69,14 +51,13 @@ def curves(
         By predictor: losses and errors after 1 to 2 d examples.
     """
     named: dict[str, Any] = {}
-    for done, depth in enumerate(depths):
-        work.progress(done, len(depths))
-        run = work.train(problem_of(d), FAMILY, depth, protocol=Search(effort=effort), layout=LAYOUT, sequences=1000)
+    for depth in work.each(depths):
+        run = work.train(_problem_of(d), FAMILY, depth, protocol=Search(effort=effort), layout=LAYOUT, sequences=1000)
         named[f"{depth} layer{'s' * (depth > 1)}"] = run.model
     named["least squares"] = LeastSquares()
     losses: dict[str, Any] = {name: {"loss": [], "error": []} for name in named}
     for n in range(1, 2 * d + 1):
-        rows = compare(problem_of(d).replace(context=n), named, sequences=sequences, seed=1, with_floor=False)
+        rows = compare(_problem_of(d).replace(context=n), named, sequences=sequences, seed=1, with_floor=False)
         for name in named:
             losses[name]["loss"].append(rows[name].unadjusted)
             losses[name]["error"].append(rows[name].unadjusted_error)
@@ -86,7 +67,7 @@ def curves(
 def least_squares_curve(results: Results) -> Check:
     """Decide whether least squares has the known curve. See `Paper`."""
     part, d = results["curves"], results["curves"]["d"]
-    truth = np.array([least_squares(n, d) for n in range(1, 2 * d + 1)])
+    truth = np.array([_least_squares(n, d) for n in range(1, 2 * d + 1)])
     return agree(
         "Least squares, which is the best predictor without noise, has a half squared error of (d - n) / 2 on average, "
         "and 0 from n = d on.",
@@ -150,14 +131,14 @@ def _seen(losses: list[float], d: int) -> list[float | None]:
     return [2 / d * loss if loss > 1e-6 else None for loss in losses]
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw the error against the number of examples. See `Paper`."""
     d = results["curves"]["d"]
     shown = [
         Line(name, list(range(1, 2 * d + 1)), _seen(row["loss"], d), colour, name == "least squares")
         for colour, (name, row) in enumerate(results["curves"]["losses"].items())
     ]
-    return draw_panels([Panel(f"d = {d}, no noise", "examples", "squared error / d", shown, False, True)])
+    return [Panel(f"d = {d}, no noise", "examples", "squared error / d", shown, False, True)]
 
 
 PAPER = Paper(
@@ -173,12 +154,12 @@ PAPER = Paper(
     "the best predictor is least squares, whose error curve is known exactly, so that ridge regression and the "
     "floor coincide with it. The figure shows what depth adds: a linear transformer approaches the curve of "
     "least squares from above, and leaves it where finitely many layers cannot invert a matrix.",
-    problems={"problem": problem_of(20)},
+    problems={"problem": _problem_of(20)},
     parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
     version=2,
     checks=(learns, least_squares_curve),
     pictures={
-        "curves": Picture(
+        "curves": panels(
             draw, "Squared error over d against the number of examples; from n = d on, least squares has none."
         )
     },

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ridgeformer.evaluation import evaluate
-from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Erratum, Paper, Part, Picture, Results
+from ridgeformer.papers.check import Check, agree, agree_by_chance
+from ridgeformer.papers.paper import Erratum, Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
 from ridgeformer.training import GradientFlow
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["PAPER"]
 
@@ -40,18 +36,16 @@ def passes(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
     tokens = PROBLEM.sequences(200, seed=1)
     values = np.linalg.eigvalsh(PROBLEM.moments(100_000, seed=2).moments.S).reshape(10, -1)  # of ten samples
     rows = []
-    for done, k in enumerate(STEPS):
-        work.progress(done, len(STEPS))
+    for k in work.each(STEPS):
         rate = gradient_steps.best_rate(PROBLEM, k)
         model, w = gradient_steps.model_of(k, rate, PROBLEM.dim), np.zeros_like(tokens.x[:, 0])
         for _ in range(k):
             left = np.einsum("bnd,bd->bn", tokens.x, w) - tokens.y
             w = w - rate * np.einsum("bnd,bn->bd", tokens.x, left)
         off = np.abs(model.weights(tokens.moments) - w).max() / np.abs(w).max()
-        row = evaluate(PROBLEM, model, sequences=sequences, seed=1, with_floor=False)
         rates = np.linspace(0.6, 1.02, 29) * gradient_steps.best_rate(PROBLEM, 1)
         least = np.min([PROBLEM.dim / 2 * ((1 - one * values) ** (2 * k)).mean(1) for one in rates], 0)
-        loss = {"loss": row.unadjusted, "error": row.unadjusted_error}
+        loss = work.losses(PROBLEM, {"": model}, sequences)[""]
         rows.append({"off": off, **loss, "least": least.mean(), "spread": least.std(ddof=1)})
     return {"sequences": sequences, "rows": rows}
 
@@ -78,16 +72,15 @@ def _column(results: Results, name: str) -> list[float]:
 def losses(results: Results) -> Check:
     """Decide whether measured losses are the exact expectations. See `Paper`."""
     exact = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k)) for k in STEPS]
-    measured, error = _column(results, "loss"), np.array(_column(results, "error"))
     rare = 1 / results["passes"]["sequences"]
     common = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k), rare) for k in STEPS]
-    return agree(
+    return agree_by_chance(
         "Half squared errors of k passes, at the best constant rate of each k, fall from 1.77 to less than .1.",
-        measured,
+        _column(results, "loss"),
         exact,
-        4 * error + np.subtract(exact, common),
-        "Chance; and what eigenvalues contribute to the expectation that fewer than one context of the sample has.",
-        unit="4 standard errors, and what contexts contribute that a sample of this size does not contain",
+        _column(results, "error"),
+        more=np.subtract(exact, common),
+        because="what contexts contribute that a sample of this size does not contain",
         names=[f"k = {k}:" for k in STEPS],
         published="1.77, 1.05, .43, .19, .06 (our algebra)",
     )
@@ -133,7 +126,7 @@ def trained_step(results: Results) -> Check:
     )
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw losses against k. See `Paper`."""
     ks = list(range(1, 21))
     exact = [gradient_steps.expected_loss(PROBLEM, k, gradient_steps.best_rate(PROBLEM, k)) for k in ks]
@@ -142,7 +135,7 @@ def draw(results: Results) -> Figure:
         Points("measured", STEPS, _column(results, "loss"), _column(results, "error")),
         Points("best rate on 10,000 contexts", STEPS, _column(results, "least"), None, 1),
     ]
-    return draw_panels([Panel("passes of one layer", "passes k", "half squared error", shown, False, True)])
+    return [Panel("passes of one layer", "passes k", "half squared error", shown, False, True)]
 
 
 PAPER = Paper(
@@ -161,7 +154,7 @@ PAPER = Paper(
     problems={"problem": PROBLEM},
     parts=(Part(passes, {"sequences": 50_000}), Part(training)),
     checks=(losses, on_a_sample, equal, trained_step),
-    pictures={"losses": Picture(draw, "Half squared error after k passes at the best constant rate of each k.")},
+    pictures={"losses": panels(draw, "Half squared error after k passes at the best constant rate of each k.")},
     version=2,
     errata=(
         Erratum(

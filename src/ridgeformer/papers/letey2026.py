@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.evaluation import evaluate
-from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.check import Check, agree, agree_by_chance, listed
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Gaussian
 from ridgeformer.theory import one_layer
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["PAPER", "alignment"]
+__all__ = ["PAPER"]
 
 Array = NDArray[np.float64]
 DIM, CONTEXT, SIGMA = 8, 16, 0.3
 POWERS, ANGLES = (0.0, 0.5, 1.0, 2.0), (0.0, 0.25, 0.5, 1.0)
 
 
-def covariance(power: float, angle: float = 0.0) -> Array:
-    """Return a covariance of tasks with trace d.
-
-    Args:
-        power: Its eigenvalues are proportional to i^-power.
-        angle: By how much its basis is turned: 0 for the axes, 1 for the reversed order of the eigenvalues.
-
-    Returns:
-        The matrix, [d, d].
-    """
+def _covariance(power: float, angle: float = 0.0) -> Array:
+    """A covariance of tasks, [d, d], with trace d and eigenvalues i^-power; turned by 1, their order is reversed."""
     values = np.arange(1.0, DIM + 1) ** -power
     turn, i = np.eye(DIM), np.arange(DIM // 2)
     cosine, sine = np.cos(angle * np.pi / 2), np.sin(angle * np.pi / 2)
@@ -44,32 +32,14 @@ def covariance(power: float, angle: float = 0.0) -> Array:
     return np.asarray(turn * (values * DIM / values.sum()) @ turn.T)
 
 
-def problem_of(tasks: Array) -> Problem:
-    """Return the problem with tasks of a covariance.
-
-    Args:
-        tasks: The covariance, [d, d].
-
-    Returns:
-        The problem.
-    """
+def _problem_of(tasks: Array) -> Problem:
+    """The problem with tasks of a covariance, [d, d]."""
     return Problem(DIM, CONTEXT, SIGMA, tasks=Gaussian(covariance=tasks))
 
 
-def alignment(training: Array, test: Array) -> float:
-    """Return the alignment of two covariances of tasks: the part of the error that depends on the test.
-
-    For tests of equal trace, the risk of the trained W is 1/2 tr(test A) plus a constant of the training, with
-    A = n (n + 1) W'W - 2 n W + I for symmetric W.
-
-    Args:
-        training: The covariance of tasks in training, [d, d].
-        test: The covariance of tasks in the test, [d, d].
-
-    Returns:
-        1/2 tr(test A).
-    """
-    W, n = one_layer.optimum(problem_of(training)), CONTEXT
+def _alignment(training: Array, test: Array) -> float:
+    """The part of the risk that depends on the test: 1/2 tr(test A), A = n (n + 1) W'W - 2 n W + I."""
+    W, n = one_layer.optimum(_problem_of(training)), CONTEXT
     return 0.5 * float((test * (n * (n + 1) * W.T @ W - n * (W + W.T) + np.eye(DIM))).sum())
 
 
@@ -84,13 +54,11 @@ def shifts(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
         Losses and standard errors, [training, test spectrum, angle].
     """
     loss, error = (np.zeros((len(POWERS), len(POWERS), len(ANGLES))) for _ in range(2))
-    for i, training in enumerate(POWERS):
-        work.progress(i, len(POWERS))
-        model = one_layer.model_of(one_layer.optimum(problem_of(covariance(training))))
+    for i, training in work.each(enumerate(POWERS)):
+        model = one_layer.model_of(one_layer.optimum(_problem_of(_covariance(training))))
         for j, k in np.ndindex(loss.shape[1:]):
-            test = problem_of(covariance(POWERS[j], ANGLES[k]))
-            row = evaluate(test, model, sequences=sequences, seed=1, with_floor=False)
-            loss[i, j, k], error[i, j, k] = row.unadjusted, row.unadjusted_error
+            test = _problem_of(_covariance(POWERS[j], ANGLES[k]))
+            loss[i, j, k], error[i, j, k] = work.losses(test, {"layer": model}, sequences)["layer"].values()
     return {"loss": loss, "error": error}
 
 
@@ -101,16 +69,14 @@ def _places() -> list[tuple[float, float, float]]:
 def formula(results: Results) -> Check:
     """Decide whether measured losses are those of the shift formula. See `Paper`."""
     expected = [
-        one_layer.risk(problem_of(covariance(test, angle)), one_layer.optimum(problem_of(covariance(training))))
+        one_layer.risk(_problem_of(_covariance(test, angle)), one_layer.optimum(_problem_of(_covariance(training))))
         for training, test, angle in _places()
     ]
-    return agree(
+    return agree_by_chance(
         "In the population limit the error under any pair of task covariances is the shift formula.",
         np.ravel(results["shifts"]["loss"]),
         expected,
-        4 * np.ravel(results["shifts"]["error"]),
-        "Chance: 4 standard errors are exceeded once in 16,000 comparisons.",
-        unit="4 standard errors",
+        results["shifts"]["error"],
         names=[f"powers {a:g} to {b:g}, angle {c:g}:" for a, b, c in _places()],
     )
 
@@ -118,7 +84,7 @@ def formula(results: Results) -> Check:
 def governed(results: Results) -> Check:
     """Decide whether the alignment alone says how the error changes with the test. See `Paper`."""
     loss, error = np.array(results["shifts"]["loss"]), np.array(results["shifts"]["error"])
-    align = np.reshape([alignment(covariance(a), covariance(b, c)) for a, b, c in _places()], loss.shape)
+    align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
     rest = (loss - align).reshape(len(POWERS), -1)
     return agree(
         "For one training, errors of two tests differ exactly by their alignments with it.",
@@ -140,7 +106,7 @@ def misalignment(results: Results) -> Check:
     return Check(
         "The error grows as the tasks of the test turn away from those of training, and more for steeper spectra; a "
         "layer trained on isotropic tasks does not notice.",
-        f"error when turned whole over error when aligned, powers {POWERS[1:]}: {', '.join(f'{g:.2f}' for g in gain)}; "
+        f"error when turned whole over error when aligned, powers {POWERS[1:]}: {listed(gain, '.2f')}; "
         f"isotropic training: {loss[0, -1].max() / loss[0, -1].min():.4f}",
         "above 1 and growing with the power; 1 for isotropic training",
         "4 standard errors of a difference for isotropic training",
@@ -151,34 +117,26 @@ def misalignment(results: Results) -> Check:
     )
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw errors against the alignment and against the angle. See `Paper`."""
-    loss, panels = np.array(results["shifts"]["loss"]), []
+    loss, figure = np.array(results["shifts"]["loss"]), []
     error = np.array(results["shifts"]["error"])
-    align = np.reshape([alignment(covariance(a), covariance(b, c)) for a, b, c in _places()], loss.shape)
-    shown = []
-    for i, power in enumerate(POWERS):
-        order = np.argsort(align[i].ravel())
-        shown += [
-            Points(
-                f"trained on power {power:g}",
-                align[i].ravel()[order].tolist(),
-                loss[i].ravel()[order].tolist(),
-                None,
-                i,
-            )
-        ]
-    panels.append(Panel("error against alignment", "alignment", "loss", shown, True, True))
+    align = np.reshape([_alignment(_covariance(a), _covariance(b, c)) for a, b, c in _places()], loss.shape)
+    shown = [
+        Points(f"trained on power {power:g}", align[i].ravel().tolist(), loss[i].ravel().tolist(), None, i)
+        for i, power in enumerate(POWERS)
+    ]
+    figure.append(Panel("error against alignment", "alignment", "loss", shown, True, True))
     for i, power in enumerate(POWERS[1:], 1):
         fine = np.linspace(0, 1, 21)
-        W = one_layer.optimum(problem_of(covariance(power)))
-        curve = [one_layer.risk(problem_of(covariance(power, angle)), W) for angle in fine]
+        W = one_layer.optimum(_problem_of(_covariance(power)))
+        curve = [one_layer.risk(_problem_of(_covariance(power, angle)), W) for angle in fine]
         parts = [
             Line("closed form", fine.tolist(), curve, i),
             Points("measured", ANGLES, loss[i, i].tolist(), error[i, i].tolist(), i),
         ]
-        panels.append(Panel(f"power {power:g}", "angle (1: reversed)", "loss", parts))
-    return draw_panels(panels, 4)
+        figure.append(Panel(f"power {power:g}", "angle (1: reversed)", "loss", parts))
+    return figure
 
 
 PAPER = Paper(
@@ -194,10 +152,10 @@ PAPER = Paper(
     "decides. 64 pairs of training and test covariances, of four spectra and four angles, are measured. The "
     "first panel plots errors against that alignment; the others turn the test away from training at a fixed "
     "spectrum.",
-    problems={"training": problem_of(covariance(1.0)), "test": problem_of(covariance(1.0, 0.5))},
+    problems={"training": _problem_of(_covariance(1.0)), "test": _problem_of(_covariance(1.0, 0.5))},
     parts=(Part(shifts, {"sequences": 10_000}),),
     checks=(formula, governed, misalignment),
-    pictures={"alignment": Picture(draw, "Errors against the alignment, and as the test turns away from training.")},
+    pictures={"alignment": panels(draw, "Errors against the alignment, and as the test turns away from training.", 4)},
     beyond=(
         "Finite numbers of pretraining contexts and tasks for structured covariances, for which the paper has "
         "asymptotic formulas; lu2025 checks the isotropic ones.",

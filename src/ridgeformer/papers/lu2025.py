@@ -2,62 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ridgeformer.papers.check import Check, NotMeasuredError, agree
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.check import Check, NotMeasuredError, agree, listed
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem
 from ridgeformer.problems.tasks import Pool, Tasks
 from ridgeformer.theory import one_layer, pretraining
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["PAPER", "errors", "problem_of"]
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(map(float, text.split()))
+
 
 SETTINGS = ((1.0, 0.5, 0.5, 0.01), (2.0, 1.0, 0.6, 0.1), (2.0, 2.0, 3.0, 0.1))  # alpha, kappa, tau, rho
 KAPPAS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.6, 2.0, 4.0, 8.0, 16.0, 32.0)
 # The authors' repository, by d: alpha = 10, tau = 10, rho = .01, penalty 1e-6, 20 repetitions. The difference of the
 # errors on new tasks and on the pool, and the root of the sum of both variances over repetitions, for all of KAPPAS.
 PUBLISHED = {
-    10: (1.452, 0.925, 0.6761, 0.4293, 0.2662, 0.1543, 0.06373, 0.04552, 0.01129, 0.004241, 0.001936, 0.001073),
-    32: (
-        1.00986,
-        0.74981,
-        0.50636,
-        0.32598,
-        0.19065,
-        0.12508,
-        0.05273,
-        0.03316,
-        0.009805,
-        0.004013,
-        0.001795,
-        0.000777,
-    ),
-    64: (0.9259, 0.6823, 0.4730, 0.2974, 0.1757, 0.1102, 0.0527, 0.03169, 0.009416, 0.003778, 0.001735, 0.000824),
+    10: _numbers("1.452 .925 .6761 .4293 .2662 .1543 .06373 .04552 .01129 .004241 .001936 .001073"),
+    32: _numbers("1.00986 .74981 .50636 .32598 .19065 .12508 .05273 .03316 .009805 .004013 .001795 .000777"),
+    64: _numbers(".9259 .6823 .4730 .2974 .1757 .1102 .0527 .03169 .009416 .003778 .001735 .000824"),
 }
 SPREAD = {
-    10: (0.2169, 0.0918, 0.09, 0.0693, 0.0524, 0.0464, 0.0258, 0.0205, 0.00542, 0.00397, 0.0035, 0.0038),
-    32: (
-        0.04339,
-        0.03079,
-        0.01674,
-        0.01015,
-        0.01762,
-        0.01256,
-        0.00622,
-        0.004628,
-        0.001276,
-        0.001064,
-        0.00086,
-        0.000743,
-    ),
-    64: (0.01603, 0.00872, 0.0066, 0.00631, 0.00656, 0.00467, 0.00238, 0.0017, 0.000676, 0.000481, 0.000498, 0.000477),
+    10: _numbers(".2169 .0918 .09 .0693 .0524 .0464 .0258 .0205 .00542 .00397 .0035 .0038"),
+    32: _numbers(".04339 .03079 .01674 .01015 .01762 .01256 .00622 .004628 .001276 .001064 .00086 .000743"),
+    64: _numbers(".01603 .00872 .0066 .00631 .00656 .00467 .00238 .0017 .000676 .000481 .000498 .000477"),
 }
 REPETITIONS = 20  # of the published numbers
 
@@ -114,12 +90,11 @@ def dimensions(work: Work, *, counts: dict[int, int] | None = None) -> dict[str,
     """
     often = {10: 400, 20: 100, 40: 24, 80: 4} if counts is None else {int(d): n for d, n in counts.items()}
     mean, error = (np.zeros((len(SETTINGS), len(often), 2)) for _ in range(2))
-    for i, setting in enumerate(SETTINGS):
-        for j, (d, count) in enumerate(often.items()):
-            work.progress(i * len(often) + j, len(SETTINGS) * len(often))
-            precision = "float32" if setting[2] > 2 else "float64"
-            rows = np.array([errors(d, *setting, seed=k, penalty=1e-9, precision=precision) for k in range(count)])
-            mean[i, j], error[i, j] = rows.mean(0), rows.std(0, ddof=1) / np.sqrt(count)
+    for i, j in work.each(np.ndindex(mean.shape[:2])):
+        setting, (d, count) = SETTINGS[i], list(often.items())[j]
+        precision = "float32" if setting[2] > 2 else "float64"
+        rows = np.array([errors(d, *setting, seed=k, penalty=1e-9, precision=precision) for k in range(count)])
+        mean[i, j], error[i, j] = rows.mean(0), rows.std(0, ddof=1) / np.sqrt(count)
     return {"d": list(often), "mean": mean, "error": error}
 
 
@@ -138,19 +113,12 @@ def column(
         Means, standard errors and spreads over repetitions, one for each of `kappas`.
     """
     rows = []
-    for done, kappa in enumerate(kappas):
-        work.progress(done, len(kappas))
-        both = np.array(
-            [
-                errors(d, 10.0, kappa, 10.0, 0.01, seed=seed, penalty=1e-6, precision="float32")
-                for seed in range(repetitions)
-            ]
-        )
-        gap = both[:, 0] - both[:, 1]
-        spread = float(np.sqrt(both.var(0).sum()))
-        rows.append(
-            {"kappa": kappa, "gap": gap.mean(), "error": gap.std(ddof=1) / np.sqrt(repetitions), "spread": spread}
-        )
+    how: dict[str, Any] = {"penalty": 1e-6, "precision": "float32"}
+    for kappa in work.each(kappas):
+        both = np.array([errors(d, 10.0, kappa, 10.0, 0.01, seed=seed, **how) for seed in range(repetitions)])
+        gap, spread = both[:, 0] - both[:, 1], np.sqrt(both.var(0).sum())
+        error = gap.std(ddof=1) / np.sqrt(repetitions)
+        rows.append({"kappa": kappa, "gap": gap.mean(), "error": error, "spread": spread})
     return {"d": d, "rows": rows}
 
 
@@ -169,7 +137,7 @@ def published(results: Results) -> Check:
         "Three standard errors of the published means, which are their spread over the root of 20.",
         unit="3 of the published standard errors",
         names=[f"kappa {row['kappa']:g}:" for row in rows],
-        published=", ".join(f"{PUBLISHED[d][k]:.3g}" for k in index),
+        published=listed([PUBLISHED[d][k] for k in index]),
     )
 
 
@@ -188,10 +156,10 @@ def limits(results: Results) -> Check:
     first, last = np.abs(off[:, 0]).ravel(), np.abs(off[:, -1]).ravel()
     return Check(
         "Errors on new tasks and on the pool approach the asymptotic formulas as d grows.",
-        f"relative deviation at d = {', '.join(f'{x:g}' for x in d)}: new tasks "
-        + "; ".join(", ".join(f"{x:+.1%}" for x in row) for row in off[:, :, 0])
+        f"relative deviation at d = {listed(d, 'g')}: new tasks "
+        + "; ".join(listed(row, "+.1%") for row in off[:, :, 0])
         + "; pool "
-        + "; ".join(", ".join(f"{x:+.1%}" for x in row) for row in off[:, :, 1])
+        + "; ".join(listed(row, "+.1%") for row in off[:, :, 1])
         + "; fitted powers of d "
         + ", ".join(f"{x:.2f} +- {e:.2f}" for x, e in zip(power, chance, strict=True)),
         "powers of -1",
@@ -203,39 +171,28 @@ def limits(results: Results) -> Check:
     )
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw deviations against d, and the difference of both errors against kappa. See `Paper`."""
     part, rows = results["dimensions"], results["column"]["rows"]
     truth = np.array([pretraining.limit(*setting) for setting in SETTINGS])[:, None]
     off, error = np.array(part["mean"]) / truth - 1, np.array(part["error"]) / truth
-    panels = []
+    figure = []
     for k, name in enumerate(("new tasks", "tasks of the pool")):
-        shown = [
-            Points(
-                f"alpha {s[0]:g}, kappa {s[1]:g}, tau {s[2]:g}",
-                part["d"],
-                off[i, :, k].tolist(),
-                error[i, :, k].tolist(),
-                i,
-            )
-            for i, s in enumerate(SETTINGS)
-        ]
+        labels = [f"alpha {alpha:g}, kappa {kappa:g}, tau {tau:g}" for alpha, kappa, tau, _ in SETTINGS]
+        shown = [Points(one, part["d"], list(off[i, :, k]), list(error[i, :, k]), i) for i, one in enumerate(labels)]
         line = Line("1 / d", part["d"], [2 / d for d in part["d"]], None, True)
-        panels.append(Panel(f"deviation from the limit, {name}", "d", "error / limit - 1", [*shown, line], True, True))
+        figure.append(Panel(f"deviation from the limit, {name}", "d", "error / limit - 1", [*shown, line], True, True))
     fine = np.geomspace(0.2, 32, 60)
     curve = [float(np.subtract(*pretraining.limit(10, kappa, 10, 0.01))) for kappa in fine]
     kappas = [row["kappa"] for row in rows]
-    gaps = [
+    gaps: list[Any] = [
         Line("limit", fine.tolist(), curve, None, True),
         Points("ours", kappas, [row["gap"] for row in rows], [row["error"] for row in rows]),
-        *(
-            [Points(f"published, d = {d}", KAPPAS, PUBLISHED[d], None, 1)]
-            if (d := results["column"]["d"]) in PUBLISHED
-            else []
-        ),
     ]
-    panels.append(Panel(f"new tasks minus pool, d = {results['column']['d']}", "kappa", "difference", gaps, True, True))
-    return draw_panels(panels)
+    if (d := results["column"]["d"]) in PUBLISHED:
+        gaps.append(Points(f"published, d = {d}", KAPPAS, PUBLISHED[d], None, 1))
+    figure.append(Panel(f"new tasks minus pool, d = {results['column']['d']}", "kappa", "difference", gaps, True, True))
+    return figure
 
 
 PAPER = Paper(
@@ -258,6 +215,6 @@ PAPER = Paper(
         Part(column, {"d": 10}),
     ),
     checks=(published, limits),
-    pictures={"errors": Picture(draw, "Deviations from the limit, and the advantage of the pool's tasks at d = 32.")},
+    pictures={"errors": panels(draw, "Deviations from the limit, and the advantage of the pool's tasks at d = 32.")},
     beyond=("Transformers with softmax and several layers, which the authors' figures 5 and 6 include.",),
 )

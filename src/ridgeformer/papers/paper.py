@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeformer.errors import refuse
 from ridgeformer.papers.check import Check
+from ridgeformer.plotting.panels import Panel, draw_panels
 from ridgeformer.problems import BaseProblem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Erratum", "Paper", "Part", "Picture", "Results"]
+__all__ = ["Erratum", "Paper", "Part", "Picture", "Results", "panels"]
 
 Results = Mapping[str, Any]  # what was measured, by the name of the part
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -68,6 +69,20 @@ class Picture:
 
     draw: Callable[[Results], Figure]
     caption: str
+
+
+def panels(shown: Callable[[Results], Sequence[Panel]], caption: str, columns: int = 3) -> Picture:
+    """Return the figure that shows panels side by side.
+
+    Args:
+        shown: Is called with the results and returns the panels.
+        caption: What the figure shows.
+        columns: How many panels are side by side.
+
+    Returns:
+        The figure.
+    """
+    return Picture(lambda results: draw_panels(shown(results), columns), caption)
 
 
 @dataclass(frozen=True)

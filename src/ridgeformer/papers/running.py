@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ridgeformer.errors import RidgeformerError
+from ridgeformer.evaluation import compare
 from ridgeformer.files import jsonable, make_folder, read_json, write_whole
 from ridgeformer.models.family import Family
 from ridgeformer.papers.check import Check, NotMeasuredError
@@ -21,6 +22,7 @@ from ridgeformer.training import Training, train
 
 __all__ = ["Outcome", "Status", "Work", "run_paper", "status_of", "stored_outcome"]
 
+Thing = TypeVar("Thing")
 Progress = Callable[[str, int, int], None]
 OUTCOME = "outcome.json"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -39,6 +41,36 @@ class Work:
     results: Mapping[str, Any]
     runs: Path | None
     progress: Callable[[int, int], None]
+
+    def each(self, things: Iterable[Thing]) -> Iterator[Thing]:
+        """Go through pieces of work, and report how many are done.
+
+        Args:
+            things: The pieces.
+
+        Yields:
+            One after the other.
+        """
+        listed = list(things)
+        for done, thing in enumerate(listed):
+            self.progress(done, len(listed))
+            yield thing
+
+    def losses(
+        self, problem: BaseProblem, predictors: Mapping[str, Any], sequences: int
+    ) -> dict[str, dict[str, float]]:
+        """Measure unadjusted losses of predictors on the same fresh sequences.
+
+        Args:
+            problem: The problem.
+            predictors: The predictors by name.
+            sequences: How many sequences.
+
+        Returns:
+            By name: the loss and its standard error, under `loss` and `error`.
+        """
+        rows = compare(problem, predictors, sequences=sequences, seed=1, with_floor=False)
+        return {k: {"loss": rows[k].unadjusted, "error": rows[k].unadjusted_error} for k in predictors}
 
     def train(self, problem: BaseProblem, family: str | type[Family], layers: int = 1, **settings: Any) -> Training:
         """Train a model in the folder of runs; a run that is stored there is read instead.

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ridgeformer.evaluation import evaluate
 from ridgeformer.exact import least_loss
-from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.check import Check, agree, listed
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem
 from ridgeformer.theory import gradient_steps, one_layer
 from ridgeformer.training import Search
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["PAPER"]
 
@@ -25,44 +21,18 @@ SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the test's inputs
 OFF = 0.03  # relative; a rate that is off by this raises the loss by 0.2 %, the chance of the search's selection
 
 
-def rescaled(d: int, n: int, scale: float) -> Problem:
-    """Return the isotropic problem without noise, with features that are multiplied by a number.
-
-    Args:
-        d: The dimension.
-        n: The number of examples.
-        scale: The number.
-
-    Returns:
-        The problem.
-    """
+def _rescaled(d: int, n: int, scale: float) -> Problem:
+    """The isotropic problem without noise whose features are multiplied by a number."""
     return Problem(d, n, 0, features=scale**2 * np.eye(d))
 
 
-def best_rate(d: int, n: int) -> float:
-    """Return the best rate of one step of gradient descent, 1 / (n + d + 1).
-
-    Args:
-        d: The dimension.
-        n: The number of examples.
-
-    Returns:
-        The rate, for sums over the context.
-    """
+def _best_rate(d: int, n: int) -> float:
+    """The best rate of one step of gradient descent, for sums over the context."""
     return 1 / (n + d + 1)
 
 
-def gradient_descent(d: int, n: int, steps: int) -> float:
-    """Return the exact loss of gradient descent with its best constant rate.
-
-    Args:
-        d: The dimension.
-        n: The number of examples.
-        steps: How many steps.
-
-    Returns:
-        The loss.
-    """
+def _gradient_descent(d: int, n: int, steps: int) -> float:
+    """The exact loss of gradient descent with its best constant rate."""
     problem = Problem(d, n, 0)
     return gradient_steps.expected_loss(problem, steps, gradient_steps.best_rate(problem, steps))
 
@@ -81,8 +51,8 @@ def one(work: Work, *, d: int = 10, n: int = 20, sequences: int = 100_000, effor
         The W of the layer, and losses and errors by scale.
     """
     model = work.train(Problem(d, n, 0), "full", protocol=Search(effort=effort), sequences=1000).model
-    rows = [evaluate(rescaled(d, n, scale), model, sequences=sequences, seed=1, with_floor=False) for scale in SCALES]
-    losses = {"loss": [row.unadjusted for row in rows], "error": [row.unadjusted_error for row in rows]}
+    rows = [work.losses(_rescaled(d, n, scale), {"": model}, sequences)[""] for scale in SCALES]
+    losses = {key: [row[key] for row in rows] for key in ("loss", "error")}
     return {"d": d, "n": n, "W": one_layer.matrix_of(model), **losses}
 
 
@@ -109,14 +79,13 @@ def deep(
         By depth: losses of both with their errors, and the exact loss of the best GD++ model.
     """
     rows, problem, how = [], Problem(d, n, 0), Search(effort=effort)
-    for done, depth in enumerate(depths):
-        work.progress(done, len(depths))
+    for depth in work.each(depths):
         models = {"diag": ("diag", depth), "tied": (f"looped(gdpp,{depth})", 1)}
         row: dict[str, Any] = {"depth": depth, "GD++": least_loss(problem, depth)}
         for name, (family, layers) in models.items():
             model = work.train(problem, family, layers, protocol=how, sequences=1000).model
-            loss = evaluate(problem, model, sequences=sequences, seed=1, with_floor=False)
-            row |= {name: loss.unadjusted, f"{name} error": loss.unadjusted_error}
+            loss = work.losses(problem, {"": model}, sequences)[""]
+            row |= {name: loss["loss"], f"{name} error": loss["error"]}
         rows.append(row)
     return {"d": d, "n": n, "rows": rows}
 
@@ -124,7 +93,7 @@ def deep(
 def one_step(results: Results) -> Check:
     """Decide whether one trained layer is one step with the best rate. See `Paper`."""
     part = results["one"]
-    W, rate = np.array(part["W"]), best_rate(part["d"], part["n"])
+    W, rate = np.array(part["W"]), _best_rate(part["d"], part["n"])
     aside = np.abs(W - np.diag(np.diag(W))).max()
     return agree(
         "One trained layer of linear attention is one step of gradient descent with the best rate, 1 / (n + d + 1).",
@@ -142,9 +111,9 @@ def rescaled_inputs(results: Results) -> Check:
     """Decide whether the layer behaves as the step does on inputs that it was not trained on. See `Paper`."""
     part = results["one"]
     d, n = part["d"], part["n"]
-    W = np.eye(d) * best_rate(d, n)
+    W = np.eye(d) * _best_rate(d, n)
     expected, more, less = (
-        np.array([one_layer.risk(rescaled(d, n, scale), factor * W) for scale in SCALES])
+        np.array([one_layer.risk(_rescaled(d, n, scale), factor * W) for scale in SCALES])
         for factor in (1.0, 1 + OFF, 1 - OFF)
     )
     return agree(
@@ -162,20 +131,20 @@ def depth(results: Results) -> Check:
     """Decide whether GD++ and trained layers beat gradient descent at equal depth. See `Paper`."""
     part = results["deep"]
     rows = part["rows"][1:]
-    plus = [row["GD++"] / gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
+    plus = [row["GD++"] / _gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
     diag = [row["diag"] / row["GD++"] for row in rows]
     error = [4 * row["diag error"] / row["GD++"] for row in rows]
     return Check(
         "From two layers on, trained layers do better than as many steps of gradient descent, because they also change "
         "the features: they do GD++.",
-        f"best GD++ / gradient descent, depths 2 to {rows[-1]['depth']}: {_list(plus)}; trained Diag / GD++: "
-        f"{_list(diag)}, known to {_list(error)}",
+        f"best GD++ / gradient descent, depths 2 to {rows[-1]['depth']}: {listed(plus)}; trained Diag / GD++: "
+        f"{listed(diag)}, known to {listed(error)}",
         "GD++ below gradient descent; Diag, which contains GD++, not above it",
         "none for the exact losses of GD++ and gradient descent; 4 standard errors and 1 % for Diag",
         "Losses of Diag are measured; a search ends when it gains less than about 1 % of the loss.",
         "rejected where GD++ has more loss than gradient descent, or Diag more than GD++ beyond the tolerance",
         (*(r < 1 for r in plus), *(r < 1.01 + e for r, e in zip(diag, error, strict=True))),
-        brief=f"GD++ / gradient descent at 2 to {rows[-1]['depth']} layers: {_list(plus)}",
+        brief=f"GD++ / gradient descent at 2 to {rows[-1]['depth']} layers: {listed(plus)}",
     )
 
 
@@ -183,13 +152,13 @@ def tied(results: Results) -> Check:
     """Decide whether tied layers still beat gradient descent. See `Paper`."""
     part = results["deep"]
     rows = part["rows"][1:]
-    plain = [gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
+    plain = [_gradient_descent(part["d"], part["n"], row["depth"]) for row in rows]
     ratio = [row["tied"] / loss for row, loss in zip(rows, plain, strict=True)]
     error = [4 * row["tied error"] / loss for row, loss in zip(rows, plain, strict=True)]
     return Check(
         "Layers with tied weights, one layer that is repeated, are also better than gradient descent with a constant "
         "rate.",
-        f"tied GD++ / gradient descent: {_list(ratio)}",
+        f"tied GD++ / gradient descent: {listed(ratio)}",
         "below 1",
         "4 standard errors",
         "Chance; the losses of gradient descent are exact.",
@@ -198,29 +167,23 @@ def tied(results: Results) -> Check:
     )
 
 
-def _list(values: list[float]) -> str:
-    return ", ".join(f"{value:.3g}" for value in values)
-
-
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw losses against depth, and against the scale of the inputs. See `Paper`."""
     rows, d, n = results["deep"]["rows"], results["one"]["d"], results["one"]["n"]
     depths = [row["depth"] for row in rows]
-    shown: list[Any] = [Line("gradient descent", depths, [gradient_descent(d, n, k) for k in depths], None, True)]
+    shown: list[Any] = [Line("gradient descent", depths, [_gradient_descent(d, n, k) for k in depths], None, True)]
     for colour, (name, label) in enumerate({"GD++": "GD++, best", "tied": "GD++, tied", "diag": "Diag"}.items()):
         shown.append(Line(label, depths, [row[name] for row in rows], colour))
-    W, fine = np.eye(d) * best_rate(d, n), np.linspace(SCALES[0], SCALES[-1], 41)
-    curve = [one_layer.risk(rescaled(d, n, scale), W) for scale in fine]
+    W, fine = np.eye(d) * _best_rate(d, n), np.linspace(SCALES[0], SCALES[-1], 41)
+    curve = [one_layer.risk(_rescaled(d, n, scale), W) for scale in fine]
     inputs = [
         Line("one step", fine.tolist(), curve),
         Points("trained layer", SCALES, results["one"]["loss"], results["one"]["error"]),
     ]
-    return draw_panels(
-        [
-            Panel("depth", "layers or steps", "loss", shown, False, True),
-            Panel("rescaled inputs", "scale", "loss", inputs, False, True),
-        ]
-    )
+    return [
+        Panel("depth", "layers or steps", "loss", shown, False, True),
+        Panel("rescaled inputs", "scale", "loss", inputs, False, True),
+    ]
 
 
 PAPER = Paper(
@@ -246,7 +209,7 @@ PAPER = Paper(
         Part(deep, {"d": 4, "n": 16, "depths": (1, 2), "sequences": 20_000, "effort": 0.02}),
     ),
     checks=(one_step, rescaled_inputs, depth, tied),
-    pictures={"losses": Picture(draw, "Loss against depth, and of one layer on rescaled inputs.")},
+    pictures={"losses": panels(draw, "Loss against depth, and of one layer on rescaled inputs.")},
     version=2,
     beyond=(
         "Inputs drawn from a uniform distribution, as in the authors' code; here they are Gaussian.",

@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ridgeformer.evaluation import compare
 from ridgeformer.models import LinearTransformer, Preconditioned
-from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.check import Check, agree_by_chance, listed
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.predictors import OracleRR
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["PAPER", "trained"]
+__all__ = ["PAPER"]
 
 TRAINED, TESTED = (10, 20, 40), (5, 10, 20, 40, 80, 160)
 NOISE = {"noise as strong as the signal": np.sqrt(10.0), "little noise": 0.3}
 DIMS, TASKS = (8, 16, 32), (100, 400, 1600, 6400)
 
 
-def problem_of(sigma: float, context: int) -> Problem:
-    """Return the problem with ten isotropic features.
-
-    Args:
-        sigma: The noise level.
-        context: The number of examples.
-
-    Returns:
-        The problem.
-    """
+def _problem_of(sigma: float, context: int) -> Problem:
+    """The problem with ten isotropic features, noise of a level and n examples."""
     return Problem(10, context, float(sigma))
 
 
-def trained(sigma: float, trained_on: int, tested_on: int) -> Any:
-    """Return the W of the best layer with attention by mean, on contexts of another length.
-
-    Args:
-        sigma: The noise level.
-        trained_on: The number n of examples in training.
-        tested_on: The number m of examples in the test.
-
-    Returns:
-        W, [d, d], for sums over the context.
-    """
-    return one_layer.optimum(problem_of(sigma, trained_on)) * trained_on / tested_on
+def _trained(sigma: float, trained_on: int, tested_on: int) -> Any:
+    """The W, [d, d] for sums over m examples, of the best layer with attention by mean for n examples."""
+    return one_layer.optimum(_problem_of(sigma, trained_on)) * trained_on / tested_on
 
 
 def lengths(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
@@ -65,17 +44,14 @@ def lengths(work: Work, *, sequences: int = 100_000) -> dict[str, Any]:
         By noise: losses and errors [n, m] of the layers, and losses [m] of ridge regression.
     """
     curves: dict[str, Any] = {}
-    for done, (name, sigma) in enumerate(NOISE.items()):
-        work.progress(done, len(NOISE))
+    for name, sigma in work.each(NOISE.items()):
         loss, error, ridge = [], [], []
         for m in TESTED:
-            layers = {str(n): one_layer.model_of(trained(sigma, n, m)) for n in TRAINED}
-            rows = compare(
-                problem_of(sigma, m), {**layers, "ridge": OracleRR()}, sequences=sequences, seed=1, with_floor=False
-            )
-            loss.append([rows[str(n)].unadjusted for n in TRAINED])
-            error.append([rows[str(n)].unadjusted_error for n in TRAINED])
-            ridge.append(rows["ridge"].unadjusted)
+            layers = {str(n): one_layer.model_of(_trained(sigma, n, m)) for n in TRAINED}
+            rows = work.losses(_problem_of(sigma, m), {**layers, "ridge": OracleRR()}, sequences)
+            loss.append([rows[str(n)]["loss"] for n in TRAINED])
+            error.append([rows[str(n)]["error"] for n in TRAINED])
+            ridge.append(rows["ridge"]["loss"])
         curves[name] = {"loss": np.transpose(loss), "error": np.transpose(error), "ridge": ridge}
     return curves
 
@@ -92,8 +68,7 @@ def tasks(work: Work, *, counts: tuple[int, ...] = TASKS, seeds: int = 3) -> dic
         By dimension: the loss over that of the best layer, minus 1, for every number of tasks.
     """
     by_dim: dict[str, Any] = {}
-    for done, dim in enumerate(DIMS):
-        work.progress(done, len(DIMS))
+    for dim in work.each(DIMS):
         problem = Problem(dim, 20, 1.0, features=(np.arange(1, dim + 1) ** -2.0).tolist())
         best = one_layer.risk(problem, one_layer.optimum(problem))
         start = LinearTransformer(Preconditioned(*np.zeros((2, 1, 1, dim, dim))))
@@ -112,13 +87,11 @@ def formula(results: Results) -> Check:
     """Decide whether measured losses are those of the shift formula. See `Paper`."""
     part = results["lengths"]
     places = [(sigma, n, m) for sigma in NOISE.values() for n in TRAINED for m in TESTED]
-    return agree(
+    return agree_by_chance(
         "The loss of a layer trained on n examples and tested on m has a closed form.",
         np.ravel([part[name]["loss"] for name in NOISE]),
-        [one_layer.risk(problem_of(sigma, m), trained(sigma, n, m)) for sigma, n, m in places],
-        4 * np.ravel([part[name]["error"] for name in NOISE]),
-        "Chance: 4 standard errors are exceeded once in 16,000 comparisons.",
-        unit="4 standard errors",
+        [one_layer.risk(_problem_of(sigma, m), _trained(sigma, n, m)) for sigma, n, m in places],
+        [part[name]["error"] for name in NOISE],
         names=[f"sigma {sigma:.2g}, n {n}, m {m}:" for sigma, n, m in places],
     )
 
@@ -130,8 +103,8 @@ def near_ridge(results: Results) -> Check:
     return Check(
         "A layer matches ridge regression with the best penalty up to a constant where m = n and the noise is as "
         "strong as the signal, but not for much longer contexts.",
-        f"loss over that of ridge regression at m = n: {_list(same)}; at m = 160: {_list(longer)}; at m = n with "
-        f"little noise: {_list(clean)}",
+        f"loss over that of ridge regression at m = n: {listed(same)}; at m = 160: {listed(longer)}; at m = n with "
+        f"little noise: {listed(clean)}",
         "at m = n less than at m = 160 and less than with little noise, for every n; at m = 160 more, the shorter n",
         "none",
         "The theorem has a constant that it does not name, so that no number can be held against it; the order of the "
@@ -142,25 +115,18 @@ def near_ridge(results: Results) -> Check:
             *(bool(a < b) for a, b in zip(same, clean, strict=True)),
             bool((np.diff(longer) < 0).all()),
         ),
-        brief=f"loss / ridge's at m = n: {_list(same)}; at m = 160: {_list(longer)}",
+        brief=f"loss / ridge's at m = n: {listed(same)}; at m = 160: {listed(longer)}",
     )
 
 
-def excesses(results: Results) -> Any:
-    """Return the loss over that of the best layer, minus 1.
-
-    Args:
-        results: The results.
-
-    Returns:
-        The excesses, [dimensions, numbers of tasks].
-    """
+def _excesses(results: Results) -> Any:
+    """The loss over that of the best layer, minus 1, [dimensions, numbers of tasks]."""
     return np.array([results["tasks"]["excess"][str(dim)] for dim in DIMS])
 
 
 def few_tasks(results: Results) -> Check:
     """Decide whether the number of tasks that training needs depends on the dimension. See `Paper`."""
-    excess = excesses(results)
+    excess = _excesses(results)
     last, most = excess[:, -1], float(np.sqrt(DIMS[-1] / DIMS[0]))
     return Check(
         "The number of pretraining tasks that one layer needs does not grow with the dimension, for features whose "
@@ -184,25 +150,21 @@ def _ratios(results: Results, noise: str) -> tuple[list[float], list[float]]:
     return [ratio[i, TESTED.index(n)] for i, n in enumerate(TRAINED)], ratio[:, -1].tolist()
 
 
-def _list(values: list[float]) -> str:
-    return ", ".join(f"{value:.2f}" for value in values)
-
-
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw losses against m, and the excess against the number of tasks. See `Paper`."""
-    panels = []
+    figure = []
     for name, sigma in NOISE.items():
         part = results["lengths"][name]
         shown: list[Any] = []
         for i, n in enumerate(TRAINED):
-            curve = [one_layer.risk(problem_of(sigma, m), trained(sigma, n, m)) for m in TESTED]
+            curve = [one_layer.risk(_problem_of(sigma, m), _trained(sigma, n, m)) for m in TESTED]
             shown += [Line(f"n = {n}, closed form", TESTED, curve, i), Points("", TESTED, part["loss"][i], None, i)]
         shown.append(Line("ridge regression", TESTED, part["ridge"], None, True))
-        panels.append(Panel(name, "examples in the test, m", "loss", shown, True, True))
+        figure.append(Panel(name, "examples in the test, m", "loss", shown, True, True))
     part = results["tasks"]
     lines = [Line(f"d = {dim}", part["tasks"], part["excess"][str(dim)], i) for i, dim in enumerate(DIMS)]
-    panels.append(Panel("stochastic gradient descent", "tasks", "loss / best - 1", lines, True, True))
-    return draw_panels(panels)
+    figure.append(Panel("stochastic gradient descent", "tasks", "loss / best - 1", lines, True, True))
+    return figure
 
 
 PAPER = Paper(
@@ -220,11 +182,11 @@ PAPER = Paper(
     "and the noise is strong, without naming it; what can be decided is the order of the cases. A third panel "
     "follows stochastic gradient descent that sees every task once, in three dimensions whose covariances have "
     "nearly the same trace.",
-    problems={name: problem_of(sigma, 20) for name, sigma in NOISE.items()},
+    problems={name: _problem_of(sigma, 20) for name, sigma in NOISE.items()},
     parts=(Part(lengths, {"sequences": 10_000}), Part(tasks, {"counts": (100, 1600), "seeds": 1})),
     checks=(formula, near_ridge, few_tasks),
     pictures={
-        "lengths": Picture(
+        "lengths": panels(
             draw,
             "Loss against the test length m for layers trained at n, beside ridge regression (dashed), and the excess "
             "loss of stochastic gradient descent against the number of tasks.",

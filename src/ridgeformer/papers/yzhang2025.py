@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, draw_panels
+from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
 from ridgeformer.training import GradientFlow
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["PAPER", "levels"]
+__all__ = ["PAPER"]
 
 Array = NDArray[np.float64]
 CONTEXT = 31
@@ -32,18 +29,8 @@ KNOWN = (1.0, 0.641, 0.377, 0.210, 0.136)  # of the first spectrum, from our own
 AT = 0.01  # the loss is at a level if it is within this share of it
 
 
-def levels(spectrum: tuple[float, ...], context: int = CONTEXT) -> Array:
-    """Return the squared errors after 0, 1, 2, ... directions are learned, the largest eigenvalues first.
-
-    Learning the direction of an eigenvalue takes n lambda^2 / ((n + 1) lambda + tr Lambda) off the squared error.
-
-    Args:
-        spectrum: The eigenvalues of the features' covariance, [d], falling.
-        context: The number n of examples.
-
-    Returns:
-        The levels, [d + 1].
-    """
+def _levels(spectrum: tuple[float, ...], context: int = CONTEXT) -> Array:
+    """The squared errors after 0, 1, 2, ... directions: each takes n lambda^2 / ((n + 1) lambda + tr Lambda) off."""
     values = np.array(spectrum)
     gains = context * values**2 / ((context + 1) * values + values.sum())
     return np.asarray(values.sum() - np.append(0.0, np.cumsum(gains)))
@@ -62,8 +49,7 @@ def flows(work: Work, *, spectra: tuple[str, ...] = tuple(SPECTRA), time: float 
     """
     runs = [(name, rank) for name in spectra for rank in (1, 2, 4, 8) if rank <= len(SPECTRA[name])]
     courses: dict[str, Any] = {name: {} for name in spectra}
-    for done, (name, rank) in enumerate(runs):
-        work.progress(done, len(runs))
+    for name, rank in work.each(runs):
         problem = Problem(len(SPECTRA[name]), CONTEXT, 0, features=SPECTRA[name])
         protocol = GradientFlow(time=time, scale=0.01, record=300, snapshots=0, tolerance=1e-6)
         heads = len(SPECTRA[name]) // rank + 1
@@ -72,19 +58,11 @@ def flows(work: Work, *, spectra: tuple[str, ...] = tuple(SPECTRA), time: float 
     return courses
 
 
-def stays(course: dict[str, Any], spectrum: tuple[float, ...]) -> Array:
-    """Return how long a course stays at every level, relative to the time at which it leaves the level.
-
-    Args:
-        course: Times and squared errors.
-        spectrum: The eigenvalues.
-
-    Returns:
-        (leaving - arriving) / leaving, [d + 1]; 0 for levels that it passes by.
-    """
+def _stays(course: dict[str, Any], spectrum: tuple[float, ...]) -> Array:
+    """How long a course stays at every level, relative to the time at which it leaves it; 0 where it passes by."""
     time, error = np.array(course["time"]), np.array(course["error"])
     spreads = []
-    for level in levels(spectrum):
+    for level in _levels(spectrum):
         at = time[np.abs(error - level) <= AT * level]
         spreads.append((at.max() - at.min()) / at.max() if len(at) and at.max() > 0 else 0.0)
     return np.array(spreads)
@@ -97,7 +75,7 @@ def rank_one(results: Results) -> Check:
         if name == LONG:  # neighbouring eigenvalues of this one are learned nearly at once
             continue
         error = np.array(courses["1"]["error"])
-        for m, level in enumerate(levels(SPECTRA[name])):
+        for m, level in enumerate(_levels(SPECTRA[name])):
             names.append(f"{len(SPECTRA[name])} values {name.removeprefix('proportional to ')}, {m} learned:")
             near = error[np.argsort(np.abs(np.log(error / level)))[:3]]  # three recorded times at a plateau
             seen.append(near[-1])
@@ -119,7 +97,7 @@ def formula(results: Results) -> Check:
     """Decide whether the closed form gives the levels that were known. See `Paper`."""
     return agree(
         "Learning direction i takes n lambda_i^2 / ((n + 1) lambda_i + tr Lambda) off the squared error.",
-        levels(SPECTRA[FIRST]),
+        _levels(SPECTRA[FIRST]),
         KNOWN,
         0.0006,
         "The known numbers have three digits.",
@@ -132,7 +110,7 @@ def in_groups(results: Results) -> Check:
     words, holds = [], []
     for name, courses in results["flows"].items():
         for rank in (rank for rank in map(int, courses) if rank > 1):
-            stay = stays(courses[str(rank)], SPECTRA[name])
+            stay = _stays(courses[str(rank)], SPECTRA[name])
             paused = [m for m in range(1, len(stay) - 1) if stay[m] > 0.2]
             words.append(f"{len(stay) - 1} values {name.removeprefix('proportional to ')}, rank {rank}: {paused}")
             holds += [set(paused) == set(range(rank, len(stay) - 1, rank))]
@@ -147,18 +125,18 @@ def in_groups(results: Results) -> Check:
     )
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> list[Panel]:
     """Draw the courses with the levels. See `Paper`."""
-    panels = []
+    figure = []
     for name, courses in results["flows"].items():
         shown = [
             Line(f"rank {rank}", course["time"][1:], course["error"][1:], colour)
             for colour, (rank, course) in enumerate(courses.items())
         ]
         ends = [courses["1"]["time"][1], courses["1"]["time"][-1]]
-        shown += [Line("", ends, [float(level)] * 2, 6, True) for level in levels(SPECTRA[name])]
-        panels.append(Panel(name, "time", "squared error", shown, True, True))
-    return draw_panels(panels, 2)
+        shown += [Line("", ends, [float(level)] * 2, 6, True) for level in _levels(SPECTRA[name])]
+        figure.append(Panel(name, "time", "squared error", shown, True, True))
+    return figure
 
 
 PAPER = Paper(
@@ -178,6 +156,6 @@ PAPER = Paper(
     problems={name: Problem(len(values), CONTEXT, 0, features=values) for name, values in SPECTRA.items()},
     parts=(Part(flows, {"spectra": (FIRST,), "time": 2000.0}),),
     checks=(rank_one, formula, in_groups),
-    pictures={"courses": Picture(draw, "Squared error during gradient flow. Dashed: the levels of the closed form.")},
+    pictures={"courses": panels(draw, "Squared error during gradient flow. Dashed: the levels of the closed form.", 2)},
     beyond=("Fixed tasks mixed with tasks in context, and softmax attention, which the paper also studies.",),
 )

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ridgeformer.evaluation import evaluate
-from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Paper, Part, Picture, Results
+from ridgeformer.papers.check import Check, agree, agree_by_chance
+from ridgeformer.papers.paper import Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
-from ridgeformer.plotting.panels import Line, Panel, Points, draw_panels
+from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 from ridgeformer.training import GradientFlow
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["PAPER", "shifted", "trained"]
+__all__ = ["PAPER"]
 
 SPECTRUM = (1.8, 1.3, 1.0, 0.6, 0.3)
 TRAINING = Problem(5, 20, 0.5, features=SPECTRUM)
@@ -26,16 +22,8 @@ SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 KINDS = ("tasks", "query", "features", "context", "noise")
 
 
-def shifted(kind: str, scale: float) -> Problem:
-    """Return the training problem with one of its laws changed.
-
-    Args:
-        kind: `tasks`, `query` or `features` for their covariance, `context` for n, `noise` for sigma.
-        scale: The factor of the covariance, of n or of sigma. Covariances of tasks and queries also change their shape.
-
-    Returns:
-        The problem.
-    """
+def _shifted(kind: str, scale: float) -> Problem:
+    """The training problem with one law changed by a factor; tasks and queries also get another shape."""
     reverse = scale * np.diag(SPECTRUM[::-1])
     if kind == "tasks":
         return TRAINING.replace(tasks=f"gaussian(covariance={(reverse / np.mean(SPECTRUM)).tolist()})")
@@ -46,15 +34,8 @@ def shifted(kind: str, scale: float) -> Problem:
     return TRAINING.replace(noise=0.5 * scale)
 
 
-def trained(problem: Problem) -> Any:
-    """Return the W of the optimal layer, with attention by mean, on contexts of another length.
-
-    Args:
-        problem: The problem on which it is evaluated.
-
-    Returns:
-        W, [d, d], for sums over the context.
-    """
+def _trained(problem: Problem) -> Any:
+    """The W, [d, d] for sums over the context, of the optimal layer with attention by mean."""
     return one_layer.optimum(TRAINING) * TRAINING.context / problem.context
 
 
@@ -70,8 +51,7 @@ def flow(work: Work, *, time: float = 100.0, seeds: int = 3) -> dict[str, Any]:
         By seed: times and losses of the course, and the W of the last model.
     """
     runs = []
-    for seed in range(seeds):
-        work.progress(seed, seeds)
+    for seed in work.each(range(seeds)):
         run = work.train(TRAINING, "full", seed=seed, protocol=GradientFlow(time=time, scale=0.02, record=100))
         W = one_layer.matrix_of(run.model)
         runs.append({"time": run.history.time, "loss": run.history.loss, "W": W})
@@ -89,29 +69,25 @@ def shifts(work: Work, *, sequences: int = 200_000) -> dict[str, Any]:
         By kind of shift: losses and standard errors, one for each of `SCALES`.
     """
     losses: dict[str, Any] = {}
-    how: dict[str, Any] = {"sequences": sequences, "seed": 1, "with_floor": False}
-    for done, kind in enumerate(KINDS):
-        work.progress(done, len(KINDS))
-        problems = [shifted(kind, scale) for scale in SCALES]
-        rows = [evaluate(problem, one_layer.model_of(trained(problem)), **how) for problem in problems]
-        losses[kind] = {"loss": [r.unadjusted for r in rows], "error": [r.unadjusted_error for r in rows]}
+    for kind in work.each(KINDS):
+        problems = [_shifted(kind, scale) for scale in SCALES]
+        rows = [work.losses(one, {"": one_layer.model_of(_trained(one))}, sequences)[""] for one in problems]
+        losses[kind] = {key: [row[key] for row in rows] for key in ("loss", "error")}
     return losses
 
 
 def shift_formula(results: Results) -> Check:
     """Decide whether measured losses are those of the shift formula. See `Paper`."""
-    problems = [shifted(kind, scale) for kind in KINDS for scale in SCALES]
+    problems = [_shifted(kind, scale) for kind in KINDS for scale in SCALES]
     measured = [loss for kind in KINDS for loss in results["shifts"][kind]["loss"]]
     error = [error for kind in KINDS for error in results["shifts"][kind]["error"]]
-    expected = [one_layer.risk(problem, trained(problem)) for problem in problems]
-    return agree(
+    expected = [one_layer.risk(problem, _trained(problem)) for problem in problems]
+    return agree_by_chance(
         "The loss of one trained layer under any shift of tasks, queries, features, context length and noise has a "
         "closed form.",
         measured,
         expected,
-        4 * np.array(error),
-        "Chance: 4 standard errors are exceeded once in 16,000 comparisons.",
-        unit="4 standard errors",
+        error,
         names=[f"{kind} x{scale:g}:" for kind in KINDS for scale in SCALES],
     )
 
@@ -135,7 +111,7 @@ def harmless(results: Results) -> Check:
     """Decide which shifts are harmless: measured losses over those of the best layer. See `Paper`."""
     ratio, error = {}, {}
     for kind in KINDS[:3]:
-        best = np.array([one_layer.risk(shifted(kind, s), one_layer.optimum(shifted(kind, s))) for s in SCALES])
+        best = np.array([one_layer.risk(_shifted(kind, s), one_layer.optimum(_shifted(kind, s))) for s in SCALES])
         ratio[kind] = np.array(results["shifts"][kind]["loss"]) / best
         error[kind] = 4 * np.array(results["shifts"][kind]["error"]) / best
     worst = {kind: values.max() for kind, values in ratio.items()}
@@ -155,22 +131,22 @@ def harmless(results: Results) -> Check:
     )
 
 
-def draw_shifts(results: Results) -> Figure:
+def draw_shifts(results: Results) -> list[Panel]:
     """Draw measured losses on the curve of the formula, for every shift. See `Paper`."""
     fine = np.geomspace(SCALES[0], SCALES[-1], 41)
-    panels = []
+    figure = []
     for kind in KINDS:
         part = results["shifts"][kind]
         grid = fine if kind != "context" else np.arange(5, 81) / 20
-        curve = [one_layer.risk(problem, trained(problem)) for problem in (shifted(kind, scale) for scale in grid)]
+        curve = [one_layer.risk(problem, _trained(problem)) for problem in (_shifted(kind, scale) for scale in grid)]
         shown = [Line("closed form", grid.tolist(), curve), Points("measured", SCALES, part["loss"], part["error"])]
-        panels.append(Panel(f"shift of {kind}", "factor", "loss", shown, log_x=True, log_y=True))
+        figure.append(Panel(f"shift of {kind}", "factor", "loss", shown, log_x=True, log_y=True))
     runs = results["flow"]["runs"]
     course = [Line(f"seed {k}", run["time"][1:], run["loss"][1:], k) for k, run in enumerate(runs)]
-    loss = one_layer.risk(TRAINING, trained(TRAINING))
+    loss = one_layer.risk(TRAINING, _trained(TRAINING))
     best = Line("optimum", [runs[0]["time"][1], runs[0]["time"][-1]], [loss, loss], None, True)
-    panels.append(Panel("gradient flow", "time", "loss", [*course, best], log_x=True, log_y=True))
-    return draw_panels(panels)
+    figure.append(Panel("gradient flow", "time", "loss", [*course, best], log_x=True, log_y=True))
+    return figure
 
 
 PAPER = Paper(
@@ -190,5 +166,5 @@ PAPER = Paper(
     problems={"training": TRAINING},
     parts=(Part(flow, {"seeds": 1}), Part(shifts, {"sequences": 20_000})),
     checks=(shift_formula, flow_converges, harmless),
-    pictures={"shifts": Picture(draw_shifts, "Loss of the optimal layer under shifts, and gradient flow towards it.")},
+    pictures={"shifts": panels(draw_shifts, "Loss of the optimal layer under shifts, and gradient flow towards it.")},
 )

@@ -166,7 +166,7 @@ def _draw(axis: Axes, one: Panel) -> None:
     if one.log_x:
         axis.set_xscale("log")
         low, high = axis.get_xlim()
-        if high < 100 * low:
+        if high < 100 * low and high < 1000:  # longer labels would touch
             decimals(axis, "x")
     elif lines := axis.get_lines():
         numbers = np.concatenate([np.asarray(line.get_xdata(), float) for line in lines])

@@ -3,11 +3,11 @@
 from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import DMMSE, BayesRR
 from ridgeformer.predictors.choice import baselines, best_label
+from ridgeformer.predictors.gibbs import TokenBayes
 from ridgeformer.predictors.guarded import Guarded, Guarding
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
-from ridgeformer.predictors.tokenwise import TokenBayes
 from ridgeformer.predictors.universal import Universal
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -13,9 +13,11 @@ from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Problem
 
 __all__ = [
+    "Float",
     "LinearTokenPredictor",
     "Predictor",
     "TokenPredictor",
+    "by_length",
     "check_any_problem",
     "check_enough",
     "check_moments",
@@ -79,6 +81,37 @@ class LinearTokenPredictor(TokenPredictor, Protocol):
         Returns:
             The weights, [B, d].
         """
+
+    def predict(self, x: Float, y: Float, queries: Float) -> Float:
+        """Predict the labels of queries.
+
+        Args:
+            x: Features of the contexts, [B, n, d].
+            y: Labels of the contexts, [B, n].
+            queries: Features of the queries, [B, m, d].
+
+        Returns:
+            The predictions, [B, m].
+        """
+        return np.asarray(np.einsum("bmd,bd->bm", queries, self.token_weights(x, y)))
+
+
+def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Compute weights of contexts of one length at a time.
+
+    Args:
+        moments: The contexts, which may differ in their number of examples.
+        weights: Computes the weights of contexts with the same number of examples.
+
+    Returns:
+        The weights, [B, d].
+    """
+    if isinstance(moments.context, int):
+        return weights(moments)
+    together = np.empty((len(moments), moments.dim))
+    for index, part in moments.by_length():
+        together[index] = weights(part)
+    return together
 
 
 def check_any_problem(problem: object) -> BaseProblem:

@@ -18,6 +18,7 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import ZERO, ContextSpectrum, Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
+from ridgeformer.predictors.base import by_length
 from ridgeformer.predictors.ridge import Ridge
 from ridgeformer.problems import Prior, Tasks
 from ridgeformer.problems.posterior import TINY, Posterior
@@ -104,6 +105,9 @@ class DMMSE:
         """
         if not isinstance(moments, Moments):
             refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments.")
+        if self.noise.per_token:  # whatever has the same Gram matrices
+            made = {n: DMMSE(self.tasks, self.noise.of_gram(n)) for n in set(moments.counts.tolist())}
+            return np.asarray(by_length(moments, lambda part: made[int(part.counts[0])].weights(part)))
         freedom = int(moments.counts.max())  # of the noise, given the task
         nodes, prior = self.noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
         nodes, prior = nodes[prior > 0], prior[prior > 0]

@@ -10,12 +10,11 @@
 
 from __future__ import annotations
 
-from ridgeformer.noise import Noise
 from ridgeformer.predictors.base import Predictor, check_any_problem
-from ridgeformer.predictors.bayes import BayesRR
+from ridgeformer.predictors.best import gram_bound
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
-from ridgeformer.problems import BaseProblem, ByDimension
+from ridgeformer.problems import BaseProblem, ByDimension, Problem
 
 __all__ = ["baselines", "best_label", "oracle_label"]
 
@@ -91,8 +90,8 @@ def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
             "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here "
             f"{differences}."
         )
-    if isinstance(problem.noise, Noise) and problem.noise.per_token:
-        chosen[GRAM_BOUND] = BayesRR(problem.noise, prior)
+    if isinstance(problem, Problem) and (bound := gram_bound(problem)) is not None:
+        chosen[GRAM_BOUND] = bound
     best = problem.best_predictor()
     if best is None:
         left_out.append("The floor is left out: the problem does not say which predictor is the best one.")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
+from ridgeformer.predictors.base import Float, LinearTokenPredictor
 from ridgeformer.validation import integer, number
 
 __all__ = ["Fitted", "huber", "lasso", "matching_pursuit"]
@@ -19,7 +20,7 @@ __all__ = ["Fitted", "huber", "lasso", "matching_pursuit"]
 Array = NDArray[np.float64]
 
 
-class Fitted:
+class Fitted(LinearTokenPredictor):
     """A linear estimator without intercept, fitted to each context.
 
     Args:
@@ -35,7 +36,7 @@ class Fitted:
             refuse("a fitted predictor needs a linear estimator without intercept", what, "Pass fit_intercept=False.")
         self.estimator = estimator
 
-    def token_weights(self, x: Array, y: Array) -> Array:
+    def token_weights(self, x: Float, y: Float) -> Array:
         """Fit the estimator to each context.
 
         Args:
@@ -53,19 +54,6 @@ class Fitted:
             for row, features, labels in zip(found, x, y, strict=True):
                 row[:] = np.ravel(clone(self.estimator).fit(features, labels).coef_)
         return found
-
-    def predict(self, x: Array, y: Array, queries: Array) -> Array:
-        """Predict the labels of queries.
-
-        Args:
-            x: Features of the contexts, [B, n, d].
-            y: Labels of the contexts, [B, n].
-            queries: Features of the queries, [B, m, d].
-
-        Returns:
-            The predictions, [B, m].
-        """
-        return np.asarray(np.einsum("bmd,bd->bm", queries, self.token_weights(x, y)))
 
     def __repr__(self) -> str:
         return f"Fitted({self.estimator})"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.moments import ContextSpectrum, Moments, share_basis
 from ridgeformer.noise import Noise
-from ridgeformer.predictors.base import check_any_problem, check_enough, check_moments, check_one_length
+from ridgeformer.predictors.base import by_length, check_any_problem, check_enough, check_moments, check_one_length
 from ridgeformer.problems import BaseProblem, Draw, Prior
 from ridgeformer.validation import integer, number
 
@@ -72,12 +72,7 @@ class Ridge(ABC):
         """
         check_moments(moments)
         white = in_whitened(moments, self.prior)
-        if isinstance(white.context, int):
-            return self.prior.back(self._weights(white))
-        weights = np.empty((len(white), white.dim))
-        for index, part in white.by_length():
-            weights[index] = self._weights(part)
-        return self.prior.back(weights)
+        return self.prior.back(by_length(white, self._weights))
 
     @abstractmethod
     def _weights(self, moments: Moments) -> Array:

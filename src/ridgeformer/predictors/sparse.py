@@ -1,5 +1,7 @@
 """Sparse tasks: the oracle and the best predictor, averages over all subsets of the features that the law allows.
 
+Where there are more than 8,192 subsets, a Gibbs sampler moves between them; see `gibbs`.
+
 Given a noise level, each subset has an evidence and a ridge solution; see `subsets`. The oracle averages the solutions
 with the posterior probabilities of the subsets, and the best predictor averages over noise levels, too.
 """
@@ -17,16 +19,19 @@ from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
-from ridgeformer.predictors.base import check_moments
+from ridgeformer.predictors.base import by_length, check_moments
+from ridgeformer.predictors.gibbs import OfSequences, conditional, two_chains
 from ridgeformer.predictors.subsets import SubsetTree, count_subsets, every_subset, gaussian_evidence
 from ridgeformer.problems import Sparse, Tasks
 from ridgeformer.problems.posterior import TINY
 from ridgeformer.problems.tasks import as_tasks
+from ridgeformer.validation import integer
 
 __all__ = ["MOST_LISTED", "SparseBayes", "SparseOracle", "SubsetPosterior"]
 
 Array = NDArray[np.float64]
 MOST_LISTED = 1 << 13  # subsets that are averaged over one by one
+SCANS = 150  # of a Gibbs sampler, beyond
 CELLS = 1 << 19  # subsets times contexts at a time
 NEGLIGIBLE = 25.0  # e^-25 of the largest term
 
@@ -112,6 +117,8 @@ class SparseOracle:
         check_moments(moments)
         if moments.sigma is None:
             refuse("an oracle needs to know the noise levels", "moments without sigma", "Use moments of a problem.")
+        if not _is_short(self.tasks, moments.dim):
+            return np.asarray(_sampled(self.tasks, None, moments, SCANS).mean(0))
         means, size = np.empty((len(moments), moments.dim)), CELLS // 64
         posterior = SubsetPosterior(self.tasks, moments)
 
@@ -132,15 +139,20 @@ class SparseBayes:
 
     Args:
         tasks: The law of the tasks, which must be sparse.
-        noise: The distribution of noise levels, as `Problem` takes it.
+        noise: The distribution of noise levels, as `Problem` takes it. Where noise differs from token to token, this is
+            the best that can be made of the Gram matrix.
         threads: How many threads; None for the default.
+        scans: How many scans each of two chains makes where there are too many subsets.
 
     Raises:
         InputError: The tasks are not sparse.
     """
 
-    def __init__(self, tasks: Tasks | str, noise: Noise | str | float, threads: int | None = None) -> None:
+    def __init__(
+        self, tasks: Tasks | str, noise: Noise | str | float, threads: int | None = None, *, scans: int = SCANS
+    ) -> None:
         self.tasks, self.noise, self.threads = _sparse(tasks), as_noise(noise), threads
+        self.scans = integer("scans", scans, 10)
 
     def weights(self, moments: Moments) -> Array:
         """Return E[w | context], [B, d].
@@ -152,6 +164,10 @@ class SparseBayes:
             The weights.
         """
         check_moments(moments)
+        if self.noise.per_token:  # whatever has the same Gram matrices
+            return by_length(moments, lambda part: self._of_gram(int(part.context)).weights(part))
+        if not _is_short(self.tasks, moments.dim):
+            return np.asarray(self._chains(moments).mean(0))
         # A posterior over log sigma has a width of about 1 / sqrt(2 n): the nodes of an octave resolve it.
         order = min(max(6, int(np.ceil(1.5 * np.sqrt(float(moments.counts.max()))))), MOST_NODES)
         nodes, prior = self.noise.quadrature(per_octave=order)
@@ -166,6 +182,27 @@ class SparseBayes:
         with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as workers:
             list(workers.map(work, range(0, len(moments), size)))
         return means
+
+    def _of_gram(self, context: int) -> SparseBayes:
+        return SparseBayes(self.tasks, self.noise.of_gram(context), self.threads, scans=self.scans)
+
+    def _chains(self, moments: Moments) -> Array:
+        return _sampled(self.tasks, self.noise, moments, self.scans, self.threads)
+
+    def errors(self, moments: Moments) -> Array:
+        """Estimate by how much the squared error of the weights exceeds that of the exact posterior mean.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            Estimates of |w - E[w | context]|^2, whose mean has no bias, [B]; 0 where all subsets are averaged over.
+        """
+        check_moments(moments)
+        if _is_short(self.tasks, moments.dim):
+            return np.zeros(len(moments))
+        one, other = self._chains(moments)
+        return np.asarray(np.square(one - other).sum(1) / 4)
 
     def __repr__(self) -> str:
         return f"SparseBayes({self.tasks}, {self.noise})"
@@ -199,13 +236,23 @@ def _average(posterior: SubsetPosterior, index: NDArray[np.intp], nodes: Array, 
 @lru_cache(maxsize=8)
 def _listed(tasks: Sparse, dim: int) -> tuple[SubsetTree, Array]:
     """All subsets that a law allows, and the logarithms of their probabilities, [M]."""
-    least, most = tasks.sizes(dim)
-    if (count := count_subsets(dim, least, most)) > MOST_LISTED:
-        refuse(
-            f"at most {MOST_LISTED:,} subsets are averaged over one by one", f"{count:,} of them", "Use fewer features."
-        )
-    tree = SubsetTree(every_subset(dim, least, most))
+    tree = SubsetTree(every_subset(dim, *tasks.sizes(dim)))
     return tree, tasks.log_chances(dim)[tree.sizes]
+
+
+def _is_short(tasks: Sparse, dim: int) -> bool:
+    """Whether subsets are few enough to list them."""
+    return count_subsets(dim, *tasks.sizes(dim)) <= MOST_LISTED
+
+
+def _sampled(tasks: Sparse, noise: Noise | None, moments: Moments, scans: int, threads: int | None = None) -> Array:
+    """Estimates of E[w | context] by two chains, [2, B, d]; given the noise levels if there is no law of them."""
+    given = conditional(tasks, moments.dim)
+
+    def run(part: slice, rng: np.random.Generator) -> Array:
+        return OfSequences(noise, moments[part]).chains(given, scans, rng)
+
+    return two_chains(run, len(moments), 0, threads)
 
 
 def _sparse(tasks: Tasks | str) -> Sparse:

@@ -261,19 +261,6 @@ class Subsets:
             first, second, mass = means, squares, parents
         return np.ascontiguousarray(first[0].T), np.ascontiguousarray(np.moveaxis(second[0], -1, 0))
 
-    def solutions(self) -> Array:
-        """Return the ridge solution of every subset, [M, B, d], with zeros at the features that it does not have."""
-        tree, (count, batch) = self._tree, self.log_det.shape
-        weights, node = np.zeros((count, tree.dim, batch)), tree._leaf
-        for feature in range(tree.dim - 1, -1, -1):
-            level, (slope, gain, _) = tree._levels[feature], self._steps[feature]
-            has, row = node >= len(level.without), node - len(level.without)
-            rows = row[has]
-            weights[has, feature] = gain[rows] - (slope[rows] * weights[has, feature + 1 :]).sum(1)
-            parents = np.concatenate([level.without, level.included])
-            node = parents[node]
-        return np.moveaxis(weights, 1, 2)
-
 
 def gaussian_evidence(solved: Subsets, variance: Array, penalty: Array, count: ArrayLike, sizes: ArrayLike) -> Array:
     """Compute log p(context | subset, noise level) for weights from N(0, t), with c = variance / t.

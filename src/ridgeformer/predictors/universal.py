@@ -1,4 +1,4 @@
-"""A model for every dimension as a predictor of problems in the units of the seed paper, tasks N(0, I)."""
+"""A model for every dimension as a predictor, in units that are made from the context itself."""
 
 from __future__ import annotations
 
@@ -15,22 +15,32 @@ Float = NDArray[np.floating[Any]]
 
 
 class Universal:
-    """A model that was trained at many dimensions with tasks N(0, I / d), where tasks are N(0, I).
+    """A model that was trained at many dimensions, with a guard against contexts that are larger than its own.
 
-    Labels are divided by sqrt(d) before the model sees them, and its weights are multiplied by sqrt(d). So noise levels
-    from 0 to 1.6 sqrt(d) are those of the model's training, at every d and n.
+    A model is a polynomial of its context, and polynomials explode on inputs that are larger than those of training.
+    Three changes of units prevent that. Each is exact: the weights are translated back.
+
+    1. Where the mean square of the features, c^2 = tr S / (n d), is above 1, features and labels are divided by c. The
+       task stays the same; the noise level is divided by c too.
+    2. Labels are divided by sqrt(signal), so that tasks are those of training, N(0, I / d).
+    3. Labels whose mean square is still above `LARGEST`, which is rare, are divided down to it.
+
+    So the model only sees contexts with tr S <= n d and y'y <= 6 n.
 
     Args:
         model: A model whose parameters have no d in them, such as `load("zoo:universal/8")`.
+        signal: The mean square of <w, x> for features of size 1. Default: None for d, with tasks N(0, I); noise levels
+            from 0 to 1.6 sqrt(d) are then those of training. 1 for tasks N(0, I / d), `tasks="gaussian(signal=1)"`.
         own_scale: Whether to divide labels by their own root mean square instead, times sqrt(1 + E r^2) = 1.36 of
             training: then the weights for labels c y are exactly c times those for y, whatever the unit of the labels.
             Default: False.
     """
 
     SIZE = float(np.sqrt(1 + 1.6**2 / 3))  # the root mean square of labels in training
+    LARGEST = 6.0  # the largest mean square of labels that a model sees
 
-    def __init__(self, model: Any, *, own_scale: bool = False) -> None:
-        self.model, self.own_scale = model, own_scale
+    def __init__(self, model: Any, *, signal: float | None = None, own_scale: bool = False) -> None:
+        self.model, self.signal, self.own_scale = model, signal, own_scale
 
     def weights(self, moments: Moments) -> Float:
         """Return the weights of contexts of any dimension.
@@ -41,16 +51,33 @@ class Universal:
         Returns:
             The weights, [B, d].
         """
-        scale = np.full(len(moments), np.sqrt(moments.dim))
+        scaled, unit = self.scaled(moments)
+        return np.asarray(unit[:, None] * self.model.at_dim(moments.dim).weights(scaled))
+
+    def scaled(self, moments: Moments) -> tuple[Moments, Float]:
+        """Return the contexts as the model sees them.
+
+        Args:
+            moments: The contexts. Features that are 0 in all examples do not count as features.
+
+        Returns:
+            The contexts in the model's units; and the unit of their labels, [B], by which the weights of the model are
+            multiplied to be those of the contexts.
+        """
+        gram, n = np.array(moments.gram, np.float64), np.asarray(moments.counts, np.float64)
+        squares = np.einsum("bii->bi", gram)[:, :-1]
+        d = np.maximum((squares > 0).sum(1), 1)
+        gram /= np.maximum(squares.sum(1) / (n * d), 1.0)[:, None, None]
+        labels = gram[:, -1, -1] / n
+        unit = np.sqrt(d if self.signal is None else np.full(len(n), float(self.signal)))
         if self.own_scale:
-            scale = np.sqrt(np.asarray(moments.l, np.float64) / moments.counts) / self.SIZE
-            scale = np.where(scale > 0, scale, 1.0)
-        gram = np.array(moments.gram)
-        gram[:, :-1, -1] /= scale[:, None]
-        gram[:, -1, :-1] /= scale[:, None]
-        gram[:, -1, -1] /= scale**2
-        scaled = Moments._trusted(gram, moments.context, moments.sigma)
-        return np.asarray(scale[:, None] * self.model.at_dim(moments.dim).weights(scaled))
+            unit = np.where(labels > 0, np.sqrt(labels) / self.SIZE, 1.0)
+        unit = np.maximum(unit, np.sqrt(labels / self.LARGEST))
+        gram[:, :-1, -1] /= unit[:, None]
+        gram[:, -1, :-1] /= unit[:, None]
+        gram[:, -1, -1] /= unit**2
+        return Moments._trusted(gram.astype(moments.dtype, copy=False), moments.context, moments.sigma), unit
 
     def __repr__(self) -> str:
-        return f"Universal({self.model!r}{', own_scale=True' if self.own_scale else ''})"
+        signal = "" if self.signal is None else f", signal={self.signal:g}"
+        return f"Universal({self.model!r}{signal}{', own_scale=True' if self.own_scale else ''})"

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from ridgeformer.errors import refuse
-from ridgeformer.noise import Noise
 from ridgeformer.problems.features import Features
 from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.task_law import Tasks
 
 __all__ = ["check_parts"]
 
 
-def check_parts(noise: Noise, features: Features, tasks: Tasks, query: Features | None, lengths: Lengths) -> None:
+def check_parts(features: Features, query: Features | None, lengths: Lengths) -> None:
     """Refuse parts of a problem that do not go together.
 
     Args:
-        noise: The law of the noise.
         features: The law of the features.
-        tasks: The law of the tasks.
         query: The law of the queries; None for that of the features.
         lengths: The numbers of examples.
 
@@ -34,15 +30,3 @@ def check_parts(noise: Noise, features: Features, tasks: Tasks, query: Features 
         )
     if features.standardised and lengths.least < 2:
         refuse("standardising needs at least two examples", f"context {lengths}", "Pass a larger context.")
-    if noise.per_token and features.standardised:
-        refuse(
-            "noise that differs from token to token is for features that are not standardised",
-            features,
-            "Use other features, or one noise level for each sequence.",
-        )
-    if noise.per_token and not tasks.is_gaussian:
-        refuse(
-            "noise that differs from token to token is for Gaussian tasks",
-            tasks,
-            "Use gaussian() or lowrank(3), or one noise level for each sequence.",
-        )

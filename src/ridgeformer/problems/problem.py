@@ -98,7 +98,7 @@ class Problem(BaseProblem):
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
         self.query: Features | None = None if query is None else as_features(query)
-        check_parts(self.noise, self.features, self.tasks, self.query, self.lengths)
+        check_parts(self.features, self.query, self.lengths)
         self.law = self._law()
 
     def _law(self) -> Law:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.sklearn.tails import Tails
 
-__all__ = ["Averaged", "Mixture", "Nodes", "Spectral"]
+__all__ = ["Averaged", "Mixture", "Nodes", "Spectral", "law_of"]
 
 Array = NDArray[np.float64]
 STEPS, NEGLIGIBLE = 60, 1e-9  # of quantiles; chances of nodes that do not matter to them
@@ -95,7 +96,7 @@ class Mixture(ABC):
             The probabilities, [m].
         """
         chance, location, scale = self.components(x)
-        return np.asarray(_law(self.freedom).cdf((labels[:, None] - location) / scale) @ chance)
+        return np.asarray(law_of(self.freedom).cdf((labels[:, None] - location) / scale) @ chance)
 
     def quantiles(self, x: Array, levels: Array) -> Array:
         """Compute quantiles of the labels of new rows by bisection.
@@ -107,7 +108,7 @@ class Mixture(ABC):
         Returns:
             The quantiles, [L, m].
         """
-        law, (chance, location, scale) = _law(self.freedom), self.components(x)
+        law, (chance, location, scale) = law_of(self.freedom), self.components(x)
         low, high = np.empty((2, len(levels), len(x)))
         for k, level in enumerate(levels):  # the quantile lies between those of the parts
             ends = location + scale * law.ppf(level)
@@ -141,7 +142,15 @@ class Mixture(ABC):
         return np.asarray(location[rows, node] + scale[rows, node] * noise)
 
 
-def _law(freedom: float):  # type: ignore[no-untyped-def]  # of scipy
+def law_of(freedom: float) -> Any:
+    """Return the t distribution of SciPy, or the normal one.
+
+    Args:
+        freedom: The degrees of freedom, infinite for the normal distribution.
+
+    Returns:
+        The distribution.
+    """
     from scipy.stats import norm, t
 
     return norm if np.isinf(freedom) else t(freedom)

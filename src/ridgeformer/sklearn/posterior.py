@@ -53,6 +53,7 @@ class Standardised(Value):
         scale = sums.x_scale
         self.kept, self.noise, self.weight = np.flatnonzero(scale > 0), noise, sums.weight
         self.examples, self.level = sums.examples, sums.level
+        self.x_mean, self.y_mean = sums.x_mean, sums.y_mean
         self.dim, self.x_scale = len(self.kept), scale[self.kept]
         deviation = 1.0 if noise is None else np.sqrt(self.dim + noise.second_moment)
         constant = sums.y_scale == 0  # such labels become 0, in units of about half the digits of a float

@@ -18,7 +18,7 @@ from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor, Universal
 from ridgeformer.sklearn.models import by_model, default_noise, place
 from ridgeformer.sklearn.posterior import Posterior, Standardised
-from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, student_precisions
+from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
 from ridgeformer.sklearn.sums import Sums
 from ridgeformer.sklearn.tails import Tails
 from ridgeformer.validation import integer, number
@@ -60,7 +60,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             that a beam search finds.
         fit_intercept: Whether there is an intercept. Default: True. Without one, features and labels are not centred.
         calibration: None, or `loo` to calibrate intervals, quantiles and standard deviations by predicting training
-            rows from all others (60 of them at most). It needs the rows, so that `partial_fit` refuses it.
+            rows from all others (2,000 of them at most). It needs the rows, so that `partial_fit` refuses it.
 
     Attributes:
         coef_: The weights of the features, [d], or [q, d] for several outputs.
@@ -119,8 +119,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             precision, tails = student_precisions(rows, law.posterior)
         self._solve(self._summed(rows, precision), tails)
         if self.calibration is not None:
-            outputs = range(rows.y.shape[1])
-            self._calibrations = tuple(calibrate(rows, precision, k, law.posterior, tails) for k in outputs)
+            below = (left_out(rows, precision, self._given, one, k) for k, one in enumerate(self._mixtures))
+            self._calibrations = tuple(map(calibrate, below))
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

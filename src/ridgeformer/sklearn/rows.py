@@ -8,17 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.sklearn.mixture import Mixture, law_of
 from ridgeformer.sklearn.posterior import Posterior, Standardised
 from ridgeformer.sklearn.sums import Sums
 from ridgeformer.sklearn.tails import FREEDOM, Tails, student_tails
 from ridgeformer.values import Value
 
-__all__ = ["Calibration", "Rows", "calibrate", "student_precisions"]
+__all__ = ["Calibration", "Rows", "calibrate", "left_out", "student_precisions"]
 
 Array = NDArray[np.float64]
 Solver = Callable[[Sums], tuple[Standardised, Posterior]]
 ITERATIONS, CLOSE = 30, 1e-3  # of the precisions of rows
-LEFT_OUT = 60  # rows at most that are left out, one after another
+LEFT_OUT = 2000  # rows at most that are left out, one after another
+MOST_LEVERAGE, MOST_RATIO = 0.9, 3.0  # of a row; of the logarithms of probabilities of parts
 SCALES, FREEDOMS, SPREAD = np.exp(np.linspace(-1, 1, 41)), (3.0, 4.0, 6.0, 10.0, 30.0, np.inf), 0.3
 CLIP = 1e-6  # probabilities beyond are rounding
 
@@ -116,39 +118,63 @@ class Calibration(Value):
         return self.scale if np.isinf(self.freedom) else float(self.scale * np.sqrt(self.freedom / (self.freedom - 2)))
 
 
-def calibrate(rows: Rows, precision: Array, output: int, solve: Solver, tails: Tails) -> Calibration:
-    """Calibrate by leave-one-out: predict some training rows from all others.
+def left_out(rows: Rows, precision: Array, given: Standardised, mixture: Mixture, output: int) -> Array:
+    """Compute the probability of a smaller label for training rows, each as predicted from all other rows.
+
+    Leaving out a row divides its likelihood out of each part of the mixture. With the variance v of a mean and s of the
+    noise of a row, the row has the leverage h = v / s, and the label y - e is predicted as y - e / (1 - h). The parts
+    then have other probabilities, too. This is exact for one subset of the features. An average over subsets is taken
+    for a normal distribution.
+
+    Args:
+        rows: The rows.
+        precision: Factors of the weights, [n].
+        given: The sums over all rows, in the units of the problem.
+        mixture: The posterior given all rows.
+        output: Which output.
+
+    Returns:
+        The probabilities, for at most `LEFT_OUT` rows.
+    """
+    chosen = np.random.default_rng(0).permutation(len(rows.x))[:LEFT_OUT]
+    x = (rows.x[chosen] - given.x_mean)[:, given.kept] / given.x_scale
+    y = ((rows.y[chosen, output] - given.y_mean[output]) / given.unit[output])[:, None]
+    weight, kept = (rows.weights * precision)[chosen, None], mixture.chance > 1e-6
+    mean, own, noise = (np.broadcast_to(part, (len(x), len(kept)))[:, kept] for part in mixture.moments(x))
+    leverage, free = np.minimum(own * weight / noise, MOST_LEVERAGE), np.isfinite(mixture.freedom)
+    error = (y - mean) / (1 - leverage)
+    if free:  # the sum of squares has one term less
+        freedom = mixture.freedom
+        squares = noise * max(freedom - 2, 1e-9) - weight * (1 - leverage) * error**2
+        noise = np.maximum(squares, 1e-3 * noise) / max(freedom - 3, 1e-9)
+        shrink = max(freedom - 3, 1e-9) / (freedom - 1)
+    else:
+        freedom, shrink = np.inf, 1.0
+    law, own = law_of(freedom - 1), noise / weight * leverage / (1 - leverage)
+    scale = np.sqrt(shrink * (own + noise / weight))
+    score = np.log(scale) - law.logpdf(error / scale)
+    middle = np.median(score, 1, keepdims=True)
+    chance = mixture.chance[kept] * np.exp(np.minimum(score - middle, MOST_RATIO))
+    chance /= chance.sum(1, keepdims=True)
+    scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.factors]
+    parts = [c * (chance * law.cdf(error / one)).sum(1) for c, one in zip(mixture.tails.chances, scales, strict=True)]
+    return np.asarray(np.sum(parts, 0))
+
+
+def calibrate(below: Array) -> Calibration:
+    """Choose a calibration.
 
     The scale and the degrees of freedom are those of the largest posterior density, with a prior on the logarithm of
     the scale that is normal around 0.
 
     Args:
-        rows: The rows.
-        precision: Factors of the weights, [n].
-        output: Which output.
-        solve: Computes the posterior given sums.
-        tails: The tails of the noise.
+        below: The probabilities of smaller labels that `left_out` computes.
 
     Returns:
         The calibration.
     """
     from scipy.stats import norm, t
 
-    chosen = np.random.default_rng(0).permutation(len(rows.x))[:LEFT_OUT]
-    one = Rows(rows.x, rows.y[:, output : output + 1], rows.weights, rows.centred)
-    whole, below = one.sums(precision), []
-    for i in chosen:
-        x, y, weight = one.x[i : i + 1], one.y[i : i + 1], (one.weights * precision)[i : i + 1]
-        rest = whole.plus(Sums.of(x, y, -weight, one.centred))
-        if not rest.examples > 0.5:
-            continue
-        given, posterior = solve(rest)
-        mixture = posterior.mixtures[0]
-        mixture.tails = tails
-        z = (x - rest.x_mean)[:, given.kept] / given.x_scale
-        below.append(float(mixture.distribution(z, (y[:, 0] - rest.y_mean) / given.unit)[0]))
-    if not below:
-        return Calibration()
     z = norm.ppf(np.clip(below, CLIP, 1 - CLIP))
     scores = [
         t(freedom).logpdf(z[:, None] / SCALES).sum(0) - len(z) * np.log(SCALES) - 0.5 * (np.log(SCALES) / SPREAD) ** 2

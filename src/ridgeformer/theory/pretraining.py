@@ -13,10 +13,11 @@ tau d^2 contexts, the error has a limit: see `limit`.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve
 
 from ridgeformer.errors import refuse
 from ridgeformer.predictors.base import check_problem
@@ -27,7 +28,7 @@ __all__ = ["Contexts", "Limit", "fit", "limit", "sample"]
 
 
 Array = NDArray[np.float64]
-BLOCK = 4096  # contexts at a time
+BLOCK = 2048  # contexts at a time
 
 
 class Contexts(NamedTuple):
@@ -116,15 +117,32 @@ def fit(problem: Problem, contexts: int, *, penalty: float, seed: int = 0, preci
         kernel[np.diag_indices(count)] += ridge
         weights = np.linalg.solve(kernel, drawn.answer)
         return np.asarray((drawn.query * weights[:, None]).T @ g * scale)
-    gram, right = np.zeros((d * (d + 1),) * 2), np.zeros(d * (d + 1))
-    for first in range(0, count, BLOCK):
-        part = slice(first, first + BLOCK)
-        rows: Any = drawn.query[part].astype(precision)[:, :, None] * g[part].astype(precision)[:, None]
-        rows = rows.reshape(len(rows), -1)
-        gram += rows.T @ rows
-        right += drawn.answer[part].astype(precision) @ rows
+    gram, right = _normal_equations(drawn, g, precision)
     gram[np.diag_indices(len(gram))] += ridge
-    return np.asarray(np.linalg.solve(gram, right).reshape(d, d + 1) * scale)
+    return np.asarray(solve(gram, right, assume_a="pos", overwrite_a=True).reshape(d, d + 1) * scale)
+
+
+def _normal_equations(drawn: Contexts, g: Array, precision: str) -> tuple[Array, Array]:
+    """The second moments of the products x_i g_j, and their products with the labels.
+
+    E[x_i g_j x_k g_l] is symmetric in i and k and in j and l, so that a quarter of all entries is summed.
+    """
+    d = drawn.query.shape[1]
+    places = [np.triu_indices(size) for size in (d, d + 1)]
+    sums = np.zeros([len(first) for first, _ in places])
+    for first in range(0, len(g), BLOCK):
+        x, other = (np.ascontiguousarray(v[first : first + BLOCK].T, precision) for v in (drawn.query, g))
+        sums += _pairs(x) @ _pairs(other).T
+    where = [np.zeros((size, size), int) for size in (d, d + 1)]
+    for at, (rows, columns) in zip(where, places, strict=True):
+        at[rows, columns] = at[columns, rows] = np.arange(len(rows))
+    gram = sums[where[0][:, None, :, None], where[1][None, :, None, :]].reshape(d * (d + 1), -1)
+    return gram, np.einsum("bi,bj->ij", drawn.query * drawn.answer[:, None], g, optimize=True).ravel()
+
+
+def _pairs(values: Array) -> Array:
+    """The products of all pairs of rows, in the order of `np.triu_indices`."""
+    return np.concatenate([values[i] * values[i:] for i in range(len(values))])
 
 
 class Limit(NamedTuple):

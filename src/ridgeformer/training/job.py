@@ -129,9 +129,10 @@ class Vector:
         Returns:
             The model, which must not be kept.
         """
-        return LinearTransformer(
-            self._like.family.with_arrays(self._arrays(vector, dtype)), self._like.dim, self._like.layout
-        )
+        family = self._like.family.with_arrays(self._arrays(vector, dtype))
+        model = object.__new__(LinearTransformer)
+        vars(model).update(vars(self._like), family=family)
+        return model
 
     def _arrays(self, vector: Array, dtype: type) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {}

@@ -44,13 +44,15 @@ __all__ = [
     "read",
     "record",
     "shipped",
-    "universal_file",
+    "single_file",
+    "single_models",
     "universal_layers",
 ]
 
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
+SINGLE, END = ("limit", "universal"), ".safetensors"  # folders of models that stand alone, one in a file
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
 Cell = tuple[str, int, str]
@@ -351,16 +353,23 @@ def shipped(dim: int = DIMS[0]) -> Zoo:
     return _shipped(dim)
 
 
+def single_models() -> dict[str, Path]:
+    """Return the files of shipped models that stand alone, by name, such as `zoo:universal/8`."""
+    files = {path.relative_to(MODELS).as_posix(): path for kind in SINGLE for path in (MODELS / kind).rglob("*")}
+    return {f"{PREFIX}{name.removesuffix(END)}": path for name, path in sorted(files.items()) if name.endswith(END)}
+
+
 def universal_layers() -> list[int]:
     """Return the depths of the shipped models for every dimension."""
-    return sorted(int(path.stem.rpartition("-")[2]) for path in MODELS.glob("universal-*.safetensors"))
+    return sorted(int(name.rpartition("/")[2]) for name in single_models() if name.startswith(f"{PREFIX}universal/"))
 
 
-def universal_file(name: str) -> Path | None:
-    """Return the file of a shipped model for every dimension.
+def single_file(name: str) -> Path | None:
+    """Return the file of a shipped model that stands alone.
 
     Args:
-        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`.
+        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`, or
+            `zoo:limit/channels(1,3)/8/categorical(1,3)`.
 
     Returns:
         The file; None for names of other models.
@@ -369,13 +378,15 @@ def universal_file(name: str) -> Path | None:
         InputError: There is no such model.
     """
     kind, *rest = name.removeprefix(PREFIX).split("/")
-    if not name.startswith(PREFIX) or kind != "universal":
+    if not name.startswith(PREFIX) or kind not in SINGLE:
         return None
-    known = [str(layers) for layers in universal_layers()]
-    if len(rest) not in (1, 2) or rest[0] not in known or rest[1:] not in ([], [UNIVERSAL_NOISE]):
-        names = f"universal/L or universal/L/{UNIVERSAL_NOISE} with L among {', '.join(known)}"
-        refuse(f"models for every dimension are named {names}", shown(name), "Write zoo:universal/8.")
-    return MODELS / f"universal-{rest[0]}.safetensors"
+    known = single_models()
+    if len(rest) == 2 and rest[1] == UNIVERSAL_NOISE:
+        name = f"{PREFIX}{kind}/{rest[0]}"
+    if name not in known:
+        names = ", ".join(one for one in known if one.startswith(PREFIX + kind))
+        refuse(f"models of the kind {kind} are named {names}", shown(name), "Choose one of these.")
+    return known[name]
 
 
 @cache

@@ -198,7 +198,7 @@ export function familyControl(store) {
       const omega = store.state.omega.map(([xx, xy, yx, yy]) => (select.value === "gdpp" ? [xx, 0, yx, 0] : [xx, xy, yx, yy]));
       store.change({ family: select.value, omega, off: [] });
     },
-  }, h("option", { value: "diag" }, "Diag: four omegas a layer"), h("option", { value: "gdpp" }, "GD++: xx and yx only"));
+  }, h("option", { value: "diag" }, "Diag: four omegas per layer"), h("option", { value: "gdpp" }, "GD++: xx and yx only"));
   return { element: h("div", { class: "field" }, h("label", { for: "family" }, "family"), select), update: ({ family }) => (select.value = family) };
 }
 

@@ -19,7 +19,7 @@ export function train(main, app) {
   const set = (part) => store.change({ train: { ...store.state.train, ...part } });
   const field = (id, label, control) => h("div", { class: "field" }, h("label", { for: id }, label), control);
   const choose = (id, options, name) => h("select", { id, onchange: (event) => set({ [name]: event.target.value }) }, options.map(([value, text]) => h("option", { value }, text)));
-  const family = choose("train-family", [["diag", "Diag: four omegas a layer"], ["gdpp", "GD++: xx and yx only"]], "family");
+  const family = choose("train-family", [["diag", "Diag: four omegas per layer"], ["gdpp", "GD++: xx and yx only"]], "family");
   const optimiser = choose("optimiser", [["quasi-newton", "quasi-Newton, several starts"], ["adam", "Adam"], ["descent", "gradient descent"]], "optimiser");
   const number = (id, name, min, max, step) => h("input", { id, type: "number", min, max, step, onchange: (event) => event.target.validity.valid && set({ [name]: event.target.valueAsNumber }) });
   const layers = number("train-layers", "layers", 1, LIMITS.layers, 1);
@@ -36,10 +36,10 @@ export function train(main, app) {
   const numbers = h("dl", { class: "headline" });
   const aside = h(
     "aside", { class: "panel", "aria-label": "controls" },
-    h("fieldset", {}, h("legend", {}, "Training"), field("train-family", "family", family), field("train-layers", "layers", layers), field("optimiser", "optimiser", optimiser), field("rate", "rate (Adam, descent)", rate), field("train-seed", "seed", seed), h("div", { class: "buttons" }, start, step, reset), explore),
+    h("fieldset", {}, h("legend", {}, "Training"), field("train-family", "family", family), field("train-layers", "layers", layers), field("optimiser", "optimiser", optimiser), field("rate", "rate (Adam, descent)", rate), field("train-seed", "seed", seed)),
     problem.element,
   );
-  main.replaceChildren(h("h1", { class: "hidden" }, "Train"), h("div", { class: "work" }, aside, h("div", { class: "pictures" }, numbers, status, curveCard.element, omegaCard.element, profileCard.element)));
+  main.replaceChildren(h("h1", { class: "hidden" }, "Train"), h("div", { class: "work" }, aside, h("div", { class: "pictures" }, h("div", { class: "buttons" }, start, step, reset, explore), numbers, status, curveCard.element, omegaCard.element, profileCard.element)));
 
   let running = false;
   let begun = null;

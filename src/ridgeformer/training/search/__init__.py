@@ -9,7 +9,9 @@ the sequences that select, the result is never worse than they are.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -35,6 +37,7 @@ from ridgeformer.validation import number
 __all__ = ["Search"]
 
 Array = NDArray[np.float64]
+LossesOf = Callable[[LinearTransformer], Array]
 FEW = 256  # parameters, up to which descent is by BFGS
 RARE = 20_000  # sequences of a wider law that an explosion probability is measured on
 COSTLY = 0.05  # a share of the loss from which on the message states the price of caution
@@ -56,8 +59,8 @@ class Search(Protocol):
             isotropic problems has one candidate only. None, the default, counts explosions on the sequences that
             select.
         precision: What descents compute in: `float32`, `float64` or `auto`. With `auto` BFGS (few parameters) uses
-            float64, and other descents use it where losses come near float32's rounding. Selection and the reported
-            loss are always float64.
+            float64 after the race, and other descents use it where losses come near float32's rounding. Selection and
+            the reported loss are always float64.
         seconds: Stop after this time, with the best model so far; None for no limit. Such a run cannot be repeated bit
             for bit. Every model it is grown from gets a part of the time. The last model may still explode, and is
             then not chosen.
@@ -147,12 +150,13 @@ class Search(Protocol):
         own = job.spec.family.name
         given = [] if job.spec.init is None else [Parent(job.spec.init, own)]
         candidates = [*given, *work.ancestors(), Parent(outcome.model, own)]
+        losses = functools.cache(functools.partial(_losses, work))
         if self.tolerated is None:
-            chosen, why = _select(work, candidates)
+            chosen, why = _select(work, candidates, losses)
         else:
             reckless = [] if outcome.reckless is None else [Parent(outcome.reckless, own)]
-            chosen, why = _tolerable(work, [*candidates, *reckless], self.tolerated)
-        price = None if outcome.reckless is None else _price(work, outcome.reckless, chosen.model)
+            chosen, why = _tolerable(work, [*candidates, *reckless], losses, self.tolerated)
+        price = None if outcome.reckless is None else _price(work, losses(outcome.reckless), losses(chosen.model))
         if price is not None and price.exploded and price.worse > COSTLY:
             why += f"; caution costs {price.worse:.0%}: a model of loss {price.loss:.3g} explodes"
             why += _often(price.exploded, price.sequences)
@@ -174,15 +178,15 @@ def _by_quadrature(job: Job, problem: Problem) -> Outcome:
     return Outcome(job.model(GDpp(**arrays)), True, "optimum by quadrature over the eigenvalues, without sampling")
 
 
-def _select(job: SearchJob, candidates: list[Parent]) -> tuple[Parent, str]:
+def _select(job: SearchJob, candidates: list[Parent], losses_of: LossesOf) -> tuple[Parent, str]:
     """The one that explodes least often; among equals the one of least loss, a later one only if clearly better.
 
     Without caution, explosions count no more than any other large loss, by their logarithm. Also why, in words, where
     it is not simply that the last one, which was trained, is the best.
     """
-    best, best_losses, why = candidates[0], _losses(candidates[0].model, job), ""
+    best, best_losses, why = candidates[0], losses_of(candidates[0].model), ""
     for candidate in candidates[1:]:
-        losses = _losses(candidate.model, job)
+        losses = losses_of(candidate.model)
         explosions, fewest = (int(exploded(x, job.problem.signal).sum()) for x in (losses, best_losses))
         difference = losses - best_losses
         if not job.caution:
@@ -200,14 +204,14 @@ def _select(job: SearchJob, candidates: list[Parent]) -> tuple[Parent, str]:
     return best, why
 
 
-def _tolerable(job: SearchJob, candidates: list[Parent], most: float) -> tuple[Parent, str]:
+def _tolerable(job: SearchJob, candidates: list[Parent], losses_of: LossesOf, most: float) -> tuple[Parent, str]:
     """The one of least loss among those that explode with a tolerated probability, else the one that does so least.
 
     A later one only if it is clearly better. Also how often it explodes, in words.
     """
     kept: tuple[Parent, Array, float, str] | None = None
     for candidate in candidates:
-        losses = _losses(candidate.model, job)
+        losses = losses_of(candidate.model)
         rare = explosion_probability(cast("Problem", job.problem), candidate.model, sequences=RARE, seed=job.seed)
         often = max(rare.upper, float(exploded(losses, job.problem.signal).mean()))
         if kept is not None:
@@ -221,9 +225,8 @@ def _tolerable(job: SearchJob, candidates: list[Parent], most: float) -> tuple[P
     return kept[0], f"; of {len(candidates)} candidates, its explosion probability is {kept[3]}{above}"
 
 
-def _price(job: SearchJob, reckless: LinearTransformer, chosen: LinearTransformer) -> Price:
-    """The price of avoiding explosions, on the sequences that select."""
-    losses, ours = _losses(reckless, job), _losses(chosen, job)
+def _price(job: SearchJob, losses: Array, ours: Array) -> Price:
+    """The price of avoiding explosions, from the losses of the reckless model and of the chosen one."""
     burst = exploded(losses, job.problem.signal)
     calm = ~burst & ~exploded(ours, job.problem.signal)
     if not calm.any():
@@ -236,7 +239,8 @@ def _often(exploded: int, sequences: int) -> str:
     return f" on {exploded} of {sequences:,} sequences"
 
 
-def _losses(model: LinearTransformer, job: SearchJob) -> Array:
+def _losses(job: SearchJob, model: LinearTransformer) -> Array:
+    """The losses on the sequences that select."""
     evaluation = model.astype(np.float64).step(
         job.problem,
         job.problem.affordable(SELECTION),

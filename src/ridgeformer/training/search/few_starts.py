@@ -1,9 +1,10 @@
 """Models with many parameters (Full: two matrices per head and layer) descend by SOAP on fresh sequences.
 
 Which start is best shows only after some thousand steps: so several race, the worse half is dropped, then all but two,
-and these two descend to the end, at a rate that falls as a cosine. Between rounds of the descent, contexts are
-collected on which the model fails; from then on these count too. The optimum of the simpler family is not among the
-starts: the optimum of Diag is symmetric in the coordinates, and what makes Full better is to break that symmetry.
+and these two descend side by side until one is clearly behind, at a rate that falls as a cosine. Between rounds of the
+descent, contexts are collected on which the model fails; from then on these count too. The optimum of the simpler
+family is not among the starts: the optimum of Diag is symmetric in the coordinates, and what makes Full better is to
+break that symmetry.
 
 SOAP is Adam in the eigenbasis of Shampoo's preconditioner. P and Q are matrices, and the good directions in them are
 not along their entries: a preconditioner for rows and one for columns finds those directions, and Adam then takes steps
@@ -159,6 +160,7 @@ def _named(name: str, stack: int) -> str:
 
 
 SHORT, LONG = 256, 512  # sequences of a step, in the first race and after it
+BEHIND = 1.06  # times the loss of the better of the final two, after a round: the other one is dropped
 ROUND = 500  # steps between two searches for failures
 REPAIRS = 3  # further rounds, at most, as long as the model explodes
 RATE = 0.01
@@ -175,7 +177,7 @@ class _Place:
 
 
 def descend_few_starts(job: SearchJob) -> Steps:
-    """Search by a race of a few starts, of which two descend to the end.
+    """Search by a race of a few starts, of which one descends to the end.
 
     Args:
         job: What to find.
@@ -192,11 +194,7 @@ def descend_few_starts(job: SearchJob) -> Steps:
     warm = RATE * np.minimum(1, np.arange(1, 401) / 20)
     places = yield from work.race("first", 0.0, 0.2, places, SHORT, warm, max(2, len(starts) // 2))
     places = yield from work.race("second", 0.2, 0.4, places, LONG, np.full(600, RATE), 2)
-    rounds, ends = job.scaled(4 + job.spec.layers // 2), list[tuple[_Place, float]]()
-    for i, place in enumerate(places):
-        others = [*(end for end, _ in ends), *places[i + 1 :]]
-        ends.append((yield from work.descend(i, 0.4 + 0.3 * i, 0.7 + 0.3 * i, place, rounds, others)))
-    best, gain = min(ends, key=lambda end: end[0].loss)
+    best, gain = yield from work.descend(places, job.scaled(4 + job.spec.layers // 2))
     count = f"{len(starts)} start{'s' * (len(starts) > 1)}"
     change = f"gained {gain:.1%}" if gain >= 0 else f"raised the loss by {-gain:.1%}"
     message = f"{count}, {int(best.state.taken[0]):,} steps, of which the last {ROUND} {change}"
@@ -235,34 +233,40 @@ class _Work:
                 yield Step(self.model(min(reached, key=_loss)), name, fraction, reached[-1].loss)
         return sorted(reached, key=_loss)[:most]
 
-    def descend(
-        self, number: int, begin: float, end: float, place: _Place, rounds: int, others: list[_Place]
-    ) -> Generator[Step, None, tuple[_Place, float]]:
-        """Rounds of descent to the end; also what the last round gained. One of the others may be better."""
-        job, gain = self.job, 1.0
+    def descend(self, starts: list[_Place], rounds: int) -> Generator[Step, None, tuple[_Place, float]]:
+        """Rounds of descent to the end, without those who fall behind; also what the last round gained."""
+        job, places, gains = self.job, dict(enumerate(starts)), dict.fromkeys(range(len(starts)), 1.0)
         fractions = np.arange(rounds * ROUND) / (rounds * ROUND)
         rates = RATE * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * fractions)))
         rates = np.append(rates, np.tile(rates[-ROUND:], REPAIRS))
-        names = [f"descent/{number}/{turn}" for turn in range(rounds + REPAIRS)]
-        done = [turn for turn, name in enumerate(names) if job.journal.recall(name)]
-        for turn in range(min(done, default=0), rounds + REPAIRS):
-            new = job.journal.recall(names[turn]) is None
-            if new:
-                model = self.model(place)
-                failures = job.mined(model, place.failures, turn, SEARCHED)
-                if turn >= rounds and not failures.exploded:
-                    failures = job.checked(model, failures)
-                    if not failures.exploded:
-                        break
-                place = _Place(place.state, failures, place.loss)
-            now = rates[turn * ROUND : (turn + 1) * ROUND]
-            before, place = place, self._piece(names[turn], "descent", place, FINISH, LONG, now)
-            gain = 1 - place.loss / before.loss
-            if new:
-                fraction = begin + (end - begin) * min(turn + 1, rounds) / rounds
-                yield Step(self.model(min([place, *others], key=_loss)), "descent", fraction, place.loss)
-            job.journal.forget(names[turn - 2] if turn > 1 else "")
-        return place, gain
+        names = [[f"descent/{turn}/{i}" for i in places] for turn in range(rounds + REPAIRS)]
+        done = [turn for turn, row in enumerate(names) if any(job.journal.recall(name) for name in row)]
+        first = min(done, default=0)  # complete, unless it is 0: what came before is forgotten only then
+        if first:
+            places = {i: place for i, place in places.items() if job.journal.recall(names[first][i])}
+        for turn in range(first, rounds + REPAIRS):
+            for i, place in places.items():
+                new = job.journal.recall(names[turn][i]) is None
+                if new:
+                    failures = job.mined(self.model(place), place.failures, turn, SEARCHED)
+                    if turn >= rounds and not failures.exploded:
+                        failures = job.checked(self.model(place), failures)
+                        if not failures.exploded:
+                            return place, gains[i]
+                    place = _Place(place.state, failures, place.loss)
+                now = rates[turn * ROUND : (turn + 1) * ROUND]
+                places[i] = self._piece(names[turn][i], "descent", place, FINISH, LONG, now)
+                gains[i] = 1 - places[i].loss / place.loss
+                if new:
+                    fraction = 0.4 + 0.6 * min(turn + 1, rounds) / rounds
+                    yield Step(self.model(min(places.values(), key=_loss)), "descent", fraction, places[i].loss)
+            least = min(place.loss for place in places.values())
+            most = BEHIND * least if turn + 1 < rounds else least  # one of them is mended
+            places = {i: place for i, place in places.items() if place.loss <= most}
+            for name in names[turn - 2] if turn > 1 else ():
+                job.journal.forget(name)
+        best = min(places, key=lambda i: places[i].loss)
+        return places[best], gains[best]
 
     def _piece(self, name: str, phase: str, place: _Place, stream: int, batch: int, rates: Array) -> _Place:
         """One step for each rate, from a place; the result is kept in the journal."""
@@ -283,14 +287,14 @@ class _Work:
         job, limit = self.job, ceiling(self.job.problem)
 
         def slope(step: int, point: Array) -> Array:
-            model = self.vector.model(point, self.dtype)
+            model = self.vector.passing(point, self.dtype)
             evaluation = model.step(
                 job.problem, batch, seed=job.seed, stream=stream, step=step, ceiling=limit, threads=job.threads
             )
             losses.append(float(damped(np.minimum(evaluation.losses, np.finfo(self.dtype).max), limit).mean()))
             slopes = model.family.pullback(evaluation.gradient)
             if len(failures):
-                more = failures.value(self.vector.model(point), limit, job.threads)[1]
+                more = failures.value(self.vector.passing(point), limit, job.threads)[1]
                 slopes = {name: value + more[name] for name, value in slopes.items()}
             return self.vector.slope(slopes)
 

@@ -1,7 +1,8 @@
 """Models with few parameters (Diag: four numbers per layer) descend by BFGS on fixed sequences.
 
 A descent takes a tenth of a second, so there are dozens of them. Each stage drops the losers and uses more sequences;
-the last one adds the contexts on which the winner fails.
+the last one adds the contexts on which the winner fails. The race is in float32: it only has to find good starts.
+BFGS measures curvature by differences of gradients: to the end, float32 would cost more iterations than it saves time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from ridgeformer.training.search.starts import Failures, SampleAverage, SearchJo
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 EARLY, LATE, WIDE, LAST = 1024, 2048, 8192, 32_768  # sequences: of the race, of its best, of the final two, of the end
-LEAST = 40  # iterations of the end; as many as there are parameters, where these are more
+HOPELESS = 2.0  # times the best loss of the heats: starts above it are dropped, but not more than half of them
+LEAST = 20  # iterations of the end; half as many as there are parameters, where these are more
 TURNS = 6  # of searching for failures and finishing, at most; beyond three only if the model still explodes
 SEARCHED = 1 << 18  # contexts among which failures are looked for
 
@@ -40,13 +42,17 @@ def descend_many_starts(job: SearchJob) -> Steps:
     work = _Work(job)
     starts = [*job.starts(6, 3 * job.spec.layers), *(parent.model for parent in job.ancestors()[-1:])]
     points = [Minimum.at(work.vector.pack(start)) for start in starts]
-    race = yield from work.stage("race", 0.0, 0.3, EARLY, points, 60)
+    early = job.dtype()
+    heats = yield from work.stage("heats", 0.0, 0.15, EARLY, points, 20, dtype=early)
+    heats.sort(key=_value)
+    hopeful = sum(place.value <= HOPELESS * heats[0].value for place in heats)
+    race = yield from work.stage("race", 0.15, 0.3, EARLY, heats[: max(hopeful, len(heats) // 2)], 40, dtype=early)
     best = yield from work.stage("best", 0.3, 0.6, LATE, _distinct(race, 6), 300)
     sound = work.finite(_distinct(best, 6), 2) or work.finite(_distinct(race, 6), 2) or _distinct(best, 2)
     final = yield from work.stage("final", 0.6, 0.8, WIDE, sound, 80)
     first = winner = min(final, key=_value)
     failures = Failures.none(job.problem, job.layout)
-    iterations, sequences = job.reduced(max(LEAST, len(winner.point))), job.reduced(LAST)
+    iterations, sequences = job.reduced(max(LEAST, len(winner.point) // 2)), job.reduced(LAST)
     for turn in range(TURNS):
         known = len(failures)
         model = work.vector.model(winner.point)
@@ -69,7 +75,6 @@ class _Work:
     def __init__(self, job: SearchJob) -> None:
         self.job = job
         self.vector = Vector(job.fresh(0), job.units)
-        # BFGS measures curvature by differences of gradients: float32 costs it more iterations than it saves time.
         self.dtype = np.float32 if job.precision == "float32" else np.float64
 
     def stage(
@@ -81,14 +86,17 @@ class _Work:
         starts: Sequence[Minimum],
         iterations: int,
         failures: Failures | None = None,
+        dtype: type | None = None,
     ) -> Generator[Step, None, list[Minimum]]:
         """Descend from every start on the same sequences."""
         job, reached = self.job, list[Minimum]()
-        objective = self._objective(sequences, failures)
+        sequences = job.sized(sequences)
+        objective = self._objective(sequences, failures, dtype or self.dtype)
+        tolerance = 1e-5 if failures is None else 1e-4  # what remains is smaller than the error of the sequences
         for i, start in enumerate(starts):
             stored, new = job.journal.recall(f"{name}/{i}"), False
             if stored is None:
-                minimum, new = descend(objective, start, iterations, 1e-5), True
+                minimum, new = descend(objective, start, iterations, tolerance), True
                 stored = minimum.arrays()
                 job.journal.note(name, sequences * (minimum.evaluations - start.evaluations), minimum.value)
                 job.journal.keep(f"{name}/{i}", stored)
@@ -100,15 +108,17 @@ class _Work:
 
     def finite(self, descents: Sequence[Minimum], most: int) -> list[Minimum]:
         """The first descents whose loss is finite on the sequences of the final two: BFGS cannot leave others."""
-        objective = self._objective(WIDE, None)
+        objective = self._objective(self.job.sized(WIDE), None, self.dtype)
         return list(islice((descent for descent in descents if np.isfinite(objective(descent.point)[0])), most))
 
-    def _objective(self, sequences: int, failures: Failures | None) -> Objective:
+    def _objective(self, sequences: int, failures: Failures | None, dtype: type) -> Objective:
         key = Key(self.job.seed, RACE, sequences)
-        average = SampleAverage(self.job.problem, sequences, key, self.dtype, failures, self.job.threads)
+        average = SampleAverage(self.job.problem, sequences, key, dtype, failures, self.job.threads)
 
         def value(point: Array) -> tuple[float, Array]:
-            loss, slope = average(self.vector.model(point))
+            if not np.isfinite(point.astype(dtype)).all():
+                return np.inf, np.zeros_like(point)
+            loss, slope = average(self.vector.passing(point, dtype))
             return loss, self.vector.slope(slope)
 
         return value

@@ -8,13 +8,14 @@ contexts on which the model fails (`mine`); these then count in the objective (`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Evaluation, Kernel, Key, Layout
+from ridgeformer.engine import Evaluation, Key, Layout
 from ridgeformer.losses import threshold
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
@@ -30,6 +31,7 @@ STRONGER = 3.0  # what failures count more as long as the model explodes
 FAILS = 20  # times the ceiling: a loss from which on a stretched context counts as a failure
 MOST = 512  # sequences that are remembered
 BLOCK = 1 << 16  # sequences that are looked at together
+FEW = 256  # sequences up to which they are drawn one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +150,11 @@ def mine(
     if not caution:
         return known
     problem = among.problem
-    worst = _above(model, among, threshold(problem.signal), threads=threads)
-    failed = _above(model, among, FAILS * ceiling(problem), stretch=STRETCH, threads=threads)
+    stretched = _losses(model, among, range(among.sequences), STRETCH, threads)
+    near = np.flatnonzero(~(stretched <= ceiling(problem)))  # elsewhere no model explodes without stretching
+    losses = _losses(model, among, near, 1.0, threads)
+    worst = near[~(losses <= threshold(problem.signal))].tolist()
+    failed = np.flatnonzero(~(stretched <= FAILS * ceiling(problem))).tolist()
     if deciding:
         failed = list(dict.fromkeys([*worst, *failed]))
     exploded = len(worst)
@@ -161,24 +166,29 @@ def mine(
     return Failures(batch, share, strength, exploded)
 
 
-def _above(
-    model: LinearTransformer, among: Among, limit: float, *, stretch: float = 1.0, threads: int | None
-) -> list[int]:
-    """The numbers of the sequences that have losses above the limit with stretched contexts."""
-    kernel = model.astype(np.float32).kernel
-    stretched = kernel.stretched(np.float32(stretch))  # the same as stretching the Gram matrix
-    above: list[int] = []
-    for start, count in among.blocks():
-        losses = _losses(stretched, model.layout, among, start, count, threads)
-        above += [start + int(i) for i in np.flatnonzero(~(losses <= limit))]
-    return above
-
-
-def _losses(kernel: Kernel, layout: Layout, among: Among, first: int, count: int, threads: int | None) -> Float:
-    """The losses of a block of sequences, for parameters in float32."""
-    return among.problem.step(
-        kernel, count, among.key, first=first, layout=layout, dtype=np.float32, gradient=False, threads=threads
-    ).losses
+def _losses(
+    model: LinearTransformer, among: Among, index: Sequence[int] | NDArray[np.intp], stretch: float, threads: int | None
+) -> Float:
+    """The losses of some sequences with stretched contexts, in float32: one by one where they are few."""
+    kernel = model.astype(np.float32).kernel.stretched(np.float32(stretch))  # the same as stretching the Gram matrix
+    # A problem of one's own may draw other sequences in other blocks.
+    few = not len(index) or (len(index) < FEW and among.problem.has_known_laws)
+    parts = [(int(i), 1) for i in index] if few else among.blocks()
+    pieces = [
+        among.problem.step(
+            kernel,
+            count,
+            among.key,
+            first=first,
+            layout=model.layout,
+            dtype=np.float32,
+            gradient=False,
+            threads=threads,
+        ).losses
+        for first, count in parts
+    ]
+    losses = np.concatenate([np.empty(0, np.float32), *pieces])
+    return losses if few else losses[np.asarray(index)]
 
 
 def _drawn(layout: Layout, among: Among, index: list[int]) -> list[Batch]:
@@ -209,9 +219,11 @@ class SampleAverage:
     _batch: Batch | None = field(default=None, init=False, repr=False)
 
     def __call__(self, model: LinearTransformer) -> tuple[float, dict[str, Array]]:
-        """Value and gradient with respect to the family's arrays; an infinite value where the model overflows."""
+        """Value and gradient with respect to the family's arrays; an infinite value where the model overflows.
+
+        The model must have the dtype of the computation.
+        """
         limit = ceiling(self.problem)
-        model = model.astype(self.dtype)
         if not all(np.isfinite(values).all() for values in model.kernel):  # products of finite parameters
             return np.inf, {name: np.zeros(value.shape) for name, value in model.family.arrays.items()}
         evaluation = self._evaluate(model, limit)
@@ -273,6 +285,18 @@ class SearchJob(Job):
             The number, at least an eighth of it.
         """
         return round(count * min(1.0, max(self.effort, 0.125)))
+
+    def sized(self, sequences: int) -> int:
+        """Return a number of sequences to descend on: fewer where each has more than ten targets.
+
+        Args:
+            sequences: The number in up to ten dimensions.
+
+        Returns:
+            The number; the same where the dimension varies.
+        """
+        varies = len(self.problem.by_dimension()) > 1
+        return sequences if varies else round(sequences * min(1.0, 10 / self.problem.dim))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:
         """Return what stochastic descents compute in.
