@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ridgeformer import Problem, load, train
 from ridgeformer.training import GradientDescent, Paper, Search, Training
+from ridgeformer.training.results import COLUMNS
 from ridgeformer.training.store import Folder
 from ridgeformer.training.store.files import read_course
 from support import LONGEST, unmeasured
@@ -88,12 +91,22 @@ def content(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text())
         arrays = dict(load(path.parent / "model.safetensors").family.arrays)
         for name, value in read_course(path.parent, record).items():
-            arrays[f"course/{name}"] = value[:, :-1] if name == "table" else value  # the last column holds seconds
+            arrays[f"course/{name}"] = np.delete(value, COLUMNS.index("seconds"), 1) if name == "table" else value
         for name in ("seconds", "total_seconds", "checksum", "course"):
             record.pop(name, None)
         record["history"] = [point[:3] for point in record["history"]]  # without their seconds
         found[path.parent.name] = (record, {name: value.tobytes() for name, value in arrays.items()})
     return found
+
+
+def compare(folder: Path, kind: Kind, kills: int, seed: int) -> None:
+    """Check that a run that is killed over and over ends with the bits of an undisturbed one, and leaves no journal."""
+    began = time.monotonic()
+    finish(start(folder / "whole", kind))
+    assert kill_repeatedly(folder / "killed", kind, kills, time.monotonic() - began, seed)
+    finish(start(folder / "killed", kind))
+    assert content(folder / "whole") == content(folder / "killed")
+    assert not list(folder.glob("*/*/journal*"))
 
 
 def kill_repeatedly(folder: Path, kind: Kind, kills: int, seconds: float, seed: int) -> int:

@@ -28,8 +28,7 @@ def load(name: str | os.PathLike[str]) -> LinearTransformer:
             or a shipped model such as `zoo:diag/7/uniform(0,5)`: the family, the number of layers and the noise that it
             was trained on, and a seed where the best of the seeds is not meant, as in `zoo:diag/7/uniform(0,5)/3`; with
             `d=1/` or `d=2/` in front, a small model for teaching, such as `zoo:d=1/diag/3/uniform(0,2)`;
-            or a shipped model for every dimension, such as `zoo:universal/8`, with its number of layers; or one that is
-            nearest to the floor, such as `zoo:limit/channels(1,3)/8/categorical(1,3)`;
+            or a shipped model for every dimension, such as `zoo:universal/8`, with its number of layers;
             or the address of the playground, a text with # and the model after it.
 
     Returns:

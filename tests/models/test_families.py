@@ -125,7 +125,7 @@ def test_factors_follow_the_sizes_of_features_and_labels():
     x, y, queries = tokens()
     for name in EVERY:
         model = model_of(name)
-        factors = model.family.factors(DIM, 1.0, 2.0, 3.0)
+        factors = model.family.natural_sizes(DIM, 1.0, 2.0, 3.0)
         arrays = {key: value * factors.get(key, np.ones(())) for key, value in model.family.arrays.items()}
         other = LinearTransformer(type(model.family)(**arrays), DIM, model.layout)
         found = other.predict(2 * x, 3 * y, 2 * queries)

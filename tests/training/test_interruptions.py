@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import time
 import warnings
 
 import fuzz_mutations
@@ -38,13 +37,7 @@ def train_again(kind, folder):
 )
 def test_a_killed_run_ends_with_the_same_bits(tmp_path, kind, kills):
     """64 times kill -9 over the seven kinds of runs. No kill is ever taken for damage."""
-    began = time.monotonic()
-    killing.finish(killing.start(tmp_path / "whole", kind))
-    seconds = time.monotonic() - began
-    assert killing.kill_repeatedly(tmp_path / "killed", kind, kills, seconds, seed=1)
-    killing.finish(killing.start(tmp_path / "killed", kind))
-    assert killing.content(tmp_path / "killed") == killing.content(tmp_path / "whole")
-    assert not list(tmp_path.glob("*/*/journal*"))
+    killing.compare(tmp_path, kind, kills, seed=1)
     assert not list(tmp_path.glob("*/*/damaged-*"))
 
 

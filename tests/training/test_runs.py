@@ -25,17 +25,17 @@ SMALL = Problem(dim=3, context=6, noise="uniform(0,3)")
 QUICK = Search(effort=0.2)
 
 
+@pytest.fixture
+def done(tmp_path):
+    """A small finished run."""
+    return train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+
+
 @pytest.mark.parametrize(("kind", "kills"), [(killing.DIAG, 4), (killing.FULL, 3), (killing.PAPER, 3)])
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path, kind, kills):
     """kill -9, ten times over the three cases; `test_interruptions.py` kills more often."""
-    began = time.monotonic()
-    killing.finish(killing.start(tmp_path / "whole", kind))
-    duration = time.monotonic() - began
-    assert killing.kill_repeatedly(tmp_path / "killed", kind, kills, duration, seed=0)
-    killing.finish(killing.start(tmp_path / "killed", kind))
-    assert killing.content(tmp_path / "whole") == killing.content(tmp_path / "killed")
-    assert not list(tmp_path.glob("*/*/journal*"))
+    killing.compare(tmp_path, kind, kills, seed=0)
 
 
 def test_a_journal_lets_a_run_go_on(tmp_path):
@@ -176,8 +176,7 @@ def test_a_folder_that_cannot_be_made():
 
 
 @pytest.mark.parametrize("name", ["spec.json", "record.json"])
-def test_a_folder_that_holds_another_run(tmp_path, name):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_a_folder_that_holds_another_run(done, tmp_path, name):
     path = done.folder / name
     if name == "spec.json":
         (done.folder / "record.json").unlink()
@@ -203,16 +202,14 @@ def test_a_folder_that_holds_another_run(tmp_path, name):
         (lambda f: shutil.rmtree(f), "a run is a folder; .* is not there"),
     ],
 )
-def test_a_damaged_run(tmp_path, damage, message):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_a_damaged_run(done, damage, message):
     damage(done.folder)
     with pytest.raises(InputError, match=message):
         load_run(done.folder)
 
 
 @pytest.mark.parametrize("key", ["result", "history", "seconds", "spec"])
-def test_an_incomplete_record(tmp_path, key):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_an_incomplete_record(done, key):
     path = done.folder / "record.json"
     record = json.loads(path.read_text())
     record[key] = {"loss": "low"}
@@ -221,8 +218,7 @@ def test_an_incomplete_record(tmp_path, key):
         load_run(done.folder)
 
 
-def test_a_family_that_is_not_there(tmp_path):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_a_family_that_is_not_there(done):
     path = done.folder / "model.safetensors"
     path.write_bytes(path.read_bytes().replace(b'\\"family\\": \\"gdpp\\"', b'\\"family\\": \\"mine\\"'))
     with pytest.raises(
@@ -237,8 +233,7 @@ def equal(one, other):
     return all((a == b).all() for a, b in zip(*(t.model.family.arrays.values() for t in (one, other)), strict=True))
 
 
-def test_a_newer_record(tmp_path):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_a_newer_record(done, tmp_path):
     path = done.folder / "record.json"
     path.write_text(path.read_text().replace('"version": 2', '"version": 9'))
     with pytest.raises(InputError, match="newer ridgeformer"):
@@ -259,17 +254,15 @@ def test_a_newer_record(tmp_path):
         ('"loss": 0', '"loss": 1'),
     ],
 )
-def test_a_changed_record_is_damaged_whatever_its_version(tmp_path, old, new):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_a_changed_record_is_damaged_whatever_its_version(done, old, new):
     path = done.folder / "record.json"
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(DamageError, match=r"record.json is damaged: its checksum differs"):
         load_run(done.folder)
 
 
-def test_a_record_cannot_pass_for_an_old_one_without_checksum(tmp_path):
+def test_a_record_cannot_pass_for_an_old_one_without_checksum(done):
     """The model's file holds the record too, under a checksum of its own."""
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     path = done.folder / "record.json"
     record = json.loads(path.read_text()) | {"version": 1, "seconds": 9.0}
     del record["checksum"], record["model"]
@@ -279,18 +272,16 @@ def test_a_record_cannot_pass_for_an_old_one_without_checksum(tmp_path):
 
 
 @pytest.mark.parametrize("depth", [101, 950, 990, 100_000])
-def test_a_deep_record_is_damaged(tmp_path, depth):
+def test_a_deep_record_is_damaged(done, depth):
     """Some depths can be read by Python, but not written or compared."""
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     path = done.folder / "record.json"
     path.write_text(path.read_text().replace('"status"', f'"x": {"[" * depth}{"]" * depth}, "status"'))
     with pytest.raises(DamageError, match=r"a record must hold JSON; .* does not .it is nested too deeply"):
         load_run(done.folder)
 
 
-def test_a_damaged_spec_of_a_finished_run_is_written_anew(tmp_path):
+def test_a_damaged_spec_of_a_finished_run_is_written_anew(done, tmp_path):
     """The record holds the spec too, so nothing is trained again."""
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     path = done.folder / "spec.json"
     text = path.read_text()
     path.write_text("{")
@@ -303,8 +294,7 @@ def test_a_damaged_spec_of_a_finished_run_is_written_anew(tmp_path):
     assert (done.folder / "damaged-spec.json").read_text() == "{"
 
 
-def test_files_that_were_set_aside_are_not_overwritten(tmp_path):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_files_that_were_set_aside_are_not_overwritten(done, tmp_path):
     for text in ("first", "second", "third"):
         (done.folder / "record.json").write_text(text)
         with pytest.warns(DamagedRunWarning, match="trained again; its damaged files are kept"):
@@ -317,9 +307,8 @@ def test_files_that_were_set_aside_are_not_overwritten(tmp_path):
     }
 
 
-def test_the_journal_of_a_finished_run_is_removed(tmp_path):
+def test_the_journal_of_a_finished_run_is_removed(done, tmp_path):
     """A kill between the record and the removal of the journal leaves both."""
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     (done.folder / "journal.safetensors").write_bytes(b"")
     train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     assert sorted(path.name for path in done.folder.iterdir()) == ["model.safetensors", "record.json", "spec.json"]
@@ -559,8 +548,7 @@ def test_a_model_of_another_run_is_not_accepted(tmp_path, family, layers):
     assert load_run(done.folder).loss == done.loss
 
 
-def test_every_byte_of_a_record_counts(tmp_path):
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
+def test_every_byte_of_a_record_counts(done):
     path = done.folder / "record.json"
     sound = path.read_bytes()
     before = load_run(done.folder).record()
@@ -575,9 +563,8 @@ def test_every_byte_of_a_record_counts(tmp_path):
         assert found == before  # white space between the entries
 
 
-def test_a_run_of_version_0_1_is_still_found(tmp_path):
+def test_a_run_of_version_0_1_is_still_found(done, tmp_path):
     """Its record has no checksums; the model's own copy of the record says whose it is."""
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     record = {**done.record(), "version": 1}
     (done.folder / "record.json").write_text(json.dumps(record))
     header = {
@@ -597,7 +584,7 @@ def test_a_run_of_version_0_1_is_still_found(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name what is synced")
-def test_files_and_their_folders_are_synced_before_anybody_relies_on_them(tmp_path, monkeypatch):
+def test_files_and_their_folders_are_synced_before_anybody_relies_on_them(done, monkeypatch):
     """Every file is synced before it is renamed and its folder afterwards; the record comes after the model."""
     events = []
     fsync, replace = os.fsync, os.replace
@@ -612,7 +599,6 @@ def test_files_and_their_folders_are_synced_before_anybody_relies_on_them(tmp_pa
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", renamed)
-    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     renames = [event for event in events if event[0] == "rename"]
     assert [event[2].name for event in renames][-2:] == ["model.safetensors", "record.json"]
     for event in renames:

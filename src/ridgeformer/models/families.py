@@ -96,7 +96,7 @@ def _identity(shape: tuple[int, ...]) -> Float:
 
 
 def natural(sizes: ArrayLike) -> dict[str, NDArray[np.float64]]:
-    """Return the natural sizes of dense matrices; see `Family.factors`.
+    """Return the natural sizes of dense matrices; see `Family.natural_sizes`.
 
     Args:
         sizes: The size of each coordinate of a token, [D].
@@ -177,8 +177,8 @@ class Full(ArrayFamily):
         """See `Family.kernel_of`."""
         return Matrices(arrays["P"], arrays["Q"])
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`."""
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.natural_sizes`."""
         return natural([feature] * dim + [1.0] * (self.width - dim) + [label])
 
     @classmethod
@@ -207,7 +207,7 @@ class Diagonal(ArrayFamily):
     def __init__(
         self, p: ArrayLike | None = None, q: ArrayLike | None = None, *, omega: ArrayLike | None = None
     ) -> None:
-        self._keep(**_factors_or_omega(p, q, omega, self._from))
+        self._keep(**_p_and_q_or_omega(p, q, omega, self._from))
 
     @property
     def heads(self) -> int:
@@ -223,8 +223,8 @@ class Diagonal(ArrayFamily):
     def to_diag(self) -> Diag:
         """The same model as Diag."""
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`: omegas have the size of p and q together."""
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.natural_sizes`: omegas have the size of p and q together."""
         column = np.array([1 / feature**2, 1 / label**2])
         column = column if self._from else column[0]
         return {name: value for name, value in (("q", column), ("omega", column / scale)) if name in self._arrays}
@@ -344,7 +344,7 @@ def with_more_heads(values: Float, heads: int, fill: float) -> Float:
     return np.concatenate([values, extra], axis=1)
 
 
-def _factors_or_omega(
+def _p_and_q_or_omega(
     p: ArrayLike | None, q: ArrayLike | None, omega: ArrayLike | None, last: tuple[int, ...]
 ) -> dict[str, Float]:
     """The arrays that were given; `last` is the last axis of q and omega, if they have one."""

@@ -304,7 +304,7 @@ class Family(Value, ABC):
         """
         refuse(f"a {self.name} model cannot be scaled", by, "Write a method scaled(by) in its class.")
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """Return the natural size of each array on a problem, relative to the usual one, 1 / scale.
 
         Descents are faster where all numbers have one size. Where features have the size f and labels the size g,
@@ -318,7 +318,7 @@ class Family(Value, ABC):
             label: The size g of labels.
 
         Returns:
-            Factors by name, which fit the arrays; arrays that are not named have the usual size.
+            Sizes by name, which fit the arrays; arrays that are not named have the usual size.
         """
         return {}
 

@@ -100,9 +100,9 @@ class LoopedFamily(Family):
         """See `Family.scaled`."""
         return type(self)(**self.once.scaled(by).arrays)
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`."""
-        return self.once.factors(dim, scale, feature, label)
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.natural_sizes`."""
+        return self.once.natural_sizes(dim, scale, feature, label)
 
     def edit(self, layer: int, **parameters: ArrayLike) -> Family:
         """See `Family.edit`. Only one repetition changes, so the result is a model of the other family."""

@@ -72,8 +72,8 @@ class LowRankFamily(ArrayFamily):
         P, Q = self._checked(gradient, shape, shape)
         return {"P": P, "K": self._arrays["R"] @ np.swapaxes(Q, 2, 3), "R": self._arrays["K"] @ Q}
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`: keys and queries share what Q has alone in other families."""
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.natural_sizes`: keys and queries share what Q has alone in other families."""
         D = np.array([feature] * dim + [1.0] * (self.width - dim) + [label])
         return {"P": D[:, None] / D, "K": np.sqrt(scale) / D, "R": np.sqrt(scale) / D}
 
@@ -143,8 +143,8 @@ class Preconditioned(ArrayFamily):
         P, Q = self._checked(gradient, shape, shape)
         return {"A": Q[..., :-1, :-1], "B": P[..., :-1, :-1]}
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`: A alone has the size of P and Q together, and B is of the order of one."""
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.natural_sizes`: A alone has the size of P and Q together, and B is of the order of one."""
         return {"A": np.array(1 / (scale * feature**2)), "B": np.array(scale)}
 
 
@@ -191,8 +191,8 @@ class RegisterFamily(ArrayFamily):
         p, q = (np.trace(slope[..., :free, :free], axis1=2, axis2=3) for slope in (P, Q))
         return {"p": p, "q": q, "P": P[..., free:, free:], "Q": Q[..., free:, free:]}
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`."""
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.natural_sizes`."""
         return {"q": np.array(1 / feature**2), **natural([feature] * self.count + [label])}
 
     @classmethod
@@ -295,8 +295,8 @@ class ChannelFamily(ArrayFamily):
         """See `Family.kernel_of`: the four arrays."""
         return Mixings(*(arrays[name] for name in NAMES))
 
-    def factors(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
-        """See `Family.factors`: all vectors have the size of x; scalars beside y have size one."""
+    def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
+        """See `Family.natural_sizes`: all vectors have the size of x; scalars beside y have size one."""
         scalars = natural([1.0] * (self.scalars - 1) + [label])
         return {"Q_v": np.array(1 / feature**2), "P_s": scalars["P"], "Q_s": scalars["Q"]}
 

@@ -387,13 +387,13 @@ def _with_omega(family: Diagonal, layer: int, omega: Float) -> Family:
             return _with_omega(family.to_diag(), layer, omega)
         if "omega" in family.arrays:
             return family.edit(layer, omega=omega[:, 0])
-        p, q = _factors(np.stack([omega[:, 0], np.zeros_like(omega[:, 0])], 1), family.heads)
+        p, q = _split(np.stack([omega[:, 0], np.zeros_like(omega[:, 0])], 1), family.heads)
         return family.edit(layer, p=p, q=q[:, 0])
     if "omega" in family.arrays:
         return family.edit(layer, omega=omega)
     if family.heads == 1 and not _rank_one(omega):
         return Diag(omega=family.omega).edit(layer, omega=omega)
-    p, q = _factors(omega, family.heads)
+    p, q = _split(omega, family.heads)
     return family.edit(layer, p=p, q=q)
 
 
@@ -403,7 +403,7 @@ def _rank_one(omega: Float) -> bool:
     return bool(abs(np.linalg.det(omega.astype(np.float64))) <= slack * np.abs(omega).max() ** 2)
 
 
-def _factors(omega: Float, heads: int) -> tuple[Float, Float]:
+def _split(omega: Float, heads: int) -> tuple[Float, Float]:
     """Return p and q of one layer, [H, 2] each, with sum p q' = omega."""
     p, q = np.zeros((heads, 2), omega.dtype), np.ones((heads, 2), omega.dtype)
     if not _rank_one(omega):

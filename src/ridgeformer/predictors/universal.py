@@ -61,8 +61,8 @@ class Universal:
             moments: The contexts. Features that are 0 in all examples do not count as features.
 
         Returns:
-            The contexts in the model's units; and the unit of their labels, [B], by which the weights of the model are
-            multiplied to be those of the contexts.
+            The contexts in the model's units; and the unit of their labels, [B], by which what the model returns is
+            multiplied.
         """
         gram, n = np.array(moments.gram, np.float64), np.asarray(moments.counts, np.float64)
         squares = np.einsum("bii->bi", gram)[:, :-1]

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.problems.prior import Prior
-from ridgeformer.problems.task_law import Tasks
+from ridgeformer.problems.prior import Prior, Tasks
 from ridgeformer.validation import array, integer, number
 
 __all__ = ["Sparse"]

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse, shown
 from ridgeformer.problems.matrices import check_covariance, fitting
-from ridgeformer.problems.prior import Prior
+from ridgeformer.problems.prior import Prior, Tasks
 from ridgeformer.problems.sparse import Sparse
-from ridgeformer.problems.task_law import Tasks
 from ridgeformer.problems.text import parse_call
 from ridgeformer.validation import array, choice, integer, number, real
 

@@ -39,7 +39,7 @@ class Units:
     """The natural size of a model's parameters on a problem.
 
     A layer multiplies tokens by P G Q, and G grows as n where attention is a sum: parameters times sqrt(n) are of the
-    order of one whatever n is. `Family.factors` says what sizes of features and labels change.
+    order of one whatever n is. `Family.natural_sizes` says what sizes of features and labels change.
 
     Args:
         problem: What the model is trained on.
@@ -52,19 +52,19 @@ class Units:
         self.feature = problem.feature_scale
         self.label = float(np.sqrt(problem.signal / problem.dim))
 
-    def factors(self, family: Family) -> dict[str, Array]:
-        """Return what each parameter is multiplied by.
+    def sizes(self, family: Family) -> dict[str, Array]:
+        """Return the natural size of each parameter, by which it is multiplied.
 
         Args:
             family: The parameters.
 
         Returns:
-            The factors by name; arrays that are not named have the factor one.
+            The sizes by name; arrays that are not named have the size one.
         """
-        return family.factors(self.dim, self.scale, self.feature, self.label)
+        return family.natural_sizes(self.dim, self.scale, self.feature, self.label)
 
     def applied(self, family: AnyFamily) -> AnyFamily:
-        """Return the parameters times their factors.
+        """Return the parameters times their natural sizes.
 
         Args:
             family: The parameters.
@@ -72,10 +72,10 @@ class Units:
         Returns:
             The product.
         """
-        factors = self.factors(family)
-        if not factors:
+        sizes = self.sizes(family)
+        if not sizes:
             return family
-        arrays = {name: value * factors.get(name, np.ones(())) for name, value in family.arrays.items()}
+        arrays = {name: value * sizes.get(name, np.ones(())) for name, value in family.arrays.items()}
         return type(family)(**arrays)
 
 
@@ -90,7 +90,7 @@ class Vector:
     def __init__(self, model: LinearTransformer, units: Units | None) -> None:
         self._like, self.scale = model, 1.0 if units is None else units.scale
         self._shapes = {name: value.shape for name, value in model.family.arrays.items()}
-        self._factors = {} if units is None else units.factors(model.family)
+        self._sizes = {} if units is None else units.sizes(model.family)
 
     def pack(self, model: LinearTransformer) -> Array:
         """Return the numbers of a model.
@@ -102,9 +102,7 @@ class Vector:
             The numbers, one after another.
         """
         arrays = {name: value.astype(np.float64) for name, value in model.family.arrays.items()}
-        return self.scale * self._join(
-            {**arrays, **{n: arrays[n] / f for n, f in self._factors.items() if n in arrays}}
-        )
+        return self.scale * self._join({**arrays, **{n: arrays[n] / f for n, f in self._sizes.items() if n in arrays}})
 
     def model(self, vector: Array, dtype: type = np.float64) -> LinearTransformer:
         """Return the model with these numbers.
@@ -137,7 +135,7 @@ class Vector:
     def _arrays(self, vector: Array, dtype: type) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {}
         for name, values in zip(self._shapes, pieces(vector / self.scale, self._shapes.values()), strict=True):
-            arrays[name] = (values * self._factors[name] if name in self._factors else values).astype(dtype)
+            arrays[name] = (values * self._sizes[name] if name in self._sizes else values).astype(dtype)
         return arrays
 
     def matrices(self) -> list[tuple[int, int, int]]:
@@ -164,7 +162,7 @@ class Vector:
         Returns:
             The gradient with respect to the numbers.
         """
-        scaled = {n: gradient[n] * f for n, f in self._factors.items() if n in gradient}
+        scaled = {n: gradient[n] * f for n, f in self._sizes.items() if n in gradient}
         return self._join({**gradient, **scaled}) / self.scale
 
     def _join(self, arrays: dict[str, Array]) -> Array:

@@ -114,22 +114,15 @@ class History(Value, Table):
         Returns:
             The table.
         """
-        unknown = np.full(len(points), np.nan)
         loss = np.array([point.loss for point in points], np.float64)
-        return cls(
-            phase=tuple(point.phase for point in points),
-            step=np.arange(1, len(points) + 1),
-            time=unknown,
-            sequences=np.array([point.sequences for point in points], np.int64),
-            loss=loss,
-            adjusted_loss=loss - oracle,
-            ratio=_ratios(loss - oracle, result),
-            gradient_norm=unknown,
-            seconds=np.array([point.seconds for point in points], np.float64),
-            rate=unknown,
-            clipped=unknown,
-            fresh_loss=unknown,
-        )
+        column: Arrays = {
+            "step": np.arange(1, len(points) + 1),
+            "sequences": np.array([point.sequences for point in points], np.int64),
+            "loss": loss,
+            "adjusted_loss": loss - oracle,
+            "seconds": np.array([point.seconds for point in points], np.float64),
+        }
+        return cls._of_columns(tuple(point.phase for point in points), column, result)
 
     @classmethod
     def of_descent(cls, name: str, table: Array, result: Loss) -> History:
@@ -143,10 +136,14 @@ class History(Value, Table):
         Returns:
             The table.
         """
-        unknown = dict.fromkeys(COLUMNS, np.full(len(table), np.nan))
-        column = {**unknown, **dict(zip(COLUMNS, table.T, strict=False))}
-        whole = {"step": column.pop("step").astype(np.int64), "sequences": column.pop("sequences").astype(np.int64)}
-        return cls((name,) * len(table), **whole, **column, ratio=_ratios(column["adjusted_loss"], result))
+        return cls._of_columns((name,) * len(table), dict(zip(COLUMNS, table.T, strict=False)), result)
+
+    @classmethod
+    def _of_columns(cls, phase: tuple[str, ...], column: Arrays, result: Loss) -> History:
+        """The table of some of the `COLUMNS`; the others are NaN."""
+        column = dict.fromkeys(COLUMNS, np.full(len(phase), np.nan)) | column
+        column |= {name: column[name].astype(np.int64) for name in ("step", "sequences")}
+        return cls(phase, **column, ratio=_ratios(column["adjusted_loss"], result))
 
     def rows(self) -> list[dict[str, Any]]:
         """See `Table.rows`."""

@@ -52,10 +52,10 @@ __all__ = [
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
-SINGLE, END = ("limit", "universal"), ".safetensors"  # folders of models that stand alone, one in a file
+SINGLE, END = ("universal",), ".safetensors"  # folders of models that stand alone, one in a file
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
-Cell = tuple[str, int, str]
+Key = tuple[str, int, str]
 
 
 @dataclass(unsafe_hash=False)
@@ -112,8 +112,8 @@ class Zoo(Value):
         models: The models by cell and seed: those of the best seeds, and perhaps more.
     """
 
-    made: dict[Cell, dict[int, Made]]
-    models: dict[tuple[Cell, int], LinearTransformer]
+    made: dict[Key, dict[int, Made]]
+    models: dict[tuple[Key, int], LinearTransformer]
 
     def best(self, family: str, layers: int, noise: str | Noise) -> int:
         """Return the seed of the best model of a cell.
@@ -180,7 +180,7 @@ class Zoo(Value):
             refuse(f"the seed must be one of {', '.join(map(str, runs))}", repr(seed), "Choose one of these.")
         return runs[chosen]
 
-    def _cell(self, family: str, layers: int, noise: str | Noise) -> Cell:
+    def _cell(self, family: str, layers: int, noise: str | Noise) -> Key:
         cell = (family, layers, str(as_noise(noise)))
         if cell not in self.made:
             for place, name in enumerate(("family", "layers", "noise")):
@@ -232,7 +232,7 @@ def gather(runs: Iterable[str | os.PathLike[str]]) -> Zoo:
         InputError: A run is not finished.
         DamageError: A run is damaged.
     """
-    made: dict[Cell, dict[int, Made]] = {}
+    made: dict[Key, dict[int, Made]] = {}
     models = {}
     for folder in runs:
         model, run = read_run(folder)
@@ -281,11 +281,11 @@ def read(folder: str | os.PathLike[str]) -> Zoo:
 
 
 def _zoo(runs: list[dict[str, Any]], arrays: Mapping[str, Any]) -> Zoo:
-    made: dict[Cell, dict[int, Made]] = {}
+    made: dict[Key, dict[int, Made]] = {}
     for run in runs:
         cell, seed = _place(run["spec"])
         made.setdefault(cell, {})[seed] = Made(**run)
-    parts: dict[tuple[Cell, int], dict[str, Any]] = {}
+    parts: dict[tuple[Key, int], dict[str, Any]] = {}
     for name, value in arrays.items():
         family, layers, noise, number, parameter = name.split("/")
         parts.setdefault(((family, int(layers), noise), int(number)), {})[parameter] = value
@@ -305,7 +305,7 @@ def _checksum(runs: list[dict[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
 
 
-def _place(spec: Mapping[str, Any]) -> tuple[Cell, int]:
+def _place(spec: Mapping[str, Any]) -> tuple[Key, int]:
     return (spec["family"], spec["layers"], spec["noise"]), spec["seed"]
 
 
@@ -368,8 +368,7 @@ def single_file(name: str) -> Path | None:
     """Return the file of a shipped model that stands alone.
 
     Args:
-        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`, or
-            `zoo:limit/channels(1,3)/8/categorical(1,3)`.
+        name: Such as `zoo:universal/8`, with or without the noise, `zoo:universal/8/uniform(0,1.6)`.
 
     Returns:
         The file; None for names of other models.

@@ -173,7 +173,7 @@ class GradientDescent(Descent):
         of a run.
         """
         units, family = Units(spec.problem, spec.layout), spec.example() if spec.init is None else spec.init.family
-        size = min([1.0, *(float(abs(f).min()) for f in units.factors(family).values())]) / units.scale
+        size = min([1.0, *(float(abs(f).min()) for f in units.sizes(family).values())]) / units.scale
         signal = spec.problem.signal
         return float(f"{self._rate(size, signal):.3g}"), float(f"{CLIP * signal / size:.3g}")
 

@@ -243,7 +243,7 @@ def _losses(job: SearchJob, model: LinearTransformer) -> Array:
     """The losses on the sequences that select."""
     evaluation = model.astype(np.float64).step(
         job.problem,
-        job.problem.affordable(SELECTION),
+        job.problem.affordable(job.sized(SELECTION)),
         seed=job.seed,
         stream=SELECT,
         gradient=False,

@@ -287,16 +287,16 @@ class SearchJob(Job):
         return round(count * min(1.0, max(self.effort, 0.125)))
 
     def sized(self, sequences: int) -> int:
-        """Return a number of sequences to descend on: fewer where each has more than ten targets.
+        """Return a number of sequences: fewer where each has more than ten targets.
 
         Args:
             sequences: The number in up to ten dimensions.
 
         Returns:
-            The number; the same where the dimension varies.
+            The number; where the dimension varies, it does not depend on the dimension.
         """
-        varies = len(self.problem.by_dimension()) > 1
-        return sequences if varies else round(sequences * min(1.0, 10 / self.problem.dim))
+        dim = 1 if len(self.problem.by_dimension()) > 1 else self.problem.dim
+        return round(sequences * min(1.0, 10 / dim))
 
     def dtype(self) -> type[np.float32] | type[np.float64]:
         """Return what stochastic descents compute in.
@@ -338,7 +338,9 @@ class SearchJob(Job):
         Returns:
             The contexts; `exploded` says on how many fresh ones the model explodes.
         """
-        among = Among(self.problem.edges(), Key(self.seed, SEARCH, turn), self.problem.affordable(sequences))
+        among = Among(
+            self.problem.edges(), Key(self.seed, SEARCH, turn), self.problem.affordable(self.sized(sequences))
+        )
         return mine(model, known, among, caution=self.caution, threads=self.threads)
 
     def checked(self, model: LinearTransformer, known: Failures) -> Failures:
@@ -351,7 +353,7 @@ class SearchJob(Job):
         Returns:
             The contexts; where `exploded` is not zero, the model loses against ancestors that explode less often.
         """
-        among = Among(self.problem, Key(self.seed, SELECT), self.problem.affordable(SELECTION))
+        among = Among(self.problem, Key(self.seed, SELECT), self.problem.affordable(self.sized(SELECTION)))
         return mine(model, known, among, caution=self.caution, threads=self.threads, deciding=True)
 
     def ancestors(self) -> list[Parent]:

@@ -12,11 +12,11 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.files import make_folder, write_whole
 from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.check import Check
 from ridgeformer.papers.machine import facts
 from ridgeformer.papers.report import svg
+from ridgeformer.papers.report import write_page as page_in
 from ridgeformer.papers.running import Outcome
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
@@ -48,15 +48,12 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
         StorageError: The folder cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
-    make_folder(folder, "pages")
     text = json.dumps(_data(outcome), allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
     parts = {"PAPER": outcome.paper.link, "SOFTWARE": _repository(), "SCRIPT": script, "PLOT": charts(), "DATA": text}
     for name, part in parts.items():
         page = page.replace(f"@{name}@", part)
-    path = folder / "vladymyrov2024.html"
-    write_whole(path, page.encode())
-    return path
+    return page_in(folder, f"{outcome.paper.id}.html", page)
 
 
 def _repository() -> str:
