@@ -140,9 +140,8 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
         "importance sampling; with fewer than 10 effective hits they are rather too low. "
         f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
         "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
-        "loss the chosen model has than the best one found without regard to explosions, in a training with seed 0; "
-        "it is negative where the search gained more after that, and empty where it was not measured. The search for "
-        "GD++ takes no account of explosions, and that for Full does from its first round on: neither has a price."
+        "loss the model has than the one that a short descent leads to from it without regard to explosions (losses "
+        "above a ceiling count by their logarithm). It is a lower bound: a whole search without caution may find more."
     )
     rows = []
     for key, row in models:
