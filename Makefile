@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 NATIVE := $(wildcard native/*) CMakeLists.txt pyproject.toml src/ridgeformer/_version.py  # the last holds the version
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help install reproduce reproduce-from-scratch zoo zoo-explosions test test-all test-lowest test-numpy fuzz coverage integration \
+.PHONY: help install reproduce reproduce-from-scratch zoo zoo-explosions zoo-prices test test-all test-lowest test-numpy fuzz coverage integration \
   bench bench-training bench-general lint lint-project hooks sanitize docs docs-check prose playground playground-check wheel wheel-numpy clean
 
 help:  ## list the targets
@@ -53,6 +53,9 @@ zoo: install  ## copy the models of runs/, which reproduce-from-scratch trained,
 
 zoo-explosions: install  ## measure how often each shipped model explodes; ten minutes on two cores
 	$(BIN)/python -m ridgeformer.zoo.explosions
+
+zoo-prices: install  ## measure what avoiding explosions cost each shipped model; three minutes of CPU time
+	$(BIN)/python -m ridgeformer.zoo.explosions prices
 
 test: install  ## run the fast tests; a few minutes once installed
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not long and not slow'

@@ -38,9 +38,8 @@ def test_a_picture_shows_sequences_of_the_problem(problem, tmp_path):
         np.testing.assert_array_equal(drawn.get_ydata(), tokens.y[index, :n])
         assert line(axis, "query").get_ydata()[0] == tokens.answers[index, 0]
         assert f"n = {n}," in axis.get_title()
-    for ending in ("png", "svg", "pdf"):
-        draw_problem(problem, tmp_path / f"problem.{ending}")
-        assert (tmp_path / f"problem.{ending}").stat().st_size > 5000
+    draw_problem(problem, tmp_path / "problem.png")
+    assert (tmp_path / "problem.png").stat().st_size > 5000
 
 
 def test_eigenvalues_are_those_of_the_covariance():
@@ -57,6 +56,16 @@ def test_lengths_and_levels_are_shown_with_their_shares():
     shares = [bar.get_height() for bar in axes[6].patches]
     assert len(shares) == 2
     assert sum(shares) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("noise", ["uniform(0,2)", "lognorm(1)"])
+def test_titles_stay_on_the_page(noise):
+    """Also the longest ones: a signal of many digits, and noise levels that are not shown."""
+    figure = draw_problem(Problem(8, 20, noise, features=np.eye(8) + 0.123))
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        place = axis.title.get_window_extent()
+        assert 0 <= place.x0 < place.x1 <= figure.bbox.width, axis.get_title()
 
 
 def test_sequences_that_are_too_long_are_refused():

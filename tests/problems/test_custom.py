@@ -266,6 +266,16 @@ def test_a_floor_is_that_of_the_best_predictor():
     assert evaluate(problem, OracleRR(), sequences=500, seed=1).loss < 1e-20
 
 
+def test_a_metric_without_tasks_changes_nothing():
+    """Without tasks, the loss is that of the queries themselves: half their mean squared error."""
+    plain = Problem(2, 6, 0.5).sequences(40, queries=3)
+    parts = {"x": plain.x, "y": plain.y, "queries": plain.queries, "answers": plain.answers}
+    found = evaluate(Dataset(Sequences(**parts, metric=4 * np.eye(2))), ConstRR(0.3), sequences=40)
+    w = ConstRR(0.3).weights(Moments.from_tokens(plain.x, plain.y))
+    errors = np.einsum("bmd,bd->bm", plain.queries, w) - plain.answers
+    assert found.loss == pytest.approx(0.5 * np.square(errors).mean(), rel=1e-12)
+
+
 def test_a_draw_with_a_metric_and_an_oracle():
     metric = np.array([[2.0, 0.5], [0.5, 1.0]])
     drawn = tokens_of(Laplace(metric), 300, seed=2)

@@ -7,7 +7,7 @@ import pytest
 
 from commands import call
 from ridgeformer import Problem, explosion_probability, load, zoo
-from ridgeformer.zoo.explosions import SEQUENCES, explosions, measure_prices, prices, text
+from ridgeformer.zoo.explosions import SEQUENCES, explosions, measure_price, prices, text
 
 
 def test_every_shipped_model_has_one():
@@ -31,18 +31,21 @@ def test_stored_numbers_are_measured_again(name):
     assert other.probability == pytest.approx(stored.probability, abs=4.5 * np.hypot(other.error, stored.error))
 
 
-def test_prices_are_of_diag_models():
+def test_every_shipped_model_has_a_price():
     stored = prices()
-    assert {f"zoo:diag/3/{noise}" for _, _, noise in zoo.shipped().made} <= stored.keys() <= explosions().keys()
-    assert all(name.startswith("zoo:diag/") for name in stored)
+    assert stored.keys() == explosions().keys()
+    assert all(price.worse >= 0 for price in stored.values())
     assert json.loads(text(stored)) == json.loads((zoo.MODELS / "prices.json").read_text())
     facts = json.loads(call("models", "diag/3/uniform(0,5)", "--json").stdout)
     assert facts["price_of_caution"] == stored["zoo:diag/3/uniform(0,5)"]._asdict()
 
 
-@pytest.mark.slow
-def test_prices_are_measured_again():
-    """Losses to a thousandth, because machines round differently."""
-    ((name, price),) = measure_prices(["uniform(0,5)"], [2]).items()
-    assert price.loss == pytest.approx(prices()[name].loss, rel=2e-3)
-    assert price.worse == pytest.approx(prices()[name].worse, abs=2e-3)
+@pytest.mark.parametrize(
+    "cell", [("gdpp", 4, "uniform(0,0)"), ("diag", 4, "uniform(0,1)"), ("full", 2, "uniform(0,5)")]
+)
+def test_prices_are_measured_again(cell):
+    """Machines round differently, and 300 steps enlarge that. A descent that does not move gains nothing."""
+    price, stored = measure_price(*cell), prices()["zoo:{}/{}/{}".format(*cell)]
+    assert price.loss == pytest.approx(stored.loss, rel=1e-2)
+    assert price.worse == pytest.approx(stored.worse, abs=1e-2)
+    assert measure_price(*cell, steps=0).worse == pytest.approx(0, abs=1e-9)

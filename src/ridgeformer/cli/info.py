@@ -117,8 +117,8 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
         for row in rows
     ]
     words = (
-        "The ratio is loss / floor. The price is how much more loss the chosen model has than the best one that was "
-        "found without regard to explosions (Diag, seed 0, trained again)."
+        "The ratio is loss / floor. The price of caution is at least this share of the loss: what the model gains by "
+        "a descent without regard to explosions."
     )
     text = (
         f"{aligned(printed)}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. {words} "
@@ -170,7 +170,7 @@ def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = No
     arrays = zoo.model(*cell).family.arrays
     model = zoo.models.get((cell, number))
     s = "s" * (model is not None and model.working_layers > 1)
-    price = prices().get(name) if seed in (None, 0) else None
+    price = prices().get(name) if seed in (None, zoo.best(*cell)) else None
     return {
         "name": name if seed is None else f"{name}/{seed}",
         "problem": {key: made.spec[key] for key in ("dim", "context", "noise")},

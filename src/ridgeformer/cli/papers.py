@@ -13,6 +13,7 @@ from ridgeformer.cli.output import Answer, answers, warn
 from ridgeformer.cli.paper_results import SEED_PAPER, claims, measured, parts_bar, retrained, setting, stored
 from ridgeformer.cli.sweep import DASK, WORKERS, run_sweep
 from ridgeformer.errors import InputError, TrainingError, refuse, shown
+from ridgeformer.validation import integer
 
 ORDER = ("list", "run", "show", "figures", "report", "table1", "verify")
 OUT = click.option(
@@ -227,7 +228,7 @@ def table1(
     elif workers or dask is not None:
         raise InputError("--workers and --dask are for --retrain, which is missing. Add --retrain, or leave them out.")
     noise = None if column is None else column_of(column)
-    settings = {"sequences": sequences, "seed": seed}
+    settings = {"sequences": integer("sequences", sequences, 20), "seed": seed}  # before anything is measured
     table = Table.from_dict(measured({"tuned", "table"}, None if again else out, settings, runs)["table"])
     table = table if noise is None else table.only(noise)
     text: Any = terminal(table) if noise is None else column_table(table)

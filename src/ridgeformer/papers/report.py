@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
@@ -112,7 +113,7 @@ def _facts(check: Mapping[str, Any]) -> str:
 
 
 def write_report(outcomes: Iterable[Outcome], folder: Path) -> Path:
-    """Write `report.html` into a folder: the table, and of every paper what it says, its claims and its figures.
+    """Write `report.html` into a folder: the table of all papers, and the page about each of them with its figures.
 
     Args:
         outcomes: The outcomes of the papers.
@@ -125,58 +126,52 @@ def write_report(outcomes: Iterable[Outcome], folder: Path) -> Path:
         StorageError: The folder cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
-    make_folder(folder, "pages")
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    reader.validateLink = lambda url: True  # type: ignore[method-assign]  # of our own pages; figures are data
     shown = list(outcomes)
-    table = _table(COLUMNS, [[_linked(row), *(str(row[name]) for name in COLUMNS[1:])] for row in summary(shown)])
-    page = Template(Path(__file__).with_name("page.html").read_text())
-    text = page.substitute(table=table, papers="\n".join(_section(outcome) for outcome in shown))
-    path = folder / "report.html"
-    write_whole(path, text.encode())
-    return path
+    table = reader.render(markdown(summary(shown), "#").replace(".md)", ")"))
+    sections = []
+    for outcome in shown:
+        images = {name: svg(picture, outcome.results) for name, picture in outcome.paper.pictures.items()}
+        sections.append(f'<section id="{escape(outcome.paper.id)}">\n{reader.render(page(outcome, images))}</section>')
+    text = Template(Path(__file__).with_name("page.html").read_text()).substitute(
+        table=coloured(table), papers=coloured("\n".join(sections))
+    )
+    return write_page(folder, "report.html", text)
 
 
-class _Markup(str):
-    """Text that is HTML already."""
+def coloured(html: str) -> str:
+    """Mark the cells of tables that begin with a verdict, which the page then colours.
 
-    __slots__ = ()
+    Args:
+        html: A part of a page.
 
-
-def _linked(row: Mapping[str, Any]) -> _Markup:
-    return _Markup(f'<a href="#{escape(row["paper"])}">{escape(row["paper"])}</a>')
-
-
-def _table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>\n" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
+    Returns:
+        The same with classes such as `partly-supported`.
+    """
+    verdict = r"<td>((partly )?supported|contradicted)\b"
+    return re.sub(verdict, lambda found: f'<td class="{found[1].replace(" ", "-")}">{found[1]}', html)
 
 
-def _cell(text: str) -> str:
-    name = text.split(" (")[0].replace(" ", "-")
-    kind = f' class="{name}"' if name in ("supported", "partly-supported", "contradicted") else ""
-    return f"<td{kind}>{text if isinstance(text, _Markup) else escape(text)}</td>"
+def write_page(folder: Path, name: str, text: str) -> Path:
+    """Write a page.
 
+    Args:
+        folder: Where it goes; it is made if it does not exist.
+        name: The name of the file.
+        text: The page.
 
-def _section(outcome: Outcome) -> str:
-    paper = outcome.paper
-    checks = [
-        [c.claim, c.measured, c.expected, f"{c.tolerance}. {c.reason}", c.rule, c.verdict] for c in outcome.checks
-    ]
-    parts = [
-        f'<section id="{escape(paper.id)}"><h2>{escape(paper.title)}</h2>',
-        f'<p>{escape(paper.authors)}. <a href="{escape(paper.link)}">{escape(paper.link)}</a></p>',
-        *(f"<p>{escape(text)}</p>" for text in (paper.says, paper.reading) if text),
-        "<p>Problems: " + "; ".join(f"{escape(n)}: <code>{escape(str(p))}</code>" for n, p in paper.problems.items()),
-        f". Processor time: {sum(outcome.seconds.values()):.0f} s{' (quick version)' if outcome.quick else ''}.</p>",
-        _table(("claim", "measured", "expected", "tolerance and its reason", "rule", "verdict"), checks),
-        *(_figure(picture, outcome) for picture in paper.pictures.values()),
-    ]
-    if paper.errata:
-        errata = [[erratum.where, erratum.says, erratum.correct, erratum.shown_by] for erratum in paper.errata]
-        parts += ["<h3>Errata</h3>", _table(("where", "says", "correct", "shown by"), errata)]
-    if paper.beyond:
-        parts += ["<h3>Not checked here</h3><ul>", *(f"<li>{escape(text)}</li>" for text in paper.beyond), "</ul>"]
-    return "\n".join([*parts, "</section>"])
+    Returns:
+        Its path.
+
+    Raises:
+        StorageError: The folder cannot be written to.
+    """
+    make_folder(folder, "pages")
+    write_whole(folder / name, text.encode())
+    return folder / name
 
 
 def svg(picture: Picture, results: Mapping[str, Any]) -> str:
@@ -191,8 +186,3 @@ def svg(picture: Picture, results: Mapping[str, Any]) -> str:
     """
     ((_, content),) = pictures(functools.partial(picture.draw, results), ["svg"])
     return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
-
-
-def _figure(picture: Picture, outcome: Outcome) -> str:
-    image, caption = svg(picture, outcome.results), escape(picture.caption)
-    return f'<figure><img src="{image}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'

@@ -153,7 +153,7 @@ def _levels(axis: Axes, sigma: Array) -> None:
             axis.set_xlim(max(-0.05, distinct[0] - 1), distinct[0] + 1)  # the bar at 0 is whole
     else:
         inside = sigma[sigma <= np.quantile(sigma, 0.995)]
-        cut = "" if sigma.max() < 1.2 * inside.max() else f" (not shown: 0.5 %, up to {sigma.max():.3g})"
+        cut = "" if sigma.max() < 1.2 * inside.max() else f"\n(not shown: 0.5 %, up to {sigma.max():.3g})"
         axis.hist(inside, bins=30, weights=_shares(inside, len(sigma)), color=ORANGE)
     panel(axis, f"noise levels of {len(sigma):,} sequences{cut}", "sigma", "share")
 
@@ -165,7 +165,7 @@ def _answers(axis: Axes, problem: Problem, seed: int) -> None:
     reach = float(np.quantile(np.abs(answers), 0.995)) or 1.0
     inside = answers[np.abs(answers) <= reach]
     axis.hist(inside, bins=40, weights=_shares(inside, len(answers)), color=BLUE)
-    panel(axis, f"99.5 % of the answers <w, x>: signal {problem.signal:.3g}", "<w, x>", "share")
+    panel(axis, f"99.5 % of the answers: signal {problem.signal:.3g}", "<w, x>", "share")
 
 
 def _shares(values: Any, total: int) -> Array:

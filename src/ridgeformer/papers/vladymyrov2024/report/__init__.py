@@ -12,11 +12,11 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
-from ridgeformer.files import make_folder, write_whole
 from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.check import Check
 from ridgeformer.papers.machine import facts
 from ridgeformer.papers.report import svg
+from ridgeformer.papers.report import write_page as page_in
 from ridgeformer.papers.running import Outcome
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
@@ -48,15 +48,12 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
         StorageError: The folder cannot be written to.
         MissingPackageError: matplotlib is not installed.
     """
-    make_folder(folder, "pages")
     text = json.dumps(_data(outcome), allow_nan=False).replace("</", "<\\/")
     page, script = (Path(__file__).with_name(name).read_text() for name in ("page.html", "page.js"))
     parts = {"PAPER": outcome.paper.link, "SOFTWARE": _repository(), "SCRIPT": script, "PLOT": charts(), "DATA": text}
     for name, part in parts.items():
         page = page.replace(f"@{name}@", part)
-    path = folder / "vladymyrov2024.html"
-    write_whole(path, page.encode())
-    return path
+    return page_in(folder, f"{outcome.paper.id}.html", page)
 
 
 def _repository() -> str:
@@ -143,9 +140,8 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
         "importance sampling; with fewer than 10 effective hits they are rather too low. "
         f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
         "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
-        "loss the chosen model has than the best one found without regard to explosions, in a training with seed 0; "
-        "it is negative where the search gained more after that, and empty where it was not measured. The search for "
-        "GD++ takes no account of explosions, and that for Full does from its first round on: neither has a price."
+        "loss the model has than the one that a short descent leads to from it without regard to explosions (losses "
+        "above a ceiling count by their logarithm). It is a lower bound: a whole search without caution may find more."
     )
     rows = []
     for key, row in models:
