@@ -584,7 +584,7 @@ def test_a_run_of_version_0_1_is_still_found(done, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name what is synced")
-def test_files_and_their_folders_are_synced_before_anybody_relies_on_them(done, monkeypatch):
+def test_files_and_their_folders_are_synced_before_anybody_relies_on_them(tmp_path, monkeypatch):
     """Every file is synced before it is renamed and its folder afterwards; the record comes after the model."""
     events = []
     fsync, replace = os.fsync, os.replace
@@ -599,6 +599,7 @@ def test_files_and_their_folders_are_synced_before_anybody_relies_on_them(done, 
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", renamed)
+    done = train(SMALL, "gdpp", 1, sequences=1000, out=tmp_path)
     renames = [event for event in events if event[0] == "rename"]
     assert [event[2].name for event in renames][-2:] == ["model.safetensors", "record.json"]
     for event in renames:
