@@ -79,6 +79,6 @@ def test_no_more_files_than_today_lie_between_the_command_and_the_native_core():
         [sys.executable, "-m", "benchmarks.walk"], capture_output=True, text=True, cwd=ROOT, check=True
     )
     *files, count = done.stdout.splitlines()
-    assert files[0] == "cli/group.py"
+    assert files[0] == "cli/options.py"
     assert "engine/native.py" in files
     assert len(files) == int(count.split()[0]) <= 50

@@ -137,6 +137,7 @@ def draw_layers_needed(path: Path | str | None = None, *, kappa: float = 1e6, ep
     by_epsilon.set_xticks([np.log(power * np.log(10)) for power in ticks], [f"1e-{power}" for power in ticks])
     by_epsilon.set(xlabel="accuracy epsilon, scale of log log 1/epsilon", ylim=(0, None))
     by_epsilon.set_title(f"condition number kappa = {kappa:g}", fontsize=10)
-    style.neat(every, by_kappa, by_epsilon, ticks=10)
+    for axis in (every, by_kappa, by_epsilon):
+        axis.spines[["top", "right"]].set_visible(False)
     every.legend(frameon=False, fontsize=8)
     return style.write(canvas, path)
