@@ -8,7 +8,7 @@ import pytest
 
 from commands import call
 from ridgeformer import zoo
-from ridgeformer.zoo.explosions import explosions
+from ridgeformer.zoo.explosions import explosions, prices
 
 
 def test_models_are_listed():
@@ -26,7 +26,7 @@ def test_models_are_listed():
         f"{made.loss / made.floor:#.4g}",
         f"{rare.probability:#.4g}",
         f"{rare.error:#.4g}",
-        "-",
+        f"{prices()['zoo:full/7/categorical(1,3)'].worse:#.4g}",
         str(made.spec["seed"]),
     ]
     some = json.loads(call("models", "--family", "diag", "--noise", "uniform(0, 0)", "--json").stdout)
