@@ -48,7 +48,7 @@ def test_the_readme_of_the_package_index_has_no_relative_links(monkeypatch):
     monkeypatch.chdir(ROOT)
     text = provider.dynamic_metadata("readme", {}, PYPROJECT["project"] | {"version": ridgeformer.__version__})["text"]
     targets = re.findall(r"\]\(([^)]+)\)", text)
-    assert any(target.endswith(".png") for target in targets)
+    assert any(target.endswith((".png", ".gif")) for target in targets)
     name = PYPROJECT["project"]["urls"]["Repository"].removeprefix("https://github.com/")
     for target in targets:
         host, _, path = target.removeprefix("https://").partition("/")

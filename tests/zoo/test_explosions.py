@@ -31,9 +31,9 @@ def test_stored_numbers_are_measured_again(name):
     assert other.probability == pytest.approx(stored.probability, abs=4.5 * np.hypot(other.error, stored.error))
 
 
-def test_every_shipped_model_has_a_price():
+def test_every_model_that_was_searched_with_caution_has_a_price():
     stored = prices()
-    assert stored.keys() == explosions().keys()
+    assert stored.keys() == {name for name in explosions() if "gdpp" not in name}
     assert all(price.worse >= 0 for price in stored.values())
     assert json.loads(text(stored)) == json.loads((zoo.MODELS / "prices.json").read_text())
     facts = json.loads(call("models", "diag/3/uniform(0,5)", "--json").stdout)
@@ -41,7 +41,7 @@ def test_every_shipped_model_has_a_price():
 
 
 @pytest.mark.parametrize(
-    "cell", [("gdpp", 4, "uniform(0,0)"), ("diag", 4, "uniform(0,1)"), ("full", 2, "uniform(0,5)")]
+    "cell", [("full", 3, "uniform(0,0)"), ("diag", 4, "uniform(0,1)"), ("full", 2, "uniform(0,5)")]
 )
 def test_prices_are_measured_again(cell):
     """Machines round differently, and 300 steps enlarge that. A descent that does not move gains nothing."""

@@ -83,12 +83,14 @@ def measure_one(family: str, layers: int, noise: str, sequences: int = SEQUENCES
 
 @cache
 def prices() -> dict[str, Price]:
-    """Return the price of caution of all shipped models by name; see `measure_prices`."""
+    """Return the price of caution of shipped models by name; see `measure_prices`."""
     return {name: Price(**numbers) for name, numbers in read_json(MODELS / PRICES, "prices of caution").items()}
 
 
 def measure_prices() -> dict[str, Price]:
-    """Measure what avoiding explosions cost each shipped model; see `measure_price`.
+    """Measure what avoiding explosions cost each shipped model of Diag and Full; see `measure_price`.
+
+    GD++ models have no price: they minimise the exact expected loss, without caution.
 
     Returns:
         The prices by name.
@@ -96,6 +98,7 @@ def measure_prices() -> dict[str, Price]:
     return {
         f"{PREFIX}{family}/{layers}/{noise}": measure_price(family, layers, noise)
         for family, layers, noise in shipped().made
+        if family != "gdpp"
     }
 
 
