@@ -117,8 +117,8 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
         for row in rows
     ]
     words = (
-        "The ratio is loss / floor. The price of caution is at least this share of the loss: what the model gains by "
-        "a descent without regard to explosions."
+        "The ratio is loss / floor. The price of caution is what the model gains by a short descent without regard to "
+        "explosions."
     )
     text = (
         f"{aligned(printed)}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. {words} "

@@ -265,14 +265,14 @@ def preconditioner(results: Results) -> Check:
     for depth, rows in results["free"].items():
         far = [max(_distance(A, _covariance(seed)) for A in row["A"]) for seed, row in enumerate(rows)]
         words.append(f"{depth} layers {listed(far, '.3f')} (loss / GD++ {listed([r['ratio'] for r in rows], '.3f')})")
-        holds += [x < np.sqrt(max(row["ratio"] - 1, ABOVE)) for x, row in zip(far, rows, strict=True)]
+        holds += [x < np.sqrt(ABOVE) for x in far]
     return Check(
         "From random starts, every A becomes a multiple of Lambda^-1.",
         f"largest distance of any A, by depth: {'; '.join(words)}",
         "0",
-        f"the root of the share by which the loss exceeds that of GD++, at least {np.sqrt(ABOVE):g}",
-        "The loss is quadratic around its optimum: a loss that is off by a share e leaves matrices off by about its "
-        "root.",
+        f"{np.sqrt(ABOVE):g}",
+        f"The loss is quadratic around its optimum: one that exceeds GD++'s by the {ABOVE:.0%} that is allowed above "
+        "leaves matrices off by about the root of that. Where the loss is still farther above, training has not ended.",
         "rejected where an A is farther from the nearest multiple of Lambda^-1",
         tuple(holds),
     )

@@ -97,20 +97,21 @@ class LinearTokenPredictor(TokenPredictor, Protocol):
 
 
 def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Compute weights of contexts of one length at a time.
+    """Compute weights, or one number for each context, for contexts of one length at a time.
 
     Args:
         moments: The contexts, which may differ in their number of examples.
         weights: Computes the weights of contexts with the same number of examples.
 
     Returns:
-        The weights, [B, d].
+        The weights, [B, d], or the numbers, [B].
     """
     if isinstance(moments.context, int):
         return weights(moments)
-    together = np.empty((len(moments), moments.dim))
-    for index, part in moments.by_length():
-        together[index] = weights(part)
+    parts = [(index, weights(part)) for index, part in moments.by_length()]
+    together = np.empty((len(moments), *parts[0][1].shape[1:]))
+    for index, some in parts:
+        together[index] = some
     return together
 
 

@@ -150,12 +150,11 @@ class SparseTasks(Conditional):
 
     def __init__(self, tasks: Sparse, dim: int) -> None:
         self.size, self.precision = tasks.size, 1 / tasks.variance
-        self.log_chances = tasks.log_chances(dim)
+        self.log_chances, self.chances = tasks.log_chances(dim), tasks.chances(dim)
 
     def start(self, count: int, dim: int, rng: Rng) -> NDArray[np.bool_]:
         """See `Conditional.start`: random subsets."""
-        chances = np.exp(self.log_chances - self.log_chances.max())
-        size = self.size or rng.choice(len(chances), (count, 1), p=chances / chances.sum())
+        size = self.size or rng.choice(dim + 1, (count, 1), p=self.chances / self.chances.sum())
         return np.asarray(np.argsort(np.argsort(rng.random((count, dim)), 1), 1) < size)
 
     def given(self, S: Array, a: Array, state: Any, rng: Rng) -> tuple[Array, Array, Array]:
@@ -425,8 +424,9 @@ class TokenBayes(LinearTokenPredictor):
             The estimates of E[w | tokens] by each chain, [2, B, d].
         """
         tokens = array("x", x, ("B", "n", "d")).astype(np.float64)
-        labels = array("y", y, x.shape[:2]).astype(np.float64)
-        tasks, pool = conditional(self.tasks, x.shape[2]), self.tasks.pool(x.shape[2])
+        labels = array("y", y, tokens.shape[:2]).astype(np.float64)
+        dim = tokens.shape[2]
+        tasks, pool = conditional(self.tasks, dim), self.tasks.pool(dim)
 
         def run(part: slice, rng: Rng) -> Array:
             if pool is not None and self.tasks.new == 0:  # exact, whatever the chain
@@ -450,10 +450,10 @@ class TokenBayes(LinearTokenPredictor):
     def _of_pool(self, x: Array, y: Array, pool: Array) -> Array:
         """The posterior mean of tasks of a pool, given which tokens are independent, [b, d]."""
         residual = np.square(y[:, None] - np.einsum("kd,bnd->bkn", pool, x))
-        density = np.zeros_like(residual)
+        density = np.full_like(residual, -np.inf)  # logarithms: no task may be so far away that its density is 0
         for sigma, chance in zip(*self.noise.nodes, strict=True):
-            density += chance / sigma * np.exp(-0.5 * residual / sigma**2)
-        score = np.log(np.maximum(density, 1e-300)).sum(2)
+            density = np.logaddexp(density, np.log(chance / sigma) - 0.5 * residual / sigma**2)
+        score = density.sum(2)
         chance = np.exp(score - score.max(1, keepdims=True))
         return np.asarray(chance @ pool / chance.sum(1, keepdims=True))
 

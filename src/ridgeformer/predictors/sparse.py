@@ -201,6 +201,8 @@ class SparseBayes:
         check_moments(moments)
         if _is_short(self.tasks, moments.dim):
             return np.zeros(len(moments))
+        if self.noise.per_token:
+            return by_length(moments, lambda part: self._of_gram(int(part.context)).errors(part))
         one, other = self._chains(moments)
         return np.asarray(np.square(one - other).sum(1) / 4)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 
 __all__ = ["Universal"]
@@ -34,12 +35,21 @@ class Universal:
         own_scale: Whether to divide labels by their own root mean square instead, times sqrt(1 + E r^2) = 1.36 of
             training: then the weights for labels c y are exactly c times those for y, whatever the unit of the labels.
             Default: False.
+
+    Raises:
+        InputError: Both `signal` and `own_scale` are given.
     """
 
     SIZE = float(np.sqrt(1 + 1.6**2 / 3))  # the root mean square of labels in training
     LARGEST = 6.0  # the largest mean square of labels that a model sees
 
     def __init__(self, model: Any, *, signal: float | None = None, own_scale: bool = False) -> None:
+        if own_scale and signal is not None:
+            refuse(
+                "labels have either their own scale or a given signal",
+                f"signal={signal} with own_scale=True",
+                "Leave one out.",
+            )
         self.model, self.signal, self.own_scale = model, signal, own_scale
 
     def weights(self, moments: Moments) -> Float:
@@ -67,7 +77,8 @@ class Universal:
         gram, n = np.array(moments.gram, np.float64), np.asarray(moments.counts, np.float64)
         squares = np.einsum("bii->bi", gram)[:, :-1]
         d = np.maximum((squares > 0).sum(1), 1)
-        gram /= np.maximum(squares.sum(1) / (n * d), 1.0)[:, None, None]
+        size = np.maximum(squares.sum(1) / (n * d), 1.0)
+        gram /= size[:, None, None]
         labels = gram[:, -1, -1] / n
         unit = np.sqrt(d if self.signal is None else np.full(len(n), float(self.signal)))
         if self.own_scale:
@@ -76,7 +87,8 @@ class Universal:
         gram[:, :-1, -1] /= unit[:, None]
         gram[:, -1, :-1] /= unit[:, None]
         gram[:, -1, -1] /= unit**2
-        return Moments._trusted(gram.astype(moments.dtype, copy=False), moments.context, moments.sigma), unit
+        sigma = None if moments.sigma is None else moments.sigma / (np.sqrt(size) * unit)
+        return Moments._trusted(gram.astype(moments.dtype, copy=False), moments.context, sigma), unit
 
     def __repr__(self) -> str:
         signal = "" if self.signal is None else f", signal={self.signal:g}"

@@ -11,6 +11,7 @@ A callback is an object with any of the methods of `Callback`. A plain function 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from ridgeformer.engine import Layout
 from ridgeformer.engine.kernels import pieces
 from ridgeformer.errors import kind_of, refuse
+from ridgeformer.losses import exploded
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
@@ -206,6 +208,25 @@ class Price(NamedTuple):
     exploded: int
     sequences: int
     worse: float
+
+    @classmethod
+    def between(cls, reckless: Array, chosen: Array, signal: float) -> Price:
+        """Compare the losses of two models on the same sequences.
+
+        Args:
+            reckless: Losses of the model that was found without regard to explosions, [B].
+            chosen: Losses of the chosen model, [B].
+            signal: The signal of the problem, which decides what has exploded.
+
+        Returns:
+            The price.
+        """
+        burst = exploded(reckless, signal)
+        calm = ~burst & ~exploded(chosen, signal)
+        if not calm.any():
+            return cls(math.nan, int(burst.sum()), len(burst), math.nan)
+        least, ours = float(reckless[calm].mean()), float(chosen[calm].mean())
+        return cls(least, int(burst.sum()), len(burst), ours / least - 1 if least > 0 else 0.0)
 
     def __str__(self) -> str:
         reckless = f"the best model found without regard to explosions has a loss of {self.loss:.4g}"

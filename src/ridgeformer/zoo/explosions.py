@@ -18,12 +18,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.errors import refuse
 from ridgeformer.evaluation import ExplosionProbability, explosion_probability
 from ridgeformer.files import read_json, write_whole
-from ridgeformer.losses import capped, exploded
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
-from ridgeformer.training.batch import ceiling, damped
+from ridgeformer.training.batch import ceiling
 from ridgeformer.training.job import FINISH, SELECT, Price, Units, Vector
 from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.zoo import MODELS, PREFIX, shipped
@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 
 FILE, PRICES = "explosions.json", "prices.json"
 SEQUENCES = 20_000
-STEPS, RATE, BATCH, SEED, SELECTION = 300, 0.003, 1024, 0, 1 << 15  # of the descents that measure prices
+STEPS, RATE, BATCH, SEED, SELECTION = 300, 0.003, 1024, 11, 1 << 15  # of the descents that measure prices
 LIKELY, MORE = 1e-20, 10  # from this probability on, where hits are few, so many times as many sequences are drawn
 
 
@@ -106,9 +106,8 @@ def measure_price(family: str, layers: int, noise: str, steps: int = STEPS) -> P
     """Let a shipped model descend without regard to explosions, and say how much it gains.
 
     The descent takes steps of SOAP on fresh sequences, at a rate that falls as a cosine, as the search for Full does,
-    but without the contexts on which models explode. What it gains is a lower bound of the price: a whole search
-    without caution may end elsewhere. Where it gains nothing, the shipped model is the best one, at a price of 0.
-    Losses above a ceiling enter by their logarithm, here as in the objective of the search.
+    but without the contexts on which models explode. The price is what it gains on other sequences, without those that
+    explode, and 0 where it gains nothing. It estimates the gain of one short descent; a whole search may gain more.
 
     Args:
         family: The family of the model.
@@ -123,11 +122,12 @@ def measure_price(family: str, layers: int, noise: str, steps: int = STEPS) -> P
     problem = Problem(spec["dim"], spec["context"], noise)
     model, vector, limit = model.astype(np.float64), Vector(model, Units(problem, model.layout)), ceiling(problem)
 
-    def losses(judged: LinearTransformer, count: int) -> Array:
-        drawn = judged.step(problem, count, seed=SEED, stream=SELECT, gradient=False)
+    def losses(judged: LinearTransformer) -> Array:
+        drawn = judged.step(problem, SELECTION, seed=SEED, stream=SELECT, gradient=False)
         return np.asarray(drawn.losses, np.float64)
 
-    dtype = np.float64 if losses(model, 4096).mean() < 1e-5 * problem.signal else np.float32
+    ours = losses(model)
+    dtype = np.float64 if ours.mean() < 1e-5 * problem.signal else np.float32
 
     def slope(step: int, point: Array) -> Array:
         moving = vector.model(point, dtype)
@@ -136,11 +136,9 @@ def measure_price(family: str, layers: int, noise: str, steps: int = STEPS) -> P
 
     descent = Soap.start(vector.pack(model), vector.matrices())
     descent.run(slope, RATE * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps))))
-    ours, theirs = (losses(one, SELECTION) for one in (model, vector.model(descent.point)))
-    mean, least = (float(damped(capped(each, problem.signal), limit).mean()) for each in (ours, theirs))
-    if not least < mean:
-        theirs, least = ours, mean
-    return Price(least, int(exploded(theirs, problem.signal).sum()), SELECTION, mean / least - 1)
+    theirs = losses(vector.model(descent.point))
+    price = Price.between(theirs, ours, problem.signal)
+    return price if price.worse > 0 else Price.between(ours, ours, problem.signal)
 
 
 def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:
@@ -158,7 +156,10 @@ def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["prices"]:
-        write_whole(MODELS / PRICES, text(measure_prices()).encode())
-    else:
-        write_whole(MODELS / FILE, text(measure()).encode())
+    match sys.argv[1:]:
+        case []:
+            write_whole(MODELS / FILE, text(measure()).encode())
+        case ["prices"]:
+            write_whole(MODELS / PRICES, text(measure_prices()).encode())
+        case given:
+            refuse("the only argument is prices", " ".join(given), "Leave it out to measure explosions.")

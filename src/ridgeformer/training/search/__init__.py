@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -156,7 +155,9 @@ class Search(Protocol):
         else:
             reckless = [] if outcome.reckless is None else [Parent(outcome.reckless, own)]
             chosen, why = _tolerable(work, [*candidates, *reckless], losses, self.tolerated)
-        price = None if outcome.reckless is None else _price(work, losses(outcome.reckless), losses(chosen.model))
+        price = None
+        if outcome.reckless is not None and self.caution:
+            price = Price.between(losses(outcome.reckless), losses(chosen.model), job.problem.signal)
         if price is not None and price.exploded and price.worse > COSTLY:
             why += f"; caution costs {price.worse:.0%}: a model of loss {price.loss:.3g} explodes"
             why += _often(price.exploded, price.sequences)
@@ -223,16 +224,6 @@ def _tolerable(job: SearchJob, candidates: list[Parent], losses_of: LossesOf, mo
     assert kept is not None
     above = "" if kept[2] <= most else f", above the tolerated {most:g}, but less often than the other candidates"
     return kept[0], f"; of {len(candidates)} candidates, its explosion probability is {kept[3]}{above}"
-
-
-def _price(job: SearchJob, losses: Array, ours: Array) -> Price:
-    """The price of avoiding explosions, from the losses of the reckless model and of the chosen one."""
-    burst = exploded(losses, job.problem.signal)
-    calm = ~burst & ~exploded(ours, job.problem.signal)
-    if not calm.any():
-        return Price(math.nan, int(burst.sum()), len(losses), math.nan)
-    least, worse = float(losses[calm].mean()), float(ours[calm].mean())
-    return Price(least, int(burst.sum()), len(losses), worse / least - 1 if least > 0 else 0.0)
 
 
 def _often(exploded: int, sequences: int) -> str:
