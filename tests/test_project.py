@@ -57,7 +57,7 @@ def test_the_readme_of_the_package_index_has_no_relative_links(monkeypatch):
             inside = re.fullmatch(rf"{name}/(blob/)?HEAD/(.+)", path)
             assert inside, target
             assert (ROOT / inside[2]).exists(), target
-            assert (host == "raw.githubusercontent.com") == target.endswith(".png")
+            assert (host == "raw.githubusercontent.com") == target.endswith((".png", ".gif"))
 
 
 def test_the_address_of_the_repository_is_written_in_one_file():

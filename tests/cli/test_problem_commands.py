@@ -198,7 +198,7 @@ def test_problem_says_what_it_is(call, tmp_path):
     assert code == 0, err
     for words in ("x has independent coordinates", "w is N(0, I)", "n is one of the 5 numbers 4..8", "signal      3: "):
         assert words in text
-    assert "The best weights W a, with a = sum y x" in text
+    assert "The best estimates W b, with b = sum y x" in text
     assert "Bayes floor" in text
     assert (tmp_path / "problem.png").stat().st_size > 10_000
     found = json.loads(call("problem", *law, *FEW, "--json")[1])

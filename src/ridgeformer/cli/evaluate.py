@@ -226,7 +226,7 @@ def _hardness(problem: Problem, oracle: Loss, one_layer: float | None) -> dict[s
     closed = "There is no closed form, because the covariance of the features varies from sequence to sequence."
     if one_layer is not None:
         closed = (
-            f"The best weights W a, with a = sum y x and one matrix W, have an unadjusted loss of {one_layer:.4g} "
+            f"The best estimates W b, with b = sum y x and one matrix W, have an unadjusted loss of {one_layer:.4g} "
             f"(closed form), about {max(one_layer - oracle.unadjusted, 0.0):.4g} more than the oracle."
         )
     return {

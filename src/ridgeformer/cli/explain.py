@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SECTIONS = ("layers", "ablation", "patching", "algorithms")
 SEQUENCES = {"layers": 20_000, "ablation": 20_000, "patching": 2000, "algorithms": 1000}
 WORDS = [
-    "w: the weights with which the model would predict if it ended after this layer.",
+    "w: the estimate with which the model would predict if it ended after this layer.",
     "The loss of w is the sum of three errors: of direction; of shrinkage, where the length of w is wrong for the "
     "noise level; and of size, where it is wrong at all noise levels.",
     "Labels: what the layers have made of y. Residuals: what the least-squares solution leaves of y.",

@@ -235,7 +235,8 @@ def _way(noise: ByNoise, layer: int, further: bool) -> str:
 
 
 def _share(step: float) -> str:
-    return f"{100 * step:.0f} %" + (" (a step back)" if step < 0 else " (it overshoots)" if step > 1 else "")
+    percent = round(100 * step)  # no step of -0 %
+    return f"{percent} %" + (" (a step back)" if percent < 0 else " (it overshoots)" if percent > 100 else "")
 
 
 def _shrinks(average: Behaviour, noise: ByNoise, layer: int, goal: str, further: bool) -> str:

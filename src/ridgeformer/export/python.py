@@ -39,24 +39,24 @@ ${check}    X, y = np.asarray(X, float), np.asarray(y, float)
     d = X.shape[-1]
     E = np.concatenate([X$room, y[..., None]], axis=-1)  # tokens e = $token
     D = E.shape[-1]
-    G = np.swapaxes(E, -1, -2) @ E  # [S a; a' l] with S = sum x x', a = sum y x, l = sum y^2
+    G = np.swapaxes(E, -1, -2) @ E  # [S b; b' q] with S = sum x x', b = sum y x, q = sum y^2
 $mean    C = np.eye(D)  # what the layers so far make of a token: e -> C e
 $loop
         C = T @ C
-        G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, a and l
+        G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, b and q
     return -C[..., -1, :d]  # the query (x, 0) has become (M x, -<w, x>)
 ''')
 
 UPDATES = {
     "xx": "T[..., :d, :d] += xx * G[..., :d, :d]  # x + xx S x: preconditions x",
-    "xy": "T[..., :d, d] += xy * G[..., :d, d]  # x + xy y a: later steps adapt to the noise left in y",
-    "yx": "T[..., d, :d] += yx * G[..., d, :d]  # y + yx <a, x>: a step of gradient descent",
-    "yy": "T[..., d, d] += yy * G[..., d, d]  # y + yy l y: rescales y by how large it still is",
+    "xy": "T[..., :d, d] += xy * G[..., :d, d]  # x + xy y b: later steps adapt to the noise left in y",
+    "yx": "T[..., d, :d] += yx * G[..., d, :d]  # y + yx <b, x>: a step of gradient descent",
+    "yy": "T[..., d, d] += yy * G[..., d, d]  # y + yy q y: rescales y by how large it still is",
 }
 
 DENSE_LOOP = """\
-    for p, q in zip(P, Q, strict=True):
-        T = np.eye(D) + (p @ G[..., None, :, :] @ q).sum(-3)  # this layer: e -> T e, heads added up"""
+    for P_l, Q_l in zip(P, Q, strict=True):
+        T = np.eye(D) + (P_l @ G[..., None, :, :] @ Q_l).sum(-3)  # this layer: e -> T e, heads added up"""
 
 CHANNELS_LOOP = """\
     for heads in zip(P_v, Q_v, P_s, Q_s, strict=True):
