@@ -11,7 +11,8 @@ from scipy.special import exp1
 from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, LinearTransformer, Problem, compare
 from ridgeformer.engine import Key
 from ridgeformer.errors import InputError
-from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, sparse
+from ridgeformer.predictors import DMMSE, SparseBayes, SparseOracle, TokenBayes, baselines, gibbs, sparse
+from ridgeformer.problems.tasks import as_tasks
 
 
 def uniform_density(r):
@@ -112,6 +113,35 @@ def test_where_subsets_are_too_many_the_sampler_agrees_with_the_average_over_all
     floor = np.square(exact - draw.task).sum(1).mean()
     assert actual < 0.02 * floor
     assert np.square(SparseOracle(tasks).weights(draw.moments) - known).sum(1).mean() < 0.02 * floor
+
+
+def test_errors_of_the_gram_bound_are_those_of_its_own_posterior(monkeypatch):
+    """Under token noise the sampler takes the law of levels with the same Gram matrices; so must its stated error."""
+    monkeypatch.setattr(sparse, "MOST_LISTED", 1)
+    moments = Problem(6, "8,10", 1, tasks="sparse(2)").moments(20).moments
+    bound = SparseBayes("sparse(2)", "tokens(uniform(0,3))", scans=20)
+    expected = np.empty(20)
+    for index, part in moments.by_length():
+        law = bound.noise.of_gram(int(part.context))
+        expected[index] = SparseBayes("sparse(2)", law, scans=20).errors(part)
+    np.testing.assert_array_equal(bound.errors(moments), expected)
+
+
+def test_chains_start_with_subsets_of_the_prior():
+    """A binomial number of weights: its mean over 4,000 chains is within four standard errors of p d."""
+    tasks = gibbs.conditional(as_tasks("sparse(p=0.3)"), 10)
+    sizes = tasks.start(4000, 10, np.random.default_rng(0)).sum(1)
+    assert sizes.mean() == pytest.approx(3, abs=4 * np.sqrt(10 * 0.3 * 0.7 / 4000))
+
+
+def test_the_nearest_task_of_a_pool_wins_however_far_away_all_are():
+    """At 1,000 standard deviations every density is 0 in floating point; their logarithms still differ."""
+    tasks = as_tasks("pool(6)")
+    x, pool = np.random.default_rng(0).normal(size=(1, 8, 3)), tasks.pool(3)
+    y = x @ (pool[4] + 0.1 * (pool[4] - pool.mean(0)))
+    nearest = np.square(x[0] @ (pool.T) - y.T).sum(0).argmin()
+    weights = TokenBayes("tokens(categorical(0.001,0.002))", tasks).token_weights(x, y)
+    np.testing.assert_allclose(weights[0], pool[nearest], atol=1e-9)
 
 
 def test_many_subsets_have_a_floor():

@@ -98,6 +98,23 @@ def test_shipped_models(layers):
     assert load(f"zoo:universal/{layers}/uniform(0,1.6)").family.arrays["P_s"].shape == (layers, 1, 4, 4)
 
 
+def test_noise_levels_are_in_the_units_of_the_scaled_contexts():
+    """Scaled labels are scaled w'x + sigma xi: the residual of the task has the stated level."""
+    problem = Problem(4, 4000, 3)
+    draw = problem.moments(5)
+    scaled, unit = Universal(load("zoo:universal/5")).scaled(draw.moments)
+    size = np.einsum("bii->b", draw.moments.S) / np.einsum("bii->b", scaled.S)
+    w = draw.task / unit[:, None]
+    residual = scaled.l - 2 * (scaled.a * w).sum(1) + np.einsum("bi,bij,bj->b", w, scaled.S, w)
+    np.testing.assert_allclose(np.sqrt(residual / 4000), scaled.sigma, rtol=0.06)  # chance: 1 / sqrt(2 n) = .011
+    assert (size >= 1).all()
+
+
+def test_one_scale_of_labels():
+    with pytest.raises(InputError, match="either their own scale or a given signal; got signal=1"):
+        Universal(None, signal=1, own_scale=True)
+
+
 def test_names_that_do_not_exist():
     with pytest.raises(InputError, match="models of the kind universal are named zoo:universal/5"):
         load("zoo:universal/99")

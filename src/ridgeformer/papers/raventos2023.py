@@ -21,7 +21,8 @@ __all__ = ["PAPER"]
 Array = NDArray[np.float64]
 POWERS = (1, 3, 5, 6, 7, 8, 10, 15)
 MODELS = (("full", 1), ("full", 3), ("full", 7), ("channels(1,3)", 1), ("channels(1,3)", 3), ("channels(1,3)", 7))
-NEW = Problem(8, 16, 0.5)
+SIGMA = 0.5
+NEW = Problem(8, 16, SIGMA)
 LONGEST = 2 * NEW.dim**0.5  # one task in 10,000 is longer
 
 
@@ -76,7 +77,7 @@ def pools(
     how = Adam(steps=steps, rate=rate, batch=256, schedule="cosine", record=steps, snapshots=0)
     for power in work.each(powers):
         problem = _problem_of(power)
-        bayes = {"DMMSE": DMMSE(problem.tasks, NEW.noise), "ridge": OracleRR()}
+        bayes = {"DMMSE": DMMSE(problem.tasks, SIGMA), "ridge": OracleRR()}
         trained = {
             f"{family} {layers}": work.train(problem, family, layers, protocol=how, sequences=100).model
             for family, layers in models
