@@ -74,3 +74,10 @@ def test_the_table_has_explosions_actual_families_and_prices():
     facts = json.loads(call("models", "diag/7/uniform(0,5)", "--json").stdout)
     assert facts["explosion_hits"] > 10
     assert facts["explosion_bound"] == "none"
+
+
+def test_models_for_every_dimension_are_named_and_described():
+    assert "zoo:universal/8" in call("models", "--layers", "1").stdout
+    facts = json.loads(call("models", "universal/8", "--json").stdout)
+    assert (facts["name"], facts["layers"], facts["spec"]["dim"]) == ("zoo:universal/8", 8, "2..32")
+    assert "models of the kind universal are named" in call("models", "universal/9").stderr

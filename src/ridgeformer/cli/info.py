@@ -74,11 +74,14 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
     distributions; each is the best of five seeds. Other commands take such a model by its name, for example
     'zoo:diag/7/uniform(0,5)'. NAME is FAMILY/LAYERS/NOISE, or FAMILY/LAYERS/NOISE/SEED for another seed. Losses are
     adjusted losses, measured when the model was trained. There are also small models for d = 1 and d = 2, for teaching;
-    their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'.
+    their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'. Models for every dimension have names
+    such as 'zoo:universal/8'.
     """
     from ridgeformer.noise import as_noise
-    from ridgeformer.zoo import find, shipped
+    from ridgeformer.zoo import PREFIX, find, shipped, single_file
 
+    if name is not None and single_file(PREFIX + name.removeprefix(PREFIX)):
+        return _alone(PREFIX + name.removeprefix(PREFIX))
     if name is not None:
         zoo, (family, layers, noise, seed) = find(name)
         return _described(_facts(zoo, family, layers, str(as_noise(noise)), seed))
@@ -98,6 +101,7 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
 
 def _listed(facts: list[dict[str, Any]]) -> Answer:
     from ridgeformer.evaluation.table import aligned
+    from ridgeformer.zoo import single_models
 
     problem = facts[0]["problem"]
     columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
@@ -122,7 +126,7 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
     )
     text = (
         f"{aligned(printed)}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. {words} "
-        f"For details: ridgeformer models '{rows[0]['name']}'"
+        f"For details: ridgeformer models '{rows[0]['name']}'. For every dimension: {', '.join(single_models())}."
     )
     return Answer(text, facts, rows)
 
@@ -149,6 +153,16 @@ def _described(facts: dict[str, Any]) -> Answer:
         if key not in left_out
     ]
     return Answer("\n".join([facts["name"], *lines]), facts, [facts])
+
+
+def _alone(name: str) -> Answer:
+    """The facts of a shipped model that stands alone, from the record in its file."""
+    from ridgeformer.loading import load_with_record
+
+    model, record = load_with_record(name)
+    facts = {"name": name, "family": model.family.name, "layers": model.layers, **(record or {})}
+    lines = [f"  {key.replace('_', ' '):22} {_text(value)}" for key, value in facts.items() if key != "name"]
+    return Answer("\n".join([name, *lines]), facts, [facts])
 
 
 def _text(value: Any) -> str:
