@@ -13,7 +13,7 @@ from ridgeformer.zoo.explosions import explosions, prices
 
 def test_models_are_listed():
     text = call("models").stdout
-    assert text.count("zoo:") == 211  # every cell, and the example at the end
+    assert text.count("zoo:") == 214  # every cell, and the example at the end
     (line,) = [line for line in text.splitlines() if line.startswith("zoo:full/7/categorical(1,3)")]
     made = zoo.record("zoo:full/7/categorical(1,3)")
     rare = explosions()["zoo:full/7/categorical(1,3)"]
