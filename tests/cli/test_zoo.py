@@ -14,19 +14,19 @@ from ridgeformer.zoo.explosions import explosions, prices
 def test_models_are_listed():
     text = call("models").stdout
     assert text.count("zoo:") == 214  # every cell, and the example at the end
-    (line,) = [line for line in text.splitlines() if line.startswith("zoo:full/7/categorical(1,3)")]
-    made = zoo.record("zoo:full/7/categorical(1,3)")
-    rare = explosions()["zoo:full/7/categorical(1,3)"]
+    (line,) = [line for line in text.splitlines() if line.startswith("zoo:full/5/categorical(1,3)")]
+    made = zoo.record("zoo:full/5/categorical(1,3)")
+    rare = explosions()["zoo:full/5/categorical(1,3)"]
     assert line.split()[1:] == [
         "full,",
-        "7",
+        "5",
         "layers",
         f"{made.loss:#.4g}",
         f"{made.floor:#.4g}",
         f"{made.loss / made.floor:#.4g}",
         f"{rare.probability:#.4g}",
         f"{rare.error:#.4g}",
-        f"{prices()['zoo:full/7/categorical(1,3)'].worse:#.4g}",
+        f"{prices()['zoo:full/5/categorical(1,3)'].worse:#.4g}",
         str(made.spec["seed"]),
     ]
     some = json.loads(call("models", "--family", "diag", "--noise", "uniform(0, 0)", "--json").stdout)
