@@ -1,4 +1,4 @@
-"""What is kept of the training rows: weighted counts, means and centred sums, which add over batches of rows.
+"""Sums over the training rows: weighted counts, means and centred sums, which add over batches of rows.
 
 Centred sums of two batches are merged with the difference of their means. Sums of raw squares, whose difference gives
 the same, would lose digits where means are large.

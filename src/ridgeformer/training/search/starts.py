@@ -171,7 +171,7 @@ def _losses(
 ) -> Float:
     """The losses of some sequences with stretched contexts, in float32: one by one where they are few."""
     kernel = model.astype(np.float32).kernel.stretched(np.float32(stretch))  # the same as stretching the Gram matrix
-    # A problem of one's own may draw other sequences in other blocks.
+    # A custom problem may draw other sequences in other blocks.
     few = not len(index) or (len(index) < FEW and among.problem.has_known_laws)
     parts = [(int(i), 1) for i in index] if few else among.blocks()
     pieces = [

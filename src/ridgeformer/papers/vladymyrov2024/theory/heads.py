@@ -1,4 +1,4 @@
-"""Heads of diagonal layers: one obeys a constraint, two reach everything, more reach nothing new.
+"""Heads of diagonal layers: one obeys a constraint, two reach everything that more heads reach.
 
 A layer's omega, [[xx, xy], [yx, yy]], is the sum over heads of p q'. One head makes it of rank one, so that
 
