@@ -116,7 +116,7 @@ def test_the_result_is_a_table():
     [
         ({"low": 2, "high": 1}, "the lower noise level must be below the higher one; got 2 and 1"),
         ({"low": -1}, "low must be at least 0"),
-        ({"parts": ["S", "further"]}, "can be patched in this model are gram, S, a, l, query; got further"),
+        ({"parts": ["S", "further"]}, "can be patched in this model are gram, S, b, q, query; got further"),
         ({"parts": []}, "got none. Choose some of these."),
         ({"sequences": 0}, "sequences must be at least 2"),
         (
