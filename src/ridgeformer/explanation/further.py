@@ -105,9 +105,7 @@ def _places(model: LinearTransformer) -> dict[tuple[str, int], NDArray[np.intp]]
     return scalars | {("vector", k + 1): at[k] for k in range(1, vectors)}
 
 
-def _channel(
-    trace: Trace, draw: Draw, signal: float, kind: str, number: int, places: NDArray[np.intp]
-) -> Channel:
+def _channel(trace: Trace, draw: Draw, signal: float, kind: str, number: int, places: NDArray[np.intp]) -> Channel:
     model, d = trace.model, trace.model.dim
     squares = np.stack([np.einsum("bii->b", G[:, places[:, None], places]) for G in trace.G]) / len(places)  # [L+1, B]
     labels = np.sqrt(trace.G[0][:, -1, -1].mean())

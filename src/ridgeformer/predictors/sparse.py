@@ -55,7 +55,9 @@ class SubsetPosterior:
     @cached_property
     def least(self) -> Array:
         """The residual sums of squares of least squares, [B]: no subset has a smaller one."""
-        values, vectors = np.linalg.eigh(self.S)  # a'S^-1 a from the matrix S^-1 would lose what S is ill-conditioned by
+        values, vectors = np.linalg.eigh(
+            self.S
+        )  # a'S^-1 a from the matrix S^-1 would lose what S is ill-conditioned by
         there = values > RANK * values[:, -1:]
         explained = np.einsum("bij,bi->bj", vectors, self.a) ** 2 / np.where(there, values, 1.0)
         return np.asarray(np.maximum(self.total - np.where(there, explained, 0.0).sum(1), 0.0))

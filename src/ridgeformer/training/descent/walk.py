@@ -204,8 +204,8 @@ class Walk:
     def _run_to(self, stop: int) -> Evaluated:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before.
 
-        Where gradients are clipped, such a loss counts as the largest one, and the descent goes on with what engines leave in the
-        gradient, if there is anything.
+        Where gradients are clipped, such a loss counts as the largest one, and the descent goes on with what engines
+        leave in the gradient, if there is anything.
         """
         state, gradient, stepper = self.state, self.objective.gradient, self.stepper
         most = largest(self.job.problem.signal)
