@@ -29,9 +29,9 @@ def test_a_scalar_that_holds_a_gradient_step():
     model = writer()
     (found,) = channels(PROBLEM, model, 2000)
     draw = PROBLEM.moments(2000, stream=12)
-    a, ridge = draw.moments.a, draw.ridge
+    a, ridge = draw.moments.b, draw.ridge
     cosine = (a * ridge).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(ridge, axis=1)
-    size = np.sqrt((STEP**2 * np.einsum("bi,bij,bj->b", a, draw.moments.S, a)).mean() / draw.moments.l.mean())
+    size = np.sqrt((STEP**2 * np.einsum("bi,bij,bj->b", a, draw.moments.S, a)).mean() / draw.moments.q.mean())
     assert found.name == "scalar 1"
     np.testing.assert_allclose(found.size, [0, size, size], rtol=1e-12)
     np.testing.assert_allclose(found.label, 0, atol=1e-15)

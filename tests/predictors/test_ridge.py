@@ -107,8 +107,8 @@ def test_where_d_varies_noise_is_estimated_with_the_dimension_of_each_sequence()
         w = predictor.weights(moments)
         for b in range(60):
             d, n = int((np.diag(moments.S[b]) > 0).sum()), int(moments.counts[b])
-            S, a = moments.S[b, :d, :d], moments.a[b, :d]
-            estimate = (moments.l[b] - a @ np.linalg.solve(S, a)) / (n - d)
+            S, a = moments.S[b, :d, :d], moments.b[b, :d]
+            estimate = (moments.q[b] - a @ np.linalg.solve(S, a)) / (n - d)
             variance = min(0.8 * estimate, 1.1) if number else estimate
             np.testing.assert_allclose(w[b, :d], np.linalg.solve(S + variance * np.eye(d), a), rtol=1e-9)
             assert not w[b, d:].any()

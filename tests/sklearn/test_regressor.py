@@ -563,11 +563,11 @@ def test_other_numbers_of_rows_become_as_many_examples_as_the_model_knows():
     given = Standardised(Sums.of(X, y[:, None], np.ones(300)), Problem(noise=1.0).noise)
     raw, found = given.moments(4, None), given.moments(6, 20)
     assert (raw.context, found.context, found.dim) == (300, 20, 6)
-    solved = np.linalg.solve(raw.S[0], raw.a[0])
-    np.testing.assert_allclose(found.S[0, :4, :4] @ solved, found.a[0, :4])
+    solved = np.linalg.solve(raw.S[0], raw.b[0])
+    np.testing.assert_allclose(found.S[0, :4, :4] @ solved, found.b[0, :4])
     assert not found.gram[0, 4:6].any()
-    variance = (raw.l[0] - raw.a[0] @ solved) / (300 - 1 - 4)
-    other = (found.l[0] - found.a[0, :4] @ solved) / (20 - 4)
+    variance = (raw.q[0] - raw.b[0] @ solved) / (300 - 1 - 4)
+    other = (found.q[0] - found.b[0, :4] @ solved) / (20 - 4)
     np.testing.assert_allclose(found.S[0, :4, :4] / other, raw.S[0] / variance)
 
 

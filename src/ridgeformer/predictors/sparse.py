@@ -46,7 +46,7 @@ class SubsetPosterior:
 
     def __init__(self, tasks: Sparse, moments: Moments) -> None:
         self.tasks, self.count = tasks, moments.counts.astype(np.float64)
-        self.S, self.a, self.total = (np.asarray(x, np.float64) for x in (moments.S, moments.a, moments.l))
+        self.S, self.a, self.total = (np.asarray(x, np.float64) for x in (moments.S, moments.b, moments.q))
         self.tree, self.log_chances = _listed(tasks, moments.dim)
         # A smaller variance of the noise cannot be told from rounding; labels may be 0, as those of no weights are.
         labels = np.maximum(self.total, tasks.variance * np.einsum("bii->b", self.S) / moments.dim)
