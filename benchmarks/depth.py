@@ -69,7 +69,7 @@ def features(moments: Moments, layers: int) -> Array:
         Their values, [B, d, K].
     """
     most, n, d = degree(layers) - 1, moments.counts[0], moments.dim
-    S, a, squares = moments.S / n, moments.a / n, moments.l / (n * d)
+    S, a, squares = moments.S / n, moments.b / n, moments.q / (n * d)
     powers = [np.broadcast_to(np.eye(d), S.shape)]
     for _ in range(most):
         powers.append(powers[-1] @ S)

@@ -164,7 +164,7 @@ def _reading(model: LinearTransformer) -> list[Measurement]:
     for level in (0.1, 0.5, 1.0, 1.5):
         moments = problem.at_noise(level).moments(2_000).moments
         w, Sw = ours.weights(moments), np.einsum("bij,bj->bi", moments.S, ours.weights(moments))
-        implied = np.sqrt(np.maximum((w * (moments.a - Sw)).sum(1) / (10 * (w**2).sum(1)), 0))
+        implied = np.sqrt(np.maximum((w * (moments.b - Sw)).sum(1) / (10 * (w**2).sum(1)), 0))
         quartiles = np.quantile(implied, [0.25, 0.5, 0.75])
         text = f"quartiles {quartiles[0]:.2f} and {quartiles[2]:.2f}"
         found.append(Measurement(f"implied noise level at {level}", float(quartiles[1]), "", detail=text))
@@ -240,10 +240,10 @@ class ByScore:
         d = moments.dim
         values, vectors = np.linalg.eigh(np.asarray(moments.S, np.float64))
         values = np.maximum(values, 0)
-        c = np.einsum("bij,bi->bj", vectors, moments.a)
+        c = np.einsum("bij,bi->bj", vectors, moments.b)
         levels = np.geomspace(0.01, 3, 60) ** 2
         scores = np.array(
-            [self.score(values, c, np.asarray(moments.l), moments.counts.astype(np.float64), v) for v in levels]
+            [self.score(values, c, np.asarray(moments.q), moments.counts.astype(np.float64), v) for v in levels]
         )
         chosen = levels[scores.argmin(0)][:, None]
         return np.asarray(np.einsum("bij,bj->bi", vectors, c / (values + d * chosen)))
@@ -284,7 +284,7 @@ class ConjugateGradients:
 
 def _iterates(moments: Moments, iterations: int) -> list[Array]:
     """The iterates of conjugate gradients on S w = a; each takes one product with S."""
-    S, r = np.asarray(moments.S, np.float64), np.array(moments.a, np.float64)
+    S, r = np.asarray(moments.S, np.float64), np.array(moments.b, np.float64)
     w, p, found = np.zeros_like(r), r.copy(), []
     for _ in range(iterations):
         Sp, size = np.einsum("bij,bj->bi", S, p), (r**2).sum(1)

@@ -12,14 +12,14 @@ def test_from_tokens_is_exact():
     for b in range(5):
         S = sum(np.outer(v, v) for v in x[b])
         np.testing.assert_array_equal(m.S[b], S)
-        np.testing.assert_array_equal(m.a[b], sum(t * v for v, t in zip(x[b], y[b], strict=True)))
-        assert m.l[b] == sum(int(t) ** 2 for t in y[b])
+        np.testing.assert_array_equal(m.b[b], sum(t * v for v, t in zip(x[b], y[b], strict=True)))
+        assert m.q[b] == sum(int(t) ** 2 for t in y[b])
     assert (m.dim, m.context, len(m)) == (3, 7, 5)
 
 
 def test_from_parts_is_the_inverse_of_the_parts():
     m = Moments.from_tokens(np.random.default_rng(0).normal(size=(4, 6, 2)), np.ones((4, 6)))
-    again = Moments.from_parts(m.S, m.a, m.l, context=6)
+    again = Moments.from_parts(m.S, m.b, m.q, context=6)
     np.testing.assert_array_equal(again.gram, m.gram)
 
 
@@ -56,7 +56,7 @@ def test_float32_is_kept_and_slices_are_views():
         (lambda: Moments(np.eye(2)[None], 0), "context must be at least 1; got 0"),
         (lambda: Moments(np.eye(2)[None], 3)[0], "indexed by slices"),
         (lambda: Moments(np.eye(2)[None], 3)[1:], "keep at least one"),
-        (lambda: Moments.from_parts(np.ones((2, 3, 3)), np.ones((2, 2)), np.ones(2), 4), "a must have shape (2, 3)"),
+        (lambda: Moments.from_parts(np.ones((2, 3, 3)), np.ones((2, 2)), np.ones(2), 4), "b must have shape (2, 3)"),
         (lambda: Moments.from_parts(np.ones((2, 3, 2)), np.ones((2, 3)), np.ones(2), 4), "S must have shape (2, 3, 3)"),
     ],
 )

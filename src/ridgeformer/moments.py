@@ -1,6 +1,6 @@
 """The context's Gram matrix: all that a linear transformer's prediction depends on.
 
-With tokens e = (x, y) and D = d + 1,  G = sum e e' = [S a; a' l],  S = sum x x', a = sum y x, l = sum y^2
+With tokens e = (x, y) and D = d + 1,  G = sum e e' = [S b; b' q],  S = sum x x', b = sum y x, q = sum y^2
 (in the paper: Sigma, alpha, lambda).
 """
 
@@ -146,9 +146,9 @@ def share_basis(moments: Moments, known: Moments) -> None:
 
 def _in_basis(moments: Moments, values: Array, vectors: Array) -> ContextSpectrum:
     """The spectrum that ridge regression needs, given the eigenvalues [B, m] and eigenvectors [B, d, m] of S."""
-    c = np.einsum("bim,bi->bm", vectors, moments.a.astype(np.float64))
+    c = np.einsum("bim,bi->bm", vectors, moments.b.astype(np.float64))
     c = np.where(values > ZERO, c, 0.0)
-    total = moments.l.astype(np.float64)
+    total = moments.q.astype(np.float64)
     n = int(moments.counts[0])
     enough = n > (values > ZERO).sum(1)  # otherwise some weights fit all examples
     residual = np.where(enough, np.maximum(total - (c**2 / values).sum(1), 0.0), 0.0)
@@ -211,7 +211,7 @@ class Moments(Value):
             InputError: Shapes do not fit, or there are values that are not finite.
 
         >>> m = Moments.from_tokens([[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0])
-        >>> m.S[0].tolist(), m.a[0].tolist(), m.l[0].item()
+        >>> m.S[0].tolist(), m.b[0].tolist(), m.q[0].item()
         ([[10.0, 14.0], [14.0, 20.0]], [23.0, 34.0], 61.0)
         """
         x, y = real("x", x), real("y", y)
@@ -224,13 +224,13 @@ class Moments(Value):
         return cls(np.swapaxes(tokens, 1, 2) @ tokens, count, sums=tokens.sum(1))
 
     @classmethod
-    def from_parts(cls, S: ArrayLike, a: ArrayLike, l: ArrayLike, context: int) -> Moments:  # noqa: E741
+    def from_parts(cls, S: ArrayLike, b: ArrayLike, q: ArrayLike, context: int) -> Moments:
         """Put the parts of the Gram matrices together.
 
         Args:
             S: sum x x', [B, d, d].
-            a: sum y x, [B, d].
-            l: sum y^2, [B].
+            b: sum y x, [B, d].
+            q: sum y^2, [B].
             context: The number of tokens n.
 
         Returns:
@@ -241,11 +241,11 @@ class Moments(Value):
         """
         S_ = array("S", S, ("B", "d", "d"))
         count, dim = S_.shape[:2]
-        a_, l_ = array("a", a, (count, dim)), array("l", l, (count,))
-        gram = np.empty((count, dim + 1, dim + 1), np.result_type(S_, a_, l_))
+        b_, q_ = array("b", b, (count, dim)), array("q", q, (count,))
+        gram = np.empty((count, dim + 1, dim + 1), np.result_type(S_, b_, q_))
         gram[:, :dim, :dim] = array("S", S_, (count, dim, dim))
-        gram[:, :dim, dim] = gram[:, dim, :dim] = a_
-        gram[:, dim, dim] = l_
+        gram[:, :dim, dim] = gram[:, dim, :dim] = b_
+        gram[:, dim, dim] = q_
         return cls(gram, context)
 
     @classmethod
@@ -319,13 +319,13 @@ class Moments(Value):
         return self.gram[:, :-1, :-1]
 
     @property
-    def a(self) -> Float:
-        """The vector a = sum y x, [B, d]."""
+    def b(self) -> Float:
+        """The vector b = sum y x, [B, d]."""
         return self.gram[:, :-1, -1]
 
     @property
-    def l(self) -> Float:  # noqa: E743
-        """The number l = sum y^2, [B]."""
+    def q(self) -> Float:
+        """The number q = sum y^2, [B]."""
         return self.gram[:, -1, -1]
 
     @property

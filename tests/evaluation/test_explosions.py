@@ -27,7 +27,7 @@ def test_thresholds_of_known_probability(probability):
     cases = [
         (one, lambda m: m.S[:, 0, 0], chi2(20).isf(probability)),
         (ten, lambda m: np.trace(m.S, axis1=1, axis2=2), chi2(200).isf(probability)),
-        (Problem(2, 12, 3, tasks="pool([[0,0]])"), lambda m: m.l / 9, chi2(12).isf(probability)),
+        (Problem(2, 12, 3, tasks="pool([[0,0]])"), lambda m: m.q / 9, chi2(12).isf(probability)),
     ]
     for problem, size, threshold in cases:
         rare = explosion_probability(problem, Trigger(size, threshold), sequences=20_000)
@@ -39,7 +39,7 @@ def test_thresholds_of_known_probability(probability):
 def test_rare_noise_levels_are_seen():
     """The noise level is above the threshold with a probability of 1e-5."""
     problem = Problem(3, 2000, "lognorm(0.8)", tasks="pool([[0,0,0]])")
-    trigger = Trigger(lambda m: m.l / 2000, lognorm(0.8).isf(1e-5) ** 2)
+    trigger = Trigger(lambda m: m.q / 2000, lognorm(0.8).isf(1e-5) ** 2)
     assert explosion_probability(problem, trigger, sequences=20_000).probability == pytest.approx(1e-5, rel=0.3)
 
 
@@ -109,5 +109,5 @@ def test_what_hardly_ever_and_what_always_explodes():
     rare = explosion_probability(problem.replace(tasks="mixture(pool(4),0.2)"), mild, sequences=1000)
     assert rare.probability < 1e-30
     assert np.isfinite([rare.error, rare.hits]).all()
-    always = explosion_probability(problem, Trigger(lambda m: m.l, -1.0), sequences=1000)
+    always = explosion_probability(problem, Trigger(lambda m: m.q, -1.0), sequences=1000)
     assert 0.8 < always.probability <= always.upper == 1

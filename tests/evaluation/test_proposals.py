@@ -29,11 +29,11 @@ def statistics(draw):
     losses = draw.losses(ConstRR(2.5).weights(m), draw.ridge)
     tasks, noise = (
         np.square(draw.task).sum(1),
-        m.l - np.einsum("bi,bi->b", 2 * m.a - (m.S @ draw.task[..., None])[..., 0], draw.task),
+        m.q - np.einsum("bi,bi->b", 2 * m.b - (m.S @ draw.task[..., None])[..., 0], draw.task),
     )
     sums = m.sums[:, -1] ** 2, m.sums[:, 0] ** 2
     return np.round(
-        np.column_stack([values[:, -2], values[:, -1], m.l, m.counts, draw.sigma, trace, losses, tasks, noise, *sums]),
+        np.column_stack([values[:, -2], values[:, -1], m.q, m.counts, draw.sigma, trace, losses, tasks, noise, *sums]),
         9,
     )
 

@@ -57,7 +57,7 @@ def test_maps_are_those_of_the_algorithms_written_out(name):
     model = tame_model("diag", 3, 2, 2, 8, seed=5)
     found = compare_algorithms(PROBLEM, model, **FEW)
     draw = PROBLEM.moments(40, seed=3, stream=EVALUATION)
-    iterates = np.array([by_hand(name, found, S, a) for S, a in zip(draw.moments.S, draw.moments.a, strict=True)])
+    iterates = np.array([by_hand(name, found, S, a) for S, a in zip(draw.moments.S, draw.moments.b, strict=True)])
     metric = np.asarray(draw.metric)
     for layer in (1, 2):
         w = model.truncate(layer).weights(draw.moments)[:, None]
@@ -76,7 +76,7 @@ def test_tuned_numbers_are_the_best():
     """Steps 20 % smaller or larger have larger errors to least squares, summed over iterations and contexts."""
     settings = compare_algorithms(PROBLEM, tame_model("diag", 3, 2, 1, 8), **FEW).settings
     draw = PROBLEM.moments(4096, seed=3, stream=TUNING)
-    S, a = np.asarray(draw.moments.S), np.asarray(draw.moments.a)
+    S, a = np.asarray(draw.moments.S), np.asarray(draw.moments.b)
     star = np.linalg.solve(S, a[..., None])[..., 0]
 
     def total(step, momentum):

@@ -237,7 +237,7 @@ def test_the_loss_and_the_floor_are_those_of_an_evaluation():
 
 def test_an_explained_loss_below_the_floor_is_a_warning(monkeypatch):
     """With a Bayes predictor that is wrong, as if the floor were that of another problem."""
-    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.a.shape))
+    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.b.shape))
     model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 3)
     with pytest.warns(BelowFloorWarning, match="the model has .* The data or the code is wrong"):
         explain(PROBLEM, model, sequences=2000)
@@ -382,8 +382,8 @@ def test_a_rescaling_layer_shrinks_by_its_factor():
     assert (1, "shrinks") not in kinds(found)
     sentence = next(role.sentence for role in found.roles if (role.layer, role.kind) == (2, "shrinks"))
     draw = Problem(2, 40, 9.0).moments(800, seed=0, stream=1 << 30)
-    labels = draw.moments.l - 2 / 45 * np.square(draw.moments.a).sum(1)
-    labels += np.einsum("bi,bij,bj->b", draw.moments.a, draw.moments.S, draw.moments.a) / 45**2
+    labels = draw.moments.q - 2 / 45 * np.square(draw.moments.b).sum(1)
+    labels += np.einsum("bi,bij,bj->b", draw.moments.b, draw.moments.S, draw.moments.b) / 45**2
     assert found.noise.factor[1, 1] == pytest.approx(1 - 1.9e-4 * labels.mean())
     assert f"{found.noise.factor[1, 1]:.2f} at sigma = 9" in sentence
     assert "by its factor" in sentence

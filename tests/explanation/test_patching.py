@@ -29,13 +29,13 @@ def test_shares_are_those_of_the_model_on_mixed_moments():
     def size(weights):
         return np.einsum("bi,ij,bj->b", weights, a.metric, a.task)
 
-    mixed = Moments.from_parts(a.moments.S, a.moments.a, b.moments.l, 8)
+    mixed = Moments.from_parts(a.moments.S, a.moments.b, b.moments.q, 8)
     own, other, patched = (size(model.weights(moments)) for moments in (a.moments, b.moments, mixed))
     whole = size(a.task).sum()
     np.testing.assert_allclose(found.shrinkage, [own.sum() / whole, other.sum() / whole], rtol=1e-10)
     np.testing.assert_allclose(found.oracle, [size(a.ridge).sum() / whole, size(b.ridge).sum() / whole], rtol=1e-10)
     share = (patched - own).sum() / (other - own).sum()
-    row = found.part.index("l")
+    row = found.part.index("q")
     assert found.restored[row, 0] == pytest.approx(share, rel=1e-8)
     left = (patched - own) - share * (other - own)
     assert found.error[row, 0] == pytest.approx(np.sqrt(np.square(left).sum()) / abs((other - own).sum()), rel=1e-8)
@@ -61,7 +61,7 @@ def test_patches_for_one_layer_are_set_back():
 def test_gdpp_has_no_noise_estimate():
     """It is linear in y and never reads l; what changes with the noise comes through a alone."""
     found = patch_noise(PROBLEM, tame_model("gdpp", 3, 3, 1, 8), low=0.5, high=2, sequences=50)
-    np.testing.assert_allclose(found.restored[found.part.index("l")], 0, atol=1e-10)
+    np.testing.assert_allclose(found.restored[found.part.index("q")], 0, atol=1e-10)
 
 
 def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_layer():
@@ -69,7 +69,7 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
     found = patch_noise(Problem(noise="uniform(0,5)"), load("zoo:diag/7/uniform(0,5)"), sequences=300)
     assert (found.low, found.high) == (1.0, 4.0)
     share = dict(zip(found.part, found.restored, strict=True))
-    assert share["l"][:3].min() > 0.9
+    assert share["q"][:3].min() > 0.9
     assert np.argmax(found.once[found.part.index("gram")]) == 4
     assert abs(share["gram"][5:]).max() < 0.1
     assert share["query"][5:].min() > 0.8
@@ -87,25 +87,36 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
     )
     opposite = dataclasses.replace(found, once=np.broadcast_to(opposite.once, found.once.shape))
     assert "(gram, once): layer 4 -117%, layer 5 117%." in str(opposite)  # both are named
-    assert np.isnan(share["a"][:2]).all()  # moments that no context has
+    assert np.isnan(share["b"][:2]).all()  # moments that no context has
     assert "The shrinkage factor of the model goes from 0." in str(found)
+
+
+def test_the_sentence_names_every_layer_of_large_effect_with_the_number_of_the_table():
+    """Layers that undo each other have opposite shares; each is named with its sign, the largest first."""
+    found = patch_noise(Problem(noise="categorical(1,3)"), load("zoo:full/5/categorical(1,3)"), sequences=300)
+    once = found.once[found.part.index("gram")]
+    large = [i for i in np.argsort(-np.abs(np.nan_to_num(once))) if abs(once[i]) >= 0.25]
+    assert min(once[i] for i in large) < 0 < max(once[i] for i in large)
+    named = ", ".join(f"layer {i + 1} {once[i]:.0%}" for i in large)
+    assert f"one layer alone restores (gram, once): {named}.\n" in f"{found}\n"
+    assert all(f"{once[i]:.3f}" in str(found).split("\n\n")[1] for i in large)
 
 
 def test_further_coordinates_are_a_part():
     layout = Layout("mean", "length", scratch=1)
     model = LinearTransformer.random("full", dim=3, layers=2, scale=0.1, layout=layout)
     found = patch_noise(Problem(3, 8, "categorical(1,2)"), model, sequences=20)
-    assert found.part == ("gram", "S", "a", "l", "further", "query")
+    assert found.part == ("gram", "S", "b", "q", "further", "query")
     assert (found.low, found.high) == (1.0, 2.0)
 
 
 def test_the_result_is_a_table():
-    found = patch_noise(PROBLEM, tame_model("diag", 3, 2, 1, 8), sequences=20, parts=("l", "query"))
+    found = patch_noise(PROBLEM, tame_model("diag", 3, 2, 1, 8), sequences=20, parts=("q", "query"))
     assert len(found.rows()) == 4
     assert found.rows()[0].keys() == {
         *("name", "low", "high", "part", "layer", "restored", "error", "once", "exploded", "sequences")
     }
-    assert json.loads(json.dumps(found.as_dict()))["part"] == ["l", "query"]
+    assert json.loads(json.dumps(found.as_dict()))["part"] == ["q", "query"]
     assert np.isnan(found.once[1]).all()
     assert list(found.to_pandas()["layer"]) == [1, 2, 1, 2]
     assert "2 layers" in repr(found)
@@ -116,7 +127,7 @@ def test_the_result_is_a_table():
     [
         ({"low": 2, "high": 1}, "the lower noise level must be below the higher one; got 2 and 1"),
         ({"low": -1}, "low must be at least 0"),
-        ({"parts": ["S", "further"]}, "can be patched in this model are gram, S, a, l, query; got further"),
+        ({"parts": ["S", "further"]}, "can be patched in this model are gram, S, b, q, query; got further"),
         ({"parts": []}, "got none. Choose some of these."),
         ({"sequences": 0}, "sequences must be at least 2"),
         (

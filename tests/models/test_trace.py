@@ -216,8 +216,8 @@ def test_blocks_are_replaced_one_by_one():
     x, further, y = slice(0, 3), slice(3, 5), 5
     places = {
         "S": [(x, x)],
-        "a": [(x, y), (y, x)],
-        "l": [(y, y)],
+        "b": [(x, y), (y, x)],
+        "q": [(y, y)],
         "further": [(further, slice(None)), (slice(None), further)],
     }
     places[1] = [(1, slice(None)), (slice(None), 1)]
@@ -229,7 +229,7 @@ def test_blocks_are_replaced_one_by_one():
         assert np.array_equal(patched.G[2], expected), what
         assert np.array_equal(patched.C[:3], here.C[:3])
         assert not np.array_equal(patched.C[3], here.C[3]), what
-    together = here.patched(2, there, ["S", "a", "l", "further"])
+    together = here.patched(2, there, ["S", "b", "q", "further"])
     assert np.array_equal(together.w, here.patched(2, there).w)
     query = here.patched(2, there, "query")
     assert np.array_equal(query.C[2], there.C[2])
@@ -299,7 +299,7 @@ def with_sums(*layout):
             lambda here: here.patched(3, here.model.truncate(2).trace(here.draw)),
             "a patch of layer 3 must come from a model with that many layers; got a model with 2",
         ),
-        (lambda here: here.patched(1, here, "b"), "must be among gram, S, a, l, further, query, or the number of a"),
+        (lambda here: here.patched(1, here, "z"), "must be among gram, S, b, q, further, query, or the number of a"),
         (lambda here: here.patched(1, here, ["S", None]), "coordinate; got None. Choose some of these."),
         (lambda here: here.patched(1, here, 4), "a coordinate of tokens must be at most 3; got 4"),
         (lambda here: here.patched(1, here, "further"), "further coordinates need a layout that has some"),

@@ -168,8 +168,8 @@ class Perturbed:
 DIRECTIONS = {
     "zero": lambda m: -ConstRR(1.0).weights(m),
     "fixed": lambda m: np.broadcast_to([0.5, -0.5, 0.2], (len(m), D)),
-    "gradient": lambda m: m.a / m.counts[:, None],
-    "noisy": lambda m: m.a / (1 + m.l[:, None]),
+    "gradient": lambda m: m.b / m.counts[:, None],
+    "noisy": lambda m: m.b / (1 + m.q[:, None]),
     "random": lambda m: np.random.default_rng(1).standard_normal((len(m), D)),
 }
 

@@ -159,8 +159,8 @@ def test_gram_matrices_have_the_law_of_one_level_for_each_sequence(text):
 
     def facts(draw):
         m = draw.moments
-        rest = m.l - np.einsum("bi,bij,bj->b", m.a, np.linalg.inv(m.S), m.a)
-        return m.l, np.square(m.a).sum(1), rest, (m.a * draw.task).sum(1), np.square(m.a).sum(1) / m.l
+        rest = m.q - np.einsum("bi,bij,bj->b", m.b, np.linalg.inv(m.S), m.b)
+        return m.q, np.square(m.b).sum(1), rest, (m.b * draw.task).sum(1), np.square(m.b).sum(1) / m.q
 
     for left, right in zip(facts(one), facts(two), strict=True):
         assert stats.ks_2samp(left, right, method="asymp").pvalue > 1e-4

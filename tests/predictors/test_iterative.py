@@ -24,7 +24,7 @@ def test_iterative_converges_to_ada_without_an_inversion():
 def test_iterative_is_the_algorithm_it_claims_to_be():
     """Two plain gradient descents on one context, written with matrices."""
     m = draw(3, 7, 1, noise="fixed(1)").moments
-    S, a, total = m.S[0], m.a[0], m.l[0]
+    S, a, total = m.S[0], m.b[0], m.q[0]
     largest = np.abs(S).sum(1).max()
     w, v = np.zeros(3), np.zeros(3)
     for _ in range(5):

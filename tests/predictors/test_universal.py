@@ -74,7 +74,7 @@ def test_the_model_sees_no_large_contexts(model):
     for by in (1e-8, 1.0, 1e8):
         scaled, _ = Universal(model).scaled(Moments.from_tokens(by * X, by**0.5 * Y))
         assert (np.einsum("bii->b", scaled.S) <= 1.0001 * 7 * 3).all()
-        assert (scaled.l <= 1.0001 * 7 * Universal.LARGEST).all()
+        assert (scaled.q <= 1.0001 * 7 * Universal.LARGEST).all()
 
 
 def test_own_scale_is_an_exact_equivariance(model):
@@ -105,7 +105,7 @@ def test_noise_levels_are_in_the_units_of_the_scaled_contexts():
     scaled, unit = Universal(load("zoo:universal/5")).scaled(draw.moments)
     size = np.einsum("bii->b", draw.moments.S) / np.einsum("bii->b", scaled.S)
     w = draw.task / unit[:, None]
-    residual = scaled.l - 2 * (scaled.a * w).sum(1) + np.einsum("bi,bij,bj->b", w, scaled.S, w)
+    residual = scaled.q - 2 * (scaled.b * w).sum(1) + np.einsum("bi,bij,bj->b", w, scaled.S, w)
     np.testing.assert_allclose(np.sqrt(residual / 4000), scaled.sigma, rtol=0.06)  # chance: 1 / sqrt(2 n) = .011
     assert (size >= 1).all()
 

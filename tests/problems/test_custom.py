@@ -86,7 +86,7 @@ class Laplace(CustomProblem):
         x, task = rng.laplace(size=(count, N, D)), rng.standard_normal((count, D))
         moments = Moments.from_tokens(x, np.einsum("bnd,bd->bn", x, task) + rng.standard_normal((count, N)))
         sigma = np.ones(count)
-        ridge = np.linalg.solve(moments.S + np.eye(D), moments.a[..., None])[..., 0]
+        ridge = np.linalg.solve(moments.S + np.eye(D), moments.b[..., None])[..., 0]
         return Draw(Moments(moments.gram, N, sigma, moments.sums), task, ridge, sigma, self.metric)
 
     def best_predictor(self):
@@ -279,7 +279,7 @@ def test_a_metric_without_tasks_changes_nothing():
 def test_a_draw_with_a_metric_and_an_oracle():
     metric = np.array([[2.0, 0.5], [0.5, 1.0]])
     drawn = tokens_of(Laplace(metric), 300, seed=2)
-    w = np.linalg.solve(drawn.moments.S + 3 * np.eye(D), drawn.moments.a[..., None])[..., 0]
+    w = np.linalg.solve(drawn.moments.S + 3 * np.eye(D), drawn.moments.b[..., None])[..., 0]
     loss = [0.5 * np.einsum("bi,ij,bj->b", w - goal, metric, w - goal).mean() for goal in (drawn.ridge, drawn.task)]
     found = evaluate(Laplace(metric), ConstRR(3.0), sequences=300, seed=2)
     assert (found.loss, found.unadjusted) == pytest.approx(loss, rel=1e-9)

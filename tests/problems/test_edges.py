@@ -46,7 +46,7 @@ def test_least_squares_is_of_least_norm_where_features_depend_on_each_other(colu
         left = np.square(y - np.einsum("bnd,bd->bn", x, exact)).sum(1)
         rank = np.linalg.matrix_rank(x)
         shrunk = np.linalg.solve(
-            np.swapaxes(x, 1, 2) @ x + (left / (12 - rank))[:, None, None] * np.eye(5), moments.a[..., None]
+            np.swapaxes(x, 1, 2) @ x + (left / (12 - rank))[:, None, None] * np.eye(5), moments.b[..., None]
         )
         np.testing.assert_allclose(AdaRR().weights(moments), shrunk[..., 0], atol=1e-9)
 

@@ -94,7 +94,7 @@ def test_engines_compute_the_same_oracle(features, law, any_engine):
         problem = Problem(D, context, "uniform(0.5,2)", features=features, tasks=tasks)
         drawn = problem.moments(40, seed=3, engine=any_engine)
         np.testing.assert_allclose(drawn.ridge, OracleRR(problem.prior).weights(drawn.moments), rtol=1e-9, atol=1e-9)
-        S, a = np.asarray(drawn.moments.S), np.asarray(drawn.moments.a)
+        S, a = np.asarray(drawn.moments.S), np.asarray(drawn.moments.b)
         noise = drawn.sigma[:, None, None] ** 2 * np.eye(F.shape[1])
         g = np.linalg.solve(F.T @ S @ F + noise, F.T @ (a - S @ mean)[..., None])
         np.testing.assert_allclose(drawn.ridge, mean + (F @ g)[..., 0], rtol=1e-8, atol=1e-9, err_msg=f"n = {context}")
@@ -108,7 +108,7 @@ def test_the_oracle_of_a_draw_without_noise_predicts_what_was_seen(features, tas
         problem = Problem(D, context, "fixed(0)", features=features, tasks=tasks)
         drawn = problem.moments(50, seed=4, engine=any_engine)
         fitted = np.einsum("bij,bj->bi", drawn.moments.S, drawn.ridge)
-        np.testing.assert_allclose(fitted, drawn.moments.a, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(fitted, drawn.moments.b, rtol=1e-6, atol=1e-6)
         if known:  # half of the digits, as above
             np.testing.assert_allclose(drawn.ridge, drawn.task, rtol=1e-5, atol=1e-5)
         else:

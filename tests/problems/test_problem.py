@@ -72,21 +72,21 @@ def test_closed_forms_at_any_context_length(context, dtype):
     for i in range(4):
         assert stats.kstest(m.S[:, i, i].astype(float), stats.chi2(context).cdf).pvalue > LEVEL
     assert m.S.mean(0, dtype=float) == pytest.approx(context * np.eye(4), abs=5 * np.sqrt(2 * context / COUNT))
-    assert m.l.mean(dtype=float) == pytest.approx(context * 8, rel=5 * np.sqrt(10 / COUNT))
+    assert m.q.mean(dtype=float) == pytest.approx(context * 8, rel=5 * np.sqrt(10 / COUNT))
 
 
 def test_these_tests_can_fail():
     """One degree of freedom too many, at the size used above, is found out."""
     right, wrong = Problem(3, 20, "fixed(1)"), Problem(3, 21, "fixed(1)")
     a, b = right.moments(COUNT, seed=1), wrong.moments(COUNT, seed=2)
-    assert stats.ks_2samp(a.moments.l, b.moments.l).pvalue < LEVEL
+    assert stats.ks_2samp(a.moments.q, b.moments.q).pvalue < LEVEL
 
 
 @pytest.mark.parametrize(("dim", "context"), SHAPES)
 def test_ridge_is_the_ridge_solution(dim, context, any_engine):
     drawn = Problem(dim, context, "uniform(0.5,2)").moments(200, seed=3, engine=any_engine)
     for b in range(200):
-        S, a = drawn.moments.S[b], drawn.moments.a[b]
+        S, a = drawn.moments.S[b], drawn.moments.b[b]
         solved = np.linalg.solve(S + drawn.sigma[b] ** 2 * np.eye(dim), a)
         np.testing.assert_allclose(drawn.ridge[b], solved, rtol=1e-9, atol=1e-9)
 
@@ -97,7 +97,7 @@ def test_ridge_without_noise(any_engine):
     np.testing.assert_array_equal(drawn.ridge, drawn.task)
     drawn = Problem(5, 3, "fixed(0)").moments(100, engine=any_engine)
     for b in range(100):
-        shortest = np.linalg.pinv(drawn.moments.S[b], rcond=1e-9) @ drawn.moments.a[b]
+        shortest = np.linalg.pinv(drawn.moments.S[b], rcond=1e-9) @ drawn.moments.b[b]
         np.testing.assert_allclose(
             drawn.ridge[b], shortest, rtol=1e-5, atol=1e-6
         )  # pinv sees S, whose condition is squared

@@ -563,11 +563,11 @@ def test_other_numbers_of_rows_become_as_many_examples_as_the_model_knows():
     given = Standardised(Sums.of(X, y[:, None], np.ones(300)), Problem(noise=1.0).noise)
     raw, found = given.moments(4, None), given.moments(6, 20)
     assert (raw.context, found.context, found.dim) == (300, 20, 6)
-    solved = np.linalg.solve(raw.S[0], raw.a[0])
-    np.testing.assert_allclose(found.S[0, :4, :4] @ solved, found.a[0, :4])
+    solved = np.linalg.solve(raw.S[0], raw.b[0])
+    np.testing.assert_allclose(found.S[0, :4, :4] @ solved, found.b[0, :4])
     assert not found.gram[0, 4:6].any()
-    variance = (raw.l[0] - raw.a[0] @ solved) / (300 - 1 - 4)
-    other = (found.l[0] - found.a[0, :4] @ solved) / (20 - 4)
+    variance = (raw.q[0] - raw.b[0] @ solved) / (300 - 1 - 4)
+    other = (found.q[0] - found.b[0, :4] @ solved) / (20 - 4)
     np.testing.assert_allclose(found.S[0, :4, :4] / other, raw.S[0] / variance)
 
 
@@ -627,6 +627,9 @@ HOLE[3, 1] = np.nan
     [
         ((HOLE, Y), "Input X contains NaN"),
         ((X, np.where(X[:, 0] > 3, np.inf, Y)), "Input y contains infinity"),
+        ((np.ma.masked_greater(X, 1), Y), "X must have no masked entries; got a masked array. Fill them"),
+        ((X, np.ma.masked_equal(Y, Y[0])), "y must have no masked entries"),
+        ((X, Y, np.ma.masked_greater(np.arange(20), 8)), "sample_weight must have no masked entries"),
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
         ((X, Y, np.eye(20)[3]), "at least 2 rows must have weights above zero; got n_samples=1"),
         ((X, Y, np.full(20, 0.05)), "weights must sum to more than 1.*a sum of 1.*sample_weight"),
@@ -642,6 +645,13 @@ HOLE[3, 1] = np.nan
 def test_bad_data(arguments, words):
     with pytest.raises(ValueError, match=words):
         InContextRegressor().fit(*arguments)
+
+
+def test_masked_rows_are_not_predicted():
+    found = InContextRegressor().fit(np.ma.array(X), np.ma.array(Y, mask=False))  # nothing is masked
+    for ask in (found.predict, found.predict_interval):
+        with pytest.raises(ValueError, match="X must have no masked entries"):
+            ask(np.ma.masked_greater(X, 1))
 
 
 @pytest.mark.parametrize(

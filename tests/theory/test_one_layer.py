@@ -127,5 +127,5 @@ def test_the_matrix_of_several_heads_is_their_part_that_multiplies_a():
     P, Q = np.random.default_rng(1).standard_normal((2, 1, 2, 4, 4))
     model, p = LinearTransformer(Full(P, Q)), P[0, :, 3]
     rest = np.einsum("ha,hbi,nab->ni", p[:, :3], Q[0, :, :3, :3], moments.S)
-    rest += np.einsum("h,hi,n->ni", p[:, 3], Q[0, :, 3, :3], moments.l)
-    assert np.allclose(model.weights(moments), moments.a @ matrix_of(model).T - rest)
+    rest += np.einsum("h,hi,n->ni", p[:, 3], Q[0, :, 3, :3], moments.q)
+    assert np.allclose(model.weights(moments), moments.b @ matrix_of(model).T - rest)

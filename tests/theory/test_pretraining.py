@@ -14,12 +14,12 @@ def test_contexts_without_tokens_have_the_moments_of_those_with_tokens():
     count = 200_000
     drawn, tokens = sample(PROBLEM, count, np.random.default_rng(0)), PROBLEM.moments(count, seed=1).moments
     for ours, theirs in (
-        (drawn.a, tokens.a),
-        (drawn.squares[:, None], tokens.l[:, None]),
-        (drawn.a * drawn.squares[:, None], tokens.a * tokens.l[:, None]),
-        (drawn.a**2, tokens.a**2),
-        (drawn.a[:, :2] * drawn.a[:, 1:], tokens.a[:, :2] * tokens.a[:, 1:]),
-        (drawn.squares[:, None] ** 2, tokens.l[:, None] ** 2),
+        (drawn.b, tokens.b),
+        (drawn.q[:, None], tokens.q[:, None]),
+        (drawn.b * drawn.q[:, None], tokens.b * tokens.q[:, None]),
+        (drawn.b**2, tokens.b**2),
+        (drawn.b[:, :2] * drawn.b[:, 1:], tokens.b[:, :2] * tokens.b[:, 1:]),
+        (drawn.q[:, None] ** 2, tokens.q[:, None] ** 2),
     ):
         error = np.hypot(ours.std(0), theirs.std(0)) / np.sqrt(count)
         assert (np.abs(ours.mean(0) - theirs.mean(0)) < 4.5 * error).all()
@@ -28,7 +28,7 @@ def test_contexts_without_tokens_have_the_moments_of_those_with_tokens():
 def test_the_risk_of_a_matrix_for_sums_and_squares_is_the_measured_one():
     W = 0.1 * np.random.default_rng(0).standard_normal((3, 4))
     draw = PROBLEM.moments(200_000, seed=2)
-    weights = np.column_stack([draw.moments.a, draw.moments.l]) @ W.T
+    weights = np.column_stack([draw.moments.b, draw.moments.q]) @ W.T
     losses = draw.losses(weights, draw.task)
     assert abs(losses.mean() - one_layer.risk(PROBLEM, W)) < 4 * losses.std() / np.sqrt(len(losses))
 
@@ -38,7 +38,7 @@ def test_the_regression_is_that_of_its_equations(contexts):
     W = fit(PROBLEM, contexts, penalty=0.1, seed=3)
     drawn = sample(PROBLEM, contexts, np.random.default_rng([3, 11]))
     scale = np.array([3, 3, 3, 1]) / 7
-    rows = np.einsum("bi,bj->bij", drawn.query, np.column_stack([drawn.a, drawn.squares]) * scale).reshape(contexts, -1)
+    rows = np.einsum("bi,bj->bij", drawn.query, np.column_stack([drawn.b, drawn.q]) * scale).reshape(contexts, -1)
     plain = np.linalg.solve(rows.T @ rows + contexts / 3 * 0.1 * np.eye(12), rows.T @ drawn.answer)
     assert np.allclose(W, plain.reshape(3, 4) * scale)
 

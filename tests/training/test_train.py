@@ -456,7 +456,7 @@ def test_the_floor_stands(table):
 
 def test_a_trained_loss_below_the_floor_is_a_warning(monkeypatch):
     """With a Bayes predictor that is wrong, as if the floor were that of another problem."""
-    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.a.shape))
+    monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.b.shape))
     with pytest.warns(BelowFloorWarning, match="The data or the code is wrong"):
         found = train(Problem(3, 7, "uniform(0,1.25)"), "gdpp", 1, protocol=QUICK, sequences=1000)
     assert found.result.ratio < 1

@@ -69,7 +69,8 @@ else:  # not generic in click 8.2
 PARTS = ("noise", "dim", "context", "features", "tasks", "query")
 HELP = {
     "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or just '2', "
-    "or the name of a scipy.stats distribution with its parameters, such as 'expon(scale=2)'.",
+    "or the name of a scipy.stats distribution with its parameters, such as 'expon(scale=2)'. With "
+    "'tokens(uniform(0,5))' every example has a level of its own, and 'student(4,1)' has heavy tails.",
     "dim": "Dimension d of the features x: '10'; or one for each sequence, from a range '2..32' or a list '2,4,8'.",
     "context": "Number n of examples in a context: '20'; or drawn for each sequence, from a range '10..40' or a list "
     "'10,20,40'; it may depend on d: '2d', 'd..4d'.",
@@ -77,7 +78,7 @@ HELP = {
     "'covariance([[1,0.5],[0.5,1]])', 'rotated(powerlaw(1))', 'factors(2)', 'scales(0.5)' or "
     "'standardised(factors(2))'.",
     "tasks": "Law of the tasks w: 'gaussian()', 'gaussian(signal=1)', 'gaussian(mean=[1,0])', 'lowrank(3)', "
-    "'pool(64)' or 'mixture(pool(64),0.1)'.",
+    "'pool(64)', 'mixture(pool(64),0.1)' or 'sparse(3)'.",
     "query": "Covariance of the queries, written like features that are the same for all sequences; 'none' for that of "
     "the features.",
 }

@@ -254,7 +254,7 @@ def _block(
     goal = np.einsum("bij,bj->bi", root, np.asarray(draw.ridge if draw.oracle else draw.task, np.float64)[stable])
     size = np.linalg.norm(w, axis=-1)
     sums = {"own": np.square(size).sum(1), "goal": np.square(goal).sum(), "distance": _squares(w - goal)}
-    S, a = (np.asarray(part[stable], np.float64) for part in (draw.moments.S, draw.moments.a))
+    S, a = (np.asarray(part[stable], np.float64) for part in (draw.moments.S, draw.moments.b))
     for name, one in chosen.items():
         basis = _basis(S, a, one.precondition)
         turn, parts = root @ basis.vectors, []
@@ -271,7 +271,7 @@ def _block(
 def _tuned(problem: BaseProblem, iterations: int, seed: int) -> dict[str, _Algorithm]:
     """The algorithms with the numbers that suit the problem."""
     draw = problem.moments(TUNED_ON, seed=seed, stream=TUNING)
-    S, a = np.asarray(draw.moments.S, np.float64), np.asarray(draw.moments.a, np.float64)
+    S, a = np.asarray(draw.moments.S, np.float64), np.asarray(draw.moments.b, np.float64)
     mean = S.mean(0)
     inverse = _root(np.linalg.inv(mean + 1e-9 * np.trace(mean) / len(mean) * np.eye(len(mean))))
     direct, preconditioned = _summary(_basis(S, a, None)), _summary(_basis(S, a, inverse))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Float = NDArray[Any]  # float32 or float64
 Array = NDArray[np.float64]
 KEPT = ("G", "T", "C", "M", "u", "a", "w")
-PATCHES = ("gram", "S", "a", "l", "further", "query")
+PATCHES = ("gram", "S", "b", "q", "further", "query")
 TOKENS = "{} contexts, tokens of {} coordinates, d = {}, attention={}, coordinate={}"
 
 
@@ -250,7 +250,7 @@ class Trace(Value):
             other: The trace of as many contexts, from which the parts are taken. Its model may be another one with
                 tokens of the same size that mean the same: of the same dimension d, attention and coordinate. Their
                 coordinates that start at zero may be scratch ones in one model and channels in the other.
-            what: `gram`, the whole Gram matrix; `S`, `a` or `l`, its blocks of x with x, x with y and y with y;
+            what: `gram`, the whole Gram matrix; `S`, `b` or `q`, its blocks of x with x, x with y and y with y;
                 `further`, all entries with a further coordinate of the layout; the number of a coordinate (0 to D - 1),
                 all entries with this coordinate; `query`, the matrix C; or several of these.
 
@@ -311,9 +311,9 @@ class Trace(Value):
                 "Choose some of these.",
             )
         if what == "further" and size == d + 1:
-            refuse("further coordinates need a layout that has some", repr(self.model), "Patch gram, S, a or l.")
+            refuse("further coordinates need a layout that has some", repr(self.model), "Patch gram, S, b or q.")
         x, every = slice(d), slice(None)
-        block: dict[str, Any] = {"S": (x, x), "a": (x, -1), "l": (-1, -1), "gram": every, "further": slice(d, -1)}
+        block: dict[str, Any] = {"S": (x, x), "b": (x, -1), "q": (-1, -1), "gram": every, "further": slice(d, -1)}
         if what != "query":
             here[block[what]] = True
         return here | here.T

@@ -169,7 +169,7 @@ def baselines(work: Work, *, lengths: tuple[int, ...] = LENGTHS, sequences: int 
     by_length: dict[str, Any] = {}
     for n in work.each(lengths):
         draw = _problem_of(0, n).moments(sequences, seed=1)
-        S, a, losses = draw.moments.S, draw.moments.a, []
+        S, a, losses = draw.moments.S, draw.moments.b, []
         for rate in np.geomspace(0.005, 1.0, 40):
             w = np.zeros_like(a)
             with np.errstate(over="ignore", invalid="ignore"):

@@ -206,16 +206,16 @@ def _shades(count: int) -> list[Any]:
 STYLES: dict[str, dict[str, Any]] = {
     "gram": {"color": style.BLACK, "marker": "o", "linewidth": 2},
     "S": {"color": style.SKY, "marker": "s", "linewidth": 1.2},
-    "a": {"color": style.ORANGE, "marker": "^", "linewidth": 1.2},
-    "l": {"color": style.VERMILION, "marker": "D", "linewidth": 2},
+    "b": {"color": style.ORANGE, "marker": "^", "linewidth": 1.2},
+    "q": {"color": style.VERMILION, "marker": "D", "linewidth": 2},
     "further": {"color": style.GREEN, "marker": "v", "linewidth": 1.2},
     "query": {"color": style.BLUE, "marker": "x", "linewidth": 1.2, "linestyle": "--"},
 }
 NAMES = {
     "gram": "whole Gram matrix",
     "S": "S: x with x",
-    "a": "a: x with y",
-    "l": "l: y with y",
+    "b": "b: x with y",
+    "q": "q: y with y",
     "further": "further coordinates",
     "query": "query",
 }

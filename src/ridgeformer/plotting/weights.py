@@ -14,7 +14,7 @@ OMEGAS = ("xx", "xy", "yx", "yy")
 
 
 def alone(model: LinearTransformer, layer: int) -> Array:
-    """Return W with w_hat = W a, if one layer were alone: what it makes of a = sum y x.
+    """Return W with w_hat = W b, if one layer were alone: what it makes of b = sum y x.
 
     Args:
         model: The model.

@@ -334,7 +334,7 @@ class OfSequences(Levels):
 
     def __init__(self, noise: Noise | None, moments: Moments) -> None:
         self.count, self.dim = len(moments), moments.dim
-        parts = moments.S, moments.a, moments.l, moments.counts
+        parts = moments.S, moments.b, moments.q, moments.counts
         self.S, self.a, self.total, self.n = (np.concatenate([part, part]).astype(np.float64) for part in parts)
         least = np.maximum(np.sqrt(TINY * self.total / self.n), 1e-150)[:, None]
         if noise is None:

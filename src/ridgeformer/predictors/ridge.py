@@ -311,7 +311,7 @@ def _tuning_draw(problem: BaseProblem, sequences: int, seed: int) -> Draw:
 
 def _label_variance(moments: Moments) -> float:
     """The mean square of the labels, or 1 where they are all 0."""
-    return float((moments.l.astype(np.float64) / moments.counts).mean()) or 1.0
+    return float((moments.q.astype(np.float64) / moments.counts).mean()) or 1.0
 
 
 def spectrum_of(moments: Moments) -> ContextSpectrum:

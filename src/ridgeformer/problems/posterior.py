@@ -35,7 +35,7 @@ class Posterior:
         pool = tasks.pool(moments.dim)
         assert pool is not None
         self.pool, self.new, self.count = pool, tasks.new, moments.counts
-        S, a, self.total = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))
+        S, a, self.total = (x.astype(np.float64) for x in (moments.S, moments.b, moments.q))
         rows, columns = np.tril_indices(moments.dim)
         double = np.where(rows == columns, 1.0, 2.0)
         self.residual = (S[:, rows, columns] * double) @ (pool[:, rows] * pool[:, columns]).T  # [B, K]
@@ -82,9 +82,9 @@ class _Gaussian:
         self.values, self.count = np.maximum(self.values, 0.0), moments.counts
         seen = self.values > FLAT * self.values.max(1, keepdims=True)  # directions that the context has
         self.values = np.where(seen, self.values, 0.0)
-        self.c = np.where(seen, np.einsum("bij,bi->bj", self.vectors, white.a.astype(np.float64)), 0.0)
+        self.c = np.where(seen, np.einsum("bij,bi->bj", self.vectors, white.b.astype(np.float64)), 0.0)
         self.inverse = np.divide(1.0, self.values, out=np.zeros_like(self.values), where=seen)
-        left = white.l.astype(np.float64) - (self.c**2 * self.inverse).sum(1)
+        left = white.q.astype(np.float64) - (self.c**2 * self.inverse).sum(1)
         self.left = np.where(seen.sum(1) >= self.count, 0.0, np.maximum(left, 0.0))  # beyond the features' span
 
     def at(self, variance: Array) -> tuple[Array, Array]:

@@ -46,7 +46,7 @@ class Prior(Value):
         """
         if self.is_standard:
             return moments
-        S, a, l = (x.astype(np.float64) for x in (moments.S, moments.a, moments.l))  # noqa: E741
+        S, a, l = (x.astype(np.float64) for x in (moments.S, moments.b, moments.q))  # noqa: E741
         if self.mean is not None:
             Sm = S @ self.mean
             l = np.maximum(l - 2 * (a @ self.mean) + Sm @ self.mean, 0.0)  # noqa: E741

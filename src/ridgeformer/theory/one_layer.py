@@ -1,15 +1,15 @@
-"""The best weights W a in closed form, and the risk of any such weights under any shift.
+"""The best weights W b in closed form, and the risk of any such weights under any shift.
 
-One layer predicts with w_hat = W a, a = sum y x. With features x ~ N(0, Lambda), tasks of second moment Gamma = E[w w']
-and n examples, E[a w'] = n Lambda Gamma = M1 and
+One layer predicts with w_hat = W b, b = sum y x. With features x ~ N(0, Lambda), tasks of second moment Gamma = E[w w']
+and n examples, E[b w'] = n Lambda Gamma = M1 and
 
-    E[a a'] = n (n + 1) Lambda Gamma Lambda + n (tr(Gamma Lambda) + E[sigma^2]) Lambda = M2,
+    E[b b'] = n (n + 1) Lambda Gamma Lambda + n (tr(Gamma Lambda) + E[sigma^2]) Lambda = M2,
 
 because E[S B S] = n (n + 1) Lambda B Lambda + n tr(B Lambda) Lambda for symmetric B. The risk, 1/2 E <w_hat - w, x>^2
 at a query x of covariance Lambda_q, is 1/2 tr(Lambda_q [W M2 W' - 2 W M1 + Gamma]), least for W = M1' M2^-1. Where n
 varies, n and n (n + 1) are replaced by their means. Where tasks w and -w are equally likely, this is the best one-layer
-model; otherwise a Full layer can gain a little by adding S v and l v for some vector v. `risk` also takes W [d, d + 1],
-which multiplies (a, l).
+model; otherwise a Full layer can gain a little by adding S v and q v for some vector v. `risk` also takes W [d, d + 1],
+which multiplies (b, q).
 
 >>> from ridgeformer import Problem
 >>> problem = Problem(dim=3, context=8, noise=1)
@@ -57,7 +57,7 @@ def risk(problem: Problem, W: ArrayLike) -> float:
 
     Args:
         problem: A problem whose features have the same covariance in all sequences.
-        W: Any matrix, [d, d]; or [d, d + 1] for the predictor W (a, l).
+        W: Any matrix, [d, d]; or [d, d + 1] for the predictor W (b, q).
 
     Returns:
         The loss.
@@ -91,7 +91,7 @@ def model_of(W: ArrayLike) -> LinearTransformer:
 def matrix_of(model: LinearTransformer) -> Array:
     """Return the W of a one-layer model, the inverse of `model_of`.
 
-    A layer may also add S v, and multiples of l, to w_hat = W a; see `population`.
+    A layer may also add S v, and multiples of q, to w_hat = W b; see `population`.
 
     Args:
         model: A model with one layer and tokens (x, y).
@@ -112,7 +112,7 @@ def matrix_of(model: LinearTransformer) -> Array:
 
 
 def _moments(problem: Problem, squares: bool = False) -> tuple[Array, Array, Array]:
-    """M1 = E[a w'], M2 = E[a a'] and Gamma = E[w w'], each [d, d]; with squares, of (a, l) instead of a."""
+    """M1 = E[b w'], M2 = E[a a'] and Gamma = E[w w'], each [d, d]; with squares, of (a, l) instead of a."""
     features = check_problem(problem).features
     if not features.fixed:
         refuse("the closed form is for features with one covariance", features, "Evaluate a trained model instead.")

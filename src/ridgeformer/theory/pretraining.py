@@ -1,10 +1,10 @@
 """One layer pretrained on finitely many contexts: ridge regression of labels of queries on products of moments.
 
-The layer predicts <W g, x> for a query x, with g = (d a / n, l / n), a = sum y x and l = sum y^2. Its prediction is
+The layer predicts <W g, x> for a query x, with g = (d b / n, q / n), b = sum y x and q = sum y^2. Its prediction is
 linear in W [d, d + 1], so pretraining with a penalty on |W|^2 is ridge regression with the features x_i g_j. Given the
-task, l is (q + sigma^2) times a chi-squared number with n degrees of freedom, q = w' Lambda w, and given l
+task, q is (v + sigma^2) times a chi-squared number with n degrees of freedom, v = w' Lambda w, and given q
 
-    a = Lambda w l / (q + sigma^2) + sqrt(l) N(0, Lambda - Lambda w w' Lambda / (q + sigma^2)),
+    b = Lambda w q / (v + sigma^2) + sqrt(q) N(0, Lambda - Lambda w w' Lambda / (v + sigma^2)),
 
 so that contexts are drawn without their tokens. For d to infinity with n = alpha d, K = kappa d tasks in the pool, and
 tau d^2 contexts, the error has a limit: see `limit`.
@@ -35,20 +35,20 @@ class Contexts(NamedTuple):
     """Contexts as a layer sees them, each with one labelled query.
 
     Attributes:
-        a: Sums of y x, [B, d].
-        squares: Sums l of y^2, [B].
+        b: Sums of y x, [B, d].
+        q: Sums of y^2, [B].
         query: The queries, [B, d].
         answer: Their labels, with noise, [B].
     """
 
-    a: Array
-    squares: Array
+    b: Array
+    q: Array
     query: Array
     answer: Array
 
 
 def sample(problem: Problem, count: int, rng: np.random.Generator) -> Contexts:
-    """Draw contexts by the law of a and l, without tokens.
+    """Draw contexts by the law of b and q, without tokens.
 
     Args:
         problem: A problem with one covariance of features and one context length.
@@ -67,17 +67,17 @@ def sample(problem: Problem, count: int, rng: np.random.Generator) -> Contexts:
     d, n = problem.dim, problem.context
     C = np.linalg.cholesky(features.mean_covariance(d))
     w, variance = _tasks(problem, count, rng), problem.noise.quantile(rng.random(count)) ** 2
-    u = w @ C  # C'w, of length sqrt(q)
+    u = w @ C  # C'w, of length sqrt(w'Lambda w)
     power = np.einsum("bd,bd->b", u, u) + variance
-    l = power * rng.chisquare(n, count)  # noqa: E741
+    q = power * rng.chisquare(n, count)
     u /= np.sqrt(power)[:, None]
     z, size = rng.standard_normal((count, d)), np.einsum("bd,bd->b", u, u)
     shrink = (1 - np.sqrt(np.maximum(1 - size, 0))) / np.maximum(size, 1e-300)
     z -= (shrink * np.einsum("bd,bd->b", u, z))[:, None] * u  # the root of I - u u'
-    a = (u * (l / np.sqrt(power))[:, None] + np.sqrt(l)[:, None] * z) @ C.T
+    b = (u * (q / np.sqrt(power))[:, None] + np.sqrt(q)[:, None] * z) @ C.T
     query = rng.standard_normal((count, d)) @ np.linalg.cholesky(problem.query_covariance).T
     answer = np.einsum("bd,bd->b", w, query) + np.sqrt(variance) * rng.standard_normal(count)
-    return Contexts(a, l, query, answer)
+    return Contexts(b, q, query, answer)
 
 
 def _tasks(problem: Problem, count: int, rng: np.random.Generator) -> Array:
@@ -106,12 +106,12 @@ def fit(problem: Problem, contexts: int, *, penalty: float, seed: int = 0, preci
             there are many more contexts than features of the regression, d (d + 1).
 
     Returns:
-        The matrix for sums over the context, [d, d + 1]: w_hat = W (a, l), as `one_layer.risk` takes it.
+        The matrix for sums over the context, [d, d + 1]: w_hat = W (b, q), as `one_layer.risk` takes it.
     """
     rng, count, d = np.random.default_rng([seed, 11]), integer("contexts", contexts), problem.dim
     ridge, scale = count / d * number("penalty", penalty), np.append(np.full(d, d), 1.0) / problem.context
     drawn = sample(problem, count, rng)
-    g = np.column_stack([drawn.a, drawn.squares]) * scale
+    g = np.column_stack([drawn.b, drawn.q]) * scale
     if count < d * (d + 1):  # as many equations as contexts
         kernel = (drawn.query @ drawn.query.T) * (g @ g.T)
         kernel[np.diag_indices(count)] += ridge

@@ -96,7 +96,7 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
             pass
 
         def weights(self, moments):
-            return 0.3 * moments.a / moments.context
+            return 0.3 * moments.b / moments.context
 
     monkeypatch.setattr("ridgeformer.papers.vladymyrov2024.table.BayesRR", Worse)
     with pytest.warns(BelowFloorWarning) as measured:

@@ -88,7 +88,7 @@ def test_moments_have_the_law_of_the_theorems_tokens():
     for ours, theirs in ((draw.moments.gram, plain.gram), (draw.moments.gram**2, plain.gram**2)):
         spread = np.sqrt((ours.var(0) + theirs.var(0)) / count)
         assert (np.abs(ours.mean(0) - theirs.mean(0)) < 5 * spread).all()
-    S, a = draw.moments.S, draw.moments.a
+    S, a = draw.moments.S, draw.moments.b
     ridge = np.linalg.solve(S + sigma**2 * np.eye(dim), a[:, :, None])[:, :, 0]
     np.testing.assert_allclose(draw.ridge, ridge, rtol=1e-9, atol=1e-12)
     # a - S w is noise of variance sigma^2 S: the task is the one that the labels were made of.

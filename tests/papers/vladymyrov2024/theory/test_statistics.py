@@ -104,7 +104,7 @@ def test_the_filter_is_what_the_model_does_along_an_eigenvector():
     model = LinearTransformer.random("gdpp", dim=3, layers=3, context=8, scale=0.5)
     m = draw(3, 8).moments
     values, vectors = np.linalg.eigh(m.S[0])
-    weights = vectors @ (fixed_noise.filtered(model, values) * (vectors.T @ np.linalg.solve(m.S[0], m.a[0])))
+    weights = vectors @ (fixed_noise.filtered(model, values) * (vectors.T @ np.linalg.solve(m.S[0], m.b[0])))
     np.testing.assert_allclose(weights, model.weights(m)[0], rtol=1e-9)
 
 

@@ -2,9 +2,9 @@
 
 The paper drops what it calls an unknown preconditioning effect and finds the step -omega_yx (1 + omega_xy sum r^2).
 Nothing needs to be dropped. A query has y = 0, so the first layer leaves it alone, and the context's tokens become
-x + omega_xy y a; their sum of y x is (1 + omega_xy sum y^2) a. So, exactly,
+x + omega_xy y b, where b = sum y x; their sum of y x is (1 + omega_xy sum y^2) b. So, exactly,
 
-    w = -omega_yx (1 + omega_xy sum y^2) a.
+    w = -omega_yx (1 + omega_xy sum y^2) b.
 
 The dropped part of sum y^2 = sum r^2 + w*'S w* is of the same order in omega_xy as the kept one, and on average
 
@@ -60,7 +60,7 @@ def step(moments: Moments, xy: float, yx: float) -> Array:
     Returns:
         The step sizes, [B].
     """
-    return np.asarray(-yx * (1 + xy * moments.l), np.float64)
+    return np.asarray(-yx * (1 + xy * moments.q), np.float64)
 
 
 def printed_step(moments: Moments, xy: float, yx: float) -> Array:
@@ -114,7 +114,7 @@ def measured_dropped_over_kept(problem: Problem, *, sequences: int, seed: int = 
     """
     draw = problem.moments(sequences, seed=seed)
     kept = draw.moments.spectrum.residual
-    dropped = draw.moments.l - kept
+    dropped = draw.moments.q - kept
     ratio = float(dropped.mean() / kept.mean())
     return ratio, float((dropped - ratio * kept).std() / kept.mean() / np.sqrt(sequences))
 
@@ -134,14 +134,14 @@ def check(seed: int = 0, step: Step = step) -> list[Bound]:
     moments = Moments.from_tokens(s.x, s.y)
     xy, yx = -5e-4, -0.02
     trace = two_layers(xy, yx, 10).tokens(s.x, s.y, s.queries)
-    asked = np.einsum("bd,bmd->bm", moments.a, s.queries)
+    asked = np.einsum("bd,bmd->bm", moments.b, s.queries)
     error, printed = (
         relative_error(-rule(moments, xy, yx)[:, None] * asked, trace[-1, :, 20:, 10]) for rule in (step, printed_step)
     )
     moved = float(np.abs(trace[1, :, 20:] - trace[0, :, 20:]).max())
     order = _order_in_omega(moments, s.x, s.y)
     return [
-        Bound("w = -omega_yx (1 + omega_xy sum y^2) a", error, ROUNDING, as_printed=printed),
+        Bound("w = -omega_yx (1 + omega_xy sum y^2) b", error, ROUNDING, as_printed=printed),
         Bound("the query is not changed by omega_xy", moved, 0.0),
         Bound(
             "the error of the paper's approximation grows as omega_xy^1, difference of the exponent",
@@ -159,7 +159,7 @@ def _order_in_omega(moments: Moments, x: Array, y: Array) -> float:
     errors = []
     for xy in -SIZES:
         w = two_layers(xy, -0.02, 10).predict(x, y, axes)
-        errors.append(np.abs(w - printed_step(moments, xy, -0.02)[:, None] * moments.a).max())
+        errors.append(np.abs(w - printed_step(moments, xy, -0.02)[:, None] * moments.b).max())
     return float(np.polyfit(np.log(SIZES), np.log(errors), 1)[0])
 
 
