@@ -156,16 +156,23 @@ class Batch:
         """
         if self.dims is not None and model.family.further_vectors == 0:
             return self._by_blocks(model, limit, gradient, threads)
+        gram, target, metric = self._arrays
         return engines.current().evaluate(
             model.kernel,
-            self.gram,
-            self.target,
-            metric=self.metric,
+            gram,
+            target,
+            metric=metric,
             counted=self.target.shape[1],
             ceiling=limit,
             gradient=gradient,
             threads=threads,
         )
+
+    @cached_property
+    def _arrays(self) -> tuple[Float, Float, Float | None]:
+        """Gram matrices, targets and metric as engines like them: otherwise they would be copied at every evaluation."""
+        own = self.metric is not None and self.metric.ndim == 3
+        return _innermost(self.gram), _innermost(self.target), _innermost(self.metric) if own else self.metric
 
     @cached_property
     def _blocks(self) -> list[tuple[NDArray[np.intp], Batch]]:
@@ -176,9 +183,9 @@ class Batch:
             index = np.flatnonzero(self.dims == d)
             kept = np.append(np.arange(d), np.arange(dim, self.gram.shape[1]))
             metric = self.metric if self.metric is None or self.metric.ndim == 2 else self.metric[index]
-            own = None if metric is None else _innermost(metric[..., :d, :d])
+            own = None if metric is None else metric[..., :d, :d]
             gram = self.gram[np.ix_(index, kept, kept)]
-            blocks.append((index, Batch(_innermost(gram), _innermost(self.target[index, :d]), own)))
+            blocks.append((index, Batch(gram, self.target[index, :d], own)))
         return blocks
 
     def _by_blocks(self, model: LinearTransformer, limit: float, gradient: bool, threads: int | None) -> Evaluation:
