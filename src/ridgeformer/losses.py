@@ -58,6 +58,18 @@ def exploded(losses: NDArray[np.floating[Any]], signal: float) -> NDArray[np.boo
     return np.asarray(~(np.abs(losses) <= threshold(signal)))
 
 
+def largest(signal: float) -> float:
+    """The largest loss that enters a mean.
+
+    Args:
+        signal: The mean square of what is to be predicted, `problem.signal`.
+
+    Returns:
+        `CAP`, or `LARGE_UNITS` times the signal where that is more.
+    """
+    return max(CAP, LARGE_UNITS * signal)
+
+
 def capped(losses: NDArray[np.float64], signal: float) -> NDArray[np.float64]:
     """The losses as they enter a mean: at most 10^12, or 10^6 times the signal where that is more.
 
@@ -68,7 +80,7 @@ def capped(losses: NDArray[np.float64], signal: float) -> NDArray[np.float64]:
     Returns:
         Finite losses of the same shape.
     """
-    most = max(CAP, LARGE_UNITS * signal)
+    most = largest(signal)
     return np.where(np.abs(losses) <= most, losses, most)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "positive",
     "precision",
     "real",
+    "unmasked",
 ]
 
 Float = NDArray[np.floating[Any]]
@@ -249,6 +250,24 @@ def layer_number(value: object, layers: int) -> int:
     return integer("layer", value, -layers, layers - 1) % layers
 
 
+def unmasked(name: str, value: Result) -> Result:
+    """Return a value without masked entries, below which NumPy, JAX and scikit-learn would use what lies there.
+
+    Args:
+        name: What it is, for the error message.
+        value: Anything.
+
+    Returns:
+        The same value.
+
+    Raises:
+        InputError: It is a masked array in which something is masked.
+    """
+    if np.ma.is_masked(value):
+        refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop them first.")
+    return value
+
+
 def real(name: str, value: ArrayLike) -> Float:
     """Return a value as an array of real numbers, of any shape.
 
@@ -262,8 +281,7 @@ def real(name: str, value: ArrayLike) -> Float:
     Raises:
         InputError: It is not rectangular, or does not hold real numbers.
     """
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # NumPy would use what lies below the mask
-        refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop them first.")
+    unmasked(name, value)
     try:
         given = np.asarray(value)
     except ValueError:

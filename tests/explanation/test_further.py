@@ -6,6 +6,7 @@ import pytest
 from ridgeformer import Full, Layout, LinearTransformer, Problem, explain
 from ridgeformer.explanation.further import channels
 from ridgeformer.models import Channels
+from ridgeformer.problems import Gaussian
 from support import tame_model
 
 PROBLEM = Problem(dim=4, context=9, noise="uniform(0,2)")
@@ -40,6 +41,18 @@ def test_a_scalar_that_holds_a_gradient_step():
     np.testing.assert_allclose(found.erased, [1, nothing / own, 1], rtol=1e-12)
     assert "predictions along the oracle's weights" in found.sentence
     assert "after layer 1" in found.sentence
+
+
+def test_in_large_units_erasing_a_scalar_has_the_same_effect():
+    """Layer 1 writes a step into the scalar, layer 2 adds sum_j scalar_j <x_j, x> to y: linear in the labels."""
+    P_v, Q_v, P_s, Q_s = np.zeros((2, 1, 1, 1)), np.ones((2, 1, 1, 1)), np.zeros((2, 1, 2, 2)), np.zeros((2, 1, 2, 2))
+    P_s[0, 0, 0, 1], P_s[1, 0, 1, 0] = -STEP, STEP
+    model, effects = LinearTransformer(Channels(1, 2)(P_v, Q_v, P_s, Q_s), 4), []
+    for unit in (1.0, 1e9):
+        problem = Problem(4, 9, f"uniform(0,{2 * unit})", tasks=Gaussian(covariance=unit**2 * np.eye(4)))
+        effects.append(channels(problem, model, 500)[0].erased)
+    assert abs(effects[0][1] - 1) > 0.01
+    np.testing.assert_allclose(effects[1], effects[0], rtol=1e-9)
 
 
 def test_a_scalar_that_nothing_reads():

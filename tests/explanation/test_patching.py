@@ -91,6 +91,17 @@ def test_the_shipped_model_carries_its_estimate_in_l_and_uses_it_in_the_fifth_la
     assert "The shrinkage factor of the model goes from 0." in str(found)
 
 
+def test_the_sentence_names_every_layer_of_large_effect_with_the_number_of_the_table():
+    """Layers that undo each other have opposite shares; each is named with its sign, the largest first."""
+    found = patch_noise(Problem(noise="categorical(1,3)"), load("zoo:full/5/categorical(1,3)"), sequences=300)
+    once = found.once[found.part.index("gram")]
+    large = [i for i in np.argsort(-np.abs(np.nan_to_num(once))) if abs(once[i]) >= 0.25]
+    assert min(once[i] for i in large) < 0 < max(once[i] for i in large)
+    named = ", ".join(f"layer {i + 1} {once[i]:.0%}" for i in large)
+    assert f"one layer alone restores (gram, once): {named}.\n" in f"{found}\n"
+    assert all(f"{once[i]:.3f}" in str(found).split("\n\n")[1] for i in large)
+
+
 def test_further_coordinates_are_a_part():
     layout = Layout("mean", "length", scratch=1)
     model = LinearTransformer.random("full", dim=3, layers=2, scale=0.1, layout=layout)

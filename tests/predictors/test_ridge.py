@@ -99,6 +99,23 @@ def test_tuned_is_never_worse_than_const():
     assert losses[0] < 1.02 * losses[1]
 
 
+def test_where_d_varies_noise_is_estimated_with_the_dimension_of_each_sequence():
+    """A context of dimension 2 among those of dimension 4 has n - 2 degrees of freedom, and two features that are 0."""
+    problem = Problem("2..4", "2d..4d", "uniform(0,2)")
+    moments = problem.moments(60, seed=3).moments
+    for number, predictor in enumerate((AdaRR(), TunedRR(0.8, 1.1))):
+        w = predictor.weights(moments)
+        for b in range(60):
+            d, n = int((np.diag(moments.S[b]) > 0).sum()), int(moments.counts[b])
+            S, a = moments.S[b, :d, :d], moments.a[b, :d]
+            estimate = (moments.l[b] - a @ np.linalg.solve(S, a)) / (n - d)
+            variance = min(0.8 * estimate, 1.1) if number else estimate
+            np.testing.assert_allclose(w[b, :d], np.linalg.solve(S + variance * np.eye(d), a), rtol=1e-9)
+            assert not w[b, d:].any()
+    with pytest.raises(InputError, match=r"n > d; got n = 2, d = 2\."):
+        AdaRR().weights(problem.replace(context="d..4d").moments(60, seed=3).moments)
+
+
 def test_all_are_predictors():
     for predictor in (
         OracleRR(),

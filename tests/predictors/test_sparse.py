@@ -117,3 +117,16 @@ def test_only_sparse_tasks_are_taken():
         SparseBayes("gaussian()", 1)
     with pytest.raises(InputError, match="an oracle needs to know the noise levels"):
         SparseOracle("sparse(1)").weights(Moments(np.eye(4)[None], 5))
+
+
+def test_the_floor_where_labels_may_be_exact_and_the_features_are_nearly_dependent():
+    problem = Problem(3, 3, "categorical(0,1)", tasks="sparse(p=0.3)")
+    tokens = problem.sequences(4, seed=964583)
+    x, y = np.asarray(tokens.x[3]), np.asarray(tokens.y[3])  # sigma = 0, and x has a condition number of 1,600
+    subsets = [np.diag(one) for one in itertools.product([0.0, 1.0], repeat=3)]
+    laws = [(0.3 ** one.sum() * 0.7 ** (3 - one.sum()), x @ one @ x.T + np.eye(3), one) for one in subsets]
+    laws.append((0.027, x @ x.T, np.eye(3)))  # without noise, only all three weights fit
+    chances = [share * stats.multivariate_normal(np.zeros(3), K).pdf(y) for share, K, _ in laws]
+    truth = np.average([one @ x.T @ np.linalg.solve(K, y) for _, K, one in laws], axis=0, weights=chances)
+    # the least residual is known to 1e-15 of l, 1e-3 of its variance
+    np.testing.assert_allclose(problem.best_predictor().weights(tokens.moments)[3], truth, rtol=1e-4)

@@ -627,6 +627,9 @@ HOLE[3, 1] = np.nan
     [
         ((HOLE, Y), "Input X contains NaN"),
         ((X, np.where(X[:, 0] > 3, np.inf, Y)), "Input y contains infinity"),
+        ((np.ma.masked_greater(X, 1), Y), "X must have no masked entries; got a masked array. Fill them"),
+        ((X, np.ma.masked_equal(Y, Y[0])), "y must have no masked entries"),
+        ((X, Y, np.ma.masked_greater(np.arange(20), 8)), "sample_weight must have no masked entries"),
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
         ((X, Y, np.eye(20)[3]), "at least 2 rows must have weights above zero; got n_samples=1"),
         ((X, Y, np.full(20, 0.05)), "weights must sum to more than 1.*a sum of 1.*sample_weight"),
@@ -642,6 +645,13 @@ HOLE[3, 1] = np.nan
 def test_bad_data(arguments, words):
     with pytest.raises(ValueError, match=words):
         InContextRegressor().fit(*arguments)
+
+
+def test_masked_rows_are_not_predicted():
+    found = InContextRegressor().fit(np.ma.array(X), np.ma.array(Y, mask=False))  # nothing is masked
+    for ask in (found.predict, found.predict_interval):
+        with pytest.raises(ValueError, match="X must have no masked entries"):
+            ask(np.ma.masked_greater(X, 1))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from ridgeformer import Diag, Full, Layout, LinearTransformer, Problem, train
 from ridgeformer.losses import CAP
 from ridgeformer.population import Quadratic
+from ridgeformer.problems import Gaussian
 from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD, Adam, Fresh, GradientDescent, GradientFlow
 from ridgeformer.training.descent.steppers import PlainSteps, State
@@ -64,6 +65,17 @@ def test_a_clipped_descent_survives_sequences_that_overflow():
     assert len(found.history) == 301
     assert found.history.loss.max() > 1e9  # it went through explosions, and
     assert found.loss < 0.5 * problem.signal / 2  # came back
+
+
+def test_in_large_units_a_clipped_descent_records_its_losses():
+    """Labels times 10^9, where 10^12 is a small loss: those of the history are 10^18 times as large, not cut."""
+    losses = []
+    for unit in (1.0, 1e9):
+        problem = Problem(3, 6, f"uniform(0,{2 * unit})", tasks=Gaussian(covariance=unit**2 * np.eye(3)))
+        start = LinearTransformer.random("gdpp", dim=3, layers=1, context=6, scale=0.01, seed=1)
+        protocol = descent(rate=1e-9 / unit**2, clip=1e300, steps=2, record=1)
+        losses.append(train(problem, "gdpp", 1, protocol=protocol, init=start, **FEW).history.loss / unit**2)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
 
 
 def test_a_clipped_descent_without_any_gradient_ends():

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse, shown
-from ridgeformer.validation import integer
+from ridgeformer.validation import integer, unmasked
 
 Float = NDArray[np.floating[Any]]
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -40,9 +40,7 @@ def plain_array(name: str, value: object, kinds: str, rule: str) -> NDArray[Any]
             f"{name} must be a NumPy array", shown(value), f"Convert it, for example with np.asarray({name}, float)."
         )
     if type(value) is not np.ndarray:
-        if np.ma.is_masked(value):
-            refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop those sequences.")
-        value = np.asarray(value)
+        value = np.asarray(unmasked(name, value))
     if value.dtype.kind not in kinds:
         refuse(
             f"{name} must hold {rule}", f"dtype {value.dtype}", f"Convert it, for example with {name}.astype(float)."

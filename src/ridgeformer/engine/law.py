@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.validation import array, choice, flag, integer, number
+from ridgeformer.validation import array, choice, flag, integer, number, unmasked
 from ridgeformer.values import Value, read_only
 
 Array = NDArray[np.float64]
@@ -169,9 +169,7 @@ class Choices(Value):
 
     def __post_init__(self) -> None:
         for name in ("sigma", "counts", "task"):
-            value = getattr(self, name)
-            if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-                refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop those sequences.")
+            unmasked(name, getattr(self, name))
 
     def __len__(self) -> int:
         return len(self.sigma)

@@ -47,7 +47,8 @@ class Explanation:
         coefficients: The parameters of every layer, as four omegas and what these leave out.
         behaviour: The effect of the layers, averaged over the problem's noise.
         noise: The effect of the layers at fixed noise levels.
-        removed: The loss without each layer, which counts as at most 1e12, over the loss of the whole model, [L].
+        removed: The loss without each layer, in which a sequence counts as at most 1e12 or 1e6 times the signal, over
+            the loss of the whole model, [L].
         symmetry: Whether the model treats all directions alike; None on problems that are not isotropic, and for
             families that do so by their form, such as Diag.
         channels: Contents of further scalars and vectors of the tokens; empty where tokens are (x, y).

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine.kernels import channel_places
 from ridgeformer.explanation.behaviour import rank_correlation
-from ridgeformer.losses import CAP
+from ridgeformer.losses import capped
 from ridgeformer.models.trace import Trace
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem, Draw
@@ -94,7 +94,7 @@ def channels(problem: BaseProblem, model: LinearTransformer, sequences: int, see
         return []
     draw = problem.moments(sequences, seed=seed, stream=12, sums=model.layout.coordinate != "none")
     trace = model.trace(draw).compute("G", "C")
-    return [_channel(trace, draw, *which, places) for which, places in _places(model).items()]
+    return [_channel(trace, draw, problem.signal, *which, places) for which, places in _places(model).items()]
 
 
 def _places(model: LinearTransformer) -> dict[tuple[str, int], NDArray[np.intp]]:
@@ -105,7 +105,7 @@ def _places(model: LinearTransformer) -> dict[tuple[str, int], NDArray[np.intp]]
     return scalars | {("vector", k + 1): at[k] for k in range(1, vectors)}
 
 
-def _channel(trace: Trace, draw: Draw, kind: str, number: int, places: NDArray[np.intp]) -> Channel:
+def _channel(trace: Trace, draw: Draw, signal: float, kind: str, number: int, places: NDArray[np.intp]) -> Channel:
     model, d = trace.model, trace.model.dim
     squares = np.stack([np.einsum("bii->b", G[:, places[:, None], places]) for G in trace.G]) / len(places)  # [L+1, B]
     labels = np.sqrt(trace.G[0][:, -1, -1].mean())
@@ -114,9 +114,9 @@ def _channel(trace: Trace, draw: Draw, kind: str, number: int, places: NDArray[n
         label, cosine, error = _scalar(rows[:, :, 0], draw.ridge, d)
     else:
         label, cosine, error = _vector(rows, d)
-    whole = float(np.minimum(trace.losses[-1], CAP).mean())
+    whole = float(capped(trace.losses[-1], signal).mean())
     states = zip(trace.G[:-1], trace.C[:-1], range(model.layers), strict=True)
-    erased = [_erased(model, draw, G, C, places, layer).mean() for G, C, layer in states]
+    erased = [capped(_erased(model, draw, G, C, places, layer), signal).mean() for G, C, layer in states]
     return Channel(
         kind=kind,
         number=number,
@@ -155,5 +155,4 @@ def _erased(model: LinearTransformer, draw: Draw, G: Array, C: Array, places: ND
     rest = LinearTransformer(model.family.select(slice(layer, None)), model.dim, model.layout)
     row = Trace(rest, G).C[-1][:, -1]
     w = -np.einsum("bi,bij->bj", row, C)
-    losses = draw.both_losses(w[:, : model.dim], w[:, model.dim] if model.layout.counted else None)[0]
-    return np.minimum(np.nan_to_num(losses, nan=CAP), CAP)
+    return draw.both_losses(w[:, : model.dim], w[:, model.dim] if model.layout.counted else None)[0]

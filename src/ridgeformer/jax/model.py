@@ -17,6 +17,7 @@ from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments, is_symmetric
+from ridgeformer.validation import unmasked
 
 
 class Form(NamedTuple):
@@ -288,8 +289,7 @@ def floating(name: str, value: Any) -> Any:
     Raises:
         InputError: Some of them are masked.
     """
-    if np.ma.is_masked(value):  # JAX would use what lies below the mask
-        refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop those sequences.")
+    unmasked(name, value)
     if isinstance(value, np.ndarray):
         value = np.asarray(value).astype(value.dtype.newbyteorder("="), copy=False)  # JAX knows no other byte order
     array = jnp.asarray(value)

@@ -193,9 +193,10 @@ def check_enough(moments: Moments) -> None:
         InputError: They have no more examples than dimensions, or their numbers of examples differ.
     """
     check_one_length(moments)
-    if moments.counts[0] <= moments.dim:
+    dim = int((np.einsum("bii->bi", moments.S) > 0).sum(1).max(initial=0))  # where d varies, further features are 0
+    if moments.counts[0] <= dim:
         refuse(
             "estimating the noise needs more examples than dimensions, n > d",
-            f"n = {moments.context}, d = {moments.dim}",
+            f"n = {moments.counts[0]}, d = {dim}",
             "Use ConstRR or BayesRR here.",
         )

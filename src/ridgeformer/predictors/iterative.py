@@ -70,7 +70,7 @@ class IterativeRR:
         for _ in range(self.steps):
             slope = values * w - c
             residual = np.maximum(spectrum.total + (w * (slope - c)).sum(1), 0.0)
-            variance = (residual / (spectrum.context - moments.dim))[:, None]
+            variance = (residual / (spectrum.context - spectrum.rank))[:, None]
             w = w - slope / largest
             v = v - ((values + variance) * v - c) / (largest + variance)
             yield v

@@ -21,7 +21,7 @@ from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
 from ridgeformer.predictors.base import by_length, check_moments
 from ridgeformer.predictors.gibbs import OfSequences, conditional, two_chains
-from ridgeformer.predictors.subsets import SubsetTree, count_subsets, every_subset, gaussian_evidence
+from ridgeformer.predictors.subsets import RANK, SubsetTree, count_subsets, every_subset, gaussian_evidence
 from ridgeformer.problems import Sparse, Tasks
 from ridgeformer.problems.posterior import TINY
 from ridgeformer.problems.tasks import as_tasks
@@ -55,8 +55,12 @@ class SubsetPosterior:
     @cached_property
     def least(self) -> Array:
         """The residual sums of squares of least squares, [B]: no subset has a smaller one."""
-        fit = np.linalg.pinv(self.S, rcond=1e-12, hermitian=True) @ self.a[..., None]
-        return np.asarray(np.maximum(self.total - (self.a * fit[..., 0]).sum(1), 0.0))
+        values, vectors = np.linalg.eigh(
+            self.S
+        )  # a'S^-1 a from the matrix S^-1 would lose what S is ill-conditioned by
+        there = values > RANK * values[:, -1:]
+        explained = np.einsum("bij,bi->bj", vectors, self.a) ** 2 / np.where(there, values, 1.0)
+        return np.asarray(np.maximum(self.total - np.where(there, explained, 0.0).sum(1), 0.0))
 
     def at(self, index: NDArray[np.intp], sigma: Array) -> tuple[Array, Array]:
         """Compute the evidence and the posterior mean of some contexts, each at a noise level.

@@ -21,7 +21,7 @@ from ridgeformer.sklearn.posterior import Posterior, Standardised
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
 from ridgeformer.sklearn.sums import Sums
 from ridgeformer.sklearn.tails import Tails
-from ridgeformer.validation import integer, number
+from ridgeformer.validation import integer, number, unmasked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,7 +159,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             with `return_cov`, these and the covariances of the labels, [m, m], or [m, m, q].
         """
         check_is_fitted(self)
-        x = validate_data(self, X, reset=False, dtype=np.float64)
+        x = validate_data(self, unmasked("X", X), reset=False, dtype=np.float64)
         mean = x @ self.coef_.T + self.intercept_
         if return_std and return_cov:
             refuse("either standard deviations or covariances are returned", "both", "Pass one of the two.")
@@ -282,7 +282,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _rows(self, X: ArrayLike) -> tuple[Array, Array]:
         """Standardised features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
         check_is_fitted(self)
-        x = validate_data(self, X, reset=False, dtype=np.float64)
+        x = validate_data(self, unmasked("X", X), reset=False, dtype=np.float64)
         if not self.sums_.examples > ONE_ROW:
             refuse("a predictive distribution needs two rows", "one row", "Call partial_fit with more rows first.")
         rows = (x - self.sums_.x_mean)[:, self._given.kept] / self._given.x_scale
@@ -296,7 +296,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _checked(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool, least: int) -> Rows:
         """The rows that have a weight."""
         options: dict[str, Any] = {"dtype": np.float64, "y_numeric": True, "multi_output": True}
-        x, labels = validate_data(self, X, y, reset=first, ensure_min_samples=least, **options)
+        given = unmasked("X", X), unmasked("y", y)
+        x, labels = validate_data(self, *given, reset=first, ensure_min_samples=least, **options)
         weights = _check_weights(sample_weight, len(x))
         labels = np.asarray(labels, np.float64)
         if first:
@@ -420,7 +421,7 @@ def _check_weights(weights: ArrayLike | None, rows: int) -> Array:
     """The weights of the rows, [n]; 1 where none are given."""
     if weights is None:
         return np.ones(rows)
-    given = np.asarray(weights, np.float64)
+    given = np.asarray(unmasked("sample_weight", weights), np.float64)
     given = np.full(rows, given) if given.ndim == 0 else given
     if given.shape != (rows,):
         refuse("sample_weight must have one weight for each row", f"shape {given.shape}", f"Pass {rows} numbers.")

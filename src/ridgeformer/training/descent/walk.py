@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.losses import CAP
+from ridgeformer.losses import largest
 from ridgeformer.population import FIXED, REMEDY, has_population
 from ridgeformer.training.descent.averages import Average, Population, Sample, as_average
 from ridgeformer.training.descent.steppers import Evaluated, State, Stepper, norm_of
@@ -204,15 +204,16 @@ class Walk:
     def _run_to(self, stop: int) -> Evaluated:
         """Go on to a step; the loss and the gradient there. A loss that is not finite ends the descent before.
 
-        Where gradients are clipped, such a loss counts as `CAP`, and the descent goes on with what engines leave in the
-        gradient, if there is anything.
+        Where gradients are clipped, such a loss counts as the largest one, and the descent goes on with what engines
+        leave in the gradient, if there is anything.
         """
         state, gradient, stepper = self.state, self.objective.gradient, self.stepper
+        most = largest(self.job.problem.signal)
         with np.errstate(all="ignore"):
             while True:
                 loss, slope = self.here = self.here or gradient(state.point, state.taken)
-                if stepper.clip is not None and not loss <= CAP and slope.any():
-                    loss = CAP
+                if stepper.clip is not None and not loss <= most and slope.any():
+                    loss = most
                 if state.taken == stop or not math.isfinite(loss):
                     return loss, slope
                 new, known = stepper.advance(state, loss, slope)
