@@ -159,7 +159,7 @@ def _problem(noise: Noise, dim: int, context: Any, features: str, tasks: str, qu
     return Problem(dim, context, noise, features=features, tasks=tasks, query=covariance)
 
 
-EXAMPLES = dict(features='"powerlaw(1)"', tasks='"lowrank(3)"', query='"none" or "powerlaw(1)"', families='"diag"')
+EXAMPLES = {"features": '"powerlaw(1)"', "tasks": '"lowrank(3)"', "query": '"powerlaw(1)"', "families": '"diag"'}
 ANY_PROBLEM = Problem(noise=Fixed(1.0))
 SEARCH = Search()
 
@@ -229,7 +229,7 @@ def _blame(place: Path, text: str, values: dict[str, Any]) -> None:
     for key in (*AXES, "sequences"):
         if key in values:
             try:
-                Grid(**{"noise": ["fixed(1)"], key: values[key]})
+                _check_values(key, values[key]) if key in AXES else Grid(noise=["fixed(1)"], sequences=values[key])
             except InputError as error:
                 _complain(place, text, key, str(error))
 
