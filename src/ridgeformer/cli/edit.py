@@ -11,7 +11,7 @@ import click
 
 from ridgeformer.cli.evaluate import answer_of
 from ridgeformer.cli.options import FILE, PLACE, cli
-from ridgeformer.cli.output import Answer, answers, progress_bar
+from ridgeformer.cli.output import Answer, answers, progress
 from ridgeformer.cli.subject import Subject, reads_a_model, trained_lengths
 from ridgeformer.errors import InputError, shown
 from ridgeformer.export import FORMATS
@@ -22,24 +22,12 @@ if TYPE_CHECKING:
 CHANGE = re.compile(r"([0-9]{1,9})\.([A-Za-z_]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer edit 'zoo:diag/7/uniform(0,5)' --set 4.omega_yy=0\n"
-    "  ridgeformer edit 'zoo:diag/7/uniform(0,5)' --set 4.omega_yy=0 --out edited.safetensors\n"
-    "  ridgeformer edit 'zoo:full/5/uniform(0,5)' --without 2 --json\n"
-    "  ridgeformer edit model.safetensors --set '2.omega=[[0,0],[-0.03,0]]' --truncate 3"
-)
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="LAYER.NAME=VALUE",
-    help="Replace a parameter of one layer. NAME is omega_xx, omega_xy, omega_yx, omega_yy, omega, p or q for diag and "
-    "gdpp, and P or Q for any model. VALUE is a number, or a list in JSON. May be repeated.",
-)
-@click.option("--without", type=int, multiple=True, metavar="LAYER", help="Remove this layer. May be repeated.")
-@click.option("--truncate", type=int, metavar="LAYERS", help="Keep only this number of layers, from the first.")
-@click.option("--stack", type=PLACE, metavar="MODEL", help="Continue with the layers of this model.")
-@click.option("--out", type=FILE, help="File for the edited model, such as edited.safetensors.")
+@cli.command()
+@click.option("--set", "changes", multiple=True, metavar="LAYER.NAME=VALUE")
+@click.option("--without", type=int, multiple=True, metavar="LAYER")
+@click.option("--truncate", type=int, metavar="LAYERS")
+@click.option("--stack", type=PLACE, metavar="MODEL")
+@click.option("--out", type=FILE)
 @answers(plot="the losses")
 @reads_a_model(sequences=100_000)
 def edit(
@@ -56,6 +44,20 @@ def edit(
     original stays as it is. With --out, the edited model is stored together with the problem.
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'.
+
+    Options:
+        --set: Replace a parameter of one layer. NAME is omega_xx, omega_xy, omega_yx, omega_yy, omega, p or q for diag
+            and gdpp, and P or Q for any model. VALUE is a number, or a list in JSON. May be repeated.
+        --without: Remove this layer. May be repeated.
+        --truncate: Keep only this number of layers, from the first.
+        --stack: Continue with the layers of this model.
+        --out: File for the edited model, such as edited.safetensors.
+
+    Examples:
+        ridgeformer edit 'zoo:diag/7/uniform(0,5)' --set 4.omega_yy=0
+        ridgeformer edit 'zoo:diag/7/uniform(0,5)' --set 4.omega_yy=0 --out edited.safetensors
+        ridgeformer edit 'zoo:full/5/uniform(0,5)' --without 2 --json
+        ridgeformer edit model.safetensors --set '2.omega=[[0,0],[-0.03,0]]' --truncate 3
     """
     from ridgeformer.evaluation import compare
     from ridgeformer.loading import load
@@ -73,7 +75,7 @@ def edit(
     edited = edited if stack is None else edited.stack(load(stack))
     if out is not None:
         save(edited, out, record={"spec": subject.problem.as_dict(), "edited": {"model": subject.name, "edits": edits}})
-    with progress_bar("evaluating") as step:
+    with progress("evaluating") as step:
         losses = compare(
             subject.problem, {subject.name: subject.model, "edited": edited}, **subject.sample, progress=step
         )
@@ -135,22 +137,12 @@ def _counted(layer: int, model: LinearTransformer) -> int:
     return layer - 1
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer export model.safetensors\n"
-    "  ridgeformer export runs/diag-2x1-uniform-0-5-d10n20-s0-0123456789 --to latex --digits 2\n"
-    "  ridgeformer export model.safetensors --to torch --out model.py\n"
-    "  ridgeformer export model.safetensors --to onnx --out model.onnx"
-)
+@cli.command()
 @click.argument("model", type=PLACE)
-@click.option("--to", type=click.Choice(list(FORMATS)), default="python", show_default=True, help="Format to write.")
-@click.option("--out", type=PLACE, help="File to write. Without it, the text is printed.")
-@click.option("--digits", type=int, help="Number of significant digits; only for latex [default: 3].")
-@click.option(
-    "--context",
-    type=int,
-    help="Context length n for which to export; the exported code equals the model only for this n. Only for models "
-    "with attention by mean. [default: that of the model's training]",
-)
+@click.option("--to", type=click.Choice(list(FORMATS)), default="python")
+@click.option("--out", type=PLACE)
+@click.option("--digits", type=int)
+@click.option("--context", type=int)
 @answers(table=False)
 def export(model: Path, to: str, out: Path | None, digits: int | None, context: int | None) -> Answer:
     """Write a model as standalone code, equations or an ONNX graph.
@@ -164,6 +156,19 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
       latex   the update equations of every layer
       torch   a PyTorch module
       onnx    a graph in float32; needs --out and pip install onnx
+
+    Options:
+        --to: Format to write.
+        --out: File to write. Without it, the text is printed.
+        --digits: Number of significant digits; only for latex [default: 3].
+        --context: Context length n for which to export; the exported code equals the model only for this n. Only for
+            models with attention by mean. [default: that of the model's training]
+
+    Examples:
+        ridgeformer export model.safetensors
+        ridgeformer export runs/diag-2x1-uniform-0-5-d10n20-s0-0123456789 --to latex --digits 2
+        ridgeformer export model.safetensors --to torch --out model.py
+        ridgeformer export model.safetensors --to onnx --out model.onnx
     """
     from ridgeformer.export import export as convert
     from ridgeformer.export import write

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import PARTS, PLACE, cli, measures_explosions, model_problem_options, takes_a_problem
-from ridgeformer.cli.output import Answer, answers, progress_bar
+from ridgeformer.cli.output import Answer, answers, progress
 from ridgeformer.cli.subject import model_name, read_model_and_problem, trained_on
 from ridgeformer.errors import refuse, shown
 
@@ -20,37 +20,11 @@ if TYPE_CHECKING:
 NUMBERS = {"sigma": float, "layer": int}
 
 
-@cli.command(
-    "eval",
-    epilog="Examples:\n\n\b\n  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --baselines\n"
-    "  ridgeformer eval 'zoo:diag/7/uniform(0,5)' 'zoo:full/7/uniform(0,5)' --csv losses.csv\n"
-    "  ridgeformer eval 'zoo:full/7/uniform(0,5)' --over sigma --plot profile.png\n"
-    "  ridgeformer eval 'zoo:diag/3/uniform(0,5)' --explosions\n"
-    "  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --over layer --over sigma=0,1,2\n"
-    "  ridgeformer eval model.safetensors --noise 'uniform(0,5)' --over context=1..40\n"
-    "  ridgeformer eval model.safetensors --over 'features=isotropic();powerlaw(0.5);powerlaw(1)'",
-)
+@cli.command("eval")
 @click.argument("models", type=PLACE, nargs=-1, required=True, metavar="MODEL...")
-@click.option(
-    "--baselines", is_flag=True, help="Also evaluate ridge regression, the Bayes predictor and other baselines."
-)
-@click.option(
-    "--over",
-    "axes",
-    multiple=True,
-    metavar="AXIS[=VALUES]",
-    help="Measure the losses along an axis: layer (the readout after each layer), sigma (noise levels), context "
-    "(numbers of examples), noise, features, tasks or query (other problems). Values are separated by commas, or by "
-    "semicolons; context takes a range such as 1..40; layer, sigma and context have default values. May be repeated.",
-)
-@click.option(
-    "--estimator",
-    type=click.Choice(["exact", "query"]),
-    default="exact",
-    show_default=True,
-    help="How the loss is estimated. exact: without sampling queries. query: with one sampled query per sequence, as "
-    "in the paper.",
-)
+@click.option("--baselines", is_flag=True)
+@click.option("--over", "axes", multiple=True, metavar="AXIS[=VALUES]")
+@click.option("--estimator", type=click.Choice(["exact", "query"]), default="exact")
 @measures_explosions("Also")
 @answers(plot="the losses")
 @model_problem_options(None)
@@ -62,6 +36,24 @@ def evaluate(
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. The
     problem is the one that the first model was trained on, unless options change it. The default number of sequences is
     100000, and 20000 with the axes sigma and context.
+
+    Options:
+        --baselines: Also evaluate ridge regression, the Bayes predictor and other baselines.
+        --over: Measure the losses along an axis: layer (the readout after each layer), sigma (noise levels), context
+            (numbers of examples), noise, features, tasks or query (other problems). Values are separated by commas, or
+            by semicolons; context takes a range such as 1..40; layer, sigma and context have default values. May be
+            repeated.
+        --estimator: How the loss is estimated. exact: without sampling queries. query: with one sampled query per
+            sequence, as in the paper.
+
+    Examples:
+        ridgeformer eval 'zoo:diag/7/uniform(0,5)' --baselines
+        ridgeformer eval 'zoo:diag/7/uniform(0,5)' 'zoo:full/7/uniform(0,5)' --csv losses.csv
+        ridgeformer eval 'zoo:full/7/uniform(0,5)' --over sigma --plot profile.png
+        ridgeformer eval 'zoo:diag/3/uniform(0,5)' --explosions
+        ridgeformer eval 'zoo:diag/7/uniform(0,5)' --over layer --over sigma=0,1,2
+        ridgeformer eval model.safetensors --noise 'uniform(0,5)' --over context=1..40
+        ridgeformer eval model.safetensors --over 'features=isotropic();powerlaw(0.5);powerlaw(1)'
     """
     from ridgeformer.evaluation import compare
     from ridgeformer.loading import load
@@ -77,7 +69,7 @@ def evaluate(
         others, left_out = baselines_of(problem)
         predictors |= others
     over = dict(map(axis, axes)) or None
-    with progress_bar("evaluating") as step:
+    with progress("evaluating") as step:
         losses = compare(
             problem,
             predictors,
@@ -158,11 +150,7 @@ WIDTH, INDENT = 100, 12
 GAUSSIAN_ORACLE = "OracleRR (Gaussian prior)"  # see `ridgeformer.predictors.choice.oracle_label`
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer problem --noise 'uniform(0,5)'\n"
-    "  ridgeformer problem --noise 'uniform(0,2)' --features 'factors(2)' --plot problem.png\n"
-    "  ridgeformer problem --noise 'uniform(0,2)' --tasks 'pool(64)' --context 10..40 --csv a.csv"
-)
+@cli.command()
 @answers(plot="a picture of a few sequences")
 @takes_a_problem(sequences=100_000)
 def problem(problem: Problem, sequences: int, seed: int) -> Answer:
@@ -182,6 +170,11 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
     The signal is the mean square of the answers: predicting 0 has a loss of half the signal. The best weights of the
     form W a, which one layer can compute, are known in closed form where all sequences have the same covariance of the
     features.
+
+    Examples:
+        ridgeformer problem --noise 'uniform(0,5)'
+        ridgeformer problem --noise 'uniform(0,2)' --features 'factors(2)' --plot problem.png
+        ridgeformer problem --noise 'uniform(0,2)' --tasks 'pool(64)' --context 10..40 --csv a.csv
     """
     from ridgeformer.evaluation import Oracle, compare
     from ridgeformer.plotting.problems import check_drawable, draw_problem
@@ -192,7 +185,7 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
     if click.get_current_context().params["plot"] is not None:
         check_drawable(problem)
     predictors, left_out = baselines(problem)
-    with progress_bar("measuring") as step:
+    with progress("measuring") as step:
         losses = compare(problem, predictors, sequences=sequences, seed=seed, progress=step)
     oracle = compare(problem, {"oracle": Oracle(problem)}, sequences=sequences, seed=seed, with_floor=False)["oracle"]
     words, one_layer = problem.describe(), _one_layer(problem)

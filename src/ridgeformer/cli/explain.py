@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import UNKNOWN, cli, measures_explosions
-from ridgeformer.cli.output import Answer, answers, progress_bar
+from ridgeformer.cli.output import Answer, answers, progress
 from ridgeformer.cli.subject import Subject, reads_a_model
 from ridgeformer.losses import rounding
 
@@ -39,35 +39,12 @@ At fixed noise levels, by layer. factor: what the layer multiplies w by. step si
 update on the gradient and on the difference to least squares (OLS). The last rows are squared distances of w."""
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n"
-    "  ridgeformer explain 'zoo:diag/7/uniform(0,5)' --numbers --csv layers.csv\n"
-    "  ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot story.png\n"
-    "  ridgeformer explain model.safetensors --noise 'categorical(1,3)' --section ablation --csv -\n"
-    "  ridgeformer explain 'zoo:diag/7/uniform(0,5)' --section patching --low 0.5 --plot patch.png\n"
-    "  ridgeformer explain 'zoo:gdpp/7/uniform(0,5)' --section algorithms --iterations 1000 --json"
-)
-@click.option(
-    "--section",
-    "sections",
-    type=click.Choice(SECTIONS),
-    multiple=True,
-    default=["layers"],
-    help="What to explain; may be repeated. layers: what each layer does, in words. ablation: the loss without each "
-    "layer and without each term of a layer. patching: which layers carry the noise level, by exchanging states "
-    "between contexts of two noise levels. algorithms: the iteration of classical algorithms that is closest to each "
-    "layer. [default: layers]",
-)
-@click.option("--numbers", is_flag=True, help="layers: also print all measurements behind the sentences.")
-@click.option("--low", type=float, help="patching: noise level of the contexts [default: 20 % quantile of the noise].")
-@click.option("--high", type=float, help="patching: noise level that states are taken from [default: 80 % quantile].")
-@click.option(
-    "--iterations",
-    type=int,
-    default=200,
-    show_default=True,
-    help="algorithms: iterations of each algorithm; at most 60 of Newton.",
-)
+@cli.command()
+@click.option("--section", "sections", type=click.Choice(SECTIONS), multiple=True, default=["layers"])
+@click.option("--numbers", is_flag=True)
+@click.option("--low", type=float)
+@click.option("--high", type=float)
+@click.option("--iterations", type=int, default=200)
 @measures_explosions("layers: also")
 @answers(plot="the section")
 @reads_a_model(sequences=None)
@@ -85,6 +62,24 @@ def explain(
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. Every
     sentence follows from measurements by a fixed rule; the rules are listed in docs/explanations/explain.md. The
     default number of sequences is 20000 for layers and ablation, 2000 for patching and 1000 for algorithms.
+
+    Options:
+        --section: What to explain; may be repeated. layers: what each layer does, in words. ablation: the loss without
+            each layer and without each term of a layer. patching: which layers carry the noise level, by exchanging
+            states between contexts of two noise levels. algorithms: the iteration of classical algorithms that is
+            closest to each layer. [default: layers]
+        --numbers: layers: also print all measurements behind the sentences.
+        --low: patching: noise level of the contexts [default: 20 % quantile of the noise].
+        --high: patching: noise level that states are taken from [default: 80 % quantile].
+        --iterations: algorithms: iterations of each algorithm; at most 60 of Newton.
+
+    Examples:
+        ridgeformer explain 'zoo:diag/7/uniform(0,5)'
+        ridgeformer explain 'zoo:diag/7/uniform(0,5)' --numbers --csv layers.csv
+        ridgeformer explain runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot story.png
+        ridgeformer explain model.safetensors --noise 'categorical(1,3)' --section ablation --csv -
+        ridgeformer explain 'zoo:diag/7/uniform(0,5)' --section patching --low 0.5 --plot patch.png
+        ridgeformer explain 'zoo:gdpp/7/uniform(0,5)' --section algorithms --iterations 1000 --json
     """
     options: dict[str, dict[str, Any]] = {
         "patching": {"low": low, "high": high},
@@ -92,7 +87,7 @@ def explain(
     }
     parts: list[Answer] = []
     for name in dict.fromkeys(sections):
-        with progress_bar(f"measuring {name}") as step:
+        with progress(f"measuring {name}") as step:
             sample: dict[str, Any] = {"sequences": subject.sequences or SEQUENCES[name], "seed": subject.seed}
             sample |= {"progress": step, **options.get(name, {})}
             parts.append(

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import cli
-from ridgeformer.cli.output import Answer, answers
+from ridgeformer.cli.output import Answer, answers, table
 from ridgeformer.errors import InputError
 
 if TYPE_CHECKING:
-    from ridgeformer.zoo import Made, Zoo
+    from ridgeformer.zoo import Zoo
 
 
-@cli.command(epilog="Examples:\n\n\b\n  ridgeformer info\n  RIDGEFORMER_THREADS=1 ridgeformer info --json")
+@cli.command()
 @answers()
 def info() -> Answer:
-    """Print the version, the compute engine (CPU instruction set) in use and the number of threads."""
+    """Print the version, the compute engine (CPU instruction set) in use and the number of threads.
+
+    Examples:
+        ridgeformer info
+        RIDGEFORMER_THREADS=1 ridgeformer info --json
+    """
     from ridgeformer.papers.machine import facts
 
     known = facts()
@@ -27,20 +32,22 @@ def info() -> Answer:
     return Answer("\n".join(lines), known, [texts])
 
 
-@cli.command(epilog="Examples:\n\n\b\n  ridgeformer play\n  ridgeformer play --out class.html --no-open")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("playground.html"),
-    show_default=True,
-    help="Write the page to this file.",
-)
-@click.option("--open/--no-open", "opened", default=True, help="Open the page in a browser, which is the default.")
+@cli.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("playground.html"))
+@click.option("--open/--no-open", "opened", default=True)
 def play(out: Path, opened: bool) -> None:
     """Write and open the playground: a page on which models are explored, trained and taught.
 
     The page is one file that needs no network. It runs the same core as this program, compiled to WebAssembly: set the
     parameters of a model, drag the examples of a context, train live, and follow ten guided chapters.
+
+    Options:
+        --out: Write the page to this file.
+        --open: Open the page in a browser, which is the default.
+
+    Examples:
+        ridgeformer play
+        ridgeformer play --out class.html --no-open
     """
     import webbrowser
 
@@ -55,17 +62,12 @@ def play(out: Path, opened: bool) -> None:
 RARE = ("probability", "error", "hits", "bound", "upper")  # what is known of explosions
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer models --noise 'uniform(0,5)'\n"
-    "  ridgeformer models --layers 7 --csv models.csv\n"
-    "  ridgeformer models 'full/7/categorical(1,3)'\n  ridgeformer models 'diag/7/uniform(0,5)/2' --json\n"
-    "  ridgeformer models --dim 1"
-)
+@cli.command()
 @click.argument("name", required=False)
-@click.option("--family", type=click.Choice(["gdpp", "diag", "full"]), help="List only models of this family.")
-@click.option("--layers", type=int, help="List only models with this number of layers.")
-@click.option("--noise", help="List only models trained on this noise, such as 'uniform(0,5)'.")
-@click.option("--dim", type=click.Choice(["10", "1", "2"]), default="10", show_default=True, help="Dimension d.")
+@click.option("--family", type=click.Choice(["gdpp", "diag", "full"]))
+@click.option("--layers", type=int)
+@click.option("--noise")
+@click.option("--dim", type=click.Choice(["10", "1", "2"]), default="10")
 @answers()
 def models(name: str | None, family: str | None, layers: int | None, noise: str | None, dim: str) -> Answer:
     """List the trained models that ship with the package, or describe one of them.
@@ -76,6 +78,19 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
     adjusted losses, measured when the model was trained. There are also small models for d = 1 and d = 2, for teaching;
     their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'. Models for every dimension have names
     such as 'zoo:universal/8'.
+
+    Options:
+        --family: List only models of this family.
+        --layers: List only models with this number of layers.
+        --noise: List only models trained on this noise, such as 'uniform(0,5)'.
+        --dim: Dimension d.
+
+    Examples:
+        ridgeformer models --noise 'uniform(0,5)'
+        ridgeformer models --layers 7 --csv models.csv
+        ridgeformer models 'full/7/categorical(1,3)'
+        ridgeformer models 'diag/7/uniform(0,5)/2' --json
+        ridgeformer models --dim 1
     """
     from ridgeformer.noise import as_noise
     from ridgeformer.zoo import PREFIX, find, shipped, single_file
@@ -100,32 +115,22 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
 
 
 def _listed(facts: list[dict[str, Any]]) -> Answer:
-    from ridgeformer.evaluation.table import aligned
     from ridgeformer.zoo import single_models
 
-    problem = facts[0]["problem"]
     columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
     prices = [one["price_of_caution"] and one["price_of_caution"]["worse"] for one in facts]
     rows = [{**one, "price": price} for one, price in zip(facts, prices, strict=True)]
     rows = [{name: row[name] for name in columns} for row in rows]
-    unknown = float("nan")
-    nothing = {"floor": 0.0, "ratio": unknown}  # where the noise level is known
-    none_seen = {"explosion_probability": unknown, "explosion_error": unknown}  # which is no probability of 0
+    nothing = {"explosion_probability": None, "explosion_error": None}  # none seen, which is no probability of 0
+    without_floor = {"floor": 0.0}  # where the noise level is known
     printed = [
-        {
-            **row,
-            **({} if row["ratio"] is not None else nothing),
-            **({} if row["explosion_probability"] else none_seen),
-            "price": unknown if row["price"] is None else row["price"],
-        }
+        row | (without_floor if row["ratio"] is None else {}) | ({} if row["explosion_probability"] else nothing)
         for row in rows
     ]
-    words = (
-        "The ratio is loss / floor. The price of caution is what the model gains by a short descent without regard to "
-        "explosions."
-    )
+    problem, answer = facts[0]["problem"], table(printed, facts)
     text = (
-        f"{aligned(printed)}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. {words} "
+        f"{answer.text}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. The ratio is "
+        "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions. "
         f"For details: ridgeformer models '{rows[0]['name']}'. For every dimension: {', '.join(single_models())}."
     )
     return Answer(text, facts, rows)
@@ -146,12 +151,12 @@ def _described(facts: dict[str, Any]) -> Answer:
         words["explosion_probability"] = f"{least}{often} ({hits})" if facts["explosion_hits"] else "none seen"
     if facts["price_of_caution"] is not None:
         words["price_of_caution"] = str(Price(**facts["price_of_caution"]))
-    left_out = ("name", "error", "exploded", "sequences", *(f"explosion_{one}" for one in RARE[1:]))
-    lines = [
-        f"  {key.replace('_', ' '):22} {words.get(key, _text(value))}"
-        for key, value in facts.items()
-        if key not in left_out
-    ]
+    left_out = {"error", "exploded", "sequences", *(f"explosion_{one}" for one in RARE[1:])}
+    return _one_by_one(facts, {key: words.get(key, value) for key, value in facts.items() if key not in left_out})
+
+
+def _one_by_one(facts: dict[str, Any], shown: dict[str, Any]) -> Answer:
+    lines = [f"  {key.replace('_', ' '):22} {_text(value)}" for key, value in shown.items() if key != "name"]
     return Answer("\n".join([facts["name"], *lines]), facts, [facts])
 
 
@@ -161,8 +166,7 @@ def _alone(name: str) -> Answer:
 
     model, record = load_with_record(name)
     facts = {"name": name, "family": model.family.name, "layers": model.layers, **(record or {})}
-    lines = [f"  {key.replace('_', ' '):22} {_text(value)}" for key, value in facts.items() if key != "name"]
-    return Answer("\n".join([name, *lines]), facts, [facts])
+    return _one_by_one(facts, facts)
 
 
 def _text(value: Any) -> str:
@@ -173,30 +177,31 @@ def _text(value: Any) -> str:
 
 def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = None) -> dict[str, Any]:
     """Everything that is known about a model of the zoo, as plain data."""
+    from ridgeformer.losses import rounding
+    from ridgeformer.zoo import DIMS, PREFIX
     from ridgeformer.zoo.explosions import explosions, prices
 
     cell = (family, layers, noise)
-    made = zoo.record(*cell, seed=seed)
-    name = _name(made.spec["dim"], *cell)
-    rare = explosions().get(name) if seed in (None, zoo.best(*cell)) else None
-    number = made.spec["seed"]
+    made, best = zoo.record(*cell, seed=seed), seed in (None, zoo.best(*cell))
+    dim, number = made.spec["dim"], made.spec["seed"]
+    name = f"{PREFIX}{'' if dim == DIMS[0] else f'd={dim}/'}{family}/{layers}/{noise}"
+    rare, price = (explosions().get(name), prices().get(name)) if best else (None, None)
     seeds = sorted(other for known, other in zoo.models if known == cell)
-    arrays = zoo.model(*cell).family.arrays
     model = zoo.models.get((cell, number))
     s = "s" * (model is not None and model.working_layers > 1)
-    price = prices().get(name) if seed in (None, zoo.best(*cell)) else None
+    has_floor = made.floor > rounding(dim)  # the signal, which is d in the paper
     return {
         "name": name if seed is None else f"{name}/{seed}",
         "problem": {key: made.spec[key] for key in ("dim", "context", "noise")},
         "family": family,
         "layers": layers,
         "heads": made.spec["heads"],
-        "parameters": sum(int(values.size) for values in arrays.values()),
+        "parameters": sum(int(values.size) for values in zoo.model(*cell).family.arrays.values()),
         "seed": number,
         "loss": made.loss,
         "error": made.error,
         "floor": made.floor,
-        "ratio": made.loss / made.floor if _has_floor(made) else None,
+        "ratio": made.loss / made.floor if has_floor else None,
         "exploded": made.exploded,
         **{f"explosion_{name}": None if rare is None else getattr(rare, name) for name in RARE},
         "actual": None if model is None else f"{model.simplest_family}, {model.working_layers} layer{s}",
@@ -211,15 +216,3 @@ def _facts(zoo: Zoo, family: str, layers: int, noise: str, seed: int | None = No
         "seeds_with_weights": seeds,
         "weights": number in seeds,
     }
-
-
-def _name(dim: int, family: str, layers: int, noise: str) -> str:
-    from ridgeformer.zoo import DIMS, PREFIX
-
-    return f"{PREFIX}{'' if dim == DIMS[0] else f'd={dim}/'}{family}/{layers}/{noise}"
-
-
-def _has_floor(made: Made) -> bool:
-    from ridgeformer.losses import rounding
-
-    return made.floor > rounding(made.spec["dim"])  # the signal, which is d in the paper

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import os
+import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,15 +24,31 @@ ORDER = (
 )
 
 
-class Group(click.Group):
+class _Documented(click.Command):
+    """A command whose docstring has sections `Options:`, the help of its options, and `Examples:`, printed last."""
+
+    def __init__(self, name: str | None = None, *, help: str | None = None, **settings: Any) -> None:
+        text, _, examples = inspect.cleandoc(help or "").partition("\nExamples:\n")
+        text, _, options = text.partition("\nOptions:\n")
+        epilog = f"Examples:\n\n\b\n{textwrap.indent(textwrap.dedent(examples), '  ')}"
+        super().__init__(name, help=text, epilog=epilog, **settings)
+        named: dict[str, Any] = {option: parameter for parameter in self.params for option in parameter.opts}
+        for entry in re.split(r"^ {4}(?=-)", options, flags=re.MULTILINE)[1:]:
+            name, words = entry.split(": ", 1)
+            named[name].help = " ".join(words.split())
+
+
+class Group(_Documented, click.Group):
     """A group that lists its commands in the given order, with their whole first sentences.
 
     Args:
         order: The names of its commands. Others are listed last.
     """
 
-    def __init__(self, *arguments: Any, order: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    command_class = _Documented
+
+    def __init__(self, name: str | None = None, *, order: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(name, **settings)
         self._order = list(order)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -40,24 +59,46 @@ class Group(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands; long sentences are wrapped, not cut."""
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, self.commands[name].get_short_help_str(200)) for name in self.list_commands(ctx)]
-            )
+            names = self.list_commands(ctx)
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(200)) for name in names])
 
 
-@click.group(
-    cls=Group,
-    order=ORDER,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 3 --noise 'uniform(0,5)' --out runs/\n"
-    "  ridgeformer problem --noise 'uniform(0,5)'\n  ridgeformer models --family full\n"
-    "  ridgeformer eval 'zoo:diag/7/uniform(0,5)' --baselines\n  ridgeformer explain 'zoo:diag/7/uniform(0,5)'\n"
-    "  ridgeformer papers table1\n\n"
-    "Every command has --help with examples. The words are explained in docs/reference/glossary.md.",
-)
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+
+
+@click.group(cls=Group, order=ORDER, context_settings=SETTINGS)
 @click.version_option(__version__, message="ridgeformer %(version)s")
 def cli() -> None:
-    """Train, evaluate and understand linear transformers that learn linear regression in context."""
+    """Train, evaluate and understand linear transformers that learn linear regression in context.
+
+    Every command has --help with examples. The words are explained in docs/reference/glossary.md.
+
+    Examples:
+        ridgeformer train --family diag --layers 3 --noise 'uniform(0,5)' --out runs/
+        ridgeformer problem --noise 'uniform(0,5)'
+        ridgeformer models --family full
+        ridgeformer eval 'zoo:diag/7/uniform(0,5)' --baselines
+        ridgeformer explain 'zoo:diag/7/uniform(0,5)'
+        ridgeformer papers table1
+    """
+
+
+class Described(click.Option):
+    """An option whose help ends with a default that the code says. That code is imported when the help is shown.
+
+    Args:
+        default_text: Returns the default as text; an empty text shows none.
+    """
+
+    def __init__(self, *arguments: Any, default_text: Callable[[], str], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._default_text = default_text
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The names of the option, and its help with the default."""
+        default = self._default_text()
+        record = super().get_help_record(ctx)
+        return record and (record[0], f"{record[1]} [default: {default}]" if default else record[1])
 
 
 Command = Callable[..., Any]
@@ -82,20 +123,6 @@ HELP = {
     "query": "Covariance of the queries, written like features that are the same for all sequences; 'none' for that of "
     "the features.",
 }
-FRESH = {
-    "dim": "[default: 10]",
-    "context": "[default: 20]",
-    "features": "[default: isotropic()]",
-    "tasks": "[default: gaussian()]",
-    "query": "[default: none]",
-}
-TRAINED = "[default: that of the model's training, if its file records it]"
-OF_MODEL = {
-    **dict.fromkeys(("noise", "features", "tasks", "query"), TRAINED),
-    "dim": "[default: that of the model]",
-    "context": "[default: that of the model's training, or 20]",
-}
-
 UNKNOWN = "unknown: it needs a built-in problem of one dimension"  # of an explosion probability
 
 
@@ -125,7 +152,8 @@ THREADS = click.option(
     type=click.IntRange(1, 1024),
     callback=_limit_threads,
     expose_value=False,
-    help="Number of threads [default: RIDGEFORMER_THREADS, or one per core].",
+    show_default="RIDGEFORMER_THREADS, or one per core",
+    help="Number of threads.",
 )
 
 
@@ -199,6 +227,19 @@ PLACE = _Place(path_type=Path)
 FILE = _Place(dir_okay=False, path_type=Path)
 
 
+def decorated(command: Command, *options: Callable[[Command], Command]) -> Command:
+    """Add options to a command, which its help lists in this order.
+
+    Args:
+        command: The command.
+        *options: The decorators that add them.
+
+    Returns:
+        The command.
+    """
+    return functools.reduce(lambda inner, option: option(inner), reversed(options), command)
+
+
 def takes_a_problem(sequences: int) -> Callable[[Command], Command]:
     """A command on a problem: it gets `problem` instead of the options that name it, and how to evaluate on it."""
 
@@ -210,14 +251,16 @@ def takes_a_problem(sequences: int) -> Callable[[Command], Command]:
             named = {name: given.pop(name) for name in PARTS}
             return command(problem=Problem(**arguments_of(named)), **given)
 
-        return _parts(FRESH)(_evaluation(sequences)(read))
+        noise = click.option("--noise", type=_Noise(), required=True, help=HELP["noise"])
+        return decorated(read, noise, *(_part(name, _default_part) for name in PARTS[1:]), *_evaluation(sequences))
 
     return decorate
 
 
 def model_problem_options(sequences: int | None) -> Callable[[Command], Command]:
     """The same options for a model, which may know the problem it was trained on. None of them has a default."""
-    return lambda command: _parts(OF_MODEL)(_evaluation(sequences)(command))
+    parts = [_part(name, _model_part) for name in PARTS]
+    return lambda command: decorated(command, *parts, *_evaluation(sequences))
 
 
 def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,35 +276,27 @@ def arguments_of(named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if (name, value) == ("query", "none") else value for name, value in given.items()}
 
 
-def _parts(defaults: Mapping[str, Any]) -> Callable[[Command], Command]:
-    """One option for each part of a problem; `defaults` has what their help says about their defaults."""
-    options = (
-        click.option(f"--{name}", type=str, help=f"{HELP[name]} {defaults[name]}".strip())
-        if name != "noise" or defaults is OF_MODEL
-        else click.option("--noise", type=_Noise(), required=True, help=HELP[name])
-        for name in PARTS
+def _part(name: str, default: Callable[[str], str]) -> Callable[[Command], Command]:
+    """The option for one part of a problem."""
+    return click.option(
+        f"--{name}", type=str, help=HELP[name], cls=Described, default_text=functools.partial(default, name)
     )
 
-    def decorate(command: Command) -> Command:
-        for option in reversed(list(options)):
-            command = option(command)
-        return command
 
-    return decorate
+def _default_part(name: str) -> str:
+    from ridgeformer.problems import Problem
+
+    return str(getattr(Problem(noise=0), name)).lower()
 
 
-def _evaluation(sequences: int | None) -> Callable[[Command], Command]:
+def _model_part(name: str) -> str:
+    trained = "that of the model's training, if its file records it"
+    known = {"dim": "that of the model", "context": f"that of the model's training, or {_default_part('context')}"}
+    return known.get(name, trained)
+
+
+def _evaluation(sequences: int | None) -> tuple[Callable[[Command], Command], ...]:
     """On how many sequences, and which."""
-
-    def decorate(command: Command) -> Command:
-        count = click.option(
-            "--sequences",
-            type=COUNT,
-            default=sequences,
-            show_default=sequences is not None,
-            help="Number of fresh sequences to evaluate on.",
-        )
-        seed = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the random numbers.")
-        return count(seed(THREADS(command)))
-
-    return decorate
+    words = "Number of fresh sequences to evaluate on."
+    count = click.option("--sequences", type=COUNT, default=sequences, help=words)
+    return count, click.option("--seed", type=SEED, default=0, help="Seed of the random numbers."), THREADS

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,105 +20,97 @@ from ridgeformer.cli.options import FILE, Command
 from ridgeformer.errors import refuse
 from ridgeformer.files import jsonable
 
-
-@contextlib.contextmanager
-def training_display(quiet: bool) -> Iterator[list[Any]]:
-    """Callbacks that say on stderr how far training has come: one line on a terminal, else one every ten seconds."""
+if TYPE_CHECKING:
     from rich.console import Console
 
-    from ridgeformer.training.callbacks import Display
 
-    if quiet:
-        yield []
-        return
-    if not Console(stderr=True).is_terminal:
-        yield [_lines()]
-        return
-    line = Display(after=0.0)
-    try:
-        yield [line]
-    finally:
-        line.close()
+def _stderr() -> Console:
+    from rich.console import Console
 
-
-def _lines() -> Callable[[Any], None]:
-    """For logs: a line now and then."""
-    last = 0.0
-
-    def show(now: Any) -> None:
-        nonlocal last
-        if now.seconds - last >= 10:
-            last = now.seconds
-            loss = now.record.get("adjusted_loss", now.loss)
-            text = f"{now.spec.describe_model()}, {now.phase}: loss {loss:.4g}, about {now.remaining:.0f} s left"
-            click.echo(f"{now.seconds:.0f} s, {100 * now.fraction:.0f} %: {text}", err=True)
-
-    return show
+    return Console(stderr=True)
 
 
 @contextlib.contextmanager
-def sweep_display(quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """Runs done, running and failed, the time left, the best so far; where stderr is no terminal, twice a minute."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+def progress(label: str = "", every: float = 10.0, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr; where that is no terminal, a line now and then.
 
-    console = Console(stderr=True)
-    if quiet:
-        yield lambda state: None
-        return
-    last = 0.0
-    columns = BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        row = bar.add_task("", total=1.0, state="")
+    Args:
+        label: The text beside the bar.
+        every: Seconds between two lines.
+        quiet: Whether to show nothing.
 
-        def show(state: Any) -> None:
+    Yields:
+        A function of the steps done, the steps in all, and a text instead of the label.
+    """
+    from rich.progress import Progress
+
+    console = _stderr()
+    began = last = time.monotonic()
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        row = bar.add_task(label, total=None)
+
+        def show(done: float, total: float, text: str = label) -> None:
             nonlocal last
-            text = _sweep_state(state)
-            bar.update(row, completed=state.done, total=state.total, state=text)
-            if not console.is_terminal and state.seconds - last >= 30:
-                last = state.seconds
-                click.echo(text, err=True)
+            bar.update(row, completed=done, total=total, description=text)
+            now = time.monotonic()
+            if not (quiet or console.is_terminal) and now - last >= every:
+                last = now
+                click.echo(f"{now - began:.0f} s, {100 * done / max(total, 1):.0f} %: {text}", err=True)
 
         yield show
 
 
-def _sweep_state(state: Any) -> str:
-    left = f", about {_duration(state.remaining)} left" if state.remaining < float("inf") else ""
-    best = f"; closest to its floor: {state.best[0]}, ratio {state.best[1]:.3f}" if state.best else ""
-    return f"{state.done} of {state.total} runs done, {state.running} running, {state.failed} failed{left}{best}"
+@contextlib.contextmanager
+def parts_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress of a measurement in several parts, which are announced one by one."""
+    seen: set[str] = set()
+    with progress() as step:
 
+        def show(part: str, done: int, total: int) -> None:
+            text = f"measuring {part.replace('_', ' ')}"
+            if part not in seen and not _stderr().is_terminal:
+                warn(f"{text} ...")
+            seen.add(part)
+            step(done, total, text)
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        yield show
 
 
 @contextlib.contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr; where that is no terminal, a line every ten seconds."""
-    from rich.console import Console
-    from rich.progress import Progress
+def training_progress(quiet: bool) -> Iterator[list[Any]]:
+    """Callbacks that say on stderr how far training has come."""
+    from ridgeformer.training.callbacks import Display
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _steps(label)
+    if _stderr().is_terminal and not quiet:
+        line = Display(after=0.0)
+        try:
+            yield [line]
+        finally:
+            line.close()
         return
-    with Progress(console=console, transient=True) as bar:
-        row = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(row, completed=done, total=total)
+
+    def show(now: Any) -> None:
+        loss = now.record.get("adjusted_loss", now.loss)
+        left = f"loss {loss:.4g}, about {now.remaining:.0f} s left"
+        step(now.fraction, 1.0, f"{now.spec.describe_model()}, {now.phase}: {left}")
+
+    with progress(quiet=quiet) as step:
+        yield [show]
 
 
-def _steps(label: str) -> Callable[[int, int], None]:
-    """For logs: the share of the steps that are done, now and then."""
-    began = last = time.monotonic()
+@contextlib.contextmanager
+def sweep_progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """Runs done, running and failed, the time left, and the best run so far."""
 
-    def show(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= 10:
-            last = now
-            click.echo(f"{now - began:.0f} s, {100 * done / max(total, 1):.0f} %: {label}", err=True)
+    def show(state: Any) -> None:
+        minutes = f"{state.remaining / 60:.0f} min" if state.remaining >= 100 else f"{state.remaining:.0f} s"
+        left = f", about {minutes} left" if state.remaining < float("inf") else ""
+        best = f"; closest to its floor: {state.best[0]}, ratio {state.best[1]:.3f}" if state.best else ""
+        text = f"{state.done} of {state.total} runs done, {state.running} running, {state.failed} failed{left}{best}"
+        step(state.done, state.total, text)
 
-    return show
+    with progress(every=30, quiet=quiet) as step:
+        yield show
 
 
 @dataclass(frozen=True)
@@ -138,6 +130,22 @@ class Answer:
     rows: Sequence[Mapping[str, Any]] = ()
     draw: Callable[[Path], object] | None = None
     code: int = 0
+
+
+def table(rows: Sequence[Mapping[str, Any]], record: Any = None, head: str = "") -> Answer:
+    """Answer with one table, which is printed and written as CSV.
+
+    Args:
+        rows: The rows; all of them have the same keys.
+        record: The values for --json; None for the rows.
+        head: Lines above the printed table.
+
+    Returns:
+        The answer.
+    """
+    from ridgeformer.evaluation.table import aligned
+
+    return Answer(f"{head}{aligned(rows)}", list(rows) if record is None else record, rows)
 
 
 def answers(plot: str = "", table: bool = True) -> Callable[[Callable[..., Answer]], Command]:

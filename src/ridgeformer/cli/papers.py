@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ridgeformer.cli.options import COUNT, PLACE, SEED, THREADS, Group, cli
-from ridgeformer.cli.output import Answer, answers, warn
-from ridgeformer.cli.paper_results import SEED_PAPER, claims, measured, parts_bar, retrained, setting, stored
+from ridgeformer.cli.output import Answer, answers, parts_progress, table, warn
 from ridgeformer.cli.sweep import DASK, WORKERS, run_sweep
 from ridgeformer.errors import InputError, TrainingError, refuse, shown
 from ridgeformer.validation import integer
+
+if TYPE_CHECKING:
+    from ridgeformer.papers import Outcome
 
 ORDER = ("list", "run", "show", "figures", "report", "table1", "verify")
 OUT = click.option(
@@ -26,35 +31,95 @@ OUT = click.option(
 RUNS = click.option(
     "--runs", type=PLACE, help="vladymyrov2024: folder of runs whose models are used instead of the shipped ones."
 )
+SEED_PAPER = "vladymyrov2024"
 VERDICTS = ("supported", "partly supported", "contradicted")
 
 
-@cli.group(
-    cls=Group,
-    order=ORDER,
-    invoke_without_command=True,
-    epilog="Examples:\n\n\b\n  ridgeformer papers list\n  ridgeformer papers run zhang2024 --quick\n"
-    "  ridgeformer papers table1\n  ridgeformer papers figures vladymyrov2024 --only 8 --to pictures/\n"
-    "  ridgeformer papers verify --only momentum",
-)
+def _setting(text: str) -> tuple[str, Any]:
+    """A changed setting, from NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        refuse("--set takes NAME=VALUE", shown(text), "Write --set sequences=50000, for example.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _stored(paper: str, out: Path) -> Outcome:
+    """The stored results of a paper, with its claims."""
+    from ridgeformer.papers import find
+    from ridgeformer.papers.running import stored_outcome
+
+    outcome = stored_outcome(find(paper), out)
+    if outcome is None:
+        raise InputError(
+            f"there must be results of {paper}; {shown(out, 200)} has none. Run `ridgeformer papers run {paper}` first."
+        )
+    return outcome
+
+
+def _measured(
+    parts: set[str], out: Path | None, settings: dict[str, Any] | None = None, runs: Path | None = None
+) -> Any:
+    """The results of some parts of the seed paper."""
+    from ridgeformer import papers as library
+
+    paper = library.find(SEED_PAPER)
+    some = dataclasses.replace(paper, parts=tuple(part for part in paper.parts if part.name in parts), checks=())
+    defaults = {key: value for part in some.parts for key, value in part.settings().items()}
+    changes = {key: value for key, value in (settings or {}).items() if defaults.get(key) != value}
+    changes |= {} if runs is None else _retrained(runs)
+    with parts_progress() as show:
+        return library.run(some, out=out, progress=show, settings=changes).results
+
+
+def _retrained(runs: Path) -> dict[str, Any]:
+    """The settings of the seed paper with the models of a folder of runs."""
+    from ridgeformer.papers.vladymyrov2024.evidence import fingerprint
+
+    return {"runs": str(runs), "models": fingerprint(str(runs))}
+
+
+def _claims(outcome: Outcome) -> Answer:
+    """The claims of a paper with their verdicts."""
+    short = [{"verdict": check.verdict, "claim": check.claim} for check in outcome.checks]
+    quick = " (quick version)" if outcome.quick else ""
+    head = f"{outcome.paper.title} ({outcome.paper.authors}): {sum(outcome.seconds.values()):.0f} s{quick}\n\n"
+    rows = [check.as_dict() for check in outcome.checks]
+    return dataclasses.replace(table(short, outcome.as_dict(), head), rows=rows)
+
+
+@cli.group(cls=Group, order=ORDER, invoke_without_command=True)
 @click.pass_context
 def papers(context: click.Context) -> None:
     """Measure the results of papers again, and check their claims. Without a command, list them.
 
     Each paper has an ID, the first author and the year. vladymyrov2024 is the paper that this package began with: its
     Table 1 (table1), its theorems (verify) and its figures have commands of their own.
+
+    Examples:
+        ridgeformer papers list
+        ridgeformer papers run zhang2024 --quick
+        ridgeformer papers table1
+        ridgeformer papers figures vladymyrov2024 --only 8 --to pictures/
+        ridgeformer papers verify --only momentum
     """
     if context.invoked_subcommand is None:
         context.invoke(list_papers)
 
 
-@papers.command("list", epilog="Examples:\n\n\b\n  ridgeformer papers list\n  ridgeformer papers list --csv papers.csv")
+@papers.command("list")
 @OUT
 @answers()
 def list_papers(out: Path) -> Answer:
-    """List all papers, and how far each is in a folder of results."""
+    """List all papers, and how far each is in a folder of results.
+
+    Examples:
+        ridgeformer papers list
+        ridgeformer papers list --csv papers.csv
+    """
     from ridgeformer import papers as library
-    from ridgeformer.evaluation.table import aligned
 
     states = library.status(out)
     rows = [
@@ -67,20 +132,15 @@ def list_papers(out: Path) -> Answer:
         }
         for one in states
     ]
-    return Answer(aligned(rows), [one.as_dict() for one in states], rows)
+    return table(rows, [one.as_dict() for one in states])
 
 
-@papers.command(
-    epilog="Examples:\n\n\b\n  ridgeformer papers run zhang2024\n  ridgeformer papers run vladymyrov2024 --quick\n"
-    "  ridgeformer papers run lu2025 --d 64 --json\n  ridgeformer papers run --all --quick"
-)
+@papers.command()
 @click.argument("paper", required=False)
-@click.option(
-    "--all", "every", is_flag=True, help="Run all papers, one after the other, and print the first claim of each."
-)
-@click.option("--quick", is_flag=True, help="Run the quick version, which has larger errors.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change a setting. May be repeated.")
-@click.option("--d", "dim", type=COUNT, help="Short for --set d=D, the dimension of lu2025.")
+@click.option("--all", "every", is_flag=True)
+@click.option("--quick", is_flag=True)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE")
+@click.option("--d", "dim", type=COUNT)
 @OUT
 @THREADS
 @answers()
@@ -88,40 +148,50 @@ def run(paper: str | None, every: bool, quick: bool, settings: tuple[str, ...], 
     """Measure what a paper needs, as far as it is not stored, and decide its claims.
 
     With changed settings, only the parts that have these settings are measured.
+
+    Options:
+        --all: Run all papers, one after the other, and print the first claim of each.
+        --quick: Run the quick version, which has larger errors.
+        --set: Change a setting. May be repeated.
+        --d: Short for --set d=D, the dimension of lu2025.
+
+    Examples:
+        ridgeformer papers run zhang2024
+        ridgeformer papers run vladymyrov2024 --quick
+        ridgeformer papers run lu2025 --d 64 --json
+        ridgeformer papers run --all --quick
     """
     from ridgeformer import papers as library
-    from ridgeformer.evaluation.table import aligned
 
     if every == (paper is not None):
         refuse("name one paper, or pass --all", paper or "neither", "Write papers run zhang2024, for example.")
-    changed = dict(map(setting, (*settings, *([] if dim is None else [f"d={dim}"]))))
-    with parts_bar() as show:
+    changed = dict(map(_setting, (*settings, *([] if dim is None else [f"d={dim}"]))))
+    with parts_progress() as show:
         names = library.IDS if paper is None else (paper,)
         outcomes = [library.run(name, quick=quick, out=out, progress=show, settings=changed) for name in names]
     if not every:
-        return claims(outcomes[0])
-    rows = library.summary(outcomes)
-    return Answer(aligned(rows), [outcome.as_dict() for outcome in outcomes], rows)
+        return _claims(outcomes[0])
+    return table(library.summary(outcomes), [outcome.as_dict() for outcome in outcomes])
 
 
-@papers.command(
-    epilog="Examples:\n\n\b\n  ridgeformer papers show zhang2024\n  ridgeformer papers show zhang2024 --csv -"
-)
+@papers.command()
 @click.argument("paper")
 @OUT
 @answers()
 def show(paper: str, out: Path) -> Answer:
-    """Print the claims of a paper with their verdicts, from stored results."""
-    return claims(stored(paper, out))
+    """Print the claims of a paper with their verdicts, from stored results.
+
+    Examples:
+        ridgeformer papers show zhang2024
+        ridgeformer papers show zhang2024 --csv -
+    """
+    return _claims(_stored(paper, out))
 
 
-@papers.command(
-    epilog="Examples:\n\n\b\n  ridgeformer papers figures zhang2024\n"
-    "  ridgeformer papers figures vladymyrov2024 --only 2 --only 7 --to pictures/"
-)
+@papers.command()
 @click.argument("paper")
-@click.option("--only", multiple=True, metavar="NAME", help="Draw only this figure. May be repeated.")
-@click.option("--to", type=PLACE, help="Folder for the figures [default: that of the results].")
+@click.option("--only", multiple=True, metavar="NAME")
+@click.option("--to", type=PLACE)
 @RUNS
 @OUT
 @THREADS
@@ -132,6 +202,14 @@ def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | Non
     Results of vladymyrov2024 that a figure needs and that are not stored yet are measured. Its figures 1 to 7 are those
     of the paper. Figure 8, the ratio of every loss to the floor, and `layers`, the layers that GD++ needs to solve
     least squares, are additions.
+
+    Options:
+        --only: Draw only this figure. May be repeated.
+        --to: Folder for the figures [default: that of the results].
+
+    Examples:
+        ridgeformer papers figures zhang2024
+        ridgeformer papers figures vladymyrov2024 --only 2 --only 7 --to pictures/
     """
     from ridgeformer import papers as library
     from ridgeformer.files import make_folder
@@ -146,9 +224,9 @@ def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | Non
     folder = to or out / paper
     make_folder(folder, "figures")
     if paper == SEED_PAPER:
-        results = measured({part for name in chosen for part in NEEDS[name]}, out, runs=runs)
+        results = _measured({part for name in chosen for part in NEEDS[name]}, out, runs=runs)
     else:
-        results = stored(paper, out).results
+        results = _stored(paper, out).results
     files = [
         path
         for name in chosen
@@ -157,7 +235,7 @@ def figures(paper: str, only: tuple[str, ...], to: Path | None, runs: Path | Non
     return Answer("\n".join(map(str, files)), [str(path) for path in files], [{"file": str(path)} for path in files])
 
 
-@papers.command(epilog="Examples:\n\n\b\n  ridgeformer papers report\n  ridgeformer papers report --out reproduction/")
+@papers.command()
 @RUNS
 @OUT
 @answers(table=False)
@@ -166,37 +244,33 @@ def report(runs: Path | None, out: Path) -> Answer:
 
     report.html has all papers; vladymyrov2024.html has its Table 1 and interactive figures. The pages need no network.
     With --runs, only the latter is written, after measuring what is not stored yet.
+
+    Examples:
+        ridgeformer papers report
+        ridgeformer papers report --out reproduction/
     """
     from ridgeformer import papers as library
 
     outcomes = library.outcomes(out)
     if runs is not None:
-        with parts_bar() as show:
-            outcomes = [library.run(SEED_PAPER, out=out, progress=show, settings=retrained(runs))]
+        with parts_progress() as show:
+            outcomes = [library.run(SEED_PAPER, out=out, progress=show, settings=_retrained(runs))]
     pages = [] if runs is not None else [library.report(out)]
     pages += [outcome.paper.page(outcome, out) for outcome in outcomes if outcome.paper.page]
     return Answer("\n".join(f"Open {page} in a browser." for page in pages), {"pages": [str(page) for page in pages]})
 
 
-@papers.command(
-    epilog="Examples:\n\n\b\n  ridgeformer papers table1\n  ridgeformer papers table1 --markdown > table1.md\n"
-    "  ridgeformer papers table1 --column 'uniform(0,5)' --csv column.csv\n"
-    "  ridgeformer papers table1 --retrain --runs runs/"
-)
+@papers.command()
 @RUNS
-@click.option("--sequences", type=COUNT, default=100_000, show_default=True, help="Number of fresh sequences.")
-@click.option("--seed", type=SEED, default=1, show_default=True, help="Seed of these sequences.")
-@click.option("--column", metavar="NOISE", help="Print all numbers of this column, one line per cell.")
-@click.option("--again", is_flag=True, help="Measure again, without reading or storing results.")
-@click.option(
-    "--retrain",
-    is_flag=True,
-    help="First train all 210 models with five seeds each, into --runs. Takes about an hour on two cores.",
-)
+@click.option("--sequences", type=COUNT, default=100000)
+@click.option("--seed", type=SEED, default=1)
+@click.option("--column", metavar="NOISE")
+@click.option("--again", is_flag=True)
+@click.option("--retrain", is_flag=True)
 @WORKERS
 @DASK
-@click.option("--latex", "form", flag_value="latex", help="Print a LaTeX tabular.")
-@click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table.")
+@click.option("--latex", "form", flag_value="latex")
+@click.option("--markdown", "form", flag_value="markdown")
 @OUT
 @THREADS
 @answers()
@@ -216,6 +290,21 @@ def table1(
 
     Evaluates the models of the zoo, or those of --runs. Cells that are worse than the paper's number, below the floor,
     or worse than a model that they contain are listed below the table, in red.
+
+    Options:
+        --sequences: Number of fresh sequences.
+        --seed: Seed of these sequences.
+        --column: Print all numbers of this column, one line per cell.
+        --again: Measure again, without reading or storing results.
+        --retrain: First train all 210 models with five seeds each, into --runs. Takes about an hour on two cores.
+        --latex: Print a LaTeX tabular.
+        --markdown: Print a Markdown table.
+
+    Examples:
+        ridgeformer papers table1
+        ridgeformer papers table1 --markdown > table1.md
+        ridgeformer papers table1 --column 'uniform(0,5)' --csv column.csv
+        ridgeformer papers table1 --retrain --runs runs/
     """
     from ridgeformer.papers.vladymyrov2024.paper import column as column_of
     from ridgeformer.papers.vladymyrov2024.render import FORMATS, column_table, terminal
@@ -229,11 +318,11 @@ def table1(
         raise InputError("--workers and --dask are for --retrain, which is missing. Add --retrain, or leave them out.")
     noise = None if column is None else column_of(column)
     settings = {"sequences": integer("sequences", sequences, 20), "seed": seed}  # before anything is measured
-    table = Table.from_dict(measured({"tuned", "table"}, None if again else out, settings, runs)["table"])
-    table = table if noise is None else table.only(noise)
-    text: Any = terminal(table) if noise is None else column_table(table)
-    record = table.as_dict()
-    return Answer(FORMATS[form](table).rstrip("\n") if form else text, record, record["cells"])
+    cells = Table.from_dict(_measured({"tuned", "table"}, None if again else out, settings, runs)["table"])
+    cells = cells if noise is None else cells.only(noise)
+    text: Any = terminal(cells) if noise is None else column_table(cells)
+    record = cells.as_dict()
+    return Answer(FORMATS[form](cells).rstrip("\n") if form else text, record, record["cells"])
 
 
 def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
@@ -248,13 +337,9 @@ def _retrain(runs: Path, workers: int | None, dask: str | None) -> None:
         )
 
 
-@papers.command(
-    epilog="Statements: linear_model, quadratic, momentum, heads, second_order, rescaling, step_size, fixed_noise.\n\n"
-    "Examples:\n\n\b\n  ridgeformer papers verify\n  ridgeformer papers verify --only momentum --only step_size\n"
-    "  ridgeformer papers verify --csv theorems.csv"
-)
-@click.option("--only", multiple=True, metavar="NAME", help="Check only this statement. May be repeated.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
+@papers.command()
+@click.option("--only", multiple=True, metavar="NAME")
+@click.option("--seed", type=click.IntRange(0), default=0)
 @THREADS
 @answers()
 def verify(only: tuple[str, ...], seed: int) -> Answer:
@@ -262,14 +347,24 @@ def verify(only: tuple[str, ...], seed: int) -> Answer:
 
     Prints for every claim the measured error, the largest error that is allowed, and whether the claim holds. Where
     the paper prints a different formula, the last column has the error of that formula. The exit code is 1 if a claim
-    fails.
+    fails. The statements are linear_model, quadratic, momentum, heads, second_order, rescaling, step_size and
+    fixed_noise.
+
+    Options:
+        --only: Check only this statement. May be repeated.
+        --seed: Seed of the random numbers.
+
+    Examples:
+        ridgeformer papers verify
+        ridgeformer papers verify --only momentum --only step_size
+        ridgeformer papers verify --csv theorems.csv
     """
     from ridgeformer.evaluation.table import aligned
     from ridgeformer.papers.vladymyrov2024.theory import STATEMENTS
     from ridgeformer.papers.vladymyrov2024.theory import verify as check_all
 
-    with parts_bar() as step:
-        checks = check_all(only, seed=seed, progress=lambda name, done, total: step(name, done, total))
+    with parts_progress() as step:
+        checks = check_all(only, seed=seed, progress=step)
     failed = sum(not check.passed for check in checks)
     rows = [
         {
@@ -283,9 +378,8 @@ def verify(only: tuple[str, ...], seed: int) -> Answer:
     ]
     head, *lines = aligned(rows).splitlines()
     parts = []
-    for name in dict.fromkeys(check.statement for check in checks):
-        own = [line for line, check in zip(lines, checks, strict=True) if check.statement == name]
-        parts.append("\n".join([STATEMENTS[name], *(f"  {line}" for line in own)]))
+    for name, own in itertools.groupby(zip(checks, lines, strict=True), lambda pair: pair[0].statement):
+        parts.append("\n".join([STATEMENTS[name], *(f"  {line}" for _, line in own)]))
     verdict = f"{failed} of {len(checks)} claims fail." if failed else f"All {len(checks)} claims hold."
     record = {"passed": not failed, "checks": [check.as_dict() for check in checks]}
     text = "\n\n".join([f"  {head}", *parts, verdict])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ridgeformer.cli.options import FILE, PLACE, UNKNOWN, Command, cli
-from ridgeformer.cli.output import Answer, answers, one_line, sweep_display, warn
+from ridgeformer.cli.output import Answer, answers, one_line, sweep_progress, warn
 from ridgeformer.errors import InputError, MissingPackageError, UnreachableError, refuse, shown
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ridgeformer.training import Runs, Spec, Training
     from ridgeformer.training.spec import Protocol
 
+PRINTED = {"protocol": "protocol", "run": "name", "details": "details"}  # columns of a list of runs
 PICTURES = ("curve", "trajectories", "animation")
 
 
@@ -99,12 +100,7 @@ def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...]
     warn(f"Drawn to {plot}.")
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer runs runs/ --csv runs.csv\n"
-    "  ridgeformer runs runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png\n"
-    "  ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --picture trajectories --plot w.svg\n"
-    "  ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --plot learning.html"
-)
+@cli.command()
 @click.argument("place", type=PLACE, metavar="RUN")
 @takes_a_picture
 @answers()
@@ -113,6 +109,12 @@ def runs(place: Path, plot: Path | None, picture: str | None, level: tuple[float
 
     RUN is the folder of a run, or a folder that holds runs. A list is sorted by problem, best run first. Damaged runs
     are reported on stderr with the reason, and with --json as entries with the key "damaged"; the exit code is then 1.
+
+    Examples:
+        ridgeformer runs runs/ --csv runs.csv
+        ridgeformer runs runs/diag-7x1-uniform-0-5-d10n20-s0-0123456789 --plot curve.png
+        ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --picture trajectories --plot w.svg
+        ridgeformer runs runs/full-1x1-fixed-1-d3n6-s0-0123456789 --plot learning.html
     """
     from ridgeformer.training import load_run, load_runs
     from ridgeformer.training.runs import read_entry
@@ -140,31 +142,27 @@ def runs(place: Path, plot: Path | None, picture: str | None, level: tuple[float
 def _listed(table: Runs) -> Answer:
     from ridgeformer.evaluation.table import aligned
 
-    missing, entries = float("nan"), table.entries
+    entries, whole = (
+        table.entries,
+        [pair for pair in zip(table.entries, table.rows(), strict=True) if not pair[0].damage],
+    )
     damaged = [entry for entry in entries if entry.damage]
     for entry in damaged:
         warn(one_line(f"damaged: {entry.name}: {entry.damage}"))
     shortened = [
         {
-            "loss": entry.loss if entry.record else missing,
-            "ratio": missing if entry.ratio is None else entry.ratio,
-            "exploded": missing if entry.exploded is None else entry.exploded,
-            "status": one_line(row["status"]),
-            "actual": one_line(row["actual"]),
-            "protocol": one_line(entry.protocol),
-            "run": one_line(entry.name),
-            "details": one_line(entry.details),
+            **{name: getattr(entry, name) if entry.record else None for name in ("loss", "ratio", "exploded")},
+            **{name: one_line(row[name]) for name in ("status", "actual")},
+            **{name: one_line(getattr(entry, own)) for name, own in PRINTED.items()},
         }
-        for entry, row in zip(entries, table.rows(), strict=True)
-        if entry.damage is None
+        for entry, row in whole
     ]
     text = aligned(shortened)
     if any(entry.status == "unfinished" for entry in entries):
         text += "\nTo resume an unfinished run, give the command that started it again."
     record = [*(entry.record for entry in entries if entry.record)]
     record += [{"folder": str(entry.folder), "damaged": entry.damage} for entry in damaged]
-    rows = [row for entry, row in zip(entries, table.rows(), strict=True) if entry.damage is None]
-    return Answer(text, record, rows, code=1 if damaged else 0)
+    return Answer(text, record, [row for _, row in whole], code=1 if damaged else 0)
 
 
 def describe_training(training: Any, draw: Callable[[Path], object] | None = None, explosions: bool = False) -> Answer:
@@ -214,28 +212,36 @@ DASK = click.option(
 )
 
 
-@cli.command(
-    epilog="GRID is a TOML file of lists. Every combination of their values is a run:\n\n\b\n"
-    "  noise = ['uniform(0,5)', 'categorical(1,3)']\n  families = ['diag', 'full']\n  layers = [1, 2, 3, 4]\n"
-    "  seeds = [0, 1, 2, 3, 4]\n\n"
-    "Further keys are dim, context, features, tasks, query, heads, sequences and [protocol]; "
-    "see docs/howto/sweeps.md.\n\n"
-    "Examples:\n\n\b\n  ridgeformer sweep grid.toml --out runs/\n"
-    "  ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786"
-)
+@cli.command()
 @click.argument("grid", type=PLACE)
-@click.option(
-    "--out", type=PLACE, required=True, help="Folder for runs. Finished runs are reused; interrupted runs resume."
-)
+@click.option("--out", type=PLACE, required=True)
 @WORKERS
 @DASK
-@click.option("--quiet", "-q", is_flag=True, help="Do not show progress.")
+@click.option("--quiet", "-q", is_flag=True)
 @answers()
 def sweep(grid: Path, out: Path, workers: int | None, dask: str | None, quiet: bool) -> Answer:
     """Train all runs of a grid in parallel. Finished runs are reused; interrupted runs resume.
 
     The exit code is 1 if a run failed, and 2 if the grid is wrong or the connection to the Dask scheduler is lost.
     Finished runs are stored: to continue, give the same command again.
+
+    GRID is a TOML file of lists. Every combination of their values is a run:
+
+    \b
+      noise = ['uniform(0,5)', 'categorical(1,3)']
+      families = ['diag', 'full']
+      layers = [1, 2, 3, 4]
+      seeds = [0, 1, 2, 3, 4]
+
+    Further keys are dim, context, features, tasks, query, heads, sequences and [protocol]; see docs/howto/sweeps.md.
+
+    Options:
+        --out: Folder for runs. Finished runs are reused; interrupted runs resume.
+        --quiet: Do not show progress.
+
+    Examples:
+        ridgeformer sweep grid.toml --out runs/
+        ridgeformer sweep grid.toml --out runs/ --dask tcp://host:8786
     """
     from ridgeformer.sweeps import read_grid
 
@@ -261,7 +267,7 @@ def run_sweep(specs: list[Spec], out: Path, workers: int | None, dask: str | Non
 
     client = None if dask is None else _dask_client(dask)
     try:
-        with sweep_display(quiet) as show:
+        with sweep_progress(quiet) as show:
             executor = client.get_executor() if client else None
             return run(specs, out, executor=executor, workers=workers, progress=show)
     except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import FAMILY, PLACE, Command, cli, measures_explosions, takes_a_problem
-from ridgeformer.cli.output import Answer, answers, training_display, warn
+from ridgeformer.cli.options import (
+    FAMILY,
+    PLACE,
+    Command,
+    Described,
+    cli,
+    decorated,
+    measures_explosions,
+    takes_a_problem,
+)
+from ridgeformer.cli.output import Answer, answers, training_progress, warn
 from ridgeformer.cli.sweep import describe_training, draw, picture_of, takes_a_picture
 from ridgeformer.errors import InputError, refuse, shown
 
@@ -19,94 +29,58 @@ if TYPE_CHECKING:
     from ridgeformer.problems import Problem
     from ridgeformer.training.spec import Protocol
 
-STEPS = "descent, sgd, adam"
-Options = tuple[tuple[str, type, str], ...]
-SEARCHES: tuple[tuple[str, ...], Options] = (
-    ("search", "paper"),
-    (
-        ("effort", float, "search only: number of starts and steps, relative to the default. The default is 1."),
-        ("caution", float, "search only: weight of exploding sequences, relative to the default. The default is 1."),
-        (
-            "tolerated",
-            float,
-            "search only: largest probability of an explosion that the chosen model may have, such as 1e-9. The "
-            "default is to count explosions instead.",
-        ),
-        (
-            "precision",
-            str,
-            "search only: auto, float32 or float64, the precision of the optimisation. The default is auto.",
-        ),
-        ("seconds", float, "search only: time limit in seconds; the best model so far is stored. There is no default."),
-        ("steps", int, "paper only: number of steps. The default is 200000."),
-        ("batch", str, "paper only: sequences per step. The default is 2048."),
-        ("rate", float, "paper only: learning rate. The default is 1e-4."),
-    ),
-)
-DESCENTS: tuple[tuple[str, ...], Options] = (
-    ("descent", "sgd", "adam", "flow"),
-    (
-        ("steps", int, f"{STEPS}: number of steps. The default is 10000."),
-        (
-            "batch",
-            str,
-            "Sequences per step; 'population' for the exact gradient of one layer, or 'sample(8192)' for fixed "
-            "sequences. The default for descent and flow is population where it is known, otherwise sample(8192). "
-            "The default for sgd and adam is 512.",
-        ),
-        ("rate", float, f"{STEPS}: learning rate. The default depends on the problem."),
-        (
-            "clip",
-            float,
-            f"{STEPS}: largest norm of a gradient; longer gradients are scaled down. inf clips nothing. With --rate, "
-            "the default is inf. Without --rate, the default depends on the problem.",
-        ),
-        ("momentum", float, f"{STEPS}: forgetting factor of the gradient. The default is 0, and 0.9 for adam."),
-        ("schedule", str, f"{STEPS}: constant, linear, cosine, or step:factor pairs such as 0:1,5000:0.1."),
-        ("warmup", int, f"{STEPS}: steps in which the rate rises. The default is 0."),
-        ("time", float, "flow only: time of the gradient flow. The default is 1000."),
-        ("scale", float, "Standard deviation of the numbers of the random start."),
-        (
-            "record",
-            str,
-            f"{STEPS}: steps between two records, or steps such as 0,10,100. flow: number of times.",
-        ),
-        ("snapshots", str, "Number of snapshots, or their steps such as 0,10,100. The default is 20."),
-    ),
-)
-OPTIONS = (*SEARCHES[1], *DESCENTS[1])
+SEARCHES, DESCENTS = ("search", "paper"), ("descent", "sgd", "adam", "flow")
+PRECISION = click.Choice(["auto", "float32", "float64"])
+SETTINGS = {  # of protocols; a field of one is an option where it is listed here
+    **dict.fromkeys(("effort", "caution", "tolerated", "seconds", "rate", "clip", "momentum", "time", "scale"), float),
+    **dict.fromkeys(("batch", "schedule", "record", "snapshots"), str),
+    **dict.fromkeys(("steps", "warmup"), int),
+    "precision": PRECISION,
+}
 
 
-def takes_a_protocol(flag: str, kinds: tuple[tuple[str, ...], Options], text: str) -> Callable[[Command], Command]:
-    """Add the option that chooses a protocol, and the options of these protocols, None where they are not given.
+def takes_a_protocol(flag: str, names: tuple[str, ...], settings: str) -> Callable[[Command], Command]:
+    """Add the option that chooses a protocol, and the settings of these protocols, None where they are not given.
 
     Args:
         flag: The name of the option, such as `--protocol`.
-        kinds: The names of the protocols, of which the first is the default, and their options.
-        text: The help text of the option.
+        names: The names of the protocols, of which the first is the default.
+        settings: The names of their settings, separated by spaces.
 
     Returns:
         The decorator.
     """
-    names, options = kinds
 
-    def decorate(command: Command) -> Command:
-        for name, kind, words in reversed(options):
-            choice = click.Choice(["auto", "float32", "float64"]) if name == "precision" else kind
-            command = click.option(f"--{name}", type=choice, help=words)(command)
-        chosen = click.Choice(names)
-        return click.option(flag, type=chosen, default=names[0], show_default=True, help=text)(command)
+    def option(name: str) -> Callable[[Command], Command]:
+        default = functools.partial(_default, names, name)
+        return click.option(f"--{name}", type=SETTINGS[name], cls=Described, default_text=default)
 
-    return decorate
+    chosen = click.option(flag, type=click.Choice(names), default=names[0])
+    return lambda command: decorated(command, chosen, *map(option, settings.split()))
+
+
+def _default(names: tuple[str, ...], setting: str) -> str:
+    """The default of a setting, as its protocols say; nothing where it depends on the problem."""
+    from ridgeformer.training.spec import PROTOCOLS
+
+    fields = {name: {field.name: field.default for field in dataclasses.fields(PROTOCOLS[name])} for name in names}
+    by_value: dict[Any, list[str]] = {}
+    for name in (name for name in names if setting in fields[name]):
+        by_value.setdefault(fields[name][setting], []).append(name)
+    known = {str(value): " and ".join(owners) for value, owners in by_value.items() if value is not None}
+    return (
+        next(iter(known))
+        if len(by_value) == len(known) == 1
+        else ", ".join(map("{0[0]} for {0[1]}".format, known.items()))
+    )
 
 
 def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
     """The protocol with the options that were given; options of other protocols are refused."""
     from ridgeformer.training.spec import PROTOCOLS
 
-    known = {option for option, *_ in OPTIONS}
-    taken = [field.name for field in dataclasses.fields(PROTOCOLS[name]) if field.name in known]
-    given = {key: _value(key, value) for key, value in options.items() if key in known and value is not None}
+    taken = [field.name for field in dataclasses.fields(PROTOCOLS[name]) if field.name in SETTINGS]
+    given = {key: _value(key, value) for key, value in options.items() if key in SETTINGS and value is not None}
     wrong = sorted(given.keys() - set(taken))
     if wrong:
         raise InputError(
@@ -141,63 +115,47 @@ MODEL = (
         "--family",
         type=FAMILY,
         default="diag",
-        show_default=True,
         help="Parametrisation of a layer, from simple to rich: gdpp (3 numbers per layer), diag (4), channels(1,3) "
         "(20, with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), "
         "preconditioned and looped(diag,4).",
     ),
-    click.option(
-        "--layers", default=4, show_default=True, help="Number of layers; of a looped model, those of one repetition."
-    ),
-    click.option("--heads", default=1, show_default=True, help="Number of attention heads per layer."),
+    click.option("--layers", default=4, help="Number of layers; of a looped model, those of one repetition."),
+    click.option("--heads", default=1, help="Number of attention heads per layer."),
     click.option(
         "--attention",
         type=click.Choice(["sum", "mean"]),
-        help="Whether attention sums over the tokens of a context or takes their mean. The default is sum, and mean if "
-        "n varies.",
+        show_default="sum; mean if n varies",
+        help="Whether attention sums over the tokens of a context or takes their mean.",
     ),
     click.option(
         "--coordinate",
         type=click.Choice(["none", "constant", "length", "ratio"]),
+        show_default="none; length if n varies; ratio if d varies",
         help="full, lowrank, channels and looped models of these: a further coordinate of every token. constant: a 1, "
-        "which gives an intercept. length: sqrt(20 / n), which shows n. ratio: one more token that shows 2 d / n "
-        "[default: none; length if n varies; ratio if d varies].",
+        "which gives an intercept. length: sqrt(20 / n), which shows n. ratio: one more token that shows 2 d / n.",
     ),
     click.option(
         "--scratch",
         type=int,
+        show_default="0",
         help="full, lowrank and looped models of these: number of further coordinates that start at zero, as room for "
-        "intermediate results [default: 0].",
+        "intermediate results.",
     ),
 )
 WORK = (
     click.option("--out", type=PLACE, help="Folder for runs. Finished runs are reused; interrupted runs resume."),
-    click.option(
-        "--init", type=PLACE, help="Start from this model: a file, the folder of a run, or a model of the zoo."
-    ),
+    click.option("--init", type=PLACE, help="Start from this model: a file, the folder of a run, or one of the zoo."),
     click.option("--quiet", "-q", is_flag=True, help="Do not show progress."),
 )
 
 
 def _trains(command: Command) -> Command:
     """Add the options that both commands share."""
-    for option in reversed((*MODEL, takes_a_problem(sequences=100_000), *WORK)):
-        command = option(command)
-    return command
+    return decorated(command, *MODEL, takes_a_problem(sequences=100_000), *WORK)
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/\n"
-    "  ridgeformer train --family full --layers 4 --noise 'categorical(1,3)' --seed 3 --json\n"
-    "  ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png\n"
-    "  ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/\n"
-    "  ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'"
-)
-@takes_a_protocol(
-    "--protocol",
-    SEARCHES,
-    "How to train. search: many starts, and models grown from shallower ones. paper: as in the paper, by Adam.",
-)
+@cli.command()
+@takes_a_protocol("--protocol", SEARCHES, "effort caution tolerated precision seconds steps batch rate")
 @measures_explosions("After training,")
 @answers(plot="the learning curve")
 @_trains
@@ -207,6 +165,26 @@ def train(protocol: str, explosions: bool, **given: Any) -> Answer:
     The default protocol, search, grows the model from models with fewer layers and from models of simpler families
     (ones that its family contains). These are trained first; with --out all of them are stored. To resume an
     interrupted run, give the same command again.
+
+    Options:
+        --protocol: How to train. search: many starts, and models grown from shallower ones. paper: as in the paper, by
+            Adam.
+        --effort: search only: number of starts and steps, relative to the default.
+        --caution: search only: weight of exploding sequences, relative to the default.
+        --tolerated: search only: largest probability of an explosion that the chosen model may have, such as 1e-9.
+            Without it, explosions are counted.
+        --precision: search only: the precision of the optimisation.
+        --seconds: search only: time limit in seconds; the best model so far is stored.
+        --steps: paper only: number of steps.
+        --batch: paper only: sequences per step.
+        --rate: paper only: learning rate.
+
+    Examples:
+        ridgeformer train --family diag --layers 7 --noise 'uniform(0,5)' --out runs/
+        ridgeformer train --family full --layers 4 --noise 'categorical(1,3)' --seed 3 --json
+        ridgeformer train --layers 2 --noise 'fixed(1)' --dim 3 --context 6 --plot curve.png
+        ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/
+        ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'
     """
     from ridgeformer.plotting.training import draw_training
 
@@ -214,17 +192,8 @@ def train(protocol: str, explosions: bool, **given: Any) -> Answer:
     return describe_training(training, lambda path: draw_training(training, path), explosions)
 
 
-@cli.command(
-    epilog="Examples:\n\n\b\n  ridgeformer descend --layers 1 --noise 'fixed(1)' --rate 1e-4 --plot curve.png\n"
-    "  ridgeformer descend --method adam --layers 3 --noise 'uniform(0,5)' --plot learning.gif\n"
-    "  ridgeformer descend --method flow --layers 1 --noise 'fixed(1)' --time 100 --csv course.csv"
-)
-@takes_a_protocol(
-    "--method",
-    DESCENTS,
-    "How to descend. descent: gradient descent on the exact gradient, or on a fixed sample. sgd: on fresh sequences. "
-    "adam: Adam on fresh sequences. flow: gradient flow. --batch chooses another gradient.",
-)
+@cli.command()
+@takes_a_protocol("--method", DESCENTS, "steps batch rate clip momentum schedule warmup time scale record snapshots")
 @takes_a_picture
 @answers()
 @_trains
@@ -233,15 +202,36 @@ def descend(
 ) -> Answer:
     """Watch how a model learns: one descent from one start, with its course recorded.
 
-    --csv writes the course: losses, gradients and rates by step.
+    --csv writes the course: losses, gradients and rates by step. Options that only some methods take name them first.
+
+    Options:
+        --method: How to descend. descent: gradient descent on the exact gradient, or on a fixed sample. sgd: on fresh
+            sequences. adam: Adam on fresh sequences. flow: gradient flow. --batch chooses another gradient.
+        --steps: descent, sgd, adam: number of steps.
+        --batch: Sequences per step; 'population' for the exact gradient of one layer, or 'sample(8192)' for fixed
+            sequences. The default for descent and flow is population where it is known, otherwise sample(8192).
+        --rate: descent, sgd, adam: learning rate. The default depends on the problem.
+        --clip: descent, sgd, adam: largest norm of a gradient; longer gradients are scaled down. inf clips nothing.
+            With --rate, the default is inf. Without --rate, the default depends on the problem.
+        --momentum: descent, sgd, adam: forgetting factor of the gradient.
+        --schedule: descent, sgd, adam: constant, linear, cosine, or step:factor pairs such as 0:1,5000:0.1.
+        --warmup: descent, sgd, adam: steps in which the rate rises.
+        --time: flow only: time of the gradient flow.
+        --scale: Standard deviation of the numbers of the random start. The default depends on the problem.
+        --record: descent, sgd, adam: steps between two records, or steps such as 0,10,100. flow: number of times.
+        --snapshots: Number of snapshots, or their steps such as 0,10,100.
+
+    Examples:
+        ridgeformer descend --layers 1 --noise 'fixed(1)' --rate 1e-4 --plot curve.png
+        ridgeformer descend --method adam --layers 3 --noise 'uniform(0,5)' --plot learning.gif
+        ridgeformer descend --method flow --layers 1 --noise 'fixed(1)' --time 100 --csv course.csv
     """
     protocol = protocol_of(method, given)
     chosen = picture_of(plot, picture, level, protocol)
     training = _fit(protocol, quiet=quiet, **given)
     if plot is not None:
         draw(plot, training, chosen, level, quiet)
-    answer = describe_training(training)
-    return dataclasses.replace(answer, rows=training.history.rows())
+    return dataclasses.replace(describe_training(training), rows=training.history.rows())
 
 
 def _fit(
@@ -264,7 +254,7 @@ def _fit(
 
     layout = {name: options[name] for name in ("attention", "coordinate", "scratch") if options[name] is not None}
     try:
-        with training_display(quiet) as callbacks:
+        with training_progress(quiet) as callbacks:
             return fit(
                 problem,
                 family,

@@ -125,6 +125,8 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def _cell(value: Any) -> str:
     """One value: a number that is not known, or a ratio that says nothing, is a dash."""
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

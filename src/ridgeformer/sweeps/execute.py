@@ -198,11 +198,6 @@ def _check_importable(problem: BaseProblem) -> None:
         )
 
 
-def _module(spec: Spec) -> dict[str, str]:
-    """Where the class of a problem of the user's own is defined, for workers to import."""
-    return {"module": type(spec.problem).__module__}
-
-
 def train_unit(folder: str, specs: list[dict[str, Any]], threads: int | None) -> list[tuple[str, str]]:
     """Train the runs of a unit; this function runs in a worker.
 
@@ -299,7 +294,7 @@ class _Driver:
     def _submit_all(self, units: list[Unit], chosen: list[int]) -> Running:
         running = Running()
         for i in chosen:
-            specs = [{**spec.as_dict(), **_module(spec)} for spec in units[i]]
+            specs = [{**spec.as_dict(), "module": type(spec.problem).__module__} for spec in units[i]]
             try:
                 running[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
             except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice

@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -83,7 +84,7 @@ class Grid:
         if count > MOST_RUNS:
             refuse(f"a grid must describe at most {MOST_RUNS:,} runs", f"{count:,}", "Split it into several grids.")
         for axis in self._axes():
-            check_values(axis, getattr(self, axis))
+            _check_values(axis, getattr(self, axis))
         as_protocol(self.protocol)
         integer("sequences", self.sequences, 2, MOST_SEQUENCES)
         self._check_fit()
@@ -115,20 +116,10 @@ class Grid:
 
     def specs(self) -> Iterator[Spec]:
         """Yield every run, problem by problem and seed by seed, shallow before deep."""
-        for problem in self.problems():
-            for seed in self.seeds:
-                for heads in self.heads:
-                    for family in self.families:
-                        for layers in sorted(self.layers):
-                            yield make_spec(
-                                problem,
-                                family,
-                                layers=layers,
-                                heads=heads,
-                                seed=seed,
-                                protocol=self.protocol,
-                                sequences=self.sequences,
-                            )
+        inner = list(itertools.product(self.seeds, self.heads, self.families, sorted(self.layers)))
+        for problem, (seed, heads, family, layers) in itertools.product(self.problems(), inner):
+            run = functools.partial(make_spec, problem, family, layers=layers, heads=heads, seed=seed)
+            yield run(protocol=self.protocol, sequences=self.sequences)
 
     def __len__(self) -> int:
         return math.prod(len(getattr(self, axis)) for axis in self._axes())
@@ -144,55 +135,23 @@ def _count(axis: str, values: Any) -> int:
         refuse(f"{axis} must list at most {MOST_RUNS:,} values", shown(values), "Split the grid into several.")
 
 
-def check_values(axis: str, values: Any) -> None:
-    """Refuse values of an axis that no run can have, and values that are listed twice.
-
-    Args:
-        axis: The name of the axis.
-        values: What it lists.
-
-    Raises:
-        InputError: The values are not a list of different values that a run can have.
-    """
+def _check_values(axis: str, values: Any) -> None:
+    """Refuse values of an axis that no run can have, and values that are listed twice."""
     count = _count(axis, values)
-    for value in values:
-        _check(axis, value)
     if len({_text(axis, value) for value in values}) < count:
         refuse(f"{axis} must list every value once", shown(list(values)), "Remove the repeated value.")
 
 
-def _check(axis: str, value: Any) -> None:
-    """Refuse a value of an axis that no run can have."""
-    if axis == "noise":
-        _noise(value)
-    elif axis in ("dim", "context"):
+def _text(axis: str, value: Any) -> str:
+    """The text by which equal values of an axis are recognised; a value that no run can have is refused."""
+    if axis in EXAMPLES and not isinstance(value, str):
+        refuse(f"{axis} must be listed as text", shown(value), f"Write {EXAMPLES[axis]}, for example.")
+    if axis in ("dim", "context"):
         Problem(**{"noise": ANY_PROBLEM.noise, axis: value})
-    elif axis in ("features", "tasks", "query"):
-        if not isinstance(value, str):
-            refuse(f"{axis} must be listed as text", shown(value), f"Write {EXAMPLES[axis]}, for example.")
-        _text(axis, value)
-    elif axis == "problem":
-        check_any_problem(value)
-    elif axis == "families":
-        if not isinstance(value, str):
-            refuse("a family must be listed by its name", shown(value), 'Write "diag", for example.')
-        family_named(value)
-    else:
+    elif axis not in READ:
         chosen = {"layers": 1, "heads": 1, "seed": 0, axis.removesuffix("s") if axis == "seeds" else axis: value}
         make_spec(ANY_PROBLEM, "gdpp", **chosen, protocol=SEARCH, sequences=2)
-
-
-def _text(axis: str, value: Any) -> str:
-    """The text by which equal values of an axis are recognised."""
-    if axis == "context":
-        return str(Lengths(value))
-    if axis == "query" and value == "none":
-        return "none"
-    if axis in ("features", "query"):
-        return str(as_features(value))
-    if axis == "tasks":
-        return str(as_tasks(value))
-    return str(value) if axis == "problem" else repr(value)
+    return str(READ.get(axis, repr)(value))
 
 
 def _problem(noise: Noise, dim: int, context: Any, features: str, tasks: str, query: str) -> Problem:
@@ -200,7 +159,7 @@ def _problem(noise: Noise, dim: int, context: Any, features: str, tasks: str, qu
     return Problem(dim, context, noise, features=features, tasks=tasks, query=covariance)
 
 
-EXAMPLES = {"features": '"powerlaw(1)"', "tasks": '"lowrank(3)"', "query": '"none" or "powerlaw(1)"'}
+EXAMPLES = {"features": '"powerlaw(1)"', "tasks": '"lowrank(3)"', "query": '"powerlaw(1)"', "families": '"diag"'}
 ANY_PROBLEM = Problem(noise=Fixed(1.0))
 SEARCH = Search()
 
@@ -217,6 +176,15 @@ def _noise(value: object) -> Noise:
         ) from error
 
 
+READ: dict[str, Callable[[Any], object]] = {  # what values of an axis are read as
+    "noise": _noise,
+    "context": Lengths,
+    "features": as_features,
+    "tasks": as_tasks,
+    "query": lambda value: value if value == "none" else as_features(value),
+    "families": lambda value: family_named(value).name,
+    "problem": check_any_problem,
+}
 EXAMPLE = 'a line noise = ["uniform(0,5)"], a line layers = [1, 2, 3]'
 LARGEST = 1 << 20  # bytes
 # tomllib needs time and memory that grow with the square of the number of parts of a key, a.b.c. A key is in one line;
@@ -261,10 +229,7 @@ def _blame(place: Path, text: str, values: dict[str, Any]) -> None:
     for key in (*AXES, "sequences"):
         if key in values:
             try:
-                if key in AXES:
-                    check_values(key, values[key])
-                else:
-                    Grid(noise=["fixed(1)"], sequences=values[key])
+                _check_values(key, values[key]) if key in AXES else Grid(noise=["fixed(1)"], sequences=values[key])
             except InputError as error:
                 _complain(place, text, key, str(error))
 
