@@ -170,7 +170,7 @@ class Batch:
 
     @cached_property
     def _arrays(self) -> tuple[Float, Float, Float | None]:
-        """Gram matrices, targets and metric in the memory order of engines, which would copy them at every evaluation."""
+        """Gram matrices, targets and metric in the memory order of engines, so that no evaluation copies them."""
         own = self.metric is not None and self.metric.ndim == 3
         return _innermost(self.gram), _innermost(self.target), _innermost(self.metric) if own else self.metric
 
