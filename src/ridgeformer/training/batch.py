@@ -171,8 +171,10 @@ class Batch:
     @cached_property
     def _arrays(self) -> tuple[Float, Float, Float | None]:
         """Gram matrices, targets and metric in the memory order of engines, so that no evaluation copies them."""
-        own = self.metric is not None and self.metric.ndim == 3
-        return _innermost(self.gram), _innermost(self.target), _innermost(self.metric) if own else self.metric
+        metric = self.metric
+        if metric is not None and metric.ndim == 3:
+            metric = _innermost(metric)
+        return _innermost(self.gram), _innermost(self.target), metric
 
     @cached_property
     def _blocks(self) -> list[tuple[NDArray[np.intp], Batch]]:
