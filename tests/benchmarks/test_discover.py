@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import discover
+from benchmarks import cells, discover
 from benchmarks.universal import cell
 from ridgeformer import LinearTransformer, load
 from ridgeformer.models import Channels
@@ -15,30 +15,32 @@ from ridgeformer.training.batch import damped
 
 @pytest.fixture(scope="module")
 def objective():
-    return discover.Objective("2,5,40", share=0.1, seed=3)
+    return cells.Objective("2,5,40", share=0.1, seed=3)
 
 
 @pytest.fixture(scope="module")
 def point():
-    layout = discover._layout(discover.SCALARS)
-    family = Channels(1, discover.SCALARS)
-    return discover.packed(LinearTransformer.random(family, dim=32, layers=2, scale=0.3, layout=layout))
+    layout = cells.layout_of(cells.SCALARS)
+    family = Channels(1, cells.SCALARS)
+    return cells.packed(LinearTransformer.random(family, dim=32, layers=2, scale=0.3, layout=layout))
 
 
 def test_ratios_are_those_of_the_predictor(objective, point):
     """On the same sequences, the excess of a cell is that of the predictor, which translates units by itself."""
     objective(point)
-    cells = {(one.dim, one.context): (one, ratio) for one, ratio in zip(objective.cells, objective.ratios, strict=True)}
-    assert list(cells)[:6] == [(2, 2), (2, 3), (2, 4), (2, 6), (2, 8), (5, 5)]
-    assert [one.allowed for one, _ in cells.values()] == [0.3, 0.12, 0.12, 0.12, 0.12, 0.3] + 5 * [0.12] + [0.25]
+    places = {
+        (one.dim, one.context): (one, ratio) for one, ratio in zip(objective.cells, objective.ratios, strict=True)
+    }
+    assert list(places)[:6] == [(2, 2), (2, 3), (2, 4), (2, 6), (2, 8), (5, 5)]
+    assert [one.allowed for one, _ in places.values()] == [0.3, 0.12, 0.12, 0.12, 0.12, 0.3] + 5 * [0.12] + [0.25]
     for place in ((2, 2), (5, 7), (40, 80)):
-        one, ratio = cells[place]
+        one, ratio = places[place]
         problem = cell(*place)
         draw = problem.moments(round(40 + 200 / place[0]), seed=3)
         best = problem.best_predictor().weights(draw.moments)
-        mine = Universal(discover.unpacked(point), signal=1).weights(draw.moments)
+        mine = Universal(cells.unpacked(point), signal=1).weights(draw.moments)
         assert one.floor == pytest.approx(np.square(best - draw.ridge).sum(1).mean() / 2)
-        excess = damped(np.square(mine - best).sum(1) / 2, discover.LIMIT).mean()
+        excess = damped(np.square(mine - best).sum(1) / 2, cells.LIMIT).mean()
         assert ratio == pytest.approx(1 + excess / one.floor)
 
 
@@ -47,11 +49,11 @@ def test_stretched_contexts_are_contexts():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 9, 3)), rng.normal(size=(2, 9))
     other = np.random.default_rng(7)
-    by = 1 + other.uniform(0, discover.STRETCH / 3, (2, 2))
-    task = discover.TASK / np.sqrt(3) * other.uniform(-1, 1, (2, 1))
+    by = 1 + other.uniform(0, cells.STRETCH / 3, (2, 2))
+    task = cells.TASK / np.sqrt(3) * other.uniform(-1, 1, (2, 1))
     tops = [np.linalg.eigh(one.T @ one)[1][:, -1] for one in x]
     long = [one + (k - 1) * np.outer(one @ u, u) for one, k, u in zip(x, by[0], tops, strict=True)]
-    found = discover._stretched(Moments.from_tokens(x, y), seed=7)
+    found = cells._stretched(Moments.from_tokens(x, y), seed=7)
     labels = by[1][:, None] * y + task * np.einsum("bnd,bd->bn", x, tops)
     assert found.gram == pytest.approx(Moments.from_tokens(long, labels).gram)
 
@@ -64,12 +66,12 @@ def test_gradient_is_that_of_finite_differences(objective, point):
 
 def test_curvature_is_that_of_gauss_and_newton(point):
     """Random vectors of a cell have the covariance sum J'J, by finite differences; less for losses that are damped."""
-    one = discover.Cell.of(cell(3, 4), share=0.02, seed=3)
+    one = cells.Cell.of(cell(3, 4), share=0.02, seed=3)
     rng, direction = np.random.default_rng(0), np.random.default_rng(1).normal(size=len(point))
-    draws = [np.square(one.gradients(discover.unpacked(point), rng) @ direction).sum() for _ in range(400)]
+    draws = [np.square(one.gradients(cells.unpacked(point), rng) @ direction).sum() for _ in range(400)]
     expected = 0.0
     for batch, counted, limit in one.parts:
-        ends = [discover.unpacked(point + step * direction).at_dim(3) for step in (1e-5, -1e-5)]
+        ends = [cells.unpacked(point + step * direction).at_dim(3) for step in (1e-5, -1e-5)]
         ahead, behind = (batch.evaluate(end, np.inf, gradient=False, weights=True).weights for end in ends)
         sizes = np.square((ahead - behind) / 2e-5).sum(1)
         units = 1.0 if batch.metric is None else batch.metric[:, 0, 0]
@@ -83,17 +85,17 @@ def test_growth_improves_and_the_parameters_come_back(objective):
     one = discover.grow(None, objective, 3, seed=1)
     two = discover.grow(one, objective, 3, seed=1)
     assert (one.layers, two.layers) == (1, 2)
-    assert objective(discover.packed(two))[0] < objective(discover.packed(one))[0]
-    assert np.array_equal(discover.packed(discover.unpacked(discover.packed(two))), discover.packed(two))
+    assert objective(cells.packed(two))[0] < objective(cells.packed(one))[0]
+    assert np.array_equal(cells.packed(cells.unpacked(cells.packed(two))), cells.packed(two))
     assert discover.shorten(two, objective, 1, seed=1).layers == 1
 
 
 def test_further_scalars_change_nothing_where_their_numbers_are_0(point):
-    model, moments = discover.unpacked(point), cell(3, 6).moments(5).moments
-    wide = discover.widened(model, discover.SCALARS + 2, seed=0, scale=0.0)
-    assert wide.family.scalars == discover.SCALARS + 2
+    model, moments = cells.unpacked(point), cell(3, 6).moments(5).moments
+    wide = discover.widened(model, cells.SCALARS + 2, seed=0, scale=0.0)
+    assert wide.family.scalars == cells.SCALARS + 2
     assert wide.at_dim(3).weights(moments) == pytest.approx(model.at_dim(3).weights(moments))
-    other = discover.widened(model, discover.SCALARS + 2, seed=0)
+    other = discover.widened(model, cells.SCALARS + 2, seed=0)
     assert not np.allclose(other.at_dim(3).weights(moments), model.at_dim(3).weights(moments), rtol=1e-6)
 
 
@@ -103,5 +105,5 @@ def test_an_interrupted_run_gives_the_same_bits(tmp_path):
         arguments[5] = rounds
         done = CliRunner().invoke(discover.main, [*arguments, str(tmp_path / name)])
         assert "largest" in done.output, done.output
-    a, b = (discover.packed(load(tmp_path / name)) for name in ("a", "b"))
+    a, b = (cells.packed(load(tmp_path / name)) for name in ("a", "b"))
     assert np.array_equal(a, b)
