@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeformer.evaluation import compare
-from ridgeformer.predictors import BayesRR
-from ridgeformer.predictors.fitted import huber, lasso, matching_pursuit
+from ridgeformer.predictors import BayesRR, huber, lasso, matching_pursuit
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problems import Problem
 from ridgeformer.training import Adam, train

@@ -348,7 +348,7 @@ def test_student_noise_has_smaller_errors_with_outliers_and_none_to_speak_of_wit
 def test_tails_of_student_noise_are_those_of_a_t_distribution():
     from scipy.stats import norm, t
 
-    from ridgeformer.sklearn.tails import student_tails
+    from ridgeformer.sklearn.mixture import student_tails
 
     tails = student_tails(1.0)
     assert tails.chances.sum() == pytest.approx(1)
@@ -392,7 +392,7 @@ def test_calibration_widens_intervals_that_are_too_narrow_and_keeps_the_predicti
 
 
 def test_leaving_a_row_out_by_subtracting_its_sums():
-    from ridgeformer.sklearn.sums import Sums
+    from ridgeformer.sklearn.posterior import Sums
 
     X, Y = data(q=2)
     weights = np.linspace(0.5, 2, 20)
@@ -556,8 +556,7 @@ def test_a_model_predicts_as_it_does_on_standardised_tokens():
 
 def test_other_numbers_of_rows_become_as_many_examples_as_the_model_knows():
     """The same least-squares weights, and the same S over the estimated noise variance."""
-    from ridgeformer.sklearn.posterior import Standardised
-    from ridgeformer.sklearn.sums import Sums
+    from ridgeformer.sklearn.posterior import Standardised, Sums
 
     X, y = data(300)
     given = Standardised(Sums.of(X, y[:, None], np.ones(300)), Problem(noise=1.0).noise)

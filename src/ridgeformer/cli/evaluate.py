@@ -147,7 +147,7 @@ def _split(text: str) -> list[str]:
 
 
 WIDTH, INDENT = 100, 12
-GAUSSIAN_ORACLE = "OracleRR (Gaussian prior)"  # see `ridgeformer.predictors.choice.oracle_label`
+GAUSSIAN_ORACLE = "OracleRR (Gaussian prior)"  # see `ridgeformer.predictors.best.oracle_label`
 
 
 @cli.command()

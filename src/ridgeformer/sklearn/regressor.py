@@ -16,11 +16,10 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.loading import load
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor, Universal
+from ridgeformer.sklearn.mixture import Tails
 from ridgeformer.sklearn.models import by_model, default_noise, place
-from ridgeformer.sklearn.posterior import Posterior, Standardised
+from ridgeformer.sklearn.posterior import Posterior, Standardised, Sums
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
-from ridgeformer.sklearn.sums import Sums
-from ridgeformer.sklearn.tails import Tails
 from ridgeformer.validation import integer, number, unmasked
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         inclusion_: The posterior probabilities that features matter, [d], or [q, d]; 0 for constant features, and 1
             for all others where `size_prior` does not apply.
         fell_back_: Whether exact Bayes took the model's place; always False for `bayes`; a bool, or [q].
-        sums_: The sums over the rows, `ridgeformer.sklearn.sums.Sums`.
+        sums_: The sums over the rows, `ridgeformer.sklearn.posterior.Sums`.
         n_features_in_: The number of features.
         feature_names_in_: Their names, where X has names.
     """
