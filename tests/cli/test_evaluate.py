@@ -42,7 +42,7 @@ def test_a_loss_below_the_floor_is_a_warning_of_one_line(monkeypatch, capsys):
         def weights(self, moments):
             return self.oracle.weights(moments)
 
-    monkeypatch.setattr("ridgeformer.predictors.choice.AdaRR", Cheater)
+    monkeypatch.setattr("ridgeformer.predictors.best.AdaRR", Cheater)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         with pytest.raises(SystemExit) as ended:

@@ -99,6 +99,24 @@ def test_commands_on_a_model_use_the_problem_of_its_record(call, run_folder):
     assert explained["problem"] == str(problem.replace(tasks=None))
 
 
+@pytest.mark.parametrize("law", ["--tasks=sparse(1)", "--noise=student(4,1)", "--noise=tokens(uniform(0,2))"])
+def test_sparse_tasks_and_noise_of_tokens_are_laws_for_every_command(call, run_folder, tmp_path, law):
+    """The floor is the smallest loss; where tokens differ in noise, the bound of the Gram matrix lies above it."""
+    name, text = law.removeprefix("--").split("=")
+    options = [*LAW, "--context", "6", "--sequences", "200", law]
+    rows = {row["name"]: row for row in json.loads(call("problem", *options, "--json")[1])["results"]}
+    assert rows["Bayes floor"]["loss"] == min(row["loss"] for key, row in rows.items() if not key.startswith("Oracle"))
+    assert ("Gram bound" in rows) == (name == "noise")
+    found = json.loads(call("eval", run_folder, law, *FEW, "--json")[1])
+    assert f"{text}" in found["problem"]
+    assert 0 < found["results"][0]["floor"] < found["results"][0]["loss"]
+    assert json.loads(call("explain", run_folder, law, *FEW, "--json")[1])["problem"] == found["problem"]
+    arguments = ["--family", "gdpp", "--layers", "1", "--effort", "0.1", "--out", str(tmp_path)]
+    code, out, err = call("train", *options, *arguments, "--json")
+    assert code == 0, err
+    assert text in str(load_run(json.loads(out)["folder"]).spec.problem)
+
+
 def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call):
     text = call("problem", *LAW, "--tasks", "pool(4)", *FEW)[1]
     assert "\nOracleRR (Gaussian prior)  " in text
