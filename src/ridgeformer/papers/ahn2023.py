@@ -318,10 +318,10 @@ PAPER = Paper(
     "coordinates this is the isotropic problem, so that two exact losses are known without any training: "
     "gradient descent preconditioned by Lambda^-1, and the best GD++ model. Sparse models with matrices A and "
     "B per layer are trained from that GD++ model for several rotations of Lambda, and compared with it on the same "
-    "sequences. Where training finds less loss, the reason is mostly not that layers treat directions differently: "
-    "with the nearest multiples of Lambda^-1 and I the gain remains. It is that the best GD++ model also counts "
-    "contexts as rare as one in 10^8, which training never sees. A second set of models starts from random numbers. "
-    "With four layers the same budget does not lead from there to the loss of GD++, so that these have up to three.",
+    "sequences. Where training finds less loss, the same models with the nearest multiples of Lambda^-1 and I say "
+    "whether that is because layers treat directions differently. If the gain remains, it is because the best GD++ "
+    "model also counts contexts as rare as one in 10^8, which training never sees. A second set of models starts from "
+    "random numbers, with up to three layers, to see whether A finds Lambda^-1 by itself.",
     problems={"problem": _problem_of(0, 20)},
     parts=(
         Part(trained, {"lengths": (3, 20), "depths": (1, 2), "seeds": 1, "steps": 300, "sequences": 20_000}),
