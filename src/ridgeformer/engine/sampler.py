@@ -15,8 +15,6 @@ from ridgeformer.engine.arguments import Key, SampleArguments
 from ridgeformer.engine.kernels import Float
 from ridgeformer.engine.law import Choices, Law
 
-__all__ = ["draw", "task_uniforms", "uniforms"]
-
 Array = NDArray[np.float64]
 
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine.arguments import Key
 
-__all__ = ["CHI", "FEATURES", "NOISE", "NORMALS", "ONES", "TASKS", "normals", "random_words", "threefry", "uniform"]
-
 Words = NDArray[np.uint32]
 ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
 # The last word of the counter says what the random numbers are for.

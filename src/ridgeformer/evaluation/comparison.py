@@ -27,11 +27,9 @@ from ridgeformer.evaluation.sequence_losses import (
 from ridgeformer.evaluation.statistics import Means, Tally
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import choice, integer
-
-__all__ = ["compare", "evaluate", "floor"]
 
 Array = NDArray[np.float64]
 BLOCK = 16_384  # sequences at a time: memory does not grow with their number

@@ -31,8 +31,6 @@ from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import integer
 from ridgeformer.values import Value
 
-__all__ = ["ExplosionProbability", "explosion_probability"]
-
 Array = NDArray[np.float64]
 BLOCK = 4096  # sequences at a time
 PILOTS, SHARE = 4, 0.1  # rounds before the last one, and the share of the sequences that each of them takes

@@ -32,8 +32,6 @@ from ridgeformer.engine.arguments import make_key
 from ridgeformer.evaluation.tilts import Tokens, chosen_factor, factor, log_sphere_average
 from ridgeformer.problems import Draw, Problem
 
-__all__ = ["AXES", "Proposal", "Tilted"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Ratio = Callable[[Index], Array]

@@ -21,26 +21,11 @@ from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import LinearTokenPredictor, Predictor, TokenPredictor, check_any_problem
+from ridgeformer.predictors.base import LinearTokenPredictor, Predictor, TokenPredictor
 from ridgeformer.predictors.guarded import Guarded
 from ridgeformer.problems import BaseProblem, Draw, Problem, Sequences
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import integer
-
-__all__ = [
-    "EVALUATION",
-    "AnyPredictor",
-    "Estimator",
-    "Oracle",
-    "Progress",
-    "check_predictor",
-    "draw_sequences",
-    "evaluated_by_engine",
-    "how_many",
-    "losses",
-    "needed",
-    "needs_sums",
-    "needs_tokens",
-]
 
 Array = NDArray[np.float64]
 Estimator = Literal["exact", "query"]

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.losses import capped, exploded
 
-__all__ = ["Means", "Tally"]
-
 Array = NDArray[np.float64]
 
 

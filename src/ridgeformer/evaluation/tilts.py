@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.moments import Moments
 
-__all__ = ["Tokens", "chosen_factor", "factor", "log_sphere_average"]
-
 Array = NDArray[np.float64]
 LEAST = 1e-6  # the smallest factor of a variance: a smaller one would enlarge rounding
 NODES, REACH = 18, 8.5  # of the contour integral, in standard deviations of its Gaussian part

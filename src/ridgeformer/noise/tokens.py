@@ -37,8 +37,6 @@ from ridgeformer.noise.base import (
 from ridgeformer.validation import number
 from ridgeformer.values import read_only
 
-__all__ = ["Student", "Tokens"]
-
 DRAWN, BINS = 1 << 16, 160  # levels that `of_gram` counts, and in how many bins
 PER_OCTAVE, REST = 4, 1e-3  # of the nodes between which a Gibbs sampler moves
 LEAST = 1e-4  # of the largest level: smaller ones are taken for this one by a Gibbs sampler

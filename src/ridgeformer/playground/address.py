@@ -15,8 +15,6 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.models.families import Diag, GDpp
 from ridgeformer.models.transformer import LinearTransformer
 
-__all__ = ["is_address", "read_address"]
-
 TERMS = ("xx", "xy", "yx", "yy")
 MOST = 100_000  # characters
 REMEDY = "Copy the link from the page with its button Share."

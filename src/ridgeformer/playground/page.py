@@ -13,8 +13,6 @@ import numpy as np
 from ridgeformer.files import write_whole
 from ridgeformer.zoo import DIMS, shipped
 
-__all__ = ["charts", "page", "write_page"]
-
 HERE = Path(__file__).parent
 FAMILIES = {"diag": "Diag", "gdpp": "GD++"}
 

@@ -15,8 +15,6 @@ from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import choice, integer
 
-__all__ = ["MomentBatch", "ProblemDataset", "TokenBatch"]
-
 
 class MomentBatch(NamedTuple):
     """A batch of contexts in moment form; `moment_loss(module, *batch[:2], metric=batch.metric)` is its loss.

@@ -17,8 +17,6 @@ from ridgeformer.moments import Moments
 from ridgeformer.torch.modules import TorchModel, check_tensor, gram_tensor, is_transformed, kernel_of
 from ridgeformer.validation import real
 
-__all__ = ["moment_loss", "token_loss"]
-
 PRECISE = (torch.float32, torch.float64)
 
 

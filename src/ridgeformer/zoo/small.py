@@ -13,8 +13,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.training import train_many
 from ridgeformer.zoo import DIMS, MODELS, gather
 
-__all__ = ["ship"]
-
 CONTEXT, NOISE = 10, "uniform(0,2)"
 LAYERS = {"diag": range(1, 5), "gdpp": range(1, 4)}
 

@@ -20,7 +20,7 @@ from ridgeformer.errors import DamageError, InputError, RidgeformerError
 from ridgeformer.files import read_json, short
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems.dimensions import dimensions
+from ridgeformer.problems.parts import dimensions
 from ridgeformer.tensors import DamagedFile, digest, read_tensors
 
 Record = dict[str, Any]
