@@ -17,14 +17,15 @@ from ridgeformer.evaluation.results import BY_PREDICTOR, Loss, Losses
 from ridgeformer.evaluation.sequence_losses import (
     AnyPredictor,
     Estimator,
+    Means,
     Progress,
+    Tally,
     check_predictor,
     evaluated_by_engine,
     how_many,
     losses,
     needed,
 )
-from ridgeformer.evaluation.statistics import Means, Tally
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.moments import Moments
 from ridgeformer.problems import BaseProblem, Draw

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Layout
-from ridgeformer.engine.arguments import make_key
+from ridgeformer.engine.interface import make_key
 from ridgeformer.evaluation.tilts import Tokens, chosen_factor, factor, log_sphere_average
 from ridgeformer.problems import Draw, Problem
 

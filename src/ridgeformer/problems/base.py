@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
-from ridgeformer.engine.arguments import check_sequences, make_key
+from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise

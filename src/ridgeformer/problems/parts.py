@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError, missing_bracket, refuse, shown
 from ridgeformer.files import parse_json
-from ridgeformer.noise.base import number_text
-from ridgeformer.validation import axes, integer
+from ridgeformer.validation import axes, integer, number_text
 from ridgeformer.values import Value, read_only
 
 Part = TypeVar("Part")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
-from ridgeformer.engine.arguments import check_sequences, make_key
+from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.engine.sampler import task_uniforms
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments

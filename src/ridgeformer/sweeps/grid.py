@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ridgeformer.engine.arguments import MOST_SEQUENCES
+from ridgeformer.engine.interface import MOST_SEQUENCES
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.models.family import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
