@@ -17,7 +17,7 @@ import fuzz_terminal
 import fuzz_zoo
 import pytest
 
-from ridgeformer import CustomProblem, tensors, zoo
+from ridgeformer import CustomProblem, files, zoo
 from ridgeformer.problems import posterior
 from ridgeformer.training import store
 from ridgeformer.training.store import files as stored
@@ -78,7 +78,7 @@ def accept_everything(*_, **__):
 @pytest.mark.parametrize(
     ("kind", "module", "name"),
     [
-        ("models", tensors, "checksum"),
+        ("models", files, "checksum"),
         ("journals", store, "digest"),
         ("journals", store, "_seal"),
         ("records", stored, "checksum"),

@@ -1,6 +1,6 @@
 """Train the small shipped models, for d = 1 and d = 2, which the book and the playground use for teaching.
 
-Usage: python -m ridgeformer.zoo.small RUNS, which stores the runs in the folder RUNS; about two minutes on one core.
+Usage: python -m benchmarks.small RUNS, which stores the runs in the folder RUNS; about two minutes on one core.
 """
 
 from __future__ import annotations
