@@ -53,10 +53,7 @@ def refused(make, words):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            features(LOPSIDED),
-            "the covariance of features must be symmetric; got 0.5 at [0, 1] and 0 at [1, 0]. Pass (A + A.T) / 2",
-        ),
+        (features(LOPSIDED), "the covariance of features must be symmetric; got 0.5 at [0, 1] and 0 at [1, 0]. Pass"),
         (features(INDEFINITE), "the covariance of features must be positive definite; got a smallest eigenvalue of -1"),
         (features(np.ones((3, 3))), "must be positive definite; got a smallest eigenvalue of"),
         (features(np.zeros((3, 3))), "must be positive definite; got a smallest eigenvalue of 0"),
@@ -80,10 +77,7 @@ def refused(make, words):
         (features("powerlaw(1e999)"), "the exponent of a power law must be at most 10; got inf"),
         (features("scales(0)"), "the spread of scales must lie in (0, 3]; got 0.0"),
         (features("scales(4)"), "the spread of scales must lie in (0, 3]; got 4.0"),
-        (
-            features("scales(0.5,scales(0.5))"),
-            "features are scaled once, before they are standardised; got scales(0.5)",
-        ),
+        (features("scales(0.5,scales(0.5))"), "features are scaled once, before they are standardised; got"),
         (lambda: Scales(0.5, "standardised()"), "features are scaled once, before they are standardised"),
         (features("standardised(standardised())"), "features are standardised once; got standardised()"),
         (features("standardised()", 1), "standardising needs at least two examples; got context 1"),
@@ -108,14 +102,8 @@ def test_features_and_queries(make, words):
         (lambda: Gaussian(covariance=LOPSIDED), "the covariance of tasks must be symmetric"),
         (lambda: Gaussian(covariance=INDEFINITE), "the covariance of tasks must have no negative eigenvalue; got -1"),
         (lambda: Gaussian(covariance=np.ones((2, 3))), "the covariance of tasks must be square; got shape (2, 3)"),
-        (
-            lambda: Gaussian(covariance=np.zeros((3, 3))),
-            "tasks must vary in at least one direction; got a covariance of 0",
-        ),
-        (
-            tasks(Gaussian(covariance=np.eye(2) * 2)),
-            "the covariance of tasks must fit the dimension 3; got one for dim",
-        ),
+        (lambda: Gaussian(covariance=np.zeros((3, 3))), "tasks must vary in at least one direction; got a covariance"),
+        (tasks(Gaussian(covariance=np.eye(2) * 2)), "the covariance of tasks must fit the dimension 3; got one for"),
         (tasks(Gaussian(mean=[1, 2])), "the mean of tasks must fit the dimension 3; got one for dimension 2"),
         (tasks("gaussian(mean=1)"), "the mean of tasks must be a list of numbers; got one number"),
         (lambda: Gaussian(mean=[1, np.inf]), "the mean of tasks must be finite"),

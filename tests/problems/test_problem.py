@@ -142,10 +142,7 @@ def test_problem_is_a_value():
         (lambda: Problem(5, 5, "fixed(1)").moments(1, seed=2**64), "seed must be at most"),
         (lambda: Problem(5, 5, "fixed(1)").moments(1, first=-1), "first must be at least 0"),
         (lambda: Problem(5, 5, "fixed(1)").moments(2, first=2**32 - 1), "number of sequences must be at most 1"),
-        (
-            lambda: Problem(5, 5, "fixed(1)").moments(1, dtype=np.float16),
-            "float64; got <class 'numpy.float16'>",
-        ),
+        (lambda: Problem(5, 5, "fixed(1)").moments(1, dtype=np.float16), "float64; got <class 'numpy.float16'>"),
         (lambda: Problem(5, 5, "fixed(1)").moments(1, threads=0), "threads must be at least 1"),
         (lambda: Problem(5, 5, "fixed(1)").sequences(0), "at least 1"),
         (lambda: Problem(5, 5, "fixed(1)").sequences(1, queries=0), "queries must be at least 1"),

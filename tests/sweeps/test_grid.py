@@ -74,10 +74,7 @@ def read(tmp_path, text):
         (NOISE + "[protocol]\neffort = 0x" + "f" * 5000, "key protocol: a whole number must fit in 64 bits"),
         (NOISE + "layers = [1001]", "line 2, key layers: layers must be at most 1000; got 1001"),
         ('noise = ["fixed(' + "9" * 5000 + ')"]', r"noise must be written as name\(numbers\); got 'fixed\(999"),
-        (
-            'noise = ["poisson(' + "9" * 400 + ')"]',
-            "line 1, key noise: a distribution.s parameters must be 0 or have a size from 1e-06 to",
-        ),
+        ('noise = ["poisson(' + "9" * 400 + ')"]', "line 1, key noise: a distribution.s parameters must be 0 or have"),
         (
             NOISE + "".join(f"{axis} = {list(range(1, 200))}\n" for axis in ("dim", "context", "layers")),
             "a grid must describe at most 1,000,000 runs; got 7,880,599. Split it into several grids",

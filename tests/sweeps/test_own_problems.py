@@ -36,11 +36,11 @@ def test_defaults_leave_problems_and_names_as_they_are():
 
 def test_a_grid_of_general_problems_is_every_combination():
     grid = Grid(
-        noise=["fixed(1)", "fixed(2)"],
+        noise=["fixed(2)", "student(4,1)"],
         dim=[3],
         context=[6, "4..8"],
         features=["isotropic()", "powerlaw(1)"],
-        tasks=["gaussian()", "pool(4)"],
+        tasks=["sparse(2)", "pool(4)"],
         query=["none", "powerlaw(0.5)"],
         layers=[1],
     )

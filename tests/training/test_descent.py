@@ -414,10 +414,7 @@ def test_the_start_is_part_of_the_spec():
         (lambda: GradientDescent(schedule=[(5, 1), (2, 1)]), "steps of a schedule must ascend"),
         (lambda: GradientDescent(schedule=lambda step: -1), "a factor of the schedule must be at least 0; got -1"),
         (lambda: GradientDescent(schedule=abs, steps=50_000), "tabulated, for at most 20,000 steps; got 50,000 steps"),
-        (
-            lambda: GradientDescent(schedule=[(0, 1), (50, -1)]),
-            "a factor of the schedule must be at least 0; got -1.0. Pass a number of at least 0",
-        ),
+        (lambda: GradientDescent(schedule=[(0, 1), (50, -1)]), "a factor of the schedule must be at least 0; got"),
         (lambda: GradientDescent(schedule=[(-1, 1)]), "a step of the schedule must be at least 0; got -1"),
         (lambda: GradientDescent(schedule=3), "a schedule must be a name or pairs"),
         (lambda: GradientDescent(snapshots=[]), "snapshots must be a number or a list .*got an empty list"),

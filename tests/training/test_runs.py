@@ -80,11 +80,7 @@ def test_a_finished_run_is_found(tmp_path):
     [
         ("full", None, "full, 2 layers"),
         ("full", Layout(scratch=2), "full, 2 layers, scratch=2"),
-        (
-            "looped(full,3)",
-            Layout("mean", "length", 1),
-            "2 layers repeated 3 times, attention=mean, coordinate=length, sc",
-        ),
+        ("looped(full,3)", Layout("mean", "length", 1), "2 layers repeated 3 times, attention=mean,"),
         ("channels(1,3)", None, "channels(1,3), 2 layers"),
         ("channels(1,3)", Layout("sum", "constant"), "channels(1,3), 2 layers, coordinate=constant"),
     ],

@@ -379,10 +379,7 @@ def test_a_custom_family_is_a_small_class(tmp_path):
     [
         (lambda: train("problem"), "needs? a problem|Problem"),
         (lambda: train(SMALL, "mlp"), "family must be one of full, diag, gdpp.*got 'mlp'"),
-        (
-            lambda: train(SMALL, "mlp"),
-            "pass the class, or import its module in Python. The command line knows built-in",
-        ),
+        (lambda: train(SMALL, "mlp"), "pass the class, or import its module in Python. The command line knows"),
         (lambda: train(SMALL, Problem), "family must be one of"),
         (lambda: train(SMALL, layers=0), "layers must be at least 1; got 0"),
         (lambda: train(SMALL, layers=2.5), "layers must be a whole number; got 2.5"),

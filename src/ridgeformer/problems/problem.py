@@ -199,7 +199,7 @@ class Problem(BaseProblem):
 
     def oracle(self, drawn: Sequences | Draw | Moments) -> Array:
         """See `BaseProblem.oracle`."""
-        from ridgeformer.predictors.choice import oracle
+        from ridgeformer.predictors.best import oracle
 
         return oracle(self, drawn)
 

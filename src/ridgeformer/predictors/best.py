@@ -1,4 +1,4 @@
-"""Which classical predictors a problem is compared with, and why some are left out.
+"""Which predictors belong to a problem: its oracle, and the classical ones that it is compared with, the best one last.
 
 >>> from ridgeformer import Problem
 >>> chosen, left_out = baselines(Problem(dim=3, context=2, noise=1))
@@ -24,10 +24,44 @@ from ridgeformer.predictors.sparse import SparseOracle
 from ridgeformer.problems import BaseProblem, ByDimension, Draw, Problem, Sequences
 from ridgeformer.problems.base import check_any_problem
 
-__all__ = ["baselines", "best_label", "oracle_label"]
+__all__ = ["baselines", "best_label", "oracle", "oracle_label"]
 
+Array = NDArray[np.float64]
 GRAM_BOUND = "Gram bound"  # the best that can be made of the Gram matrix where tokens tell more
 STEPS = 100  # of IterativeRR
+
+
+def oracle(problem: Problem, drawn: Sequences | Draw | Moments) -> Array:
+    """Compute E[w | context, noise levels].
+
+    Args:
+        problem: The distribution of sequences.
+        drawn: The sequences, or their moments with noise levels.
+
+    Returns:
+        The weights, [B, d].
+    """
+    if problem.noise.per_token:
+        tokens = drawn if isinstance(drawn, Sequences) else getattr(drawn, "tokens", None)
+        if tokens is None:
+            refuse("this oracle needs tokens", kind_of(drawn), "Use problem.sequences, or moments with tokens=True.")
+        if problem.tasks.is_gaussian:
+            return np.asarray(tokens.ridge(problem.prior))
+        moments = _of_unit_noise(tokens)
+    else:
+        moments = drawn if isinstance(drawn, Moments) else drawn.moments
+    if problem.has_pool:
+        return oracle_of_pool(problem.tasks, moments)
+    return (OracleRR(problem.prior) if problem.tasks.is_gaussian else SparseOracle(problem.tasks)).weights(moments)
+
+
+def _of_unit_noise(tokens: Sequences) -> Moments:
+    """Moments of tokens that are divided by their noise levels."""
+    assert tokens.sigma is not None
+    least = 1e-6 * np.sqrt(np.square(tokens.y).mean(1, keepdims=True)) + 1e-150  # below, levels are rounding
+    scale = np.maximum(tokens.sigma, least)
+    moments = Moments.from_tokens(tokens.x / scale[:, :, None], tokens.y / scale, tokens.context)
+    return Moments(moments.gram, moments.context, np.ones(len(scale)))
 
 
 def best_label(problem: BaseProblem) -> str:
@@ -117,36 +151,3 @@ def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tu
         for name in shared
     }
     return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]
-
-
-def oracle(problem: Problem, drawn: Sequences | Draw | Moments) -> NDArray[np.float64]:
-    """Compute E[w | context, noise levels].
-
-    Args:
-        problem: The distribution of sequences.
-        drawn: The sequences, or their moments with noise levels.
-
-    Returns:
-        The weights, [B, d].
-    """
-    if problem.noise.per_token:
-        tokens = drawn if isinstance(drawn, Sequences) else getattr(drawn, "tokens", None)
-        if tokens is None:
-            refuse("this oracle needs tokens", kind_of(drawn), "Use problem.sequences, or moments with tokens=True.")
-        if problem.tasks.is_gaussian:
-            return np.asarray(tokens.ridge(problem.prior))
-        moments = _of_unit_noise(tokens)
-    else:
-        moments = drawn if isinstance(drawn, Moments) else drawn.moments
-    if problem.has_pool:
-        return oracle_of_pool(problem.tasks, moments)
-    return (OracleRR(problem.prior) if problem.tasks.is_gaussian else SparseOracle(problem.tasks)).weights(moments)
-
-
-def _of_unit_noise(tokens: Sequences) -> Moments:
-    """Moments of tokens that are divided by their noise levels."""
-    assert tokens.sigma is not None
-    least = 1e-6 * np.sqrt(np.square(tokens.y).mean(1, keepdims=True)) + 1e-150  # below, levels are rounding
-    scale = np.maximum(tokens.sigma, least)
-    moments = Moments.from_tokens(tokens.x / scale[:, :, None], tokens.y / scale, tokens.context)
-    return Moments(moments.gram, moments.context, np.ones(len(scale)))
