@@ -107,15 +107,15 @@ class Evidence:
         return self.table[(*over, noise)].loss / self.table[(*under, noise)].loss
 
     def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
-        """Return the mean loss of a method at every level of a profile, [K]."""
+        """Return the mean loss of a method at every level of a profile, [K]. See `ratio`."""
         return np.array(self.profiles[noise][paper.Row(method, layers).name].losses)
 
     def exploded(self, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
-        """Return how many sequences exploded at every level; their losses dominate the mean there."""
+        """Return how many sequences exploded at every level; their losses dominate the mean there. See `ratio`."""
         return np.array(self.profiles[noise][paper.Row(method, layers).name].exploded)
 
     def levels(self, noise: str) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each."""
+        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `ratio`."""
         known = self.profiles[noise][BAYES]
         return np.array(known.sigmas), np.array(known.inside)
 
