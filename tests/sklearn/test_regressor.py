@@ -637,7 +637,6 @@ HOLE[3, 1] = np.nan
         ((HOLE, Y), "Input X contains NaN"),
         ((X, np.where(X[:, 0] > 3, np.inf, Y)), "Input y contains infinity"),
         ((np.ma.masked_greater(X, 1), Y), "X must have no masked entries; got a masked array. Fill them"),
-        ((X, np.ma.masked_equal(Y, Y[0])), "y must have no masked entries"),
         ((X, Y, np.ma.masked_greater(np.arange(20), 8)), "sample_weight must have no masked entries"),
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
         ((X, Y, np.eye(20)[3]), "at least 2 rows must have weights above zero; got n_samples=1"),
@@ -645,22 +644,12 @@ HOLE[3, 1] = np.nan
         ((X, Y, np.full(20, 1e300)), r"and at most 1e15.*a sum of 2e\+301.*sample_weight"),
         ((X, Y, -np.ones(20)), "sample_weight must not be negative; got -1.0"),
         ((X, Y, np.ones(19)), r"sample_weight must have one weight for each row; got shape \(19,\)"),
-        ((X, Y, np.full(20, np.nan)), "sample_weight contains NaN"),
-        ((X, Y[:5]), "inconsistent numbers of samples"),
         ((1e200 * X, Y), "the squares of X and y must be finite; got larger values"),
-        ((X[:, 0], Y), "Expected 2D array, got 1D array"),
     ],
 )
 def test_bad_data(arguments, words):
     with pytest.raises(ValueError, match=words):
         InContextRegressor().fit(*arguments)
-
-
-def test_masked_rows_are_not_predicted():
-    found = InContextRegressor().fit(np.ma.array(X), np.ma.array(Y, mask=False))  # nothing is masked
-    for ask in (found.predict, found.predict_interval):
-        with pytest.raises(ValueError, match="X must have no masked entries"):
-            ask(np.ma.masked_greater(X, 1))
 
 
 @pytest.mark.parametrize(
@@ -669,9 +658,6 @@ def test_masked_rows_are_not_predicted():
         ({"predictor": "best"}, "must be bayes, the name of a shipped model, or a predictor; got 'best'. Write bayes"),
         ({"predictor": "diag/70/uniform(0,5)"}, "layers must be one of 1, 2"),
         ({"predictor": 3}, r"a predictor must have a method weights\(moments\); got 3"),
-        ({"predictor": BayesRR}, "a predictor must have a method weights"),
-        ({"noise": "loud"}, "loud"),
-        ({"context": 0}, "context must be"),
         ({"size_prior": (1, -1)}, r"size_prior must be two positive numbers; got"),
         ({"calibration": "all"}, "calibration must be None, 'auto' or 'loo'; got 'all'"),
         ({"r2_prior": (0, 1)}, r"r2_prior must be two positive numbers; got .*Pass \(1, 1\)"),
