@@ -192,6 +192,6 @@ def _log_density(z: Array, freedom: float) -> Array:
     from scipy.special import gammaln
 
     if np.isinf(freedom):
-        return -0.5 * (z**2 + np.log(2 * np.pi))
+        return np.asarray(-0.5 * (z**2 + np.log(2 * np.pi)))
     constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom * np.pi)
     return np.asarray(constant - 0.5 * (freedom + 1) * np.log1p(z**2 / freedom))
