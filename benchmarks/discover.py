@@ -27,7 +27,7 @@ from ridgeformer.models.file import save
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
 from ridgeformer.problems import Problem
-from ridgeformer.problems.dimensions import ContextRule, dimensions
+from ridgeformer.problems.parts import ContextRule, dimensions
 from ridgeformer.training.batch import Batch, damped
 
 __all__ = ["Cell", "Objective", "grow"]

@@ -28,8 +28,6 @@ from ridgeformer.training.job import FINISH, SELECT, Price, Units, Vector
 from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.zoo import MODELS, PREFIX, shipped
 
-__all__ = ["explosions", "measure", "measure_price", "measure_prices", "prices"]
-
 Array = NDArray[np.float64]
 
 FILE, PRICES = "explosions.json", "prices.json"

@@ -24,7 +24,7 @@ from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
-from ridgeformer.playground.page import charts
+from ridgeformer.playground import charts
 
 __all__ = ["write_page"]
 
