@@ -13,7 +13,7 @@ from ridgeformer.models import Channels, LinearTransformer
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
 from ridgeformer.problems import Problem
-from ridgeformer.problems.dimensions import ContextRule, dimensions
+from ridgeformer.problems.parts import ContextRule, dimensions
 from ridgeformer.training.batch import Batch, damped
 
 __all__ = ["Cell", "Objective", "packed", "unpacked"]

@@ -599,48 +599,6 @@ def test_numbers_are_printed_on_request_and_after_the_words(call, file):
     assert max(map(len, numbers.splitlines())) <= 120
 
 
-def test_a_run_knows_its_problem(call, tmp_path):
-    made = train(Problem(2, 6, "fixed(1)"), "gdpp", 1, sequences=500, out=tmp_path)
-    for path in (made.folder, made.folder / "model.safetensors"):
-        code, text, _ = call("explain", path, "--sequences", "500")
-        assert code == 0
-        assert "d=2 n=6 fixed(1)" in text
-
-
-def test_a_picture(call, file, tmp_path):
-    picture = tmp_path / "story.png"
-    common = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "500"]
-    assert call(*common, "--plot", picture)[0] == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size > 20_000
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["MODEL"],
-            "a model is evaluated on a problem; model.safetensors does not record one, and --noise is missing. Add",
-        ),
-        (["MODEL", "--noise", "fixed(1)", "--dim", "5"], "a model for dimension 3 needs a problem of that dimension"),
-        (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
-        (["/nonexistent"], "there is no file '/nonexistent'"),
-        ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
-        (["FOLDER"], "a model is a file or the folder of a run"),
-        (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),
-        (["MODEL", "--noise", "fixed(1)", "--context", "0"], "context must be at least 1; got 0"),
-        (["MODEL", "--noise", "fixed(1)", "--plot", "x.doc"], "must end in .png, .pdf or .svg"),
-    ],
-)
-def test_errors_are_one_line(call, file, tmp_path, arguments, words):
-    places = {"MODEL": str(file), "FOLDER": str(tmp_path)}
-    code, out, error = call("explain", *(places.get(a, a) for a in arguments))
-    assert (code, out) == (2, "")
-    assert error.startswith("ridgeformer: error: ")
-    assert error.count("\n") == 1
-    assert words in error
-
-
 def test_explosion_probabilities_are_measured_on_request(call):
     """In Python where they are asked for; on the command line with --explosions."""
     name, problem = "zoo:diag/3/uniform(0,5)", Problem(noise="uniform(0,5)")

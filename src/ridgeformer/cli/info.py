@@ -24,7 +24,7 @@ def info() -> Answer:
         ridgeformer info
         RIDGEFORMER_THREADS=1 ridgeformer info --json
     """
-    from ridgeformer.papers.machine import facts
+    from ridgeformer.papers.running import facts
 
     known = facts()
     texts = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in known.items()}

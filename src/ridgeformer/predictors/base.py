@@ -1,8 +1,13 @@
-"""The interface of predictors, and the checks that they share."""
+"""The interface of predictors, the checks that they share, and estimators of scikit-learn behind that interface.
+
+Lasso, matching pursuit and Huber regression are baselines where ridge regression has the wrong prior or the wrong
+noise. They are fitted anew to the tokens of every context, and need scikit-learn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -10,19 +15,24 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
-from ridgeformer.problems import BaseProblem, Problem
+from ridgeformer.problems import Problem
+from ridgeformer.problems.base import check_any_problem
+from ridgeformer.validation import integer, number
 
 __all__ = [
+    "Fitted",
     "Float",
     "LinearTokenPredictor",
     "Predictor",
     "TokenPredictor",
     "by_length",
-    "check_any_problem",
     "check_enough",
     "check_moments",
     "check_one_length",
     "check_problem",
+    "huber",
+    "lasso",
+    "matching_pursuit",
 ]
 
 Float = NDArray[np.floating[Any]]
@@ -96,6 +106,79 @@ class LinearTokenPredictor(TokenPredictor, Protocol):
         return np.asarray(np.einsum("bmd,bd->bm", queries, self.token_weights(x, y)))
 
 
+class Fitted(LinearTokenPredictor):
+    """A linear estimator without intercept, fitted to each context.
+
+    Args:
+        estimator: An estimator of scikit-learn with `coef_`, such as `Lasso(0.1, fit_intercept=False)`.
+
+    Raises:
+        InputError: It has no method `fit`, or it fits an intercept.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        if not hasattr(estimator, "fit") or getattr(estimator, "fit_intercept", False):
+            what = "one with an intercept" if hasattr(estimator, "fit") else kind_of(estimator)
+            refuse("a fitted predictor needs a linear estimator without intercept", what, "Pass fit_intercept=False.")
+        self.estimator = estimator
+
+    def token_weights(self, x: Float, y: Float) -> Float:
+        """See `LinearTokenPredictor.token_weights`."""
+        from sklearn.base import clone
+
+        found = np.empty((len(x), x.shape[2]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of fits that stop early, which are still predictions
+            for row, features, labels in zip(found, x, y, strict=True):
+                row[:] = np.ravel(clone(self.estimator).fit(features, labels).coef_)
+        return found
+
+    def __repr__(self) -> str:
+        return f"Fitted({self.estimator})"
+
+
+def lasso(alpha: float = 0.1) -> Fitted:
+    """Return the Lasso, which has few weights that are not zero.
+
+    Args:
+        alpha: The penalty of the sum of absolute weights, in units of the mean squared error / 2.
+
+    Returns:
+        The predictor.
+    """
+    from sklearn.linear_model import Lasso
+
+    return Fitted(Lasso(number("alpha", alpha), fit_intercept=False))
+
+
+def matching_pursuit(size: int) -> Fitted:
+    """Return orthogonal matching pursuit, which knows how many weights are not zero.
+
+    Args:
+        size: The number of weights.
+
+    Returns:
+        The predictor.
+    """
+    from sklearn.linear_model import OrthogonalMatchingPursuit
+
+    return Fitted(OrthogonalMatchingPursuit(n_nonzero_coefs=integer("size", size), fit_intercept=False))
+
+
+def huber(alpha: float = 1.0) -> Fitted:
+    """Return Huber regression, on which single tokens with much noise have little influence.
+
+    Args:
+        alpha: The penalty of the sum of squared weights.
+
+    Returns:
+        The predictor.
+    """
+    from sklearn.linear_model import HuberRegressor
+
+    return Fitted(HuberRegressor(alpha=number("alpha", alpha), fit_intercept=False))
+
+
 def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]]) -> NDArray[np.float64]:
     """Compute weights, or one number for each context, for contexts of one length at a time.
 
@@ -113,26 +196,6 @@ def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]
     for index, some in parts:
         together[index] = some
     return together
-
-
-def check_any_problem(problem: object) -> BaseProblem:
-    """Return a problem, built-in or custom.
-
-    Args:
-        problem: What was given.
-
-    Returns:
-        The problem.
-
-    Raises:
-        InputError: It is no problem.
-    """
-    if not isinstance(problem, BaseProblem):
-        swapped = isinstance(problem, Predictor | TokenPredictor | Mapping)
-        first = "The problem comes first, as in evaluate(problem, model)."
-        remedy = first if swapped else 'Pass Problem(noise="uniform(0,5)"), for example.'
-        refuse("the problem must be a Problem", kind_of(problem), remedy)
-    return problem
 
 
 def check_problem(problem: object) -> Problem:

@@ -1,9 +1,9 @@
 """Trained models that ship with the package.
 
 For d = 10 and n = 20, the best of five seeds for every cell of the paper's Table 1; for d = 1 and d = 2 and n = 10, a
-few models of one seed for teaching, which `python -m ridgeformer.zoo.small` trains. Models in files of their own come
-from `python -m benchmarks.discover`: those for every dimension, such as `zoo:universal/8`, and those that are nearer to
-the floor than the paper's families, such as `zoo:channels(1,6)/8/categorical(1,3)`.
+few models of one seed for teaching, which `python -m benchmarks.small` trains. Models in files of their own come from
+`python -m benchmarks.discover`: those for every dimension, such as `zoo:universal/8`, and those that are nearer to the
+floor than the paper's families, such as `zoo:channels(1,6)/8/categorical(1,3)`.
 
 >>> from ridgeformer import load, zoo
 >>> load("zoo:full/7/categorical(1,3)")
@@ -27,11 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import DamageError, InputError, refuse, shown
-from ridgeformer.files import read_json, short, write_whole
+from ridgeformer.files import CHECKSUM, DamagedFile, checksum, pack, read_json, read_tensors, short, write_whole
 from ridgeformer.models.family import family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tensors
 from ridgeformer.training.store.files import read_run
 from ridgeformer.values import Value
 

@@ -31,8 +31,6 @@ from ridgeformer.training.job import FINISH, SELECT, Price, Units, Vector
 from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.zoo import MODELS, PREFIX, shipped, single_models
 
-__all__ = ["explosions", "measure", "measure_price", "measure_prices", "nearest", "prices"]
-
 Array = NDArray[np.float64]
 
 FILE, PRICES = "explosions.json", "prices.json"

@@ -261,7 +261,7 @@ class Altered:
             self.layer_profiles["exploded"] = {f: np.zeros(found.shape, int) for f, found in losses.items()}
         self.iterations = iterations or evidence.iterations
 
-    loss, curve, exploded, levels = Evidence.loss, Evidence.curve, Evidence.exploded, Evidence.levels
+    ratio, curve, exploded, levels = Evidence.ratio, Evidence.curve, Evidence.exploded, Evidence.levels
 
 
 def by_method(otherwise=1.0, **losses):
@@ -442,10 +442,7 @@ def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(stored, 
         (["table1", "--runs", "/nonexistent"], "lacks 1050 of 1050"),
         (["table1", "--sequences", "1"], "sequences must be at least 20"),
         (["table1", "--retrain", "--runs", "r", "--dask", "tcp://127.0.0.1:1"], "address of a running Dask scheduler"),
-        (
-            ["figures", "vladymyrov2024", "--only", "9"],
-            "one of 1, 2, 3, 4, 5, 6, 7, 8, layers; got '9'",
-        ),
+        (["figures", "vladymyrov2024", "--only", "9"], "one of 1, 2, 3, 4, 5, 6, 7, 8, layers; got '9'"),
         (["figures", "vladymyrov2024", "--only", "4", "--out", "/proc/nothing"], "/proc/nothing"),
         (["report", "--out", "/proc/nothing"], "a report needs results"),
         (["show", "zhang2024"], "there must be results of zhang2024"),

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.losses import EXPLODES
-from ridgeformer.papers.check import Check
-from ridgeformer.papers.machine import facts
+from ridgeformer.papers.paper import Check
 from ridgeformer.papers.report import svg
 from ridgeformer.papers.report import write_page as page_in
-from ridgeformer.papers.running import Outcome
+from ridgeformer.papers.running import Outcome, facts
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
@@ -25,7 +24,7 @@ from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.render import column_name, short
 from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
-from ridgeformer.playground.page import charts
+from ridgeformer.playground import charts
 from ridgeformer.zoo.explosions import nearest as nearest_models
 
 __all__ = ["write_page"]
