@@ -19,6 +19,7 @@ from ridgeformer import zoo
 from ridgeformer.evaluation import compare
 from ridgeformer.evaluation.explosions import explosion_probability
 from ridgeformer.loading import load
+from ridgeformer.losses import EXPLODES
 from ridgeformer.losses import exploded as exploded_of
 from ridgeformer.models import LinearTransformer
 from ridgeformer.moments import Moments
@@ -172,7 +173,20 @@ def _explosions(model: LinearTransformer) -> list[Measurement]:
         rare = explosion_probability(cell(d, n), Universal(model, signal=1), sequences=20_000)
         name = f"{model.layers} layers: explosion probability at d = {d}, n = {n}"
         found.append(Measurement(name, rare.probability, "", 1e-7, False, str(rare)))
+        most, count = _largest_loss(model, d, n)
+        name = f"{model.layers} layers: largest loss at d = {d}, n = {n}"
+        found.append(Measurement(name, most, "x signal", EXPLODES, False, f"{count:,} sequences"))
     return found
+
+
+def _largest_loss(model: LinearTransformer, d: int, n: int) -> tuple[float, int]:
+    """The largest adjusted loss of plain sequences that no choice has seen, over the signal, and their number."""
+    problem, whole, count, block = cell(d, n), Universal(model, signal=1), 400_000 // d, 10_000
+    most = 0.0
+    for first in range(0, count, block):
+        draw = problem.moments(min(block, count - first), seed=977, first=first)
+        most = max(most, float(draw.losses(whole.weights(draw.moments), draw.ridge).max()))
+    return most / problem.signal, count
 
 
 def _reading(model: LinearTransformer) -> list[Measurement]:

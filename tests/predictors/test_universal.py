@@ -44,6 +44,24 @@ def test_one_more_token_in_torch(model):
     assert to_torch(model)(*tensors).detach().numpy() == pytest.approx(found, abs=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, {"signal": 1.0}, {"own_scale": True}], ids=str)
+def test_units_are_exported(model, options):
+    """Sources of a model with its units, on contexts of usual and of large size, with a feature that is always 0."""
+    torch = pytest.importorskip("torch")
+    whole, x, y = Universal(model, **options), X.copy(), Y.copy()
+    x[0], y[1], x[2, :, 1] = 5 * x[0], 9 * y[1], 0
+    expected = np.einsum("bmd,bd->bm", QUERIES, whole.weights(Moments.from_tokens(x, y)))
+    written: dict = {}
+    exec(export(whole, "python"), written)
+    assert written["predict"](x, y, QUERIES) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    exec(export(whole, "torch"), written)
+    ours = written["LinearTransformer"](dtype=torch.float64).predict(*map(torch.tensor, (x, y, QUERIES)))
+    assert ours.detach().numpy() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert "\\mathrm{tr}\\, \\Sigma^4" in export(whole, "latex")
+    with pytest.raises(InputError, match="exported to python, torch and latex, for any n"):
+        export(whole, "python", context=20)
+
+
 def test_by_hand():
     """One layer and one scalar beside y by the sum over tokens: the token of sqrt(2 d) writes to the queries' y."""
     P_s, Q_s = np.array([[[[0, 0], [0, -1.0]]]]), np.zeros((1, 1, 2, 2))

@@ -148,7 +148,8 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
     """Write a model as standalone code, equations or an ONNX graph.
 
     MODEL is a .safetensors file, the folder of a run, or a model of the zoo such as 'zoo:diag/7/uniform(0,5)'. What is
-    written does not need ridgeformer.
+    written does not need ridgeformer. Models for every dimension, such as 'zoo:universal/8', are written with their
+    changes of units, for tasks N(0, I / d).
 
     \b
     Formats:
@@ -173,6 +174,8 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
     from ridgeformer.export import export as convert
     from ridgeformer.export import write
     from ridgeformer.loading import load_with_record
+    from ridgeformer.predictors import Universal
+    from ridgeformer.zoo import PREFIX, universal_layers
 
     if FORMATS[to].binary and out is None:
         raise InputError(
@@ -183,7 +186,9 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
     loaded, record = load_with_record(model)
     length = _length(loaded, record, context)
     options: dict[str, Any] = {} if digits is None else {"digits": digits}
-    content = convert(loaded, to, about=_about(record), context=length, **options)
+    everywhere = str(model) in [f"{PREFIX}universal/{layers}" for layers in universal_layers()]
+    whole = Universal(loaded, signal=1) if everywhere and to != "onnx" else loaded
+    content = convert(whole, to, about=_about(record), context=length, **options)
     if out is not None:
         write(content, out)
     facts = {"family": loaded.family.name, "layers": loaded.layers, "heads": loaded.heads, "dim": loaded.dim}

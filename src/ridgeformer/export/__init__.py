@@ -23,6 +23,7 @@ from ridgeformer.export.python import to_python
 from ridgeformer.export.torch import to_torch_module
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors import Universal
 from ridgeformer.validation import choice, integer
 
 __all__ = ["FORMATS", "Format", "export", "write"]
@@ -55,12 +56,17 @@ FORMATS: dict[str, Format] = {
 
 
 def export(
-    model: LinearTransformer, to: str = "python", *, about: str = "", context: int | None = None, **options: object
+    model: LinearTransformer | Universal,
+    to: str = "python",
+    *,
+    about: str = "",
+    context: int | None = None,
+    **options: object,
 ) -> str | bytes:
     """Turn a model into standalone code, equations or an ONNX graph.
 
     Args:
-        model: The model.
+        model: The model; or a `Universal`, whose changes of units are then a part of what is written.
         to: `python` (a NumPy module), `latex` (equations), `torch` (a PyTorch module) or `onnx` (a graph).
         about: A remark that goes with it, such as what the model was trained on.
         context: The number of examples n for which a model with attention by mean is written as one by sum. What is
@@ -74,11 +80,21 @@ def export(
         InputError: There is no such format or option, or the model cannot be exported.
         MissingPackageError: onnx is not installed.
     """
+    units = model if isinstance(model, Universal) else None
+    if isinstance(model, Universal):
+        model = model.model
     if type(model) is not LinearTransformer:
         refuse("export needs a LinearTransformer", kind_of(model), "Write export(model, to='python').")
     universal = model.layout.attention == "mean" and model.layout.opening and isinstance(model.kernel, Mixings)
+    if units is not None and not (universal and context is None and to != "onnx"):
+        refuse(
+            "the units of a model for every dimension are exported to python, torch and latex, for any n",
+            f"the format {to}" if to == "onnx" else f"{model}, context={context}",
+            "Export the model alone, or leave out the context.",
+        )
     if universal and context is None and to != "onnx":
-        return _checked_format(to, options).make(model, about=about, **options)
+        changes = {} if units is None else {"units": units}
+        return _checked_format(to, options).make(model, about=about, **changes, **options)
     known = model.layout.coordinate == "none"
     if context is not None and known:
         model = model.to_attention("sum", integer("context", context))

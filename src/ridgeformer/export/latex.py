@@ -14,6 +14,7 @@ from ridgeformer.models.families import Diag, Full, GDpp
 from ridgeformer.models.family import Family
 from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors import Universal
 from ridgeformer.validation import array, integer
 
 Float = NDArray[np.floating[Any]]
@@ -79,7 +80,8 @@ def title(model: LinearTransformer) -> str:
     """
     name = {"full": "Full", "diag": "Diag", "gdpp": "GD++"}.get(model.family.name, model.family.name)
     same = " (with the matrices of a Diag)" if isinstance(model.family, Full) and omegas(model) is not None else ""
-    return f"{name}{same}, {count(model.layers, 'layer')}, {count(model.heads, 'head')}, for d = {model.dim}"
+    valid = "every d" if model.layout.opening else f"d = {model.dim}"
+    return f"{name}{same}, {count(model.layers, 'layer')}, {count(model.heads, 'head')}, for {valid}"
 
 
 def count(number: int, noun: str) -> str:
@@ -188,7 +190,7 @@ LAYER = r"""  e_i^{0} &= \begin{pmatrix} x_i \\ ROOMy_i \end{pmatrix}, \qquad
   \hat{y} &= -(e_{n+1}^{LAYERS})_{SIZE}"""
 
 
-def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> str:
+def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3, units: Universal | None = None) -> str:
     """Write the update equations of a model as align environments, for a document that loads amsmath.
 
     Diag and GD++: two equations per layer, for x and y, with the sums over heads rounded; terms that are zero are left
@@ -199,6 +201,7 @@ def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> s
         model: The model.
         about: A remark for a comment at the beginning.
         digits: Significant digits.
+        units: The changes of units that come before and after the layers. Default: None.
 
     Returns:
         LaTeX source.
@@ -216,7 +219,26 @@ def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3) -> s
         equations = _diagonal(omega.sum(1), digits)
     else:
         equations = _channels(model, digits) if isinstance(model.kernel, Mixings) else _dense(model, digits)
+    if units is not None:
+        comments.append("Before the first layer x_i is divided by c and y_i by c k; the prediction is k times y-hat.")
+        equations = [*_units(units), *equations]
     return "\n".join([*(f"% {line}" for line in comments), *equations]) + "\n"
+
+
+def _units(units: Universal) -> list[str]:
+    """The numbers c and k by which a context is divided, with Sigma, alpha and lambda of the context as it is given."""
+    unit = r"\sqrt{d}" if units.signal is None else _number(math.sqrt(units.signal), 3)
+    if units.own_scale:
+        unit = rf"\frac{{1}}{{{units.SIZE:.3g}\, c}} \sqrt{{\lambda / n}}"
+    law = r"\left(d\,(1 + 6 r + 6 r^2 + r^3)\right)^{1/4}"
+    wide = rf"\frac{{(\mathrm{{tr}}\, \Sigma^4)^{{1/4}}}}{{{units.WIDEST}\, n {law}}}"
+    bounds = rf"\sqrt{{\frac{{\lambda}}{{{units.LARGEST}\, n c^2}}}},\; \frac{{|\alpha|}}{{{units.LONGEST}\, n c^2}}"
+    return _align(
+        [
+            rf"  c^2 &= \max\left(1,\; \frac{{\mathrm{{tr}}\, \Sigma}}{{n d}},\; {wide}\right), \qquad r = d / n",
+            rf"  k &= \max\left({unit},\; {bounds}\right)",
+        ]
+    )
 
 
 def _diagonal(omega: Float, digits: int) -> list[str]:

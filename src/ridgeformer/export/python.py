@@ -12,6 +12,7 @@ from ridgeformer.engine import Mixings
 from ridgeformer.export.latex import NAMES, exact, flat, length_check, omegas, paragraph, title
 from ridgeformer.models.structured import NAMES as CHANNELS
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors import Universal
 
 Float = NDArray[np.floating[Any]]
 
@@ -36,7 +37,7 @@ def predict(X, y, x_query):
 def weights(X, y):
     """The w [d] that the model finds in the context X [n, d], y [n]: it predicts <w, x> for a query x."""
 ${check}    X, y = np.asarray(X, float), np.asarray(y, float)
-    d = X.shape[-1]
+${units}    d = X.shape[-1]
     E = np.concatenate([X$room, y[..., None]], axis=-1)  # tokens e = $token
     D = E.shape[-1]
     G = np.swapaxes(E, -1, -2) @ E  # [S b; b' q] with S = sum x x', b = sum y x, q = sum y^2
@@ -44,7 +45,7 @@ $mean    C = np.eye(D)  # what the layers so far make of a token: e -> C e
 $loop
         C = T @ C
         G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, b and q
-    return -C[..., -1, :d]  # the query (x, 0) has become (M x, -<w, x>)
+    return -${back}C[..., -1, :d]  # the query (x, 0) has become (M x, -<w, x>)
 ''')
 
 UPDATES = {
@@ -78,13 +79,37 @@ def mixing(V, S, d):
 '''
 
 
+UNITS = Template('''
+
+def units(X, y):
+    """Numbers c and k [...] that bound the context: the layers see X / c and y / (c k), and w is k times theirs."""
+    n = X.shape[-2]
+    S = np.swapaxes(X, -1, -2) @ X / n
+    squares = np.diagonal(S, axis1=-2, axis2=-1)
+    d = np.maximum((squares > 0).sum(-1), 1)  # features that are 0 do not count
+    r = d / n
+    wide = (np.square(S @ S).sum((-1, -2)) / (d * (1 + 6 * r + 6 * r**2 + r**3))) ** 0.25  # bounds the eigenvalues
+    c = np.sqrt(np.maximum(np.maximum(squares.sum(-1) / d, wide / $widest), 1))
+    y = y / c[..., None]
+    size, step = (y**2).mean(-1), np.linalg.norm((y[..., None, :] @ X)[..., 0, :], axis=-1) / (n * c)
+    return c, np.maximum($unit, np.maximum(np.sqrt(size / $largest), step / $longest))
+''')
+
+USED_UNITS = """\
+    c, k = units(X, y)
+    X, y = X / c[..., None, None], y / (c * k)[..., None]
+"""
+
 OPENING = """\
-    G[..., FIRST, FIRST] = 2 * d  # one more token, whose first further scalar is sqrt(2 d): it shows 2 d / n
+    used = (np.diagonal(G, axis1=-2, axis2=-1)[..., :d] > 0).sum(-1)  # features that are 0 do not count
+    G[..., FIRST, FIRST] = 2 * used  # one more token, whose first further scalar is sqrt(2 d): it shows 2 d / n
     G = G / X.shape[-2]  # attention by mean over the n examples
 """
 
 
-def to_python(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
+def to_python(
+    model: LinearTransformer, *, about: str = "", context: int | None = None, units: Universal | None = None
+) -> str:
     """Write the source of a module with `predict(X, y, x_query)` and `weights(X, y)` that imports NumPy alone.
 
     Diag and GD++ keep their few numbers per layer in a table, and every update is one line; terms that are zero in all
@@ -94,6 +119,7 @@ def to_python(model: LinearTransformer, *, about: str = "", context: int | None 
         model: The model.
         about: A remark for the module's docstring.
         context: The only number of examples that the functions accept; None for any.
+        units: The changes of units that come before and after the layers; only for channels. Default: None.
 
     Returns:
         Python source.
@@ -104,19 +130,20 @@ def to_python(model: LinearTransformer, *, about: str = "", context: int | None 
     if coefficients is not None:
         return header + _diagonal(coefficients, check)
     if isinstance(model.kernel, Mixings):
-        return header + _channels(model, check)
+        return header + _channels(model, check, units)
     arrays = {"P": model.P, "Q": model.Q}
     return header + _arrays(arrays) + _functions(DENSE_LOOP, check, str(model.layout.scratch))
 
 
-def _channels(model: LinearTransformer, check: str) -> str:
+def _channels(model: LinearTransformer, check: str, units: Universal | None) -> str:
     arrays = dict(zip(CHANNELS, model.kernel, strict=True))
     vectors, scalars = (len(arrays[name][0, 0]) - 1 for name in ("P_v", "P_s"))
     room = str(scalars) if not vectors else f"{'' if vectors == 1 else f'{vectors} * '}d + {scalars}"
     what = "# How P and Q mix the vectors (P_v, Q_v) and the scalars (P_s, Q_s) of a token, [layer, head, ...]\n"
     first = "d" if not vectors else f"{vectors + 1} * d"
     mean = OPENING.replace("FIRST", first) if model.layout.opening else ""
-    return what + _arrays(arrays) + MIXING + _functions(CHANNELS_LOOP, check, room, mean)
+    prelude = "" if units is None else UNITS.substitute(units.constants("np"))
+    return what + _arrays(arrays) + MIXING + prelude + _functions(CHANNELS_LOOP, check, room, mean, bool(prelude))
 
 
 def _arrays(arrays: dict[str, Float]) -> str:
@@ -147,10 +174,11 @@ def _diagonal(omega: Float, check: str) -> str:
     return f"# {what}\nLAYERS = [\n{table}\n]\n" + _functions("\n".join(lines), check)
 
 
-def _functions(loop: str, check: str, room: str = "0", mean: str = "") -> str:
+def _functions(loop: str, check: str, room: str = "0", mean: str = "", units: bool = False) -> str:
     """The functions, for tokens with a number of coordinates that start at zero."""
     zeros, token = ("", "(x, y)") if room == "0" else (f", np.zeros((*y.shape, {room}))", "(x, 0, y)")
-    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean)
+    around = {"units": USED_UNITS, "back": "k[..., None] * "} if units else {"units": "", "back": ""}
+    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean, **around)
 
 
 def _tuple(values: Float) -> str:

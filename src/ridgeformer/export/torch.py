@@ -16,6 +16,7 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.looped import LoopedFamily
 from ridgeformer.models.structured import NAMES, ChannelFamily, Channels, LowRankFamily, Preconditioned, RegisterFamily
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.predictors import Universal
 
 SOURCE = Template('''\
 """A linear transformer in PyTorch: $title.
@@ -75,15 +76,37 @@ ${check}        for layer in $sequence:
 
     def predict(self, X, y, x_query):
         """Predictions [..., m] for the queries x_query [..., m, d] from the context X [..., n, d], y [..., n]."""
-${dim}        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
+${units}${dim}        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
         tokens = torch.cat([torch.cat([X$room, y[..., None]], -1), asked], -2)
-${opening}        return -self(tokens, queries=x_query.shape[-2])[..., -x_query.shape[-2] :, -1]
+${opening}        return -${back}self(tokens, queries=x_query.shape[-2])[..., -x_query.shape[-2] :, -1]
 ''')
 
 OPENING = """\
         opening = torch.zeros_like(tokens[..., :1, :])  # one more context token, which shows 2 d / n
-        opening[..., X.shape[-1]] = (2 * X.shape[-1]) ** 0.5
+        opening[..., 0, X.shape[-1]] = (2 * (X != 0).any(-2).sum(-1)).to(X) ** 0.5  # features that are 0 do not count
         tokens = torch.cat([opening, tokens], -2)
+"""
+
+UNITS = Template('''
+def units(X, y):
+    """Numbers c and k [...] that bound the context: the layers see X / c and y / (c k), and w is k times theirs."""
+    n = X.shape[-2]
+    S = X.mT @ X / n
+    squares = S.diagonal(dim1=-2, dim2=-1)
+    d = (squares > 0).sum(-1).clamp(min=1)  # features that are 0 do not count
+    r = d / n
+    wide = ((S @ S).square().sum((-1, -2)) / (d * (1 + 6 * r + 6 * r**2 + r**3))) ** 0.25  # bounds the eigenvalues
+    c = torch.maximum(squares.sum(-1) / d, wide / $widest).clamp(min=1).sqrt()
+    y = y / c[..., None]
+    size, step = y.square().mean(-1), (y[..., None, :] @ X)[..., 0, :].norm(dim=-1) / (n * c)
+    k = torch.maximum((size / $largest).sqrt(), step / $longest)
+    return c, torch.maximum(k, $unit + torch.zeros_like(k))
+
+''')
+
+USED_UNITS = """\
+        c, k = units(X, y)
+        X, y = X / c[..., None, None], y / (c * k)[..., None]
 """
 
 BLOCKS = '''
@@ -149,7 +172,9 @@ RECIPES: dict[tuple[type[Family], tuple[str, ...]], tuple[str, str]] = {
 }
 
 
-def to_torch_module(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
+def to_torch_module(
+    model: LinearTransformer, *, about: str = "", context: int | None = None, units: Universal | None = None
+) -> str:
     """Write the source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
 
     The arrays of the family are its parameters, from which every layer makes P and Q; looped layers are stored once. Of
@@ -160,6 +185,7 @@ def to_torch_module(model: LinearTransformer, *, about: str = "", context: int |
         model: The model.
         about: A remark for the module's docstring.
         context: The only number of examples that the module accepts; None for any.
+        units: The changes of units that come before and after the layers. Default: None.
 
     Returns:
         Python source.
@@ -171,7 +197,9 @@ def to_torch_module(model: LinearTransformer, *, about: str = "", context: int |
         "title": title(model),
         "about": paragraph(about),
         "numbers": "\n\n".join(_numbers(name, value) for name, value in family.arrays.items()),
-        "helpers": helpers,
+        "helpers": helpers + ("" if units is None else UNITS.substitute(units.constants("torch"))),
+        "units": "" if units is None else USED_UNITS,
+        "back": "" if units is None else "k[..., None] * ",
         "names": ", ".join(names),
         "keep": "\n".join(f"        self.{name} = nn.Parameter({name}.clone())" for name in names),
         "matrices": textwrap.indent(matrices, "        "),

@@ -243,6 +243,21 @@ class Universal:
         sigma = None if moments.sigma is None else moments.sigma / (np.sqrt(size) * unit)
         return Moments._trusted(gram.astype(moments.dtype, copy=False), moments.context, sigma), unit
 
+    def constants(self, library: str) -> dict[str, str]:
+        """Return the numbers of the changes of units as source code, for exported modules.
+
+        Args:
+            library: `np` or `torch`, whose function `sqrt` may be used.
+
+        Returns:
+            The texts: `widest`, `largest` and `longest`, and `unit`, an expression of the dimension `d` or of `size`,
+            the mean square of the labels.
+        """
+        unit = f"{float(self.signal) ** 0.5!r}" if self.signal is not None else "d**0.5"
+        if self.own_scale:
+            unit = f"{library}.where(size > 0, {library}.sqrt(size) / {self.SIZE!r}, 1.0)"
+        return {"widest": repr(self.WIDEST), "largest": repr(self.LARGEST), "longest": repr(self.LONGEST), "unit": unit}
+
     def __repr__(self) -> str:
         signal = "" if self.signal is None else f", signal={self.signal:g}"
         return f"Universal({self.model!r}{signal}{', own_scale=True' if self.own_scale else ''})"
