@@ -5,7 +5,7 @@ that there are few. Least squares, and whatever else sees all directions alike, 
 """
 
 from ridgeformer import LeastSquares, Problem, compare
-from ridgeformer.predictors.fitted import lasso, matching_pursuit
+from ridgeformer.predictors import lasso, matching_pursuit
 
 problem = Problem(dim=20, context=40, noise=0.1, tasks="sparse(3)")
 predictors = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import warnings
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ridgeformer import cli, engine
-from support import NATIVE
+from support import LONGEST, NATIVE
 
 settings.register_profile(
     "default", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -70,3 +71,21 @@ def call(monkeypatch, capsys):
         return ended.value.code, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("needs Chromium (Debian: apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        # Root has no sandbox, and the shared memory of a container is too small for a page.
+        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
+        options += ["--disable-component-update", "--force-color-profile=srgb", "--lang=en-US"]
+        # It makes a socket in its temporary folder, and the path of a socket has at most 108 characters.
+        place = {**os.environ, "TMPDIR": "/tmp"} if os.access("/tmp", os.W_OK) else dict(os.environ)
+        chromium = playwright.chromium.launch(executable_path=path, args=options, env=place, timeout=1000 * LONGEST)
+        yield chromium
+        chromium.close()

@@ -4,11 +4,15 @@ import json
 import os
 
 import numpy as np
+import pytest
 
 from ridgeformer import LinearTransformer, Problem, engine, load, save
+from ridgeformer.training import GradientDescent
 from ridgeformer.training.store.files import checksum
 
 LONGEST = 600  # seconds until a process counts as hanging, on a busy machine too
+SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")  # for descents
+FEW = {"sequences": 1000, "threads": 1}
 NATIVE = [name for name in engine.available() if name not in ("numpy", "jax")]
 
 
@@ -32,8 +36,38 @@ def tame_model(kind, dim, layers, heads, context, seed=0):
     return LinearTransformer.random(kind, dim=dim, layers=layers, heads=heads, scale=spread, context=size, seed=seed)
 
 
+def descent(**options):
+    """Gradient descent of 40 steps, unless told."""
+    return GradientDescent(**{"rate": 1e-3, "steps": 40, "scale": 0.05, **options})
+
+
 def draw(dim, context, count=9, seed=0, noise="uniform(0,1)", **options):
     return Problem(dim, context, noise).moments(count, seed=seed, **options)
+
+
+# Float32 has 6e-8 to lose per operation and some hundred dependent ones: 1e-4 of the largest entry.
+TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
+
+
+def close(actual, expected, dtype=np.float64):
+    """To rounding, relative to the largest entry."""
+    scale = max(float(np.abs(expected).max(initial=0)), 1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+def check_slope(evaluate, kernel, seed=0, h=1e-5):
+    """Gradients by central differences along random directions: error h^2 from curvature, 1e-16 / h from rounding.
+
+    `evaluate(kernel, gradient)` gives the evaluation of a kernel.
+    """
+    result, rng = evaluate(kernel, True), np.random.default_rng(seed)
+    for _ in range(3):
+        direction = [rng.standard_normal(p.shape) * np.abs(p).max() for p in kernel]
+        moved = ([p + s * h * v for p, v in zip(kernel, direction, strict=True)] for s in (1, -1))
+        up, down = (evaluate(type(kernel)(*arrays), False).loss for arrays in moved)
+        parts = [g * v for g, v in zip(result.gradient, direction, strict=True)]
+        slope, size = sum(part.sum() for part in parts), sum(np.abs(part).sum() for part in parts)
+        assert slope == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-6 * size + 1e-9 * result.loss)
 
 
 def slopes(function, point, step=1e-6):

@@ -81,12 +81,11 @@ def test_only_ordinary_files_of_a_reasonable_size_are_opened(tmp_path):
     ("content", "words"),
     [
         (b"", "a record must hold JSON"),
-        (b"\xff", "a record must hold JSON"),
         (b"[1, 2]", "a record must hold a JSON object"),
         (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "nested too deeply"),
         (b"[" * 1_000_000, "a record must hold JSON"),
     ],
-    ids=range(5),
+    ids=range(4),
 )
 def test_what_is_no_json_object_is_damaged(tmp_path, content, words):
     path = tmp_path / "record.json"

@@ -227,14 +227,8 @@ def test_a_sound_family_passes_and_its_arrays_are_read_only():
 @pytest.mark.parametrize(
     ("methods", "words"),
     [
-        (
-            {"pullback": lambda self, gradient: {"rate": gradient[0][:, 1, 0]}},
-            "pullback must be the derivative of the loss; got ",
-        ),
-        (
-            {"pullback": lambda self, gradient: {"rate": -2 * gradient[0][:, 1, 0]}},
-            "where differences of the loss give",
-        ),
+        ({"pullback": lambda self, gradient: {"rate": gradient[0][:, 1, 0]}}, "pullback must be the derivative of the"),
+        ({"pullback": lambda self, gradient: {"rate": -2 * gradient[0][:, 1, 0]}}, "where differences of the loss"),
         (
             {"pullback": lambda self, gradient: {"rates": gradient[0][:, 1, 0]}},
             "pullback must give a derivative for every array, of its shape; got shapes {'rate': None}",
@@ -244,10 +238,7 @@ def test_a_sound_family_passes_and_its_arrays_are_read_only():
             "kernel and dense must describe the same model; got predictions that differ by 1",
         ),
         ({"heads": property(lambda self: 3)}, "dense must give P and Q of shape (2, 3, 4, 4); got shapes (2, 2, 4, 4)"),
-        (
-            {"arrays": property(lambda self: {"rate": self.rate[:1]})},
-            "axis 0 of every array must count the layers; got rate (1,) for 2 layers. Set layer_axis to the axis that",
-        ),
+        ({"arrays": property(lambda self: {"rate": self.rate[:1]})}, "axis 0 of every array must count the layers;"),
         (
             {"select": lambda self, layers: type(self)(self.rate[::-1][layers])},
             "select(slice(0, 1)) must give a model with 1 layer, which predicts what layers [0] predict; got 1 layers",
@@ -266,14 +257,8 @@ def test_a_sound_family_passes_and_its_arrays_are_read_only():
             "edit(1, **identity_layer()) must give a model with 2 layers, which predicts what layers [0] predict; got",
         ),
         ({"layers": property(lambda self: 3)}, "layers must say how many layers the arrays describe; got 3 for 2"),
-        (
-            {"layer_axis": 1},
-            "axis 1 of every array must count the layers; got rate (2,) for 2 layers. Set layer_axis",
-        ),
-        (
-            {"identity_layer": lambda self: {"rate": np.ones(())}},
-            "what layers [0, 1] predict; got 3 layers, and predictions that differ by",
-        ),
+        ({"layer_axis": 1}, "axis 1 of every array must count the layers; got rate (2,) for 2 layers. Set layer_axis"),
+        ({"identity_layer": lambda self: {"rate": np.ones(())}}, "what layers [0, 1] predict; got 3 layers, and"),
     ],
 )
 def test_a_wrong_family_is_refused_when_it_is_first_used(methods, words):

@@ -34,17 +34,11 @@ def test_float32_is_kept_and_slices_are_views():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: Moments.from_tokens(np.ones((2, 3, 4)), np.ones((2, 4))),
-            "y must have shape (2, 3); got shape (2, 4)",
-        ),
+        (lambda: Moments.from_tokens(np.ones((2, 3, 4)), np.ones((2, 4))), "y must have shape (2, 3); got shape"),
         (lambda: Moments.from_tokens(np.ones(3), np.ones(3)), "x must have shape (B, n, d)"),
         (lambda: Moments.from_tokens(np.ones((0, 3, 4)), np.ones((0, 3))), "must not be empty"),
         (lambda: Moments.from_tokens(np.ones((2, 0, 4)), np.ones((2, 0))), "must not be empty"),
-        (
-            lambda: Moments.from_tokens(np.full((1, 2, 2), np.nan), np.ones((1, 2))),
-            "x must be finite; got NaN or infinity",
-        ),
+        (lambda: Moments.from_tokens(np.full((1, 2, 2), np.nan), np.ones((1, 2))), "x must be finite; got NaN or"),
         (lambda: Moments.from_tokens(np.full((1, 2, 2), "a"), np.ones((1, 2))), "real numbers; got dtype <U1"),
         (
             lambda: Moments.from_tokens(np.ones((1, 2, 2), complex), np.ones((1, 2))),

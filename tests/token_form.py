@@ -8,6 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+LAMBDA = np.array([[1.5, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])  # covariances of features and of tasks
+GAMMA = np.array([[0.5, 0.2, 0.1], [0.2, 1.2, 0.0], [0.1, 0.0, 0.8]])
+MEAN = np.array([0.5, -1.0, 0.2])
+THIN = np.array([[1.0, 0.3], [-2.0, 0.1], [0.5, 1.0]])
+POOL = np.array([[1.0, 0.0, 0.5], [0.0, -1.5, 0.5], [1.0, 1.0, 1.0], [-0.3, 0.2, 0.9], [0.0, 0.0, 2.0]])
+OTHER = np.array([[0.4, 0.1, 0.0], [0.1, 2.0, 0.5], [0.0, 0.5, 1.0]])  # of queries
+
 
 def gaussian(matrix):
     """x ~ N(0, matrix), by the symmetric root of the matrix."""

@@ -77,10 +77,7 @@ def test_the_table_names_both_models_and_the_edits():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (
-            [],
-            "an edit needs at least one of --set, --without, --truncate and --stack; got none. Add --set 4.omega_yy=0",
-        ),
+        ([], "an edit needs at least one of --set, --without, --truncate and --stack; got none. Add --set"),
         (["--set", "omega_yy=0"], "--set takes LAYER.NAME=VALUE, with layers from 1; got 'omega_yy=0'. Write 4.omega"),
         (["--set", "0.omega_yy=0"], "a layer must be a number from 1 to 3, the layers of the model; got 0"),
         (["--set", "4.omega_yy=0"], "a layer must be a number from 1 to 3, the layers of the model; got 4"),
@@ -88,10 +85,7 @@ def test_the_table_names_both_models_and_the_edits():
         (["--set", "1.omega_yy=" + "[" * 100_000], "must be a number or a list of numbers; got '[[["),
         (["--set", "1.omega_yy=NaN"], "omega_yy must be finite"),
         (["--set", "1.omega_yy=null"], "omega_yy must hold real numbers"),
-        (
-            ["--set", "2.omega=[[0,0],[1]]"],
-            "omega must be a rectangular array; got [[0, 0], [1]]. Pass rows of equal length.",
-        ),
+        (["--set", "2.omega=[[0,0],[1]]"], "omega must be a rectangular array; got [[0, 0], [1]]. Pass rows of equal"),
         (["--set", "1.omega=[1,2]"], "omega must have shape (2, 2); got shape (2,)"),
         (["--set", "1.nonsense=1"], "the parameters of a diag layer are p, q, omega, omega_xx"),
         (["--set", "1.omega_yy=0", "--set", "1.omega_yy=1"], "each parameter of a layer once; got 1.omega_yy twice"),
@@ -99,19 +93,13 @@ def test_the_table_names_both_models_and_the_edits():
         (["--without", "4"], "a layer must be a number from 1 to 3, the layers of the model; got 4"),
         (["--without", "x"], "Invalid value for '--without': 'x' is not a valid integer"),
         (["--truncate", "1", "--without", "1"], "a model needs at least one layer"),
-        (
-            ["--truncate", "2", "--set", "3.omega_yy=0"],
-            "--set must change a layer that stays; got layer 3 with --truncate 2. Leave out one of them.",
-        ),
+        (["--truncate", "2", "--set", "3.omega_yy=0"], "--set must change a layer that stays; got layer 3 with"),
         (["--without", "3", "--set", "3.omega_yy=0"], "a layer that stays; got layer 3 with --without 3. Leave out"),
         (["--truncate", "0"], "layers must be at least 1; got 0"),
         (["--truncate", "4"], "layers must be at most 3; got 4"),
         (["--stack", "/nonexistent"], "there is no file '/nonexistent'"),
         (["--without", "1", "--out", ""], "'--out': a path must not be empty"),
-        (
-            ["--without", "1", "--out", "/nonexistent/x.safetensors"],
-            "a file needs a writable folder; /nonexistent does not exist",
-        ),
+        (["--without", "1", "--out", "/nonexistent/x.safetensors"], "a file needs a writable folder; /nonexistent"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )

@@ -42,7 +42,7 @@ def test_a_loss_below_the_floor_is_a_warning_of_one_line(monkeypatch, capsys):
         def weights(self, moments):
             return self.oracle.weights(moments)
 
-    monkeypatch.setattr("ridgeformer.predictors.choice.AdaRR", Cheater)
+    monkeypatch.setattr("ridgeformer.predictors.best.AdaRR", Cheater)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         with pytest.raises(SystemExit) as ended:
@@ -56,13 +56,6 @@ def test_a_loss_below_the_floor_is_a_warning_of_one_line(monkeypatch, capsys):
     )
 
 
-def test_baselines_without_enough_examples_say_what_is_left_out():
-    table = call("problem", "--noise", "fixed(1)", "--context", "5", "--sequences", "500").stdout
-    assert "needs n > 10 examples, and n is 5." in table
-    assert "Bayes floor" in table
-    assert "TunedRR  " not in table
-
-
 def test_eval_prints_the_models_loss_by_either_estimator(model):
     arguments = ["eval", str(model), "--noise", "uniform(0,5)", "--sequences", "3000"]
     exact = json.loads(call(*arguments, "--json").stdout)["results"][0]
@@ -71,6 +64,8 @@ def test_eval_prints_the_models_loss_by_either_estimator(model):
     query = json.loads(call(*arguments, "--estimator", "query", "--json").stdout)["results"][0]
     assert query["error"] > exact["error"]
     assert "model.safetensors" in call(*arguments).stdout
+    missing = "--noise is missing. Add it, for example --noise 'uniform(0,5)'"
+    assert missing in " ".join(call("eval", str(model)).stderr.split())
 
 
 def test_losses_along_an_axis_as_a_table_a_picture_json_and_csv(model, tmp_path):
@@ -111,3 +106,11 @@ def test_axes_are_read(text, values):
             axis(text)
     else:
         assert axis(text) == values
+
+
+def test_a_shipped_model_is_evaluated_on_what_it_was_trained_on():
+    name = ["eval", "zoo:diag/6/uniform(0,0)", "--sequences", "500"]
+    text = call(*name).stdout
+    for words in ("d=10 n=20 uniform(0,0)", "zoo:diag/6/uniform(0,0)", "e-1"):  # 1e-10 is not shown as 0.00000
+        assert words in text
+    assert "d=10 n=30 fixed(1)" in call(*name, "--noise", "fixed(1)", "--context", "30").stdout

@@ -61,23 +61,3 @@ def test_ablation_as_csv_and_several_sections_as_json(call, model, tmp_path):
     assert out == (tmp_path / "ablation.csv").read_text()
     code, out, _ = call(*section, "--section", "patching", "--json")
     assert json.loads(out).keys() == {"ablation", "patching"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["patching", "--low", "2", "--high", "1"],
-            "below the higher one; got 2 and 1. Pass low=1 and high=4, for example; on the command line --low 1",
-        ),
-        (["patching", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
-        (["algorithms", "--iterations", "0"], "iterations must be at least 1; got 0"),
-        (["algorithms", "--dim", "4"], "dimension"),
-        (["ablation", "--section", "patching", "--csv", "x.csv"], "--csv needs one table"),
-    ],
-)
-def test_bad_input_is_one_line(call, model, arguments, words):
-    code, _, message = call("explain", model, "--section", arguments[0], *OPTIONS, *arguments[1:])
-    assert code == 2
-    assert words in message
-    assert message.count("\n") == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from own_problems import HeavyTails
-from ridgeformer import CustomProblem, Layout, LinearTransformer, Problem, evaluate, load_run, save, train
+from ridgeformer import Layout, LinearTransformer, Problem, evaluate, load_run, save, train
 from ridgeformer.export import export
 from ridgeformer.predictors import baselines
 from ridgeformer.training import Search
@@ -21,14 +21,6 @@ def run_folder(tmp_path_factory):
     problem = Problem(3, 8, "uniform(0,2)", features="powerlaw(1)", tasks="lowrank(2)", query="powerlaw(2)")
     out = tmp_path_factory.mktemp("runs")
     return train(problem, "diag", 1, protocol=Search(effort=0.1), sequences=300, out=out).folder
-
-
-@pytest.fixture
-def by_mean(tmp_path):
-    path = tmp_path / "mean.safetensors"
-    model = LinearTransformer.random("diag", dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
-    save(model, path)
-    return path
 
 
 # ---- options that name a problem ----------------------------------------------------------------------------
@@ -65,45 +57,6 @@ def test_baselines_say_what_they_leave_out(call):
     assert "and n is fixed; here n is 3..6." in text
     assert "TunedRR  " not in text
     assert "left out: they" not in call("problem", *LAW, "--context", "3..6", "--tasks", "lowrank(2)", *FEW)[1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["problem", "--noise", "fixed(1)", "--features", "round(1)"], "there is no law of features called 'round'"),
-        (["problem", "--noise", "fixed(1)", "--features", "spectrum(1,2)"], "must fit the dimension 10; got one for"),
-        (["train", "--noise", "fixed(1)", "--context", "9..3"], "; got '9..3', which ends before it begins"),
-        (
-            ["train", "--noise", "fixed(1)", "--tasks", "pol(3)"],
-            "there is no law of tasks called 'pol'. Write one of gaussian, ",
-        ),
-        (["train", "--noise", "fixed(1)", "--tasks", "pool(3"], "got 'pool(3', in which a closing bracket is missing"),
-        (["train", "--noise", "fixed(1"], "got 'fixed(1', in which a closing bracket is missing. Write"),
-        (["problem", "--noise", "-1"], "noise level"),
-        (["train", "--noise", "fixed(1)", "--context", "few"], "the context must be a number of examples"),
-        (["train", "--noise", "fixed(1)", "--tasks", "pool(0)"], "the number of tasks in a pool must be at least 1"),
-        (["train", "--noise", "fixed(1)", "--query", "factors(2)"], "queries have one covariance for all sequences"),
-        (
-            ["train", "--noise", "fixed(1)", "--coordinate", "length"],
-            "the family diag has room for no further coordinates",
-        ),
-        (["train", "--noise", "fixed(1)", "--family", "full", "--scratch", "-1"], "scratch must be at least 0; got -1"),
-        (["eval", "zoo:diag/2/uniform(0,1)", "--over", "noise"], "the axis noise has no default values"),
-        (["eval", "zoo:diag/2/uniform(0,1)", "--over", "noise=loud(1)"], "known distribution; got 'loud'"),
-        (["problem", "--noise", "fixed(1)", "--plot", "x.gif"], "must end in .png, .pdf or .svg"),
-        (["problem", "--noise", "fixed(1)", "--context", "9999999999", "--plot", "x.png"], "with a smaller context"),
-        (["export", "zoo:diag/2/uniform(0,1)", "--context", "5"], "--context is for models with attention by mean"),
-    ],
-    ids=lambda value: " ".join(value)[:70] if isinstance(value, list) else "",
-)
-def test_bad_command_lines(call, monkeypatch, tmp_path, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = call(*arguments)
-    assert code == 2
-    assert out == ""
-    assert err.count("\n") == 1
-    assert words in err
-    assert not list(tmp_path.iterdir())
 
 
 # ---- train, eval and others on a model's own problem --------------------------------------------------------
@@ -146,40 +99,22 @@ def test_commands_on_a_model_use_the_problem_of_its_record(call, run_folder):
     assert explained["problem"] == str(problem.replace(tasks=None))
 
 
-class Odd(CustomProblem):
-    """A problem that commands cannot know."""
-
-    name = "odd-problem"
-
-    def __init__(self, dim=2, context=5):
-        self.dim, self.context = dim, context
-
-    def draw(self, rng, count):
-        return Problem(self.dim, self.context, 1).moments(count, seed=int(rng.integers(1 << 30)))
-
-
-def test_a_model_of_a_problem_of_ones_own_needs_a_built_in_one(call, tmp_path):
-    folder = train(Odd(), "gdpp", 1, protocol=Search(effort=0.1), sequences=300, out=tmp_path).folder
-    code, _, err = call("eval", folder)
-    assert code == 2
-    assert "was trained on 'odd-problem', a problem of your own. Name a built-in one with --noise" in err
-    assert json.loads(call("eval", folder, "--noise", "fixed(1)", *FEW, "--json")[1])["problem"] == "d=2 n=5 fixed(1)"
-    assert "dim=2 context=5" in call("runs", tmp_path)[1]
-
-
-def test_export_converts_attention_by_mean(call, by_mean):
-    code, _, err = call("export", by_mean)
-    assert code == 2
-    assert "this model was trained on n = an unknown number. Add --context 20" in err
-    code, out, _ = call("export", by_mean, "--context", "8")
-    assert code == 0
-    module = {}
-    exec(out, module)
-    drawn = Problem(3, 8, 1).sequences(1)
-    from ridgeformer import load
-
-    expected = load(by_mean).predict(drawn.x[0], drawn.y[0], drawn.queries[0])
-    assert module["predict"](drawn.x[0], drawn.y[0], drawn.queries[0]) == pytest.approx(expected)
+@pytest.mark.parametrize("law", ["--tasks=sparse(1)", "--noise=student(4,1)", "--noise=tokens(uniform(0,2))"])
+def test_sparse_tasks_and_noise_of_tokens_are_laws_for_every_command(call, run_folder, tmp_path, law):
+    """The floor is the smallest loss; where tokens differ in noise, the bound of the Gram matrix lies above it."""
+    name, text = law.removeprefix("--").split("=")
+    options = [*LAW, "--context", "6", "--sequences", "200", law]
+    rows = {row["name"]: row for row in json.loads(call("problem", *options, "--json")[1])["results"]}
+    assert rows["Bayes floor"]["loss"] == min(row["loss"] for key, row in rows.items() if not key.startswith("Oracle"))
+    assert ("Gram bound" in rows) == (name == "noise")
+    found = json.loads(call("eval", run_folder, law, *FEW, "--json")[1])
+    assert f"{text}" in found["problem"]
+    assert 0 < found["results"][0]["floor"] < found["results"][0]["loss"]
+    assert json.loads(call("explain", run_folder, law, *FEW, "--json")[1])["problem"] == found["problem"]
+    arguments = ["--family", "gdpp", "--layers", "1", "--effort", "0.1", "--out", str(tmp_path)]
+    code, out, err = call("train", *options, *arguments, "--json")
+    assert code == 0, err
+    assert text in str(load_run(json.loads(out)["folder"]).spec.problem)
 
 
 def test_ridge_regression_that_knows_sigma_is_not_called_the_oracle_of_a_pool(call):
@@ -237,6 +172,8 @@ def test_shifts_are_evaluated_as_other_problems(call, run_folder):
 
 def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_path):
     found = train(HeavyTails(context=6), "gdpp", 1, protocol=Search(effort=0.1), sequences=300, out=tmp_path)
+    assert "a problem of your own. Name a built-in one with --noise" in call("eval", found.folder)[2]
+    assert "dim=3 context=6" in call("runs", tmp_path)[1]
     code, out, err = call("eval", found.folder, "--noise", "uniform(0,1)", *FEW, "--json")
     assert code == 0, err
     assert json.loads(out)["problem"] == "d=3 n=6 uniform(0,1)"
@@ -254,6 +191,8 @@ def test_a_run_on_a_problem_of_ones_own_is_evaluated_with_its_context(call, tmp_
 def test_what_is_exported_of_attention_by_mean_is_for_one_number_of_examples(call, family, tmp_path):
     model = LinearTransformer.random(family, dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
     save(model, tmp_path / "mean.safetensors")
+    unknown = "this model was trained on n = an unknown number. Add --context 20"
+    assert unknown in call("export", tmp_path / "mean.safetensors")[2]
     drawn = Problem(3, 10, 1).sequences(2)
     expected = model.predict(drawn.x, drawn.y, drawn.queries)
     for to in ("python", "torch", "latex"):

@@ -5,10 +5,8 @@ import pytest
 
 from ridgeformer import LinearTransformer, Problem, engine
 from ridgeformer.engine import Omegas, reference
-from support import NATIVE, draw, tame_model
+from support import NATIVE, close, draw, tame_model
 
-# Float32 has 6e-8 to lose per operation and some hundred dependent ones: 1e-4 of the largest entry.
-TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
@@ -16,11 +14,6 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def any_engine(request):
     """Without JAX, which would compile for minutes; see tests/frameworks/test_jax_engine.py."""
     return engine.named(request.param)
-
-
-def close(actual, expected, dtype):
-    scale = max(float(np.abs(expected).max()), 1e-6)
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[dtype] * scale)
 
 
 @DTYPES

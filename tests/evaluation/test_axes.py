@@ -333,11 +333,7 @@ def test_problems_of_ones_own_are_changed_in_their_arguments_or_listed():
 @pytest.mark.parametrize(
     ("problem", "over", "words"),
     [
-        (
-            PROBLEM,
-            "depth",
-            "axes of this problem are layer, sigma, context, dim, noise, features, tasks, query, problem",
-        ),
+        (PROBLEM, "depth", "axes of this problem are layer, sigma, context, dim, noise, features, tasks, query,"),
         (PROBLEM, ["sigma"], "over must be an axis or a dict of axes; got a list"),
         (PROBLEM, "layer", "losses by layer need a LinearTransformer and no subclass"),
         (PROBLEM, "noise", "the axis noise has no default values"),
@@ -348,11 +344,7 @@ def test_problems_of_ones_own_are_changed_in_their_arguments_or_listed():
         (PROBLEM, {"sigma": [1], "noise": [1]}, "sigma and noise are one axis"),
         (PROBLEM, {"context": [0]}, "context must be at least 1"),
         (PROBLEM, {"tasks": ["lowrank(9)"]}, "the rank of tasks can be at most d = 3; got 9"),
-        (
-            HeavyTails(dim=3),
-            {"noise": [1]},
-            "axes of this problem are layer, sigma, context, dim, freedom, problem",
-        ),
+        (HeavyTails(dim=3), {"noise": [1]}, "axes of this problem are layer, sigma, context, dim, freedom, problem"),
         (HeavyTails(dim=3), "sigma", "noise levels of this problem have no default"),
         (HeavyTails(dim=3), {"problem": [1]}, "the problem must be a Problem; got an int"),
     ],

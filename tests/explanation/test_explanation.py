@@ -615,32 +615,6 @@ def test_a_picture(call, file, tmp_path):
     assert picture.stat().st_size > 20_000
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["MODEL"],
-            "a model is evaluated on a problem; model.safetensors does not record one, and --noise is missing. Add",
-        ),
-        (["MODEL", "--noise", "fixed(1)", "--dim", "5"], "a model for dimension 3 needs a problem of that dimension"),
-        (["MODEL", "--noise", "loud(1)"], "known distribution; got 'loud'"),
-        (["/nonexistent"], "there is no file '/nonexistent'"),
-        ([__file__, "--noise", "fixed(1)"], "must be one that ridgeformer saved"),
-        (["FOLDER"], "a model is a file or the folder of a run"),
-        (["MODEL", "--noise", "fixed(1)", "--dim", "0"], "dim must be at least 1; got 0"),
-        (["MODEL", "--noise", "fixed(1)", "--context", "0"], "context must be at least 1; got 0"),
-        (["MODEL", "--noise", "fixed(1)", "--plot", "x.doc"], "must end in .png, .pdf or .svg"),
-    ],
-)
-def test_errors_are_one_line(call, file, tmp_path, arguments, words):
-    places = {"MODEL": str(file), "FOLDER": str(tmp_path)}
-    code, out, error = call("explain", *(places.get(a, a) for a in arguments))
-    assert (code, out) == (2, "")
-    assert error.startswith("ridgeformer: error: ")
-    assert error.count("\n") == 1
-    assert words in error
-
-
 def test_explosion_probabilities_are_measured_on_request(call):
     """In Python where they are asked for; on the command line with --explosions."""
     name, problem = "zoo:diag/3/uniform(0,5)", Problem(noise="uniform(0,5)")

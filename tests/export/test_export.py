@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Problem, load, save, train
 from ridgeformer.engine import Omegas
-from ridgeformer.errors import MissingPackageError, RidgeformerError, StorageError
-from ridgeformer.export import FORMATS, Format, export, write
+from ridgeformer.errors import MissingPackageError, RidgeformerError
+from ridgeformer.export import FORMATS, export, write
 from ridgeformer.models.family import FAMILIES, Family, known_families
 from ridgeformer.training import Search
 from support import tame_model
@@ -472,53 +472,20 @@ def test_families_of_ones_own_are_exported():
     ("make", "words"),
     [
         (lambda m: export(m, "matlab"), "a format must be one of python, latex, torch, onnx; got 'matlab'"),
-        (lambda m: export(m, None), "a format must be one of"),
         (lambda m: export(np.ones(3)), "export needs a LinearTransformer; got an ndarray"),
         (lambda m: export(m, "latex", digits=0), "digits must be at least 1; got 0"),
-        (lambda m: export(m, "latex", digits="3"), "digits must be a whole number; got '3'"),
-        (
-            lambda m: export(m, "torch", digits=3),
-            "digits is only for the format latex; got it for torch. Leave it out, or export to latex",
-        ),
+        (lambda m: export(m, "torch", digits=3), "digits is only for the format latex; got it for torch. Leave it"),
         (lambda m: export(m, "latex", colour=3), "latex takes digits; got colour. Leave out colour."),
         (lambda m: export(LinearTransformer(Diag([[[1e300, 1]]], [[[1e300, 1]]]), 2)), "omega must be finite"),
-        (
-            lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"),
-            "in float32; got omega 1 of 1e+39",
-        ),
+        (lambda m: export(LinearTransformer(GDpp(omega=[[1e39, 0]]), 2), "onnx"), "in float32; got omega 1 of 1e+39"),
         (lambda m: write("", "/dev"), "an export is written to a file; got /dev, which is not an ordinary file"),
-        (lambda m: write("", None), "an export needs the name of a file; got None"),
-        (
-            lambda m: write("", "/nonexistent/m.py"),
-            "a file needs a writable folder; /nonexistent does not exist. Create",
-        ),
+        (lambda m: write("", "/nonexistent/m.py"), "a file needs a writable folder; /nonexistent does not exist."),
     ],
 )
 def test_bad_exports_are_refused_in_words(make, words):
     with pytest.raises(RidgeformerError) as caught:
         make(tame_model("diag", 2, 1, 1, 3))
     assert words in str(caught.value)
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch, tmp_path):
-    path = tmp_path / "model.py"
-    write("old", path)
-    write("new", path)
-    assert path.read_text() == "new"
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(StorageError, match=r"model.py cannot be written \(No space left on device\)"):
-        write(b"newer", path)
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_formats_can_be_added(monkeypatch):
-    monkeypatch.setitem(FORMATS, "text", Format(lambda model, about: f"{model} {about}", ".txt"))
-    assert export(tame_model("diag", 2, 1, 1, 3), "text", about="!").endswith("heads=1) !")
 
 
 def test_onnx_that_is_missing_is_named(monkeypatch):
@@ -565,11 +532,7 @@ def test_command_refuses_in_one_line(command, runs, tmp_path):
     (tmp_path / "unfinished" / "spec.json").write_text("{}")
     for arguments, words in {
         (model, "--to", "matlab"): "'matlab' is not one of 'python', 'latex', 'torch', 'onnx'",
-        (
-            model,
-            "--to",
-            "onnx",
-        ): "the format onnx is binary, so it needs a file; --out is missing. Add --out model.onnx.",
+        (model, "--to", "onnx"): "the format onnx is binary, so it needs a file; --out is missing. Add --out model",
         (model, "--digits", 3): "--digits is only for --to latex; got --to python",
         (model, "--out", tmp_path): "an export is written to a file",
         (model, "--out", "/proc/model.py"): "a file must go to a writable place; /proc/model.py cannot",

@@ -8,18 +8,8 @@ from ridgeformer.models.family import FAMILIES, Family
 from support import tame_model
 
 LAYOUTS = [Layout("mean"), Layout("mean", "length"), Layout("sum", "constant", 2), Layout("sum", "none", 3)]
-SIZED = (
-    *(
-        "looped(diag,3)",
-        "looped(full,2)",
-        "lowrank(2)",
-        "preconditioned",
-        "registers(2)",
-        "channels(1,3)",
-        "channels(2,2)",
-    ),
-    *("looped(channels(1,2),2)",),
-)
+SIZED = ("looped(diag,3)", "looped(full,2)", "looped(channels(1,2),2)", "lowrank(2)", "preconditioned", "registers(2)")
+SIZED += ("channels(1,3)", "channels(2,2)")
 
 
 class Halves(Family):

@@ -128,6 +128,17 @@ def run(kind: str, make: Make, judge: Judge, count: int, seed: int) -> Counter[s
     return outcomes
 
 
+def run_numbered(kind: str, judge: Callable[[random.Random], str], count: int, seed: int) -> Counter[str]:
+    """Judge `count` cases without files, each of which depends on the seed and its number only; see `run`."""
+    outcomes: Counter[str] = Counter()
+    for number in range(count):
+        try:
+            outcomes[judge(random.Random(f"{seed}/{number}"))] += 1
+        except AssertionError as error:
+            raise AssertionError(f"fuzz_{kind}.run({number + 1}, {seed}): {error}") from error
+    return outcomes
+
+
 def _judged(judge: Judge, folder: Path, case: Case) -> str:
     with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")

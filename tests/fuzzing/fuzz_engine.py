@@ -283,19 +283,9 @@ def _odd(name: str, sound: Any, rng: random.Random) -> Any:
         at = rng.randrange(len(values))
         values[at] = _odd("", values[at], rng)
         make = type(sound)._make
-        others = [kind for kind in KERNELS.values() if len(kind._fields) != len(values)]
-        mistyped = rng.choice(others)
-        return rng.choice(
-            [
-                make,
-                make,
-                make,
-                tuple,
-                list,
-                lambda v: make(v[::-1]),
-                lambda v: mistyped(*(v * 4)[: len(mistyped._fields)]),
-            ]
-        )(values)
+        other = rng.choice([kind for kind in KERNELS.values() if len(kind._fields) != len(values)])
+        mistyped = lambda v: other(*(v * 4)[: len(other._fields)])  # noqa: E731
+        return rng.choice([make, make, make, tuple, list, lambda v: make(v[::-1]), mistyped])(values)
     if isinstance(sound, np.ndarray) and rng.random() < 0.8:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")

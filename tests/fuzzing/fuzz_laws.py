@@ -12,9 +12,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from fuzz_cases import check_message, main
+from fuzz_cases import attempt, main, run_numbered
 
-from ridgeformer import InputError, Problem, engine
+from ridgeformer import Problem, engine
 
 Array = Any
 FEATURES = ("isotropic()", "powerlaw(1)", "rotated(powerlaw(2))", "factors(1)", "scales(0.5)", "standardised()")
@@ -114,16 +114,7 @@ def run(count: int, seed: int) -> Counter[str]:
     Raises:
         AssertionError: A posterior mean is wrong.
     """
-    outcomes: Counter[str] = Counter()
-    for number in range(count):
-        try:
-            outcomes[judge(random.Random(f"{seed}/{number}"))] += 1
-        except InputError as error:
-            check_message(error)
-            outcomes["a law: refused"] += 1
-        except AssertionError as error:
-            raise AssertionError(f"fuzz_laws.run({number + 1}, {seed}): {error}") from error
-    return outcomes
+    return run_numbered("laws", lambda rng: attempt(lambda: judge(rng)), count, seed)
 
 
 if __name__ == "__main__":

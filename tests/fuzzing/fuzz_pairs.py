@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from fuzz_cases import check_message, main
+from fuzz_cases import check_message, main, run_numbered
 
 from ridgeformer import ConstRR, CustomProblem, InputError, evaluate
 from ridgeformer.noise import as_noise
@@ -119,13 +119,7 @@ def run(count: int, seed: int) -> Counter[str]:
     Raises:
         AssertionError: Two laws are mixed up.
     """
-    outcomes: Counter[str] = Counter()
-    for number in range(count):
-        try:
-            outcomes[judge(random.Random(f"{seed}/{number}"))] += 1
-        except AssertionError as error:
-            raise AssertionError(f"fuzz_pairs.run({number + 1}, {seed}): {error}") from error
-    return outcomes
+    return run_numbered("pairs", judge, count, seed)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_cases import main, write
+from fuzz_cases import main, run_numbered, write
 from fuzz_records import RECORD, sound
 
 from ridgeformer import Diag, Full, GDpp, cli
@@ -147,14 +147,8 @@ def run(count: int, seed: int) -> Counter[str]:
     Raises:
         AssertionError: Something else than text reaches the terminal, or a command takes too much memory.
     """
-    outcomes: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as scratch:
-        for number in range(count):
-            try:
-                outcomes[judge(random.Random(f"{seed}/{number}"), Path(scratch))] += 1
-            except AssertionError as error:
-                raise AssertionError(f"fuzz_terminal.run({number + 1}, {seed}): {error}") from error
-    return outcomes
+        return run_numbered("terminal", lambda rng: judge(rng, Path(scratch)), count, seed)
 
 
 if __name__ == "__main__":

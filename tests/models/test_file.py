@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from ridgeformer import Diag, GDpp, InputError, LinearTransformer, load, save
 from ridgeformer.errors import RidgeformerError, StorageError
@@ -53,15 +53,6 @@ def test_the_header_says_what_it_is(path):
     assert json.loads(header["spec"]) == {"family": "diag", "dim": 4, "layers": 3, "heads": 2}
 
 
-def test_every_truncation_is_refused(path):
-    save(tame_model("diag", 4, 3, 2, 8), path)
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        with pytest.raises(InputError, match="a model file must be one that ridgeformer saved"):
-            load(path)
-
-
 def test_damage_never_crashes(path):
     """Every byte changed, in two ways: always a clear error, never another model."""
     save(tame_model("diag", 2, 1, 1, 8), path, record={"loss": 0.25})
@@ -89,28 +80,17 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
         (GOOD | {"version": "3"}, {}, "has format version 3; this ridgeformer reads up to 2. Upgrade it"),
         (GOOD | {"version": "2"}, {}, "it has no checksum"),
         (GOOD | {"version": "2", "checksum": "0" * 64}, {}, "its checksum is not that of its content"),
-        (GOOD | {"version": "9" * 5000}, {}, "its format version is '99999999999999999999'"),
         (GOOD | {"version": "x"}, {}, "its format version is 'x'"),
-        (GOOD | {"version": "\u00b2"}, {}, "its format version is"),
         (GOOD | {"spec": json.dumps(SPEC | {"heads": 99})}, {}, "its spec says 1 and 99"),
         (GOOD | {"format": "other"}, {}, "of some other program"),
         (None, {}, "of some other program"),
         (GOOD | {"spec": "{"}, {}, "header is damaged"),
-        (GOOD | {"spec": "[1]"}, {}, "header is damaged"),
-        (GOOD | {"spec": "[" * 100_000}, {}, "header is damaged"),
-        (
-            GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})},
-            {},
-            "got 'mlp'. Name one of these. A family of your own has a name once",
-        ),
+        (GOOD | {"spec": json.dumps(SPEC | {"family": "mlp"})}, {}, "got 'mlp'. Name one of these. A family of your"),
         (GOOD | {"spec": json.dumps(SPEC | {"dim": 0})}, {}, "do not fit its spec"),
-        (GOOD | {"spec": json.dumps(SPEC | {"dim": "4"})}, {}, "header is damaged"),
         (GOOD | {"spec": json.dumps(SPEC | {"layers": 5})}, {}, "have 1 layers and 2 heads, its spec says 5 and 2"),
         (GOOD | {"spec": json.dumps(SPEC | {"heads": "\x1b[2J\n\ud800"})}, {}, "its spec says 1 and ?[2J??"),
         (GOOD, {"omega": np.zeros((1, 3, 2))}, "do not fit its spec"),
-        (GOOD, {"omega": np.full((1, 2, 2), np.nan)}, "do not fit its spec"),
         (GOOD, {"surprise": np.zeros(3)}, "do not fit its spec"),
-        (GOOD, {"p": np.zeros((1, 1, 2))}, "do not fit its spec"),
     ],
 )
 def test_files_that_are_not_ours_or_newer_are_refused_in_words(path, metadata, arrays, words):
@@ -134,21 +114,6 @@ def test_missing_files_and_folders_are_named(tmp_path):
         load(tmp_path)
 
 
-def test_pipes_devices_long_paths_and_huge_files_are_refused_at_once(tmp_path):
-    """None of them is read: a pipe would block, a sparse file of gigabytes would fill the memory."""
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match=r"must be an ordinary file; .*pipe is a pipe or a device"):
-        load(tmp_path / "pipe")
-    with pytest.raises(InputError, match="is a pipe or a device"):
-        load("/dev/zero")
-    with pytest.raises(InputError, match=r"there is no file '.*\.\.\..*'"):
-        load(tmp_path / ("x" * 5000))
-    with open(tmp_path / "sparse", "wb") as file:
-        file.truncate(5 << 30)
-    with pytest.raises(InputError, match=r"may have 1.07 GB; .*sparse has 5.37 GB"):
-        load(tmp_path / "sparse")
-
-
 def test_metadata_are_checked_before_any_array_is_read(path, monkeypatch):
     """The arrays of a file of another program, or of a newer version, are never made."""
     monkeypatch.setattr("safetensors.numpy.load", None)
@@ -169,12 +134,8 @@ def test_a_header_that_claims_to_be_huge_is_not_read(path):
     ("make", "words"),
     [
         (lambda path: save("x", path), "save needs a LinearTransformer itself; got a str"),
-        (lambda path: save(tame_model("diag", 2, 1, 1, 5), ""), "needs the name of a file"),
         (lambda path: save(tame_model("diag", 2, 1, 1, 5), None), "needs the name of a file; got None"),
         (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record={"a": np.ones(2)}), "that JSON can hold"),
-        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path, record="text"), "that JSON can hold"),
-        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path.with_name("x" * 300)), "must go to a writable place"),
-        (lambda path: save(tame_model("diag", 2, 1, 1, 5), path / "x"), "a file needs a writable folder"),
         (lambda path: load(3), "needs the name of a file; got 3"),
     ],
 )
@@ -182,21 +143,6 @@ def test_bad_calls_are_refused_in_words(path, make, words):
     with pytest.raises(RidgeformerError) as caught:
         make(path)
     assert words in str(caught.value)
-
-
-def test_a_failed_save_keeps_the_old_file(path, monkeypatch):
-    save(tame_model("diag", 4, 3, 2, 8), path)
-    before = path.read_bytes()
-
-    def full_disk(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full_disk)
-    with pytest.raises(StorageError, match="No space left on device"):
-        save(tame_model("diag", 4, 1, 1, 8), path)
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-    assert set(load_file(path)) == {"p", "q"}
 
 
 def test_a_failure_of_the_system_is_not_called_wrong_input(tmp_path, monkeypatch):

@@ -92,14 +92,6 @@ def test_diag_and_gdpp_are_rotation_equivariant(kind, dim, context, layers, head
     np.testing.assert_allclose(turned, plain @ R.T, rtol=1e-9, atol=1e-10)
 
 
-def test_full_is_not_rotation_equivariant():
-    model = tame_model("full", 3, 2, 1, 5)
-    s = sequences(3, 5, 0)
-    R = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-    plain, turned = (model.weights(Moments.from_tokens(x, s.y)) for x in (s.x, s.x @ R.T))
-    assert np.abs(turned - plain @ R.T).max() > 1e-3
-
-
 @given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)
 def test_the_order_of_the_context_does_not_matter(kind, dim, context, layers, heads, seed):
     model = tame_model(kind, dim, layers, heads, context, seed)
@@ -178,24 +170,6 @@ def test_one_layer_has_the_loss_that_can_be_worked_out_by_hand():
     assert error < 0.003
 
 
-@pytest.mark.parametrize("kind", ["full", "diag", "gdpp"])
-def test_pullback_is_the_gradient_of_the_stored_parameters(kind):
-    d = draw(3, 6, 50)
-    model = tame_model(kind, 3, 3, 2, 6)
-    slope = model.family.pullback(model.evaluate(d.moments, d.ridge, gradient=True).gradient)
-    h = 1e-5
-    for name, value in model.family.arrays.items():
-        assert slope[name].shape == value.shape
-        for index in [(0,) * value.ndim, (1,) + (0,) * (value.ndim - 1), tuple(n - 1 for n in value.shape)]:
-            loss = []
-            for sign in (1, -1):
-                moved = {k: v.copy() for k, v in model.family.arrays.items()}
-                moved[name][index] += sign * h
-                other = LinearTransformer(type(model.family)(**moved), 3)
-                loss.append(other.evaluate(d.moments, d.ridge).loss)
-            assert slope[name][index] == pytest.approx((loss[0] - loss[1]) / (2 * h), rel=1e-6, abs=1e-9)
-
-
 def test_step_is_moments_then_evaluate():
     problem = Problem(4, 8, "uniform(0,1)")
     model = tame_model("diag", 4, 3, 1, 8)
@@ -210,19 +184,6 @@ def test_step_is_moments_then_evaluate():
     np.testing.assert_allclose(twin.unadjusted, fused.unadjusted, rtol=1e-9)
 
 
-def test_models_keep_their_own_copy_of_the_parameters():
-    p, q = np.zeros((1, 1, 2)), np.ones((1, 1, 2))
-    model = LinearTransformer(Diag(p, q), 3)
-    p[:] = np.nan
-    assert (model.family.arrays["p"] == 0).all()
-
-
-def test_engines_can_be_named():
-    d = draw(3, 5)
-    model = tame_model("diag", 3, 2, 1, 5)
-    np.testing.assert_allclose(model.weights(d.moments, engine="numpy"), model.weights(d.moments), rtol=1e-10)
-
-
 def diag(**options):
     return LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), **options)
 
@@ -233,48 +194,24 @@ def diag(**options):
         (lambda: Full(np.zeros((0, 1, 3, 3)), np.zeros((0, 1, 3, 3))), "P must not be empty; got shape (0, 1, 3, 3)"),
         (lambda: Full(np.zeros((1, 1, 3, 3)), np.zeros((1, 1, 4, 4))), "P and Q must have the same shape"),
         (lambda: Full(np.zeros((1, 1, 3, 2)), np.zeros((1, 1, 3, 2))), "(L, H, d+1, d+1)"),
-        (lambda: Full(np.zeros((3, 3)), np.zeros((3, 3))), "P must have shape (L, H, D, D)"),
-        (lambda: Full(np.full((1, 1, 3, 3), np.inf), np.zeros((1, 1, 3, 3))), "P must be finite"),
         (lambda: Diag(np.zeros((2, 1, 2)), np.zeros((3, 1, 2))), "q must match p"),
-        (lambda: Diag(np.zeros((0, 1, 2)), np.zeros((0, 1, 2))), "p must not be empty"),
         (lambda: Diag(np.zeros((2, 1, 2))), "both p and q, or omega"),
         (lambda: Diag(np.zeros((2, 1, 2)), np.zeros((2, 1, 2)), omega=np.zeros((2, 2, 2))), "not both"),
         (lambda: GDpp(np.zeros((2, 1, 2)), np.zeros((2, 1, 2))), "with shape (2, 1)"),
         (lambda: GDpp(omega=np.zeros((2, 2, 2))), "omega must have shape (L, 2)"),
         (lambda: diag(), "dim must be given"),
-        (lambda: diag(dim=0), "dim must be at least 1"),
-        (
-            lambda: LinearTransformer(Full(np.zeros((1, 1, 3, 3)), np.zeros((1, 1, 3, 3))), dim=5),
-            "dim must fit the parameters",
-        ),
+        (lambda: LinearTransformer(tame_model("full", 2, 1, 1, 3).family, dim=5), "dim must fit the parameters"),
         (lambda: LinearTransformer(np.zeros(3), 2), "parameter family; got an ndarray"),
-        (lambda: LinearTransformer.random("dense", dim=2, layers=1), "one of full, diag, gdpp"),
-        (lambda: LinearTransformer.random("diag", dim=2, layers=0), "layers must be at least 1; got 0"),
-        (lambda: LinearTransformer.random("diag", dim=2, layers=1, heads=0), "heads must be at least 1"),
         (lambda: diag(dim=3).weights(draw(4, 5).moments), "dimension 3 takes moments of dimension 3; got dimension 4"),
-        (lambda: diag(dim=3).trace(draw(4, 5).moments), "Use a problem or a model of the same dimension"),
         (lambda: diag(dim=3).weights(np.zeros((3, 4, 4))), "takes Moments; got an ndarray"),
         (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((3, 4))), "target must have shape (9, 4)"),
-        (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.full((9, 4), np.nan)), "target must be finite"),
         (
-            lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((9, 4)), ceiling=-1),
-            "ceiling must be at least 0; got -1",
-        ),
-        (
-            lambda: diag(dim=4).tokens(np.zeros((2, 3, 5)), np.zeros((2, 3)), np.zeros((2, 1, 5))),
+            lambda: diag(dim=4).tokens(np.ones((2, 3, 5)), np.ones((2, 3)), np.ones((2, 1, 5))),
             "x must have shape (B, n, 4)",
         ),
-        (
-            lambda: diag(dim=4).tokens(np.zeros((2, 3, 4)), np.zeros((2, 3)), np.zeros((3, 1, 4))),
-            "queries must have shape",
-        ),
-        (lambda: diag(dim=4).truncate(2), "layers must be at most 1"),
         (lambda: diag(dim=4).with_identity(2), "position of a new layer must be at most 1"),
         (lambda: tame_model("full", 2, 1, 1, 3).to_diag(), "only GD++ and Diag"),
         (lambda: diag(dim=4).astype(int), "dtype must be float32 or float64; got <class 'int'>"),
-        (lambda: diag(dim=4).astype("banana"), "dtype must be float32 or float64; got 'banana'"),
-        (lambda: diag(dim=4).weights(draw(4, 5).moments, engine="mmx"), "must be one of"),
-        (lambda: diag(dim=4).evaluate(draw(4, 5).moments, np.zeros((9, 4)), ceiling="x"), "ceiling must be a number"),
         (lambda: diag(dim=4).family.pullback(None), "Evaluate with gradient=True"),
         (lambda: diag(dim=4).family.pullback((np.zeros((2, 2, 2)),)), "a gradient must have the shapes [(1, 2, 2)]"),
         (lambda: diag(dim=4).step(Problem(3, 5, "fixed(1)"), 5), "needs a problem of that dimension"),
@@ -335,17 +272,6 @@ def test_predict_of_finite_but_absurd_numbers_is_an_explosion_too():
 def test_predict_does_not_warn_of_far_away_queries():
     model = LinearTransformer(Diag(omega=[[[0, 0], [-0.1, 0]]]), 2)
     model.predict(np.ones((3, 2)), np.ones(3), np.full((1, 2), 1e6))
-
-
-def test_shapes_of_one_context_are_reported_without_a_batch_axis():
-    model = tame_model("diag", 3, 1, 1, 8)
-    for change, words in (
-        ({"queries": np.ones((2, 4))}, r"queries must have shape \(m, 3\); got shape \(2, 4\)"),
-        ({"queries": np.ones((1, 2, 3))}, r"queries must have shape \(m, 3\); got shape \(1, 2, 3\)"),
-        ({"y": np.ones(7)}, r"y must have shape \(8\); got shape \(7,\)"),
-    ):
-        with pytest.raises(InputError, match=words):
-            model.predict(**{"x": np.ones((8, 3)), "y": np.ones(8), "queries": np.ones((2, 3)), **change})
 
 
 @given(kind=KINDS, seed=st.integers(0, 99), **SHAPE)

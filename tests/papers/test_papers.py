@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from ridgeformer.problems import Problem
 from ridgeformer.theory import one_layer
 
 PROBLEM = Problem(2, 5, 1)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Counted:
@@ -172,26 +170,21 @@ def test_every_paper_has_a_page_and_fits_the_shape():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_page_works_in_a_browser(tmp_path):
+def test_the_page_works_in_a_browser(tmp_path, browser):
     """All pictures load, links lead to their sections, and nothing is wider than the window."""
-    sync_api = pytest.importorskip("playwright.sync_api")
     shown = [papers.run(Counted().paper, out=None), papers.run("letey2026", quick=True, out=None)]
     path = papers.report_page(shown, tmp_path)
-    with sync_api.sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        window = browser.new_page(viewport={"width": 1000, "height": 700})
-        errors = []
-        window.on("pageerror", lambda error: errors.append(error))
-        window.goto(path.as_uri())
-        assert window.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 100)")
-        assert window.evaluate("[...document.links].every(one => !one.hash || document.querySelector(one.hash))")
-        assert window.evaluate("document.documentElement.scrollWidth <= 1000")
-        assert window.locator("section").count() == 2
-        window.click('a[href="#letey2026"]')
-        assert window.evaluate("document.querySelector('#letey2026').getBoundingClientRect().top < 700")
-        assert shown[1].paper.reading in window.locator("#letey2026").inner_text()
-        browser.close()
+    window, errors = browser.new_page(viewport={"width": 1000, "height": 700}), []
+    window.on("pageerror", lambda error: errors.append(error))
+    window.goto(path.as_uri())
+    assert window.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 100)")
+    assert window.evaluate("[...document.links].every(one => !one.hash || document.querySelector(one.hash))")
+    assert window.evaluate("document.documentElement.scrollWidth <= 1000")
+    assert window.locator("section").count() == 2
+    window.click('a[href="#letey2026"]')
+    assert window.evaluate("document.querySelector('#letey2026').getBoundingClientRect().top < 700")
+    assert shown[1].paper.reading in window.locator("#letey2026").inner_text()
+    window.close()
     assert errors == []
 
 

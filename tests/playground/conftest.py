@@ -1,33 +1,15 @@
 """The page in Chromium, shared by the tests of the playground."""
 
-import os
-import shutil
-
 import pytest
 
 from ridgeformer.playground import write_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE = 120_000  # milliseconds; a busy machine needs many seconds for what takes one otherwise
 
 
 @pytest.fixture(scope="session")
 def file(tmp_path_factory):
     return write_page(tmp_path_factory.mktemp("playground") / "playground.html")
-
-
-@pytest.fixture(scope="session")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian: apt-get install chromium)")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
-        # The path of the socket that Chromium makes in its temporary folder has at most 108 characters.
-        place = {**os.environ, "TMPDIR": "/tmp"} if os.access("/tmp", os.W_OK) else dict(os.environ)
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=place, timeout=PATIENCE)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

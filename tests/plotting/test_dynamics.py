@@ -87,11 +87,6 @@ def test_trajectories_of_channels_show_omegas_and_all_other_products():
         assert total == pytest.approx((products**2).sum())
 
 
-def test_trajectories_of_diag_as_channels_are_those_of_diag():
-    lines = draw_trajectories(trained(Channels(1, 1))).axes[0].get_lines()
-    assert [line.get_label() for line in lines] == ["omega xx", "omega xy", "omega yx", "omega yy"]
-
-
 def test_trajectories_of_many_layers_name_the_family_and_have_ticks_in_every_column():
     protocol = SGD(rate=1e-4, steps=4, scale=0.1, batch=16, snapshots=2)
     run = train(PROBLEM, "diag", 6, protocol=protocol, sequences=100, threads=1)
@@ -181,12 +176,6 @@ def test_an_animation_has_a_frame_per_snapshot(tmp_path, full, diag):
     assert not re.search(r'(src|href)="http', page)
 
 
-def test_pictures_are_written(tmp_path, full):
-    draw_curves(full, str(tmp_path / "curve.svg"))
-    draw_trajectories(full, tmp_path / "weights.png")
-    assert {path.name for path in tmp_path.iterdir()} == {"curve.svg", "weights.png"}
-
-
 def test_what_cannot_be_drawn_is_refused(tmp_path, full):
     search = train(PROBLEM, "diag", 1, protocol=Search(effort=0.1), sequences=500, threads=1)
     with pytest.raises(InputError, match="this picture is of a descent, whose course is recorded; got a run of Search"):
@@ -211,11 +200,6 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, full):
         draw_curves([full])
     with pytest.raises(InputError, match="the quantity must be one of loss, adjusted_loss, squared_error; got 'x'"):
         draw_curves(full, quantity="x")
-
-
-def test_curves_need_a_run(tmp_path):
-    with pytest.raises(InputError, match=r"learning curves needs at least one run; got none\. Pass a training"):
-        draw_curves({}, tmp_path / "curve.svg")
 
 
 def test_the_page_of_an_animation_shows_its_title_as_text():

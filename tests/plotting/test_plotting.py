@@ -86,11 +86,6 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_notebooks_show_figures_without_a_backend():
-    figure = compare(PROBLEM, {"Bayes": BayesRR(PROBLEM.noise)}, over={"sigma": [0, 1]}, sequences=200).plot()
-    assert figure._repr_png_().startswith(b"\x89PNG")
-
-
 def test_no_title_contains_a_matrix():
     """Descents, trainings, explanations, problems and losses: the label of the problem has the size alone."""
     problem = Problem(3, 6, 0.5, features=[[1.0, 0.2, 0.0], [0.2, 1.0, 0.0], [0.0, 0.0, 0.5]])

@@ -145,8 +145,3 @@ def test_models_whose_tokens_have_a_further_coordinate_get_their_sums():
 def test_what_it_refuses(arguments, words):
     with pytest.raises(InputError, match=words):
         Guarded(*arguments)
-
-
-def test_it_takes_moments():
-    with pytest.raises(InputError, match="a predictor takes Moments; got a list"):
-        guarded().weights([1.0])

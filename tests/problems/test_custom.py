@@ -27,7 +27,7 @@ from ridgeformer.engine import Layout
 from ridgeformer.evaluation.sequence_losses import EVALUATION
 from ridgeformer.noise import Fixed, as_noise
 from ridgeformer.problems import CustomProblem, Dataset, Draw, Sequences, problem_from_dict
-from ridgeformer.training import Search, load_runs
+from ridgeformer.training import Search
 
 D, N, M = 2, 8, 5
 QUICK = {"protocol": Search(effort=0.2), "sequences": 2000}
@@ -326,26 +326,6 @@ def test_runs_are_stored_and_read_back(tmp_path):
     assert Cubic() != Cubic()  # without a name, every object is a problem of its own
 
 
-def test_runs_on_all_kinds_of_problems_are_listed_together(tmp_path):
-    """None of them as damaged: contexts that are numbers and texts, and problems without noise."""
-    problems = [
-        Problem(D, 6, "fixed(1)"),
-        Problem(D, 6, "fixed(1)", features="factors(1)"),
-        Problem(D, "5..7", "fixed(1)"),
-        Student(),
-    ]
-    trained = [train(problem, "gdpp", 1, out=tmp_path, **QUICK) for problem in problems]
-    entries = load_runs(tmp_path).entries
-    assert [entry.damage for entry in entries] == [None] * 4
-    found = {entry.folder: entry for entry in entries}
-    plain, features, lengths, own = (found[result.folder] for result in trained)
-    assert "features" not in plain.spec
-    assert features.spec["features"] == "factors(1)"
-    assert lengths.spec["context"] == "5..7"
-    assert own.spec["problem"] == "test-student"
-    assert own.loss == trained[3].loss
-
-
 def test_moments_depend_on_the_key_alone():
     one, same = (Student().moments(20, seed=1, stream=2, step=3).moments.gram for _ in range(2))
     np.testing.assert_array_equal(one, same)
@@ -438,16 +418,6 @@ def test_training_and_evaluating_on_fixed_data():
     result = train(few, "full", 2, **QUICK)
     assert evaluate(few, result.model, sequences=6).loss < 0.8 * evaluate(few, ConstRR(2.25), sequences=6).loss
     assert evaluate(fresh, result.model, sequences=2000).loss > evaluate(fresh, ConstRR(2.25), sequences=2000).loss
-
-
-def test_data_without_tasks():
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((30, N, D)), rng.standard_normal((30, N))
-    queries, answers = rng.standard_normal((30, M, D)), rng.standard_normal((30, M))
-    data = Dataset(Sequences(x, y, queries, answers))
-    w = np.stack([np.linalg.lstsq(x[b], y[b], rcond=None)[0] for b in range(30)])
-    by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", queries, w) - answers).mean()
-    assert evaluate(data, LeastSquares(), sequences=30).loss == pytest.approx(by_hand, rel=1e-9)
 
 
 # ---- identity, oracles, shared sequences --------------------------------------------------------------------
@@ -589,13 +559,3 @@ def test_features_that_ignore_the_random_numbers_are_noticed():
 
     with pytest.raises(InputError, match="the same random numbers must give the same sequences"):
         Careless().moments(5)
-
-
-def test_a_metric_without_tasks_is_not_used():
-    """The loss is that of the queries, whose answers no weights need give."""
-    rng = np.random.default_rng(0)
-    x, queries = rng.standard_normal((200, N, D)), rng.standard_normal((200, M, D))
-    s = Sequences(x, x[..., 0] ** 3, queries, queries[..., 0] ** 3, metric=np.eye(D))
-    w = ConstRR(1.0).weights(s.moments)
-    by_hand = 0.5 * np.square(np.einsum("bmd,bd->bm", queries, w) - s.answers).mean()
-    assert evaluate(Dataset(s), ConstRR(1.0), sequences=200).loss == pytest.approx(by_hand, rel=1e-9)

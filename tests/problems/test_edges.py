@@ -166,7 +166,6 @@ def test_texts_of_zeros_with_a_sign_are_read_back(text):
     ("call", "words"),
     [
         (lambda: Problem(d=3, noise=1), "Problem has the arguments dim, context, noise, features, tasks, query; got d"),
-        (lambda: Problem(n=3, noise=1), "got n. Write context."),
         (lambda: Problem(feature="powerlaw(1)", noise=1), "got feature. Write features."),
         (lambda: Problem(noise=1, colour=3), "got colour. Write only these."),
     ],

@@ -11,11 +11,10 @@ from scipy import stats
 
 import token_form as tf
 from ridgeformer import Problem
+from token_form import GAMMA, LAMBDA, OTHER
 
 COUNT, D = 8_000, 3
 LEVEL, ERRORS = 1e-4, 5.0
-LAMBDA = np.array([[1.5, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
-GAMMA = np.array([[0.5, 0.2, 0.1], [0.2, 1.2, 0.0], [0.1, 0.0, 0.8]])
 MEAN = [0.5, -1.0, 0.2]
 POOL = [[1.0, 0.0, 0.5], [0.0, -1.5, 0.5], [1.0, 1.0, 1.0], [-0.3, 0.2, 0.9], [0.0, 0.0, 2.0]]
 POWER = 3 * np.array([1, 1 / 2, 1 / 3]) / (1 + 1 / 2 + 1 / 3)
@@ -201,9 +200,6 @@ def errors_of(gram, task):
         "gradient": 0.05 * a - task,
         "ridge": solved - task,
     }
-
-
-OTHER = np.array([[0.4, 0.1, 0.0], [0.1, 2.0, 0.5], [0.0, 0.5, 1.0]])
 
 
 # At 12 tokens the variance of a standardised query's square exists: 1 / s^4 has a mean only if n - 1 > 4.

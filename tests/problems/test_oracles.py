@@ -9,13 +9,9 @@ import token_form as tf
 from ridgeformer import Moments, OracleRR, Problem
 from ridgeformer.predictors import DMMSE
 from ridgeformer.problems import Gaussian, LowRankTasks, Mixture, Pool, Prior
+from token_form import GAMMA, LAMBDA, MEAN, POOL, THIN
 
 D, COUNT = 3, 12
-MEAN = np.array([0.5, -1.0, 0.2])
-GAMMA = np.array([[0.5, 0.2, 0.1], [0.2, 1.2, 0.0], [0.1, 0.0, 0.8]])
-LAMBDA = np.array([[1.5, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
-THIN = np.array([[1.0, 0.3], [-2.0, 0.1], [0.5, 1.0]])
-POOL = np.array([[1.0, 0.0, 0.5], [0.0, -1.5, 0.5], [1.0, 1.0, 1.0], [-0.3, 0.2, 0.9], [0.0, 0.0, 2.0]])
 LAWS = {
     "standard": (Gaussian(), np.zeros(D), np.eye(D)),
     "mean": (Gaussian(mean=MEAN), MEAN, np.eye(D)),

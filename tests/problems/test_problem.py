@@ -120,35 +120,17 @@ def test_streams_are_independent_and_reproducible():
         assert not np.isin(changed, base).any()
 
 
-def test_problem_is_a_value():
-    assert Problem(noise="uniform(0,5)") == Problem(10, 20, "uniform(0,5)")
-    assert str(Problem(noise="uniform(0,5)")) == "d=10 n=20 uniform(0,5)"
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: Problem(0, 5, "fixed(1)"), "dim must be at least 1; got 0"),
-        (lambda: Problem(5, 0, "fixed(1)"), "context must be at least 1; got 0"),
-        (lambda: Problem(5, -3, "fixed(1)"), "context must be at least 1; got -3"),
-        (lambda: Problem(2.5, 3, "fixed(1)"), "dim must be a whole number; got 2.5"),
         (lambda: Problem(10**9, 3, "fixed(1)"), "dim must be at most 4096"),
         (lambda: Problem(5, 5), "needs a noise distribution"),
-        (lambda: Problem(5, 5, "fixed(-1)"), "must not be negative"),
-        (lambda: Problem(5, 5, float("nan")), "must be finite"),
         (lambda: Problem(5, 5, "fixed(1)").moments(0), "number of sequences must be at least 1; got 0"),
         (lambda: Problem(5, 5, "fixed(1)").moments(2**33), "number of sequences must be at most"),
-        (lambda: Problem(5, 5, "fixed(1)").moments(1, seed=-1), "seed must be at least 0"),
         (lambda: Problem(5, 5, "fixed(1)").moments(1, seed=2**64), "seed must be at most"),
-        (lambda: Problem(5, 5, "fixed(1)").moments(1, first=-1), "first must be at least 0"),
         (lambda: Problem(5, 5, "fixed(1)").moments(2, first=2**32 - 1), "number of sequences must be at most 1"),
-        (
-            lambda: Problem(5, 5, "fixed(1)").moments(1, dtype=np.float16),
-            "float64; got <class 'numpy.float16'>",
-        ),
-        (lambda: Problem(5, 5, "fixed(1)").moments(1, threads=0), "threads must be at least 1"),
-        (lambda: Problem(5, 5, "fixed(1)").sequences(0), "at least 1"),
-        (lambda: Problem(5, 5, "fixed(1)").sequences(1, queries=0), "queries must be at least 1"),
+        (lambda: Problem(5, 5, "fixed(1)").moments(1, dtype=np.float16), "float64; got <class 'numpy.float16'>"),
     ],
 )
 def test_bad_problems_are_refused_in_words(make, words):

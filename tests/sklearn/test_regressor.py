@@ -33,7 +33,7 @@ def data(n=20, d=4, q=None, seed=0, noise=1.0):
 
 
 @pytest.mark.filterwarnings("ignore::ridgeformer.sklearn.FallbackWarning")  # tables with 30 features
-@pytest.mark.parametrize("predictor", ["bayes", MODEL, "diag/7/uniform(0,5)"])
+@pytest.mark.parametrize("predictor", ["bayes", MODEL, "diag/7/uniform(0,5)", "gdpp/7/uniform(0,5)", "universal"])
 def test_scikit_learn_accepts_it(predictor):
     """One check is for array libraries other than NumPy, which scikit-learn leaves out by default; two need pandas."""
     found = check_estimator(InContextRegressor(predictor), on_skip=None)
@@ -103,7 +103,7 @@ def test_with_all_features_against_a_grid_over_both_unknowns(n, d):
     X, y = data(n, d)
     query = np.linspace(-1, 2, d)
     evidence, *means = by_grid(*standardised(X, y), query, list(range(d)), grid=800)
-    model = InContextRegressor(size_prior=None).fit(X, y)
+    model = InContextRegressor(size_prior=None, calibration=None).fit(X, y)
     assert_distribution(model, X, y, query, np.array([evidence]), np.array([means]))
     assert (model.inclusion_ == 1).all()
 
@@ -120,7 +120,7 @@ def test_the_default_against_a_grid_for_every_subset(n, d, sizes, intercept):
     subsets = [list(one) for k in range(d + 1) for one in combinations(range(d), k)]
     found = np.array([by_grid(Z, t, query, one, intercept) for one in subsets])
     prior = [betabinom(d, *sizes).logpmf(len(one)) - np.log(comb(d, len(one))) for one in subsets]
-    model = InContextRegressor(size_prior=sizes, fit_intercept=intercept).fit(X, y)
+    model = InContextRegressor(size_prior=sizes, fit_intercept=intercept, calibration=None).fit(X, y)
     chance = assert_distribution(model, X, y, query, found[:, 0] + prior, found[:, 1:], intercept)
     inclusion = [sum(p for one, p in zip(subsets, chance, strict=True) if j in one) for j in range(d)]
     np.testing.assert_allclose(model.inclusion_, inclusion, atol=1e-3)
@@ -133,9 +133,9 @@ def test_a_beam_of_subsets_is_near_the_average_over_all_of_them(monkeypatch):
         X, y = data(25, 9, seed=seed)
         y = y - X[:, 3:] @ np.linalg.lstsq(X, y, rcond=None)[0][3:]  # three features matter
         monkeypatch.setattr(averaging, "EXACT", 11)
-        exact = InContextRegressor().fit(X, y)
+        exact = InContextRegressor(calibration=None).fit(X, y)
         monkeypatch.setattr(averaging, "EXACT", 3)
-        found = InContextRegressor().fit(X, y)
+        found = InContextRegressor(calibration=None).fit(X, y)
         apart, std = exact.predict(X, return_std=True)
         assert np.abs(found.predict(X) - apart).max() < 0.1 * std.max()
         assert 0 <= exact.log_evidence_ - found.log_evidence_ < 0.5  # fewer subsets, less evidence
@@ -217,7 +217,9 @@ def test_intervals_hold_what_they_promise_on_simulated_data():
     np.testing.assert_allclose(np.mean(inside, (0, 1)), [0.50, 0.80, 0.95], atol=0.05)  # 3 standard errors are .04
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": "uniform(0,5)"}, {"r2_prior": (3, 0.5)}, {"predictor": MODEL}])
+@pytest.mark.parametrize(
+    "options", [{}, {"calibration": None}, {"noise": "uniform(0,5)"}, {"r2_prior": (3, 0.5)}, {"predictor": MODEL}]
+)
 @pytest.mark.parametrize(("n", "q"), [(20, None), (3, 2)])
 def test_quantiles_samples_and_moments_are_of_one_distribution(options, n, q):
     """The mean, variance and quantiles of 100,000 labels that were drawn, against those that are computed."""
@@ -233,7 +235,9 @@ def test_quantiles_samples_and_moments_are_of_one_distribution(options, n, q):
     np.testing.assert_allclose(np.median(drawn, 0), quantiles[2], atol=0.02 * std.max())
     low, high = model.predict_interval(X[:2], 0.95)
     np.testing.assert_allclose([low, high], quantiles[[0, 4]], rtol=1e-8)
-    if n == 20:  # t distributions with few degrees of freedom have no stable variances
+    if n == 20 and not any(
+        one.spread != 1 for one in model._calibrations
+    ):  # t distributions with few degrees of freedom have no stable variances
         np.testing.assert_allclose(drawn.mean(0), mean, atol=5 * std.max() / 300)
         np.testing.assert_allclose(drawn.std(0), std, rtol=0.03)
 
@@ -348,7 +352,7 @@ def test_student_noise_has_smaller_errors_with_outliers_and_none_to_speak_of_wit
 def test_tails_of_student_noise_are_those_of_a_t_distribution():
     from scipy.stats import norm, t
 
-    from ridgeformer.sklearn.tails import student_tails
+    from ridgeformer.sklearn.mixture import student_tails
 
     tails = student_tails(1.0)
     assert tails.chances.sum() == pytest.approx(1)
@@ -388,11 +392,16 @@ def test_calibration_widens_intervals_that_are_too_narrow_and_keeps_the_predicti
     assert abs(calibrated - 0.5) < 0.5 * abs(plain - 0.5)  # most rows have little noise: 50 % intervals are too wide
     drawn = model.sample_y(X[:1], 20_000)
     assert np.mean(drawn < model.predict_quantiles(X[:1], [0.9])[0]) == pytest.approx(0.9, abs=0.01)
-    np.testing.assert_allclose(model.predict(X), InContextRegressor().fit(X[:40], y[:40]).predict(X))
+    default, few = InContextRegressor().fit(X[:40], y[:40]), InContextRegressor().fit(X[:9], y[:9])
+    np.testing.assert_allclose(model.predict(X), default.predict(X))
+    np.testing.assert_allclose(model.predict_interval(X, 0.8), default.predict_interval(X, 0.8))  # ten rows or more
+    parts, plain = InContextRegressor().partial_fit(X[:40], y[:40]), InContextRegressor(calibration=None)
+    np.testing.assert_allclose(parts.predict_interval(X), plain.fit(X[:40], y[:40]).predict_interval(X))
+    np.testing.assert_allclose(few.predict_interval(X), plain.fit(X[:9], y[:9]).predict_interval(X))
 
 
 def test_leaving_a_row_out_by_subtracting_its_sums():
-    from ridgeformer.sklearn.sums import Sums
+    from ridgeformer.sklearn.posterior import Sums
 
     X, Y = data(q=2)
     weights = np.linspace(0.5, 2, 20)
@@ -512,7 +521,8 @@ def test_labels_without_noise_have_finite_standard_deviations():
 def test_without_a_feature_that_varies_the_mean_is_predicted_as_by_scikit_learn(predictor):
     """And the standard deviation is about that of the labels: 20 of them, and two further examples of the prior."""
     y = data()[1]
-    mean, std = InContextRegressor(predictor).fit(np.ones((20, 3)), y).predict([[1, 1, 1], [5, 2, 0]], return_std=True)
+    model = InContextRegressor(predictor, calibration=None).fit(np.ones((20, 3)), y)
+    mean, std = model.predict([[1, 1, 1], [5, 2, 0]], return_std=True)
     np.testing.assert_allclose(mean, LinearRegression().fit(np.ones((20, 3)), y).predict(np.ones((2, 3))), rtol=1e-12)
     if (
         predictor == "bayes"
@@ -532,7 +542,7 @@ def test_pipelines_clones_and_grids():
         "r2_prior": (1.0, 1.0),
         "size_prior": (1.0, 1.0),
         "fit_intercept": True,
-        "calibration": None,
+        "calibration": "auto",
     }
 
 
@@ -556,8 +566,7 @@ def test_a_model_predicts_as_it_does_on_standardised_tokens():
 
 def test_other_numbers_of_rows_become_as_many_examples_as_the_model_knows():
     """The same least-squares weights, and the same S over the estimated noise variance."""
-    from ridgeformer.sklearn.posterior import Standardised
-    from ridgeformer.sklearn.sums import Sums
+    from ridgeformer.sklearn.posterior import Standardised, Sums
 
     X, y = data(300)
     given = Standardised(Sums.of(X, y[:, None], np.ones(300)), Problem(noise=1.0).noise)
@@ -628,7 +637,6 @@ HOLE[3, 1] = np.nan
         ((HOLE, Y), "Input X contains NaN"),
         ((X, np.where(X[:, 0] > 3, np.inf, Y)), "Input y contains infinity"),
         ((np.ma.masked_greater(X, 1), Y), "X must have no masked entries; got a masked array. Fill them"),
-        ((X, np.ma.masked_equal(Y, Y[0])), "y must have no masked entries"),
         ((X, Y, np.ma.masked_greater(np.arange(20), 8)), "sample_weight must have no masked entries"),
         ((X[:1], Y[:1]), r"Found array with 1 sample\(s\).*minimum of 2 is required"),
         ((X, Y, np.eye(20)[3]), "at least 2 rows must have weights above zero; got n_samples=1"),
@@ -636,22 +644,12 @@ HOLE[3, 1] = np.nan
         ((X, Y, np.full(20, 1e300)), r"and at most 1e15.*a sum of 2e\+301.*sample_weight"),
         ((X, Y, -np.ones(20)), "sample_weight must not be negative; got -1.0"),
         ((X, Y, np.ones(19)), r"sample_weight must have one weight for each row; got shape \(19,\)"),
-        ((X, Y, np.full(20, np.nan)), "sample_weight contains NaN"),
-        ((X, Y[:5]), "inconsistent numbers of samples"),
         ((1e200 * X, Y), "the squares of X and y must be finite; got larger values"),
-        ((X[:, 0], Y), "Expected 2D array, got 1D array"),
     ],
 )
 def test_bad_data(arguments, words):
     with pytest.raises(ValueError, match=words):
         InContextRegressor().fit(*arguments)
-
-
-def test_masked_rows_are_not_predicted():
-    found = InContextRegressor().fit(np.ma.array(X), np.ma.array(Y, mask=False))  # nothing is masked
-    for ask in (found.predict, found.predict_interval):
-        with pytest.raises(ValueError, match="X must have no masked entries"):
-            ask(np.ma.masked_greater(X, 1))
 
 
 @pytest.mark.parametrize(
@@ -660,11 +658,8 @@ def test_masked_rows_are_not_predicted():
         ({"predictor": "best"}, "must be bayes, the name of a shipped model, or a predictor; got 'best'. Write bayes"),
         ({"predictor": "diag/70/uniform(0,5)"}, "layers must be one of 1, 2"),
         ({"predictor": 3}, r"a predictor must have a method weights\(moments\); got 3"),
-        ({"predictor": BayesRR}, "a predictor must have a method weights"),
-        ({"noise": "loud"}, "loud"),
-        ({"context": 0}, "context must be"),
         ({"size_prior": (1, -1)}, r"size_prior must be two positive numbers; got"),
-        ({"calibration": "all"}, "calibration must be None or 'loo'; got 'all'"),
+        ({"calibration": "all"}, "calibration must be None, 'auto' or 'loo'; got 'all'"),
         ({"r2_prior": (0, 1)}, r"r2_prior must be two positive numbers; got .*Pass \(1, 1\)"),
     ],
 )

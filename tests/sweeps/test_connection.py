@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -191,34 +190,6 @@ def test_a_scheduler_that_restarts_at_once_is_found_again(tmp_path, undisturbed)
     assert bits_in(out) == expected
 
 
-@pytest.mark.slow
-def test_from_python_a_killed_scheduler_is_an_exception(tmp_path, undisturbed):
-    grid, expected = undisturbed
-    code = f"""
-from dask.distributed import Client
-from ridgeformer.errors import UnreachableError
-from ridgeformer.sweeps import read_grid, sweep
-import sys
-with Client(sys.argv[1]) as client:
-    try:
-        sweep(read_grid({str(grid)!r}).specs(), {str(tmp_path / "runs")!r}, executor=client.get_executor())
-    except UnreachableError as error:
-        print("caught", error)
-"""
-    with cluster(tmp_path) as (address, processes):
-        command = [sys.executable, "-c", code, address]
-        driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        wait_until(lambda: finished(tmp_path / "runs") >= 2)
-        processes[0].kill()
-        text, _ = driver.communicate(timeout=60)
-    assert text.startswith(f"caught The Dask scheduler at {address} {GONE}")
-    with cluster(tmp_path) as (address, _), distributed.Client(address, set_as_default=False) as client:
-        again = sweep(read_grid(grid).specs(), tmp_path / "runs", executor=client.get_executor())
-    assert again.reused >= 2
-    assert not again.failures
-    assert bits(again.folders) == expected
-
-
 def test_an_unreachable_scheduler(tmp_path, undisturbed):
     driver = start_driver(undisturbed[0], tmp_path / "runs", "tcp://127.0.0.1:9")
     _, message = driver.communicate(timeout=LONGEST)
@@ -241,36 +212,6 @@ def test_what_is_no_address_is_refused_and_not_ignored(tmp_path, undisturbed, mo
     assert message.startswith("ridgeformer: error: --dask must be the address of a running Dask scheduler; ")
     assert message.count("\n") == 1
     assert len(message) < 600
-
-
-@pytest.mark.long
-def test_three_killed_schedulers_lose_nothing(tmp_path):
-    """Each is killed at a random moment; the same command with a new one goes on, to the bits of a quiet sweep."""
-    grid, out = write_grid(tmp_path / "grid.toml", 5), tmp_path / "runs"
-    expected = bits(sweep(read_grid(grid).specs(), tmp_path / "quiet", workers=2).folders)
-    moments, stored = random.Random(5), {}
-    for _ in range(3):
-        with cluster(tmp_path) as (address, processes):
-            driver = start_driver(grid, out, address)
-            wait_until(lambda: out.is_dir())
-            time.sleep(moments.uniform(0, 8))
-            assert driver.poll() is None
-            processes[0].kill()
-            assert GONE in end_of(driver)
-        now = {path: path.stat().st_mtime_ns for path in out.glob("*/record.json")}
-        assert stored.items() <= now.items()  # what was finished is there, and was not written again
-        stored = now
-    record = go_on(tmp_path, grid, out)
-    assert record["reused"] >= len(stored)
-    assert not record["failures"]
-    assert len(record["finished"]) == 40
-    assert bits_in(out) == expected
-
-
-def test_the_documentation_says_that_dask_trusts_its_peers():
-    text = (Path(__file__).parents[2] / "docs" / "howto" / "sweeps.md").read_text()
-    assert "Dask trusts everybody who can connect to it" in text
-    assert "--tls-ca-file" in text
 
 
 # ---- the rules, with a client that does as it is told --------------------------------------------------------------

@@ -9,7 +9,6 @@ import fuzz_grids
 import pytest
 
 from ridgeformer import InputError
-from ridgeformer.errors import shown
 from ridgeformer.sweeps import Grid, read_grid
 from ridgeformer.training import Search
 from support import LONGEST
@@ -45,45 +44,35 @@ def read(tmp_path, text):
         (NOISE + '[protocol]\nname = "newton"', "line 2, key protocol: .*must have the name .*search"),
         (NOISE + "[protocol]\nrate = 3", "line 3, key rate: a key of .protocol. must be one of effort"),
         (NOISE + "[protocol]\neffort = 0", "key protocol: effort must lie in"),
+        (NOISE + 'features = ["round(1)"]', "line 2, key features: there is no law of features called 'round'"),
+        (NOISE + 'features = "powerlaw(1)"', "line 2, key features: features must be a list"),
+        (NOISE + 'context = ["40..10"]', "line 2, key context: the context must be a number of examples"),
+        (NOISE + 'context = [20, "20"]', "line 2, key context: context must list every value once"),
+        (NOISE + 'features = ["powerlaw(1)", "powerlaw( 1 )"]', "line 2, key features: features must list every"),
+        (NOISE + 'features = ["spectrum(1,2,3)"]', "the spectrum of features must fit the dimension 10"),
+        (NOISE + 'dim = [3]\nfeatures = ["spectrum(1,2,3)"]\nlayers = [0]', "line 4, key layers: layers must be at"),
+        (NOISE + 'problem = ["mine"]', "line 2, key problem: a key of a grid must be one of noise, dim, context"),
         # nested too deeply, or of a wrong type
         (NOISE + "seeds = " + "[" * 5000 + "]" * 5000, "must be TOML; .* nested too deeply"),
-        (NOISE + "seeds = " + "{a=" * 5000 + "1" + "}" * 5000, "must be TOML; .* nested too deeply"),
         (NOISE + "a" + ".a" * 5000 + " = 1", "must be TOML; .* more than 200 dots"),
-        (NOISE + '"a,"' + '."("' * 5000 + " = 1", "must be TOML; .* more than 200 dots"),
         (NOISE + 'families = [["diag"]]', r"line 2, key families: families must be listed as text; got \['diag'\]"),
         ('noise = [[["fixed(1)"]]]', "line 1, key noise: noise must be a distribution; got a list"),
-        ("noise = [{a = 1}]", "line 1, key noise: noise must be a distribution; got a dict"),
         (NOISE + "seeds = [{a = 1}]", "line 2, key seeds: seed must be a whole number; got {'a': 1}"),
-        (NOISE + "seeds = [2020-01-01]", "seed must be a whole number; got datetime.date"),
         (NOISE + "layers = [2.0]", "line 2, key layers: layers must be a whole number; got 2.0"),
-        (NOISE + "layers = [true]", "layers must be a whole number; got True"),
-        (NOISE + "dim = [nan]", "line 2, key dim: dim must be a whole number; got nan"),
-        ("noise = [nan]", "line 1, key noise: noise level must be finite"),
         (NOISE + "seeds = []", r"line 2, key seeds: seeds must be a list of at least one value; got \[\]"),
-        (NOISE + "heads = {}", "line 2, key heads: heads must be a list of at least one value; got {}"),
-        (NOISE + "sequences = [5]", r"line 2, key sequences: sequences must be a whole number; got \[5\]"),
         (NOISE + "sequences = 5_000_000_000", "sequences must be at most 4294967296; got 5000000000"),
         (NOISE + "protocol = 3", "line 2, key protocol: .*must have the name .*search; got 3"),
-        (NOISE + "[protocol]\nname = [[]]", r"must have the name .*search; got {'name': \[\[\]\]}"),
-        (NOISE + "[protocol]\nsteps = 3", "line 3, key steps: a key of .protocol. must be one of effort"),
         (NOISE + f'[protocol]\nprecision = "{"x" * 5000}"', "precision must be auto, float32 or float64; got 'xxx"),
         # too large
         (NOISE + "seeds = [" + "9" * 5000 + "]", "must be TOML; .* line 2 has a whole number of more than 64 bits"),
         (NOISE + "seeds = [" + "9" * 300 + "]", r"line 2, key seeds: .* fit in 64 bits; got 9{51}\.\.\.9{26}\. Write"),
-        (NOISE + "seeds = [0x" + "f" * 5000 + "]", "line 2, key seeds: .* 64 bits; got <int too large to show>"),
-        (NOISE + "[protocol]\neffort = 0x" + "f" * 5000, "key protocol: a whole number must fit in 64 bits"),
-        (NOISE + "layers = [1001]", "line 2, key layers: layers must be at most 1000; got 1001"),
         ('noise = ["fixed(' + "9" * 5000 + ')"]', r"noise must be written as name\(numbers\); got 'fixed\(999"),
-        (
-            'noise = ["poisson(' + "9" * 400 + ')"]',
-            "line 1, key noise: a distribution.s parameters must be 0 or have a size from 1e-06 to",
-        ),
+        ('noise = ["poisson(' + "9" * 400 + ')"]', "line 1, key noise: a distribution.s parameters must be 0 or have"),
         (
             NOISE + "".join(f"{axis} = {list(range(1, 200))}\n" for axis in ("dim", "context", "layers")),
             "a grid must describe at most 1,000,000 runs; got 7,880,599. Split it into several grids",
         ),
         (NOISE + '"' + "k" * 5000 + '" = 1', r"line 2, key k{50}.*\.\.\.k{25}: a key of a grid must be one of"),
-        (NOISE + '"" = 1', "line 2, key : a key of a grid must be one of"),
         (NOISE + '"\\u001b[2J" = 1', r"key \\x1b\[2J: a key of a grid"),  # would clear the reader's terminal
     ],
     ids=lambda value: value[:40],
@@ -178,19 +167,5 @@ def test_a_large_grid_is_lazy():
     assert time.process_time() - start < 5
 
 
-def test_values_are_shown_in_one_line():
-    deep = []
-    for _ in range(100_000):
-        deep = [deep]
-    assert shown(deep) == "<list too large to show>"
-    assert shown("x" * 1000) == "'" + "x" * 50 + "..." + "x" * 25 + "'"
-    assert shown(ValueError("two\nlines")) == "two lines"
-
-
 def test_damaged_grids_are_read_or_refused():
     assert sum(fuzz_grids.run(1000, seed=0).values()) == 1000
-
-
-@pytest.mark.long
-def test_many_damaged_grids_are_read_or_refused():
-    assert sum(fuzz_grids.run(20_000, seed=1).values()) == 20_000

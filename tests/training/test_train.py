@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import ridgeformer
 from own_problems import HeavyTails
 from ridgeformer import (
     BayesRR,
@@ -40,7 +39,6 @@ from ridgeformer.training.search import few_starts
 from ridgeformer.training.search.few_starts import Soap
 from ridgeformer.training.search.starts import Among, Failures, SampleAverage, SearchJob, mine
 from ridgeformer.training.spec import make_spec, parse_spec
-from ridgeformer.training.store import Journal
 from ridgeformer.training.train import _status
 from support import slopes
 
@@ -273,14 +271,6 @@ def test_progress_is_reported():
     assert all(progress.remaining >= 0 and progress.seconds >= 0 and progress.loss > 0 for progress in seen)
 
 
-def test_progress_can_stop_training():
-    def stop(progress):
-        raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        train(SMALL, "diag", 1, callbacks=[stop])
-
-
 @pytest.mark.parametrize("progress", [print, None, 1])
 def test_progress_says_whether_a_line_is_shown(progress):
     with pytest.raises(InputError, match=r"progress must be True or False; got .*\. Pass functions as callbacks="):
@@ -379,23 +369,10 @@ def test_a_custom_family_is_a_small_class(tmp_path):
     [
         (lambda: train("problem"), "needs? a problem|Problem"),
         (lambda: train(SMALL, "mlp"), "family must be one of full, diag, gdpp.*got 'mlp'"),
-        (
-            lambda: train(SMALL, "mlp"),
-            "pass the class, or import its module in Python. The command line knows built-in",
-        ),
-        (lambda: train(SMALL, Problem), "family must be one of"),
-        (lambda: train(SMALL, layers=0), "layers must be at least 1; got 0"),
+        (lambda: train(SMALL, "mlp"), "pass the class, or import its module in Python. The command line knows"),
         (lambda: train(SMALL, layers=2.5), "layers must be a whole number; got 2.5"),
-        (lambda: train(SMALL, heads=0), "heads must be at least 1"),
-        (lambda: train(SMALL, seed=-1), "seed must be at least 0"),
-        (lambda: train(SMALL, sequences=1), "sequences must be at least 2"),
         (lambda: train(SMALL, protocol="newton"), "protocol must be one of .*search.*got 'newton'"),
         (lambda: Search(effort=0), r"effort must lie in \(0, 1000\]"),
-        (lambda: Search(effort=float("nan")), "effort must be at least 0"),
-        (lambda: Search(caution=-1), "caution must be at least 0"),
-        (lambda: Search(seconds=0), "seconds must be positive"),
-        (lambda: Paper(steps=0), "steps must be at least 1"),
-        (lambda: Paper(rate=0), "learning rate must be positive"),
         (lambda: Paper(rate=float("inf")), "learning rate must be positive and finite"),
         (lambda: Search(precision="half"), "precision must be auto, float32 or float64"),
         (lambda: train_many(SMALL, "diag"), "families and layers must be lists"),
@@ -460,21 +437,6 @@ def test_a_trained_loss_below_the_floor_is_a_warning(monkeypatch):
     with pytest.warns(BelowFloorWarning, match="The data or the code is wrong"):
         found = train(Problem(3, 7, "uniform(0,1.25)"), "gdpp", 1, protocol=QUICK, sequences=1000)
     assert found.result.ratio < 1
-
-
-def test_the_journal_survives_damage(tmp_path):
-    path = tmp_path / "journal.safetensors"
-    journal = Journal(path, interval=0.0)
-    journal.note("race", 10, 0.5)
-    journal.keep("a/b", {"x": np.arange(3.0)})
-    again = Journal(path)
-    assert (again.recall("a/b")["x"] == np.arange(3)).all()
-    assert [entry[:3] for entry in again.history] == [("race", 10, 0.5)]
-    assert again.work == 10
-    assert again.seconds >= 0
-    path.write_bytes(path.read_bytes()[:50])
-    with pytest.warns(UserWarning, match="damaged.*starts again"):
-        assert Journal(path).recall("a/b") is None
 
 
 def test_a_training_says_which_model_it_really_is(tmp_path):
@@ -543,10 +505,6 @@ def test_a_descent_that_got_worse_has_not_converged(monkeypatch):
 
 def test_constrr_is_not_called_better_where_it_is_the_oracle():
     assert "ConstRR" not in train(Problem(3, 8, "fixed(1)"), "gdpp", 1, sequences=2000).message
-
-
-def test_the_package_s_example_trains():
-    assert ridgeformer.train is train
 
 
 @pytest.mark.parametrize("change", [{}, {"features": "powerlaw(1)"}], ids=str)

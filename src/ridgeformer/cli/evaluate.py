@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,7 +148,7 @@ def _split(text: str) -> list[str]:
 
 
 WIDTH, INDENT = 100, 12
-GAUSSIAN_ORACLE = "OracleRR (Gaussian prior)"  # see `ridgeformer.predictors.choice.oracle_label`
+GAUSSIAN_ORACLE = "OracleRR (Gaussian prior)"  # see `ridgeformer.predictors.best.oracle_label`
 
 
 @cli.command()
@@ -166,6 +167,8 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
     IterativeRR   AdaRR computed by 100 steps of gradient descent, without a matrix inverse
     Bayes floor   the Bayes predictor: the smallest expected loss that any predictor can have
     DMMSE         the same for tasks of a pool
+    Gram bound    the best predictor that sees the Gram matrix only, where noise differs from token to token: the
+                  smallest loss that a linear transformer can have
 
     The signal is the mean square of the answers: predicting 0 has a loss of half the signal. The best weights of the
     form W a, which one layer can compute, are known in closed form where all sequences have the same covariance of the
@@ -211,6 +214,8 @@ def _one_layer(problem: Problem) -> float | None:
     """The unadjusted loss of the best one-layer model; None where there is no closed form."""
     from ridgeformer.theory.one_layer import optimum, risk
 
+    if problem.noise.per_token:  # one layer is linear in the labels, so only the variance of the noise matters
+        problem = problem.replace(noise=math.sqrt(problem.noise.second_moment))
     return risk(problem, optimum(problem)) if problem.one_covariance else None
 
 

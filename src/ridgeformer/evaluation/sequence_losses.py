@@ -280,7 +280,8 @@ def _numbers(given: Any) -> Array:
 
 def _weights(predictor: Predictor, draw: Draw) -> tuple[Array, Array | None]:
     """The weights that the predictor gives, [B, d], and its intercepts, [B], if it has any."""
-    weights, shape = _numbers(predictor.weights(draw.moments)), draw.task.shape
+    told = isinstance(predictor, Oracle) and predictor.problem.noise.per_token  # levels that moments do not have
+    weights, shape = _numbers(draw.ridge if told else predictor.weights(draw.moments)), draw.task.shape
     if weights.shape != shape:
         refuse(f"weights must have shape {shape}", f"shape {weights.shape}", "Correct the predictor.")
     counted = _layout(predictor).counted

@@ -24,7 +24,7 @@ from ridgeformer.explanation.coefficients import check
 from ridgeformer.files import jsonable
 from ridgeformer.losses import exploded as has_exploded
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.iterations import heavy_ball, newton, ridge_path
+from ridgeformer.predictors.iterative import heavy_ball, newton, ridge_path
 from ridgeformer.predictors.ridge import TUNING
 from ridgeformer.problems import BaseProblem, Draw
 from ridgeformer.validation import choice, integer

@@ -1,20 +1,20 @@
 """Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
 
-from ridgeformer.predictors.base import Predictor
+from ridgeformer.predictors.base import Fitted, Predictor, huber, lasso, matching_pursuit
 from ridgeformer.predictors.bayes import DMMSE, BayesRR
-from ridgeformer.predictors.choice import baselines, best_label
+from ridgeformer.predictors.best import baselines, best_label
 from ridgeformer.predictors.gibbs import TokenBayes
-from ridgeformer.predictors.guarded import Guarded, Guarding
+from ridgeformer.predictors.guarded import Guarded, Guarding, Universal
 from ridgeformer.predictors.iterative import IterativeRR
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
-from ridgeformer.predictors.universal import Universal
 
 __all__ = [
     "DMMSE",
     "AdaRR",
     "BayesRR",
     "ConstRR",
+    "Fitted",
     "Guarded",
     "Guarding",
     "IterativeRR",
@@ -28,4 +28,7 @@ __all__ = [
     "Universal",
     "baselines",
     "best_label",
+    "huber",
+    "lasso",
+    "matching_pursuit",
 ]

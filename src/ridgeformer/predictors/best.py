@@ -1,4 +1,12 @@
-"""The best predictor of a built-in problem, and its oracle: which one belongs to which laws."""
+"""Which predictors belong to a problem: the best one, its oracle, and the classical ones that it is compared with.
+
+>>> from ridgeformer import Problem
+>>> chosen, left_out = baselines(Problem(dim=3, context=2, noise=1))
+>>> list(chosen)
+['OracleRR', 'ConstRR', 'LeastSquares', 'Bayes floor']
+>>> left_out[0]
+'AdaRR and TunedRR are left out: they estimate the noise level, which needs n > 3 examples, and n is 2.'
+"""
 
 from __future__ import annotations
 
@@ -7,16 +15,20 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
+from ridgeformer.predictors.base import Predictor, check_any_problem
 from ridgeformer.predictors.bayes import DMMSE, BayesRR
 from ridgeformer.predictors.gibbs import TokenBayes
-from ridgeformer.predictors.ridge import OracleRR
+from ridgeformer.predictors.iterative import IterativeRR
+from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
-from ridgeformer.problems import Draw, Problem, Sequences
+from ridgeformer.problems import BaseProblem, ByDimension, Draw, Problem, Sequences
 from ridgeformer.problems.posterior import oracle_of_pool
 
-__all__ = ["best_predictor", "gram_bound", "oracle"]
+__all__ = ["baselines", "best_label", "best_predictor", "gram_bound", "oracle", "oracle_label"]
 
 Array = NDArray[np.float64]
+GRAM_BOUND = "Gram bound"  # the best that can be made of the Gram matrix where tokens tell more
+STEPS = 100  # of IterativeRR
 
 
 def best_predictor(problem: Problem) -> BayesRR | DMMSE | SparseBayes | TokenBayes:
@@ -82,3 +94,92 @@ def _of_unit_noise(tokens: Sequences) -> Moments:
     scale = np.maximum(tokens.sigma, least)
     moments = Moments.from_tokens(tokens.x / scale[:, :, None], tokens.y / scale, tokens.context)
     return Moments(moments.gram, moments.context, np.ones(len(scale)))
+
+
+def best_label(problem: BaseProblem) -> str:
+    """Return the name of the best predictor of a problem in tables: `DMMSE` for pools, else `Bayes floor`.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The name.
+    """
+    return "DMMSE" if problem.has_pool else "Bayes floor"
+
+
+def oracle_label(problem: BaseProblem) -> str:
+    """Return the name of ridge regression that is told the noise level in tables.
+
+    For tasks that are not Gaussian it is not the oracle of the adjusted loss, which knows their law; its name says so.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The name.
+    """
+    return "OracleRR" if problem.has_ridge_oracle else "OracleRR (Gaussian prior)"
+
+
+def baselines(problem: BaseProblem) -> tuple[dict[str, Predictor], list[str]]:
+    """Return the classical predictors that a problem allows, the best predictor last, and why others are left out.
+
+    Those that estimate the noise from residuals need more examples than the tasks have directions, in every sequence.
+    IterativeRR assumes that features, tasks and queries are N(0, I) and that all contexts have the same length. On a
+    problem of your own there is no oracle, and ridge regression assumes tasks from N(0, I).
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The predictors by name, and one sentence for each reason to leave some out.
+
+    Raises:
+        InputError: This is no problem.
+    """
+    check_any_problem(problem)
+    if len(cells := problem.by_dimension()) > 1:
+        return _by_dimension({d: baselines(cell) for d, cell in cells.items()})
+    chosen, left_out, prior = dict[str, Predictor](), list[str](), problem.prior
+    rank = problem.dim if prior.factor is None else prior.factor.shape[1]
+    if problem.has_known_laws:
+        chosen[oracle_label(problem)] = OracleRR(prior)
+    else:
+        left_out.append("OracleRR is left out: sequences of this problem do not have one known noise level each.")
+    chosen |= {"ConstRR": ConstRR.tune(problem), "LeastSquares": LeastSquares()}
+    if problem.lengths.least > rank:
+        chosen |= {"AdaRR": AdaRR(prior), "TunedRR": TunedRR.tune(problem)}
+    else:
+        left_out.append(
+            "AdaRR and TunedRR are left out: they estimate the noise level, which needs n > "
+            f"{rank} examples, and n is {problem.lengths}."
+        )
+    if problem.is_isotropic and problem.lengths.least > rank:
+        chosen[f"IterativeRR({STEPS})"] = IterativeRR(STEPS)
+    elif problem.is_isotropic:
+        left_out.append("IterativeRR is left out for the same reason.")
+    elif differences := problem.differences():
+        left_out.append(
+            "IterativeRR is left out: it assumes that features, tasks and queries are N(0, I) and n is fixed; here "
+            f"{differences}."
+        )
+    if isinstance(problem, Problem) and (bound := gram_bound(problem)) is not None:
+        chosen[GRAM_BOUND] = bound
+    best = problem.best_predictor()
+    if best is None:
+        left_out.append("The floor is left out: the problem does not say which predictor is the best one.")
+    return chosen | ({} if best is None else {best_label(problem): best}), left_out
+
+
+def _by_dimension(each: dict[int, tuple[dict[str, Predictor], list[str]]]) -> tuple[dict[str, Predictor], list[str]]:
+    """The predictors that every dimension allows, and why others are left out at the smallest dimension that does."""
+    shared = [name for name in next(iter(each.values()))[0] if all(name in chosen for chosen, _ in each.values())]
+    chosen: dict[str, Predictor] = {
+        name: ByDimension(
+            {d: predictors[name].weights for d, (predictors, _) in each.items()},
+            knows_sigma=any(getattr(predictors[name], "knows_sigma", False) for predictors, _ in each.values()),
+        )
+        for name in shared
+    }
+    return chosen, [f"At d = {d}: {reason}" for d, (_, reasons) in list(each.items())[:1] for reason in reasons]

@@ -27,7 +27,7 @@ from ridgeformer.problems.posterior import TINY
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.validation import array, integer
 
-__all__ = ["OfSequences", "TokenBayes", "conditional", "two_chains"]
+__all__ = ["OfSequences", "TokenBayes", "conditional", "error_of", "two_chains"]
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -388,6 +388,18 @@ def two_chains(run: Callable[[slice, Rng], Array], count: int, seed: int, thread
         return np.concatenate(list(parts), 1)
 
 
+def error_of(chains: Array) -> Array:
+    """Estimate the squared error of the mean of two chains.
+
+    Args:
+        chains: The estimates of E[w | context] by each chain, [2, B, d].
+
+    Returns:
+        Estimates of the squared distance from E[w | context], whose mean has no bias, [B].
+    """
+    return np.asarray(np.square(chains[0] - chains[1]).sum(1) / 4)
+
+
 class TokenBayes(LinearTokenPredictor):
     """The posterior mean of tasks where each token has a noise level of its own, which it needs tokens for.
 
@@ -436,15 +448,7 @@ class TokenBayes(LinearTokenPredictor):
         return two_chains(run, len(x), self.seed)
 
     def token_weights(self, x: Float, y: Float) -> Array:
-        """Estimate E[w | tokens].
-
-        Args:
-            x: Features of the contexts, [B, n, d].
-            y: Labels of the contexts, [B, n].
-
-        Returns:
-            The weights, [B, d].
-        """
+        """See `LinearTokenPredictor.token_weights`: an estimate of E[w | tokens]."""
         return np.asarray(self.chains(x, y).mean(0))
 
     def _of_pool(self, x: Array, y: Array, pool: Array) -> Array:
@@ -467,8 +471,7 @@ class TokenBayes(LinearTokenPredictor):
         Returns:
             Estimates of |w - E[w | tokens]|^2, whose mean has no bias, [B].
         """
-        one, other = self.chains(x, y)
-        return np.asarray(np.square(one - other).sum(1) / 4)
+        return error_of(self.chains(x, y))
 
     def __repr__(self) -> str:
         return f"TokenBayes({self.noise})"

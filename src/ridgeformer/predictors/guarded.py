@@ -1,4 +1,4 @@
-"""A model with a guard: where its weights cannot be right, a classical predictor takes its place.
+"""Guards of models: a classical predictor where weights cannot be right, and units in which contexts are not too large.
 
 Whatever the noise level is, ridge regression takes every coordinate of the least-squares weights, in the eigenbasis of
 S, times a factor between 0 and 1. So the weights of every oracle, and of every average over noise levels, lie in a
@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.errors import kind_of, refuse
+from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import Predictor
+from ridgeformer.predictors.base import Predictor, check_moments
 from ridgeformer.validation import number
 from ridgeformer.values import Value
 
-__all__ = ["Guarded", "Guarding"]
+__all__ = ["Guarded", "Guarding", "Universal"]
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
@@ -124,8 +124,7 @@ class Guarded(Value):
         return self._both(moments)[1]
 
     def _both(self, moments: Moments) -> tuple[Float, Guarding]:
-        if not isinstance(moments, Moments):
-            refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments.")
+        check_moments(moments)
         with np.errstate(all="ignore"):
             weights = np.asarray(self.model.weights(moments))
         if isinstance(moments.context, int):
@@ -159,3 +158,83 @@ def _excess(weights: Float, moments: Moments) -> Array:
         metric = np.maximum(values, values.mean(1, keepdims=True))
         excess = (metric * outside**2).sum(1) / np.maximum(spectrum.total, np.finfo(np.float64).tiny)
     return np.where(np.isfinite(excess), excess, np.inf)
+
+
+class Universal:
+    """A model that was trained at many dimensions, with a guard against contexts that are larger than its own.
+
+    A model is a polynomial of its context, and polynomials explode on inputs that are larger than those of training.
+    Three changes of units prevent that. Each is exact: the weights are translated back.
+
+    1. Where the mean square of the features, c^2 = tr S / (n d), is above 1, features and labels are divided by c. The
+       task stays the same; the noise level is divided by c too.
+    2. Labels are divided by sqrt(signal), so that tasks are those of training, N(0, I / d).
+    3. Labels whose mean square is still above `LARGEST`, which is rare, are divided down to it.
+
+    So the model only sees contexts with tr S <= n d and y'y <= 6 n.
+
+    Args:
+        model: A model whose parameters have no d in them, such as `load("zoo:universal/8")`.
+        signal: The mean square of <w, x> for features of size 1. Default: None for d, with tasks N(0, I); noise levels
+            from 0 to 1.6 sqrt(d) are then those of training. 1 for tasks N(0, I / d), `tasks="gaussian(signal=1)"`.
+        own_scale: Whether to divide labels by their own root mean square instead, times sqrt(1 + E r^2) = 1.36 of
+            training: then the weights for labels c y are exactly c times those for y, whatever the unit of the labels.
+            Default: False.
+
+    Raises:
+        InputError: Both `signal` and `own_scale` are given.
+    """
+
+    SIZE = float(np.sqrt(1 + 1.6**2 / 3))  # the root mean square of labels in training
+    LARGEST = 6.0  # the largest mean square of labels that a model sees
+
+    def __init__(self, model: Any, *, signal: float | None = None, own_scale: bool = False) -> None:
+        if own_scale and signal is not None:
+            refuse(
+                "labels have either their own scale or a given signal",
+                f"signal={signal} with own_scale=True",
+                "Leave one out.",
+            )
+        self.model, self.signal, self.own_scale = model, signal, own_scale
+
+    def weights(self, moments: Moments) -> Float:
+        """Return the weights of contexts of any dimension.
+
+        Args:
+            moments: The contexts.
+
+        Returns:
+            The weights, [B, d].
+        """
+        scaled, unit = self.scaled(moments)
+        return np.asarray(unit[:, None] * self.model.at_dim(moments.dim).weights(scaled))
+
+    def scaled(self, moments: Moments) -> tuple[Moments, Float]:
+        """Return the contexts as the model sees them.
+
+        Args:
+            moments: The contexts. Features that are 0 in all examples do not count as features.
+
+        Returns:
+            The contexts in the model's units; and the unit of their labels, [B], by which what the model returns is
+            multiplied.
+        """
+        gram, n = np.array(moments.gram, np.float64), np.asarray(moments.counts, np.float64)
+        squares = np.einsum("bii->bi", gram)[:, :-1]
+        d = np.maximum((squares > 0).sum(1), 1)
+        size = np.maximum(squares.sum(1) / (n * d), 1.0)
+        gram /= size[:, None, None]
+        labels = gram[:, -1, -1] / n
+        unit = np.sqrt(d if self.signal is None else np.full(len(n), float(self.signal)))
+        if self.own_scale:
+            unit = np.where(labels > 0, np.sqrt(labels) / self.SIZE, 1.0)
+        unit = np.maximum(unit, np.sqrt(labels / self.LARGEST))
+        gram[:, :-1, -1] /= unit[:, None]
+        gram[:, -1, :-1] /= unit[:, None]
+        gram[:, -1, -1] /= unit**2
+        sigma = None if moments.sigma is None else moments.sigma / (np.sqrt(size) * unit)
+        return Moments._trusted(gram.astype(moments.dtype, copy=False), moments.context, sigma), unit
+
+    def __repr__(self) -> str:
+        signal = "" if self.signal is None else f", signal={self.signal:g}"
+        return f"Universal({self.model!r}{signal}{', own_scale=True' if self.own_scale else ''})"

@@ -20,7 +20,7 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
 from ridgeformer.predictors.base import by_length, check_moments
-from ridgeformer.predictors.gibbs import OfSequences, conditional, two_chains
+from ridgeformer.predictors.gibbs import OfSequences, conditional, error_of, two_chains
 from ridgeformer.predictors.subsets import RANK, SubsetTree, count_subsets, every_subset, gaussian_evidence
 from ridgeformer.problems import Sparse, Tasks
 from ridgeformer.problems.posterior import TINY
@@ -207,8 +207,7 @@ class SparseBayes:
             return np.zeros(len(moments))
         if self.noise.per_token:
             return by_length(moments, lambda part: self._of_gram(int(part.context)).errors(part))
-        one, other = self._chains(moments)
-        return np.asarray(np.square(one - other).sum(1) / 4)
+        return error_of(self._chains(moments))
 
     def __repr__(self) -> str:
         return f"SparseBayes({self.tasks}, {self.noise})"

@@ -3,19 +3,63 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.sklearn.tails import Tails
-
-__all__ = ["Averaged", "Mixture", "Nodes", "Spectral", "law_of"]
+__all__ = ["FREEDOM", "Averaged", "Mixture", "Nodes", "Spectral", "Tails", "law_of", "student_tails"]
 
 Array = NDArray[np.float64]
 STEPS, NEGLIGIBLE = 60, 1e-9  # of quantiles; chances of nodes that do not matter to them
+FREEDOM = 4.0  # degrees of freedom of Student's t distribution of the noise
+NODES = 9  # of most of that distribution; three more show the tail
 TABLE = 8001  # points of a table of the distribution function of t
+TABULATED = 1000  # quantiles of a row, from which more labels than that are drawn
+CELLS = 1 << 20  # labels times parts at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """Factors of the variance of the noise of a label, with their probabilities: one factor of 1 for normal noise.
+
+    Attributes:
+        chances: The probabilities, [J].
+        factors: The factors, [J].
+    """
+
+    chances: Array = field(default_factory=lambda: np.ones(1))
+    factors: Array = field(default_factory=lambda: np.ones(1))
+
+    @property
+    def mean(self) -> float:
+        """The mean factor."""
+        return float(self.chances @ self.factors)
+
+
+def student_tails(unit: float) -> Tails:
+    """Return the factors of Student's t distribution with four degrees of freedom.
+
+    Such noise is normal with the variance sigma^2 / g, with g from a gamma distribution of shape and rate 2. The nodes
+    are the means of 1 / g between quantiles of g, so that their mean, which is the variance, is exact.
+
+    Args:
+        unit: The mean of g sigma^2 over the variance that the factors multiply.
+
+    Returns:
+        The factors.
+    """
+    from scipy.stats import gamma
+
+    edges = np.concatenate([[0.0, 0.002, 0.01, 0.03], np.linspace(0.1, 1.0, NODES)])
+    law = gamma(FREEDOM / 2, scale=2 / FREEDOM)
+    chances, cuts = np.diff(edges), law.ppf(edges)
+    # E[1 / g] between two cuts: g^-1 times a gamma density of shape 2 is twice one of shape 1.
+    shifted = gamma(FREEDOM / 2 - 1, scale=2 / FREEDOM)
+    inverse = (FREEDOM / 2) / (FREEDOM / 2 - 1) * np.diff(shifted.cdf(cuts)) / chances
+    return Tails(chances, unit * inverse)
 
 
 @dataclass(eq=False)
@@ -103,15 +147,16 @@ class Mixture(ABC):
 
         Args:
             x: Standardised features, [m, d].
-            levels: Probabilities between 0 and 1, [L].
+            levels: Probabilities between 0 and 1, [L], or [L, m] if rows differ in them.
 
         Returns:
             The quantiles, [L, m].
         """
         law, (chance, location, scale) = law_of(self.freedom), self.components(x)
         low, high = np.empty((2, len(levels), len(x)))
-        for k, level in enumerate(levels):  # the quantile lies between those of the parts
-            ends = location + scale * law.ppf(level)
+        levels = levels.reshape(len(levels), -1)
+        for k, level in enumerate(law.ppf(levels)):  # the quantile lies between those of the parts
+            ends = location + scale * level[:, None]
             low[k], high[k] = ends.min(1), ends.max(1)
         points = np.sinh(np.linspace(-16, 16, TABLE))
         table = law.cdf(points)
@@ -119,27 +164,33 @@ class Mixture(ABC):
             middle = 0.5 * (low + high)
             if np.all(high - low <= 1e-9 * (np.abs(middle) + scale.min())):
                 break
-            below = np.interp((middle[:, :, None] - location) / scale, points, table) @ chance < levels[:, None]
+            below = np.interp((middle[:, :, None] - location) / scale, points, table) @ chance < levels
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(0.5 * (low + high))
 
-    def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        """Draw labels of new rows.
+    def sample(self, x: Array, count: int, rng: np.random.Generator, levels: Callable[[Array], Array]) -> Array:
+        """Draw labels of new rows: quantiles of random levels.
 
         Args:
             x: Standardised features, [m, d].
             count: How many for each row.
             rng: The random numbers.
+            levels: Translates levels of a calibrated distribution to those of this one.
 
         Returns:
             The labels, [m, count].
         """
-        chance, location, scale = self.components(x)
-        node = rng.choice(len(chance), (len(x), count), p=chance)
-        rows = np.arange(len(x))[:, None]
-        infinite = np.isinf(self.freedom)
-        noise = rng.standard_normal(node.shape) if infinite else rng.standard_t(self.freedom, node.shape)
-        return np.asarray(location[rows, node] + scale[rows, node] * noise)
+        from scipy.special import ndtr
+
+        drawn = rng.standard_normal((count, len(x)))  # whose distribution function is the level
+        if count <= TABULATED:
+            size = max(1, CELLS // (count * len(self.chance)))
+            starts = range(0, len(x), size)
+            parts = [self.quantiles(x[k : k + size], levels(ndtr(drawn[:, k : k + size]))) for k in starts]
+            return np.concatenate(parts, 1).T
+        grid = np.linspace(-6, 6, TABULATED)
+        table = self.quantiles(x, levels(ndtr(grid)))
+        return np.stack([np.interp(own, grid, places) for own, places in zip(drawn.T, table.T, strict=True)])
 
 
 def law_of(freedom: float) -> Any:

@@ -16,11 +16,10 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.loading import load
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor, Universal
+from ridgeformer.sklearn.mixture import Tails
 from ridgeformer.sklearn.models import by_model, default_noise, place
-from ridgeformer.sklearn.posterior import Posterior, Standardised
+from ridgeformer.sklearn.posterior import Posterior, Standardised, Sums
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
-from ridgeformer.sklearn.sums import Sums
-from ridgeformer.sklearn.tails import Tails
 from ridgeformer.validation import integer, number, unmasked
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["InContextRegressor"]
 
 Array = NDArray[np.float64]
+LEAST_CALIBRATED = 10  # rows
 ONE_ROW = 1e-9  # examples that are left of one row, with rounding, when its mean is known
 
 
@@ -59,8 +59,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             all features matter. With more than eleven features that are not constant, the average is over the subsets
             that a beam search finds.
         fit_intercept: Whether there is an intercept. Default: True. Without one, features and labels are not centred.
-        calibration: None, or `loo` to calibrate intervals, quantiles and standard deviations by predicting training
-            rows from all others (2,000 of them at most). It needs the rows, so that `partial_fit` refuses it.
+        calibration: `loo` to calibrate intervals, quantiles and standard deviations by predicting training rows from
+            all others (2,000 of them at most). It needs the rows, so that `partial_fit` refuses it. None for the
+            posterior itself. Default: `auto`, which is `loo` where `fit` has at least ten rows, `predictor` is `bayes`
+            and `noise` is None or `student`, and None otherwise: `partial_fit` does not calibrate. Predictions do
+            not depend on it.
 
     Attributes:
         coef_: The weights of the features, [d], or [q, d] for several outputs.
@@ -72,7 +75,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         inclusion_: The posterior probabilities that features matter, [d], or [q, d]; 0 for constant features, and 1
             for all others where `size_prior` does not apply.
         fell_back_: Whether exact Bayes took the model's place; always False for `bayes`; a bool, or [q].
-        sums_: The sums over the rows, `ridgeformer.sklearn.sums.Sums`.
+        sums_: The sums over the rows, `ridgeformer.sklearn.posterior.Sums`.
         n_features_in_: The number of features.
         feature_names_in_: Their names, where X has names.
     """
@@ -86,7 +89,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         r2_prior: tuple[float, float] = (1.0, 1.0),
         size_prior: tuple[float, float] | None = (1.0, 1.0),
         fit_intercept: bool = True,
-        calibration: str | None = None,
+        calibration: str | None = "auto",
     ) -> None:
         self.predictor = predictor
         self.noise = noise
@@ -118,7 +121,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 refuse("noise='student' takes one output", rows.y.shape[1], "Use sklearn's MultiOutputRegressor.")
             precision, tails = student_precisions(rows, law.posterior)
         self._solve(self._summed(rows, precision), tails)
-        if self.calibration is not None:
+        if self.calibration == "loo" or (self.calibration == "auto" and self._calibrates(rows)):
             below = (left_out(rows, precision, self._given, one, k) for k, one in enumerate(self._mixtures))
             self._calibrations = tuple(map(calibrate, below))
         return self
@@ -224,12 +227,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         count, rng = integer("n_samples", n_samples), np.random.default_rng(random_state)
         rows, shift = self._rows(X)
-        if self.calibration is None:
-            drawn = [mixture.sample(rows, count, rng) for mixture in self._mixtures]
-        else:  # quantiles of random levels
-            levels = np.linspace(0.0005, 0.9995, 1000)
-            tables = [self._mixtures[k].quantiles(rows, one.levels(levels)) for k, one in enumerate(self._calibrations)]
-            drawn = [np.array([np.interp(rng.random(count), levels, own) for own in table.T]) for table in tables]
+        pairs = zip(self._mixtures, self._calibrations, strict=True)
+        drawn = [mixture.sample(rows, count, rng, calibration.levels) for mixture, calibration in pairs]
         return self._in_units(np.stack(drawn, -1), shift[:, None])
 
     def plot_weights(self, path: str | Path | None = None, *, title: str | None = None, output: int = 0) -> Figure:
@@ -337,10 +336,15 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         student = isinstance(self.noise, str) and self.noise == "student"
         if student and not (isinstance(self.predictor, str) and self.predictor == "bayes"):
             refuse("noise='student' is for the predictor bayes", repr(self.predictor), "Leave out the predictor.")
-        if self.calibration not in (None, "loo"):
-            refuse("calibration must be None or 'loo'", repr(self.calibration), "Write calibration='loo'.")
+        if self.calibration not in (None, "auto", "loo"):
+            refuse("calibration must be None, 'auto' or 'loo'", repr(self.calibration), "Write calibration='loo'.")
         sizes = None if self.size_prior is None else _check_prior(self.size_prior, "size_prior")
         return _Law(None, _check_prior(self.r2_prior, "r2_prior"), sizes, student)
+
+    def _calibrates(self, rows: Rows) -> bool:
+        """Whether intervals are calibrated where nothing else is asked for."""
+        model, noise, _ = self._resolved()
+        return model is None and noise is None and len(rows.x) >= LEAST_CALIBRATED
 
     def _solve(self, sums: Sums, tails: Tails | None = None) -> Self:
         """Compute everything that follows from the sums."""

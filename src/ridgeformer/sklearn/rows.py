@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.sklearn.mixture import Mixture, law_of
-from ridgeformer.sklearn.posterior import Posterior, Standardised
-from ridgeformer.sklearn.sums import Sums
-from ridgeformer.sklearn.tails import FREEDOM, Tails, student_tails
+from ridgeformer.sklearn.mixture import FREEDOM, Mixture, Tails, law_of, student_tails
+from ridgeformer.sklearn.posterior import Posterior, Standardised, Sums
 from ridgeformer.values import Value
 
 __all__ = ["Calibration", "Rows", "calibrate", "left_out", "student_precisions"]

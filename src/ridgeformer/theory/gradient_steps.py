@@ -26,7 +26,7 @@ from ridgeformer.models.families import GDpp
 from ridgeformer.models.looped import Looped
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_problem
-from ridgeformer.predictors.iterations import heavy_ball
+from ridgeformer.predictors.iterative import heavy_ball
 from ridgeformer.problems import Problem
 from ridgeformer.validation import integer, number
 from ridgeformer.wishart import eigenvalues

@@ -2,9 +2,7 @@
 
 import functools
 import json
-import os
 import re
-import shutil
 from importlib.metadata import metadata
 
 import pytest
@@ -20,7 +18,6 @@ from ridgeformer.zoo.explosions import explosions
 from support import LONGEST
 
 pytest.importorskip("matplotlib")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -129,22 +126,6 @@ def test_figures_without_measurements_are_quick(tmp_path, capsys):
         str(tmp_path / "vladymyrov2024" / f"figure-4.{suffix}") for suffix in ("pdf", "svg", "png")
     ]
     assert not (tmp_path / "vladymyrov2024" / "table.json").exists()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian: apt-get install chromium)")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        # Root has no sandbox, and the shared memory of a container is too small for a page.
-        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
-        options += ["--disable-component-update", "--force-color-profile=srgb", "--lang=en-US"]
-        # It makes a socket in its temporary folder, and the path of a socket has at most 108 characters.
-        place = {**os.environ, "TMPDIR": "/tmp"} if os.access("/tmp", os.W_OK) else dict(os.environ)
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=place, timeout=1000 * LONGEST)
-        yield found
-        found.close()
 
 
 CONTRAST = """(() => {

@@ -284,18 +284,11 @@ def test_growth_recovers_what_was_put_in(a, b, c):
     ("arguments", "words"),
     [
         ({"kappa": 0.5}, "kappa must be at least 1; got 0.5"),
-        ({"kappa": math.nan}, "kappa must be at least 1; got nan"),
         ({"kappa": math.inf}, "kappa must be at most 1e100; got inf"),
-        ({"kappa": "large"}, "kappa must be a number"),
         ({"epsilon": 0.0}, r"epsilon must lie in \[1e-100, 1\); got 0.0"),
-        ({"epsilon": 1.0}, r"epsilon must lie in \[1e-100, 1\); got 1.0"),
-        ({"epsilon": -0.1}, "epsilon must be at least 0; got -0.1"),
-        ({"epsilon": math.nan}, "epsilon must be at least 0; got nan"),
         ({"epsilon": 1e-20}, "express an accuracy of 1e-14 at best; got 1e-20"),
         ({"largest": 0.0}, "must be positive and finite; got 0.0"),
-        ({"largest": math.inf}, "must be positive and finite; got inf"),
         ({"plan": "greedy"}, "one of paper, balanced; got 'greedy'"),
-        ({"dim": 0}, "dim must be at least 1"),
     ],
 )
 def test_bad_input_is_refused(arguments, words):

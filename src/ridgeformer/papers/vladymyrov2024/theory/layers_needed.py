@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.papers.vladymyrov2024.theory import gdpp_solver as solver
-from ridgeformer.predictors.iterations import heavy_ball
+from ridgeformer.predictors.iterative import heavy_ball
 from ridgeformer.validation import integer
 
 Array = NDArray[np.float64]

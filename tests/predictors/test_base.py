@@ -5,7 +5,7 @@ import pytest
 
 from ridgeformer import Problem, compare
 from ridgeformer.errors import InputError
-from ridgeformer.predictors.fitted import Fitted, huber, lasso, matching_pursuit
+from ridgeformer.predictors import Fitted, huber, lasso, matching_pursuit
 
 linear = pytest.importorskip("sklearn.linear_model")
 
