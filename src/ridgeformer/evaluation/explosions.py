@@ -145,7 +145,7 @@ def explosion_probability(
     return ExplosionProbability(probability, unit * spread, total**2 / squares, len(weights), size, upper)
 
 
-def _has_directions(problem: Problem, predictor: AnyPredictor) -> bool:
+def _has_directions(problem: Problem, predictor: Any) -> bool:
     """Whether some directions differ from others: for the problem, or for the weights of rotated contexts."""
     if not problem.is_isotropic:
         return True

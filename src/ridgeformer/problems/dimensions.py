@@ -17,6 +17,8 @@ from itertools import islice
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from ridgeformer.errors import refuse, shown
 from ridgeformer.problems.lengths import Lengths
 from ridgeformer.validation import integer
@@ -131,6 +133,8 @@ def dimensions(dim: object) -> tuple[int, ...]:
             integer("dim", end, 1, MOST_DIM)  # before a range of any size is written out
         named = (d for first, *last in ends for d in range(first, (last or [first])[0] + 1))
         given = list(islice(named, MOST_DIM + 1))  # one more than can differ from each other
+    if isinstance(given, np.ndarray) and not given.ndim:  # it says that it is iterable
+        given = None
     if isinstance(given, Integral):
         given = [given]
     if given is None or not isinstance(given, Iterable) or not (given := list(given)):

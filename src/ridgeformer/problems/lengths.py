@@ -42,6 +42,8 @@ class Lengths(Value):
             self.values: NDArray[np.int64] = context.values
             return
         lengths = _parsed(context) if isinstance(context, str) else context
+        if isinstance(lengths, np.ndarray) and not lengths.ndim:  # it says that it is iterable
+            lengths = None
         if isinstance(lengths, bool) or not isinstance(lengths, Integral | Iterable):
             refuse(RULE, shown(context), EXAMPLES)
         if isinstance(lengths, Integral):

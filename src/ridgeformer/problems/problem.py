@@ -36,7 +36,7 @@ from ridgeformer.problems.prior import Prior
 from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
 from ridgeformer.problems.text import parse_problem, shown_text
 from ridgeformer.problems.tokens import draw_with_tokens, law_and_choices
-from ridgeformer.validation import integer, keywords
+from ridgeformer.validation import integer, keywords, number
 from ridgeformer.values import read_only
 
 __all__ = ["Problem"]
@@ -189,7 +189,7 @@ class Problem(BaseProblem):
 
     def at_noise(self, sigma: float) -> Problem:
         """See `BaseProblem.at_noise`."""
-        return self.replace(noise=Fixed(float(sigma)))
+        return self.replace(noise=Fixed(number("sigma", sigma)))
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ridgeformer import cli
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES, NEEDS
+from ridgeformer.papers.vladymyrov2024.paper import LABELS
 from ridgeformer.papers.vladymyrov2024.report import write_page
 from ridgeformer.plotting.style import save
 from ridgeformer.zoo.explosions import explosions
