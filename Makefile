@@ -49,7 +49,7 @@ reproduce-from-scratch: $(VENV)/.plot  ## the same, after training all 210 model
 	@echo 'The table, the figures and the report are in reproduction/: open reproduction/vladymyrov2024.html'
 
 zoo: install  ## copy the models of runs/, which reproduce-from-scratch trained, into the package
-	$(BIN)/python -m ridgeformer.papers.vladymyrov2024.make_zoo runs
+	$(BIN)/python -c "from ridgeformer.papers.vladymyrov2024.evidence import ship; ship('runs')"
 
 zoo-explosions: install  ## measure how often each shipped model explodes; ten minutes on two cores
 	$(BIN)/python -m ridgeformer.zoo.explosions

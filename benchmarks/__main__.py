@@ -16,7 +16,7 @@ from benchmarks.report import table
 from ridgeformer.cli.options import FILE
 from ridgeformer.errors import RidgeformerError, StorageError
 from ridgeformer.files import write_whole
-from ridgeformer.papers.machine import facts
+from ridgeformer.papers.running import facts
 
 
 @click.command(

@@ -1,127 +1,89 @@
 """Train a model for every dimension: `python -m benchmarks.discover --layers 4 --out FILE`, from nothing or a model.
 
-The objective is (mean of ratio^p)^(1/p) over cells (d, n), with ratio = loss / floor on the same fixed sequences and
-p = 4, so that the worst cells count most; cells near n = d and beyond d = 32, where more is allowed, count less.
-Contexts are in the units of `ridgeformer.predictors.Universal`, and a part of them appears once more, stretched, so
-that rare large contexts do not explode. BFGS descends in float64, in rounds on new sequences. The result depends on the
-arguments alone, not on the clock. A model of L layers grows from one of L - 1: a small random layer is put at each
-place, each descends for a while, and the best goes on.
+A model's loss is the floor plus its excess, the mean of 1/2 |w - w_Bayes|^2 on the same contexts. So the target of
+training is the estimate of exact Bayes, not that of the oracle, which is the same in expectation and has far less
+chance in it. The objective is (mean of z^p)^(1/p) over cells (d, n) with z = excess / floor in units of what is allowed
+there (12 % for n >= 1.25d, 25 % beyond d = 32, 30 % near n = d) and p = 4, so that the worst cells count most. Contexts
+are in the units of `ridgeformer.predictors.Universal`, and a part of them appears once more, stretched, so that rare
+large contexts do not explode.
+
+The steps are those of Levenberg and Marquardt, in float64 and in rounds on new sequences. Their matrix is that of Gauss
+and Newton, sum J'J with the Jacobians J of the estimates: for groups of sequences and random vectors v the gradients g
+of sum <v, w> have E gg' = sum J'J. The result depends on the arguments alone, not on the clock. A model of L layers
+grows from one of L - 1: a small random layer is put at each place, each descends for a while, and the best goes on.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.universal import cell
-from ridgeformer.bfgs import Minimum, descend
-from ridgeformer.engine import Layout
+from benchmarks.cells import CONTEXT, DIMS, NEAR, POWER, SCALARS, STRETCH, Objective, layout_of, packed, unpacked
+from benchmarks.universal import DIMS as UNIVERSAL
+from benchmarks.universal import PROBLEM, SEEN, ratios
+from ridgeformer.evaluation import evaluate, explosion_probability
 from ridgeformer.loading import load
 from ridgeformer.models import Channels, LinearTransformer
 from ridgeformer.models.file import save
-from ridgeformer.moments import Moments
-from ridgeformer.predictors import Universal
 from ridgeformer.problems import Problem
-from ridgeformer.problems.dimensions import ContextRule, dimensions
-from ridgeformer.training.batch import Batch, damped
 
-__all__ = ["Cell", "Objective", "grow"]
+__all__ = ["descend", "grow"]
 
 Array = NDArray[np.float64]
-FAMILY, LAYOUT = Channels(1, 4), Layout("mean", "ratio", 2)
-DIMS, CONTEXT = "2,3,4,6,8,12,16,24,32,48", "d,d+2,1.25d,1.5d,2d,3d,4d"
-STRETCHED, STRETCH = 0.3, 1.2  # share of the sequences that appear once more, larger by so much
-POWER = 4.0
-LIMIT = 1.0  # the loss of a sequence above which it enters by its logarithm
 
 
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """Fixed sequences at one (d, n), the floor on them, and what their ratio counts."""
-
-    dim: int
-    context: int
-    batch: Batch
-    floor: float
-    weight: float
-
-    @classmethod
-    def of(cls, problem: Problem, share: float, seed: int) -> Cell:
-        """Draw the sequences of a cell."""
-        dim, n = problem.dim, problem.context
-        draw = problem.moments(round(share * (200 + 3000 / dim)), seed=seed)
-        moments = _joined(draw.moments, _stretched(draw.moments.chosen(np.arange(round(STRETCHED * len(draw.task))))))
-        oracle = problem.oracle(moments)
-        floor = np.square(problem.best_predictor().weights(moments) - oracle).sum(1).mean() / 2
-        moments, unit = Universal(None, signal=1).scaled(moments)
-        gram = np.moveaxis(np.ascontiguousarray(np.moveaxis(moments.gram_of(LAYOUT), 0, -1)), -1, 0)
-        metric = None if (unit == 1).all() else np.square(unit)[:, None, None] * np.eye(dim)
-        weight = 0.75 if n == dim else 0.87 if n < 1.25 * dim or dim > 32 else 1.0
-        return cls(dim, n, Batch(gram, oracle / unit[:, None], metric), float(floor), weight)
-
-
-def _stretched(moments: Moments) -> Moments:
-    """The contexts with features that are larger along their largest direction, or, every other one, larger labels."""
-    gram = np.array(moments.gram)
-    top = np.linalg.eigh(gram[:, :-1, :-1])[1][:, :, -1]
-    T = np.broadcast_to(np.eye(gram.shape[1]), gram.shape).copy()
-    T[::2, :-1, :-1] += (STRETCH - 1) * np.einsum("bi,bj->bij", top, top)[::2]
-    T[1::2, -1, -1] = STRETCH
-    sigma = np.array(moments.sigma)
-    sigma[1::2] *= STRETCH
-    return Moments._trusted(T @ gram @ T, moments.context, sigma)
+def descend(
+    objective: Objective, point: Array, iterations: int, seed: int, report: bool = False
+) -> tuple[Array, float]:
+    """Take steps of Levenberg and Marquardt; return the best parameters and their value."""
+    rng, damping, rested = np.random.default_rng(seed), 1e-2, 0
+    value, slope, share, rows = objective(point)
+    for number in range(iterations):
+        matrix = objective.curvature(point, share, rows, value, rng)
+        size = np.diag(matrix) + 1e-6 * np.trace(matrix) / len(point)
+        for _ in range(12):
+            step = np.linalg.solve(matrix + damping * np.diag(size), -slope)
+            with np.errstate(all="ignore"):
+                trial = objective(point + step, gradient=False)[0]
+            if trial < value:
+                break
+            damping *= 4
+        else:
+            break
+        point, damping, before = point + step, max(damping / 3, 1e-7), value
+        value, slope, share, rows = objective(point)
+        if report:
+            r = objective.ratios
+            print(f"  {number}: {value:.4f}, damping {damping:.1e}, ratios {r.mean():.4f}, {r.max():.4f}", flush=True)
+        rested = rested + 1 if before - value < 1e-4 * value else 0
+        if rested == 5:
+            break
+    return point, value
 
 
-def _joined(*parts: Moments) -> Moments:
-    grams, sigmas = ([np.asarray(getattr(one, name)) for one in parts] for name in ("gram", "sigma"))
-    return Moments._trusted(np.concatenate(grams), parts[0].context, np.concatenate(sigmas))
+def in_units(model: LinearTransformer, signal: float) -> LinearTransformer:
+    """The model for labels that are larger by sqrt(signal)."""
+    unit, arrays = np.ones(model.family.scalars), dict(model.family.arrays)
+    unit[-1] = signal**-0.5
+    arrays["P_s"] = arrays["P_s"] * unit / unit[:, None]
+    arrays["Q_s"] = arrays["Q_s"] * unit * unit[:, None]
+    return LinearTransformer(type(model.family)(**arrays), model.dim, model.layout)
 
 
-class Objective:
-    """The objective and its gradient as a function of the parameters, [k]."""
-
-    def __init__(
-        self, dims: str = DIMS, context: str = CONTEXT, share: float = 1.0, seed: int = 101, power: float = POWER
-    ) -> None:
-        self.power, self.cells = power, list[Cell]()
-        for d in dimensions(dims):
-            lengths = ContextRule("2d" if d > 32 else context).at(d).values.tolist()
-            self.cells += [Cell.of(cell(d, n), share, seed) for n in lengths]
-        if context != CONTEXT:
-            self.cells = [dataclasses.replace(one, weight=1.0) for one in self.cells]
-        self.ratios = np.zeros(len(self.cells))
-
-    def __call__(self, point: Array) -> tuple[float, Array]:
-        """The value, and the gradient [k]."""
-        model, slopes = unpacked(point), []
-        for k, one in enumerate(self.cells):
-            evaluation = one.batch.evaluate(model.at_dim(one.dim), LIMIT)
-            self.ratios[k] = damped(evaluation.losses, LIMIT).mean() / one.floor
-            assert evaluation.gradient is not None
-            slopes.append(one.weight / one.floor * np.concatenate([np.ravel(part) for part in evaluation.gradient]))
-        weighted = self.ratios * np.array([one.weight for one in self.cells])
-        value = float(np.mean(weighted**self.power) ** (1 / self.power))
-        share = value ** (1 - self.power) * weighted ** (self.power - 1) / len(self.cells)
-        return value, np.asarray(share @ np.array(slopes))
-
-
-def packed(model: LinearTransformer) -> Array:
-    """The parameters of a model, [k]."""
-    return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in model.kernel])
-
-
-def unpacked(point: Array) -> LinearTransformer:
-    """The model with given parameters."""
-    layers = len(point) // 34
-    sizes = [layers * size**2 for size in (1, 1, 4, 4)]
-    parts = np.split(point, np.cumsum(sizes)[:-1])
-    arrays = [part.reshape(layers, 1, size, size) for part, size in zip(parts, (1, 1, 4, 4), strict=True)]
-    return LinearTransformer(FAMILY(*arrays), 32, LAYOUT)
+def widened(model: LinearTransformer, scalars: int, seed: int, scale: float = 0.03) -> LinearTransformer:
+    """The model with more scalars, which start at 0 and have small random numbers."""
+    rng, arrays = np.random.default_rng(seed), {name: np.array(v) for name, v in model.family.arrays.items()}
+    for name in ("P_s", "Q_s"):
+        old = arrays[name].shape[-1]
+        place = np.append(np.arange(old - 1), scalars - 1)
+        wide = scale * rng.standard_normal((*arrays[name].shape[:2], scalars, scalars))
+        wide[..., place[:, None], place] = arrays[name]
+        arrays[name] = wide
+    return LinearTransformer(Channels(1, scalars)(**arrays), 32, layout_of(scalars))
 
 
 def grow(model: LinearTransformer | None, objective: Objective, iterations: int, seed: int) -> LinearTransformer:
@@ -130,7 +92,7 @@ def grow(model: LinearTransformer | None, objective: Objective, iterations: int,
     Args:
         model: The model; None for one that has no layers yet.
         objective: The objective, on few sequences.
-        iterations: Iterations of BFGS from each place.
+        iterations: Steps from each place.
         seed: The seed of the random layers.
 
     Returns:
@@ -139,7 +101,12 @@ def grow(model: LinearTransformer | None, objective: Objective, iterations: int,
     rng, ends = np.random.default_rng(seed), []
     for place in range(1 if model is None else model.layers + 1):
         layer = LinearTransformer.random(
-            FAMILY, dim=32, layers=1, scale=0.3, seed=int(rng.integers(1 << 30)), layout=LAYOUT
+            Channels(1, objective.scalars),
+            dim=32,
+            layers=1,
+            scale=0.1,
+            seed=int(rng.integers(1 << 30)),
+            layout=layout_of(objective.scalars),
         )
         whole = layer
         if model is not None:
@@ -150,24 +117,34 @@ def grow(model: LinearTransformer | None, objective: Objective, iterations: int,
             whole = parts[0]
             for part in parts[1:]:
                 whole = whole.stack(part)
-        ends.append(descend(objective, Minimum.at(packed(whole)), iterations))
-    return unpacked(min(ends, key=lambda end: end.value).point)
+        ends.append(descend(objective, packed(whole), iterations, seed))
+    return unpacked(min(ends, key=lambda end: end[1])[0], objective.scalars)
+
+
+def shorten(model: LinearTransformer, objective: Objective, iterations: int, seed: int) -> LinearTransformer:
+    """Leave out each layer in turn, descend from each, and keep the best."""
+    ends = [descend(objective, packed(model.without(place)), iterations, seed) for place in range(model.layers)]
+    return unpacked(min(ends, key=lambda end: end[1])[0], objective.scalars)
 
 
 @click.command()
 @click.option("--layers", type=click.IntRange(1, 12), required=True, help="Layers of the model.")
 @click.option("--start", help="A model to go on from; with fewer layers it grows. [default: none]")
-@click.option("--iterations", type=click.IntRange(1), default=50, show_default=True, help="Of BFGS, in each round.")
+@click.option("--scalars", type=click.IntRange(2, 8), default=SCALARS, show_default=True, help="Scalars of a token.")
+@click.option("--iterations", type=click.IntRange(1), default=25, show_default=True, help="Steps in each round.")
 @click.option("--rounds", type=click.IntRange(1), default=12, show_default=True, help="Rounds, each on new sequences.")
 @click.option("--dim", "dims", default=DIMS, show_default=True, help="Dimensions; beyond 32 only n = 2d.")
 @click.option("--context", default=CONTEXT, show_default=True, help="Numbers of examples.")
 @click.option("--share", type=float, default=1.0, show_default=True, help="Sequences, relative to the full number.")
 @click.option("--power", type=float, default=POWER, show_default=True, help="p.")
 @click.option("--seed", type=click.IntRange(0), default=101, show_default=True, help="Seed of the sequences.")
+@click.option("--noise", help="Train for N(0, I) tasks and this noise at one dimension, without changes of units.")
+@click.option("--stretch", type=float, default=STRETCH, show_default=True, help="How large stretched contexts are.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file of the model.")
 def main(
     layers: int,
     start: str | None,
+    scalars: int,
     iterations: int,
     rounds: int,
     dims: str,
@@ -175,29 +152,60 @@ def main(
     share: float,
     power: float,
     seed: int,
+    noise: str | None,
+    stretch: float,
     out: Path,
 ) -> None:
     """Train a model for every dimension. A run that was interrupted goes on from the file of its state beside OUT."""
     model = None if start is None else load(start)
-    few = Objective(dims, context, share / 4, seed, power) if model is None or model.layers < layers else None
-    while few is not None and (model is None or model.layers < layers):
-        model = grow(model, few, 40, seed)
-        model = unpacked(descend(few, Minimum.at(packed(model)), 150).point)
-        print(f"{model.layers} layers: {few(packed(model))[0]:.4f} on few sequences", flush=True)
-    assert model is not None
-    end, first, state = Minimum.at(packed(model)), 0, out.with_suffix(".npz")
+    if model is not None and model.family.scalars < scalars:
+        model = widened(model, scalars, seed)
+    if model is not None and noise is not None and start is not None and model.dim == int(dims):
+        model = in_units(model, 1 / float(dims))  # a model of an earlier call
+    few = Objective(dims, context, share / 4, seed, power, scalars, noise, stretch)
+    while model is None or model.layers != layers:
+        model = grow(model, few, 6, seed) if model is None or model.layers < layers else shorten(model, few, 3, seed)
+        model = unpacked(descend(few, packed(model), 20, seed)[0], scalars)
+        print(f"{model.layers} layers: {few(packed(model), gradient=False)[0]:.4f} on few sequences", flush=True)
+    point, first, state = packed(model), 0, out.with_suffix(".npz")
     if state.exists():
         with np.load(state) as stored:
-            first, end = int(stored["rounds"]), Minimum.restored(stored)
+            first, point = int(stored["rounds"]), stored["point"]
     for number in range(first, rounds):
-        objective = Objective(dims, context, share, seed + number, power)
-        end = descend(objective, dataclasses.replace(end, value=np.inf, rested=False), iterations)
-        value, ratios = objective(end.point)[0], objective.ratios
-        worst = objective.cells[int(ratios.argmax())]
-        where = f"largest {ratios.max():.3f} at d = {worst.dim}, n = {worst.context}, mean {ratios.mean():.3f}"
-        print(f"round {number}, {end.evaluations} evaluations: {value:.4f}, {where}", flush=True)
-        save(unpacked(end.point), out)
-        np.savez(state, rounds=number + 1, **end.arrays())
+        objective = Objective(dims, context, share, seed + number, power, scalars, noise, stretch)
+        _print(f"round {number}, before", objective, objective(point, gradient=False)[0])
+        point, value = descend(objective, point, iterations, seed + number, report=True)
+        _print(f"round {number}, after", objective, value)
+        model = unpacked(point, scalars)
+        save(model if noise is None else in_units(model, float(dims)).at_dim(int(dims)), out)
+        np.savez(state, rounds=number + 1, point=point)
+    model = load(out)
+    save(model, out, record=_record(model, dims, context, noise))
+
+
+def _record(model: LinearTransformer, dims: str, context: str, noise: str | None) -> dict[str, Any]:
+    """How good a model is, as its file says it: over cells, or on the one problem of a noise."""
+    about = {"family": model.family.name, "layers": model.layers, "heads": 1}
+    if noise is not None:
+        problem = Problem(int(dims), int(context), noise)
+        losses = evaluate(problem, model, sequences=100_000, seed=5)
+        result = {name: getattr(losses, name) for name in ("loss", "error", "floor", "largest", "exploded")}
+        rare = explosion_probability(problem, model, sequences=20_000).numbers()
+        spec = {"dim": problem.dim, "context": problem.context, "noise": str(problem.noise)}
+        return {"spec": {**spec, **about}, "result": {**result, "sequences": 100_000, "explosions": rare}}
+    found, exploded = ratios([model], UNIVERSAL, SEEN, seed=11)
+    spec = {"dim": "2..32", "context": "d..4d", **PROBLEM, **about}
+    result = {"mean_ratio": round(float(found.mean()), 3), "largest_ratio": round(float(found.max()), 3)}
+    cells = f"d = {', '.join(map(str, UNIVERSAL))}; n = {', '.join(SEEN)}"
+    return {"spec": spec, "result": {**result, "exploded": int(exploded.sum()), "cells": cells, "seed": 11}}
+
+
+def _print(title: str, objective: Objective, value: float) -> None:
+    ratios, worst = objective.ratios, int(objective.values.argmax())
+    near = np.array([one.allowed == NEAR for one in objective.cells])
+    at = f"d = {objective.cells[worst].dim}, n = {objective.cells[worst].context}"
+    groups = f"largest {ratios[~near].max(initial=1):.3f}, near n = d {ratios[near].max(initial=1):.3f}"
+    print(f"{title}: {value:.4f}, worst at {at}; ratios: {groups}, mean {ratios.mean():.4f}", flush=True)
 
 
 if __name__ == "__main__":

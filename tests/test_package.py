@@ -24,7 +24,7 @@ ROOT = SOURCE.parents[1]
 LAYERS = (
     ("_version", "errors"),
     ("files", "validation"),
-    ("tensors", "values"),
+    ("values",),
     ("_core", "bfgs", "losses", "noise", "wishart"),
     ("engine",),
     ("moments",),
@@ -324,7 +324,7 @@ def test_docstrings_name_the_errors_that_are_raised():
                 assert needed <= raised(node), f"{name}.{node.name}: {needed - raised(node)}"
 
 
-SLOW_EXAMPLES = {"evaluation.explosions", "torch", "torch.loss"}
+SLOW_EXAMPLES = {"evaluation.explosions", "torch", "torch.training"}
 EXAMPLES = [
     pytest.param(name, marks=pytest.mark.slow if name in SLOW_EXAMPLES else ())
     for name, path in modules()

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import load
 
 from ridgeformer.errors import InputError
-from ridgeformer.tensors import DamagedFile, checksum, digest, pack, read_tensors
+from ridgeformer.files import DamagedFile, checksum, digest, pack, read_tensors
 
 ARRAYS = {"P": np.arange(6.0).reshape(2, 3), "layers": np.array(3), "half": np.ones((2, 2), np.float32)}
 FACTS = {"format": "test", "words": "\u03c3 = 1"}

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import discover
+from benchmarks import cells, discover
 from benchmarks.universal import cell
 from ridgeformer import LinearTransformer, load
+from ridgeformer.models import Channels
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
 from ridgeformer.training.batch import damped
@@ -14,50 +15,88 @@ from ridgeformer.training.batch import damped
 
 @pytest.fixture(scope="module")
 def objective():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discover, "STRETCHED", 0.0)
-        return discover.Objective("2,5,40", share=0.1, seed=3)
+    return cells.Objective("2,5,40", share=0.1, seed=3)
 
 
-def test_ratios_are_those_of_compare(objective):
-    """On the same sequences the ratio of a cell is that of the predictor, which translates units by itself."""
-    model = load("zoo:universal/5")
-    objective(discover.packed(model))
-    cells = {(one.dim, one.context): (one, ratio) for one, ratio in zip(objective.cells, objective.ratios, strict=True)}
-    assert list(cells)[:6] == [(2, 2), (2, 3), (2, 4), (2, 6), (2, 8), (5, 5)]
+@pytest.fixture(scope="module")
+def point():
+    layout = cells.layout_of(cells.SCALARS)
+    family = Channels(1, cells.SCALARS)
+    return cells.packed(LinearTransformer.random(family, dim=32, layers=2, scale=0.3, layout=layout))
+
+
+def test_ratios_are_those_of_the_predictor(objective, point):
+    """On the same sequences, the excess of a cell is that of the predictor, which translates units by itself."""
+    objective(point)
+    places = {
+        (one.dim, one.context): (one, ratio) for one, ratio in zip(objective.cells, objective.ratios, strict=True)
+    }
+    assert list(places)[:6] == [(2, 2), (2, 3), (2, 4), (2, 6), (2, 8), (5, 5)]
+    assert [one.allowed for one, _ in places.values()] == [0.3, 0.12, 0.12, 0.12, 0.12, 0.3] + 5 * [0.12] + [0.25]
     for place in ((2, 2), (5, 7), (40, 80)):
-        one, ratio = cells[place]
-        draw = cell(*place).moments(round(20 + 300 / place[0]), seed=3)
-        losses = draw.losses(Universal(model, signal=1).weights(draw.moments), draw.ridge)
-        assert ratio == pytest.approx(damped(losses, discover.LIMIT).mean() / one.floor)
+        one, ratio = places[place]
+        problem = cell(*place)
+        draw = problem.moments(round(40 + 200 / place[0]), seed=3)
+        best = problem.best_predictor().weights(draw.moments)
+        mine = Universal(cells.unpacked(point), signal=1).weights(draw.moments)
+        assert one.floor == pytest.approx(np.square(best - draw.ridge).sum(1).mean() / 2)
+        excess = damped(np.square(mine - best).sum(1) / 2, cells.LIMIT).mean()
+        assert ratio == pytest.approx(1 + excess / one.floor)
 
 
 def test_stretched_contexts_are_contexts():
-    """They are those of tokens that are larger along one direction, or have larger labels."""
+    """They are those of tokens that are larger along one direction, with larger labels and longer tasks."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 9, 3)), rng.normal(size=(2, 9))
-    u = np.linalg.eigh(x[0].T @ x[0])[1][:, -1]
-    long = x[0] + 0.2 * np.outer(x[0] @ u, u)
-    moments = Moments._trusted(np.array(Moments.from_tokens(x, y).gram), 9, np.array([1.0, 2.0]))
-    found, expected = discover._stretched(moments), Moments.from_tokens([long, x[1]], [y[0], 1.2 * y[1]])
-    assert found.gram == pytest.approx(expected.gram)
-    assert np.asarray(found.sigma).tolist() == [1.0, 2.4]
+    other = np.random.default_rng(7)
+    by = 1 + other.uniform(0, cells.STRETCH / 3, (2, 2))
+    task = cells.TASK / np.sqrt(3) * other.uniform(-1, 1, (2, 1))
+    tops = [np.linalg.eigh(one.T @ one)[1][:, -1] for one in x]
+    long = [one + (k - 1) * np.outer(one @ u, u) for one, k, u in zip(x, by[0], tops, strict=True)]
+    found = cells._stretched(Moments.from_tokens(x, y), seed=7)
+    labels = by[1][:, None] * y + task * np.einsum("bnd,bd->bn", x, tops)
+    assert found.gram == pytest.approx(Moments.from_tokens(long, labels).gram)
 
 
-def test_gradient_is_that_of_finite_differences(objective):
-    model = LinearTransformer.random(discover.FAMILY, dim=32, layers=2, scale=0.3, layout=discover.LAYOUT)
-    point, rng = discover.packed(model), np.random.default_rng(0)
-    direction = rng.normal(size=len(point))
+def test_gradient_is_that_of_finite_differences(objective, point):
+    direction = np.random.default_rng(0).normal(size=len(point))
     ahead, behind = (objective(point + step * direction)[0] for step in (1e-5, -1e-5))
     assert objective(point)[1] @ direction == pytest.approx((ahead - behind) / 2e-5, rel=1e-5)
 
 
+def test_curvature_is_that_of_gauss_and_newton(point):
+    """Random vectors of a cell have the covariance sum J'J, by finite differences; less for losses that are damped."""
+    one = cells.Cell.of(cell(3, 4), share=0.02, seed=3)
+    rng, direction = np.random.default_rng(0), np.random.default_rng(1).normal(size=len(point))
+    draws = [np.square(one.gradients(cells.unpacked(point), rng) @ direction).sum() for _ in range(400)]
+    expected = 0.0
+    for batch, counted, limit in one.parts:
+        ends = [cells.unpacked(point + step * direction).at_dim(3) for step in (1e-5, -1e-5)]
+        ahead, behind = (batch.evaluate(end, np.inf, gradient=False, weights=True).weights for end in ends)
+        sizes = np.square((ahead - behind) / 2e-5).sum(1)
+        units = 1.0 if batch.metric is None else batch.metric[:, 0, 0]
+        units = units * np.minimum(limit / batch.evaluate(ends[0], np.inf, gradient=False).losses, 1)
+        expected += counted * (units * sizes).mean() / (one.floor * one.allowed)
+    assert np.mean(draws) == pytest.approx(expected, abs=4 * np.std(draws) / 20)
+    assert np.std(draws) / 20 < 0.08 * expected
+
+
 def test_growth_improves_and_the_parameters_come_back(objective):
-    one = discover.grow(None, objective, 5, seed=1)
-    two = discover.grow(one, objective, 5, seed=1)
+    one = discover.grow(None, objective, 3, seed=1)
+    two = discover.grow(one, objective, 3, seed=1)
     assert (one.layers, two.layers) == (1, 2)
-    assert objective(discover.packed(two))[0] < objective(discover.packed(one))[0]
-    assert np.array_equal(discover.packed(discover.unpacked(discover.packed(two))), discover.packed(two))
+    assert objective(cells.packed(two))[0] < objective(cells.packed(one))[0]
+    assert np.array_equal(cells.packed(cells.unpacked(cells.packed(two))), cells.packed(two))
+    assert discover.shorten(two, objective, 1, seed=1).layers == 1
+
+
+def test_further_scalars_change_nothing_where_their_numbers_are_0(point):
+    model, moments = cells.unpacked(point), cell(3, 6).moments(5).moments
+    wide = discover.widened(model, cells.SCALARS + 2, seed=0, scale=0.0)
+    assert wide.family.scalars == cells.SCALARS + 2
+    assert wide.at_dim(3).weights(moments) == pytest.approx(model.at_dim(3).weights(moments))
+    other = discover.widened(model, cells.SCALARS + 2, seed=0)
+    assert not np.allclose(other.at_dim(3).weights(moments), model.at_dim(3).weights(moments), rtol=1e-6)
 
 
 def test_an_interrupted_run_gives_the_same_bits(tmp_path):
@@ -66,5 +105,5 @@ def test_an_interrupted_run_gives_the_same_bits(tmp_path):
         arguments[5] = rounds
         done = CliRunner().invoke(discover.main, [*arguments, str(tmp_path / name)])
         assert "largest" in done.output, done.output
-    a, b = (discover.packed(load(tmp_path / name)) for name in ("a", "b"))
+    a, b = (cells.packed(load(tmp_path / name)) for name in ("a", "b"))
     assert np.array_equal(a, b)

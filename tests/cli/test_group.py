@@ -11,6 +11,7 @@ import pytest
 from commands import SMALL, call, process
 from ridgeformer import InputError, __version__, cli, engine
 from ridgeformer.cli.options import ORDER
+from ridgeformer.cli.output import one_line
 
 
 def commands(group=cli.cli, path=""):
@@ -254,3 +255,8 @@ def test_info_says_version_features_and_threads():
     assert (facts["engine"], facts["threads"]) == (engine.available()[0], 3)
     assert __version__ in call("info").stdout
     assert process("--version").stdout == f"ridgeformer {__version__}\n"
+
+
+def test_a_line_has_no_control_characters():
+    """Whole runs of strangers, on a terminal, are in tests/fuzzing/fuzz_terminal.py."""
+    assert one_line("a\nb\x1b[1mc\u202e") == "a\\nb\\x1b[1mc\\u202e"

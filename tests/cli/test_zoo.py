@@ -7,13 +7,16 @@ import json
 import pytest
 
 from commands import call
-from ridgeformer import zoo
+from ridgeformer import Problem, evaluate, zoo
+from ridgeformer.loading import load_with_record
 from ridgeformer.zoo.explosions import explosions, prices
+
+CATEGORICAL = ("categorical(1,3)", "categorical(1,3,5)")
 
 
 def test_models_are_listed():
     text = call("models").stdout
-    assert text.count("zoo:") == 214  # every cell, and the example at the end
+    assert text.count("zoo:") == 211 + len(zoo.single_models())  # every cell, and at the end an example and the others
     (line,) = [line for line in text.splitlines() if line.startswith("zoo:full/5/categorical(1,3)")]
     made = zoo.record("zoo:full/5/categorical(1,3)")
     rare = explosions()["zoo:full/5/categorical(1,3)"]
@@ -85,3 +88,28 @@ def test_models_for_every_dimension_are_named_and_described():
     facts = json.loads(call("models", "universal/8", "--json").stdout)
     assert (facts["name"], facts["layers"], facts["spec"]["dim"]) == ("zoo:universal/8", 8, "2..32")
     assert "models of the kind universal are named" in call("models", "universal/9").stderr
+
+
+def test_the_nearest_to_the_floor_of_every_noise():
+    """Every noise with a floor above 0 has a shipped model within 6 % of it that explodes less often than 2e-7."""
+    rows = json.loads(call("models", "--nearest", "--json").stdout)
+    assert [row["noise"] for row in rows] == [*(f"uniform(0,{top})" for top in range(1, 8)), *CATEGORICAL]
+    assert {row["name"] for row in rows[-2:]} == {f"zoo:channels(1,6)/8/{noise}" for noise in CATEGORICAL}
+    assert all(1 < row["ratio"] < 1.06 and row["explosion_probability"] < 2e-7 for row in rows)
+    for row in rows[:-2]:
+        made = [
+            zoo.record(f"zoo:{family}/{layers}/{noise}")
+            for family, layers, noise in zoo.shipped().made
+            if noise == row["noise"]
+        ]
+        assert row["ratio"] == min(one.loss / one.floor for one in made)
+    assert "Leave out the others" in call("models", "--nearest", "--layers", "7").stderr
+
+
+@pytest.mark.parametrize("noise", CATEGORICAL)
+def test_models_beyond_the_paper_are_as_good_as_their_records_say(noise):
+    model, record = load_with_record(f"zoo:channels(1,6)/8/{noise}")
+    found, result = evaluate(Problem(noise=noise), model, sequences=20_000, seed=3), record["result"]
+    assert found.exploded == 0
+    assert found.ratio == pytest.approx(result["loss"] / result["floor"], abs=0.06)  # chance: few large losses
+    assert f"loss {result['loss']}" in call("models", f"channels(1,6)/8/{noise}").stdout

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ridgeformer import Problem, engine
-from ridgeformer.engine import Choices, Key, Law, threefry
+from ridgeformer.engine import Choices, Key, Law
+from ridgeformer.engine.sampler import threefry
 from support import NATIVE, check_slope, close, draw, tame_model
 
 TWIN = engine.named("numpy")
@@ -33,7 +34,7 @@ def test_threefry_has_the_published_answers():
         (pi[:4], pi[4:], (0x59CD1DBB, 0xB8879579, 0x86B5D00C, 0xAC8B6D84)),
     ]
     for counter, key, answer in cases:
-        words = threefry.threefry(key, tuple(np.array([word], np.uint32) for word in counter))
+        words = threefry(key, tuple(np.array([word], np.uint32) for word in counter))
         assert tuple(int(word[0]) for word in words) == answer
 
 

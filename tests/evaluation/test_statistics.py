@@ -7,7 +7,7 @@ from ridgeformer import (
     Problem,
     evaluate,
 )
-from ridgeformer.evaluation.statistics import Means, Tally
+from ridgeformer.evaluation.sequence_losses import Means, Tally
 from ridgeformer.losses import CAP
 
 PROBLEM = Problem(noise="uniform(0,5)")

@@ -599,22 +599,6 @@ def test_numbers_are_printed_on_request_and_after_the_words(call, file):
     assert max(map(len, numbers.splitlines())) <= 120
 
 
-def test_a_run_knows_its_problem(call, tmp_path):
-    made = train(Problem(2, 6, "fixed(1)"), "gdpp", 1, sequences=500, out=tmp_path)
-    for path in (made.folder, made.folder / "model.safetensors"):
-        code, text, _ = call("explain", path, "--sequences", "500")
-        assert code == 0
-        assert "d=2 n=6 fixed(1)" in text
-
-
-def test_a_picture(call, file, tmp_path):
-    picture = tmp_path / "story.png"
-    common = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "500"]
-    assert call(*common, "--plot", picture)[0] == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size > 20_000
-
-
 def test_explosion_probabilities_are_measured_on_request(call):
     """In Python where they are asked for; on the command line with --explosions."""
     name, problem = "zoo:diag/3/uniform(0,5)", Problem(noise="uniform(0,5)")

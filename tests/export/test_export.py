@@ -158,12 +158,6 @@ def test_onnx_runs_in_the_runtime_with_any_lengths(kind):
     assert session.get_modelmeta().description.endswith("for d = 4. Remark.")
 
 
-def test_trained_models_are_exported(runs):
-    for folder in runs:
-        model = load(folder / "model.safetensors")
-        assert_is_exported(model, sequences(model, 6, "uniform(0,3)"))
-
-
 def test_python_needs_nothing_but_numpy(tmp_path):
     """In a process that cannot import ridgeformer."""
     model = tame_model("full", 3, 2, 2, 5)

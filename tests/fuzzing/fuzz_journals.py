@@ -23,7 +23,7 @@ import numpy as np
 from fuzz_cases import Case, Instead
 from fuzz_mutations import TENSORS, damaged, edit_json, nest_json, split
 
-from ridgeformer.tensors import pack
+from ridgeformer.files import pack
 from ridgeformer.training.store import DamagedRunWarning, Journal, _seal
 
 NAME = "journal.safetensors"

@@ -21,8 +21,8 @@ from fuzz_cases import Case, Instead
 from fuzz_mutations import ODD, TENSORS, damaged, edit_json, nest_json
 
 from ridgeformer import Diag, GDpp, LinearTransformer, load, save
+from ridgeformer.files import pack
 from ridgeformer.models.file import fingerprint
-from ridgeformer.tensors import pack
 
 NAME = "model.safetensors"
 

@@ -24,9 +24,9 @@ from safetensors.numpy import load
 
 from ridgeformer import LinearTransformer, Problem, load_run
 from ridgeformer.evaluation import Loss
+from ridgeformer.files import pack
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.models.file import fingerprint
-from ridgeformer.tensors import pack
 from ridgeformer.training import Paper, Search
 from ridgeformer.training.results import Training
 from ridgeformer.training.spec import make_spec

@@ -22,8 +22,8 @@ from fuzz_cases import main, run_numbered, write
 from fuzz_records import RECORD, sound
 
 from ridgeformer import Diag, Full, GDpp, cli
+from ridgeformer.files import pack
 from ridgeformer.models.file import FORMAT, VERSION
-from ridgeformer.tensors import pack
 from ridgeformer.training.store.files import checksum
 
 MOST = 200e6  # bytes

@@ -21,8 +21,8 @@ from fuzz_mutations import edit_json, nest_json, split
 from safetensors.numpy import load
 
 from ridgeformer import LinearTransformer, zoo
+from ridgeformer.files import checksum, pack
 from ridgeformer.models.file import fingerprint
-from ridgeformer.tensors import checksum, pack
 from ridgeformer.zoo import Made, Zoo
 
 RECORDS, MODELS = "zoo.json", "zoo.safetensors"

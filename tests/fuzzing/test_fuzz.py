@@ -17,8 +17,8 @@ import fuzz_terminal
 import fuzz_zoo
 import pytest
 
-from ridgeformer import CustomProblem, tensors, zoo
-from ridgeformer.problems import posterior
+from ridgeformer import CustomProblem, files, zoo
+from ridgeformer.predictors import pools
 from ridgeformer.training import store
 from ridgeformer.training.store import files as stored
 
@@ -66,7 +66,7 @@ def test_mixed_up_laws_and_wrong_posteriors_are_found(monkeypatch):
         with pytest.raises(AssertionError, match=r"fuzz_pairs.run\(\d+, 1\): "):
             fuzz_pairs.run(50, 1)
     with monkeypatch.context() as changed:
-        changed.setattr(posterior, "TINY", 1e-3)
+        changed.setattr(pools, "TINY", 1e-3)
         with pytest.raises(AssertionError, match=r"fuzz_laws.run\(\d+, 1\): the (floor|oracle) of"):
             fuzz_laws.run(100, 1)
 
@@ -78,7 +78,7 @@ def accept_everything(*_, **__):
 @pytest.mark.parametrize(
     ("kind", "module", "name"),
     [
-        ("models", tensors, "checksum"),
+        ("models", files, "checksum"),
         ("journals", store, "digest"),
         ("journals", store, "_seal"),
         ("records", stored, "checksum"),

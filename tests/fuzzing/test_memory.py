@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from ridgeformer import Diag, LinearTransformer
+from ridgeformer.files import pack
 from ridgeformer.models.file import FORMAT, VERSION, fingerprint
-from ridgeformer.tensors import pack
 from ridgeformer.training.store import files as stored
 
 MOST = 200e6  # bytes

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from ridgeformer import InputError, papers
 from ridgeformer.cli import cli
 from ridgeformer.papers import Check, Paper, Part, Picture, agree
-from ridgeformer.papers.check import agree_by_chance
+from ridgeformer.papers.paper import agree_by_chance
 from ridgeformer.plotting.panels import Line, Map, Panel, Points, draw_panels
 from ridgeformer.predictors import OracleRR
 from ridgeformer.problems import Problem
@@ -140,7 +140,7 @@ def test_the_page_and_the_table_show_the_outcomes(tmp_path):
     assert "Softmax." in page
     assert "counting" in page
     (row,) = papers.summary([outcome])
-    assert row["verdict"] == "supported (1 of 1 claims)"
+    assert row["verdict"] == "supported"
     text = papers.markdown([row])
     assert re.search(r"\| \[counted1900\]\(docs/papers/counted1900.md\) \| The mean is right. \| 3 \| 3 \|", text)
     with pytest.raises(InputError, match="a report needs results"):

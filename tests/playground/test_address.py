@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import Diag, GDpp, InputError, load, zoo
-from ridgeformer.playground import is_address, page, read_address
-from ridgeformer.playground.page import _models, write_page
+from ridgeformer.playground import _models, is_address, page, read_address, write_page
 
 
 def test_an_address_is_a_model():

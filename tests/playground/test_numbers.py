@@ -47,6 +47,22 @@ def test_losses_and_gradients_are_those_of_the_baseline_engine(visit, precision,
     np.testing.assert_array_equal(estimates[finite], stored.weights[finite].astype(float))
 
 
+def test_the_two_halves_of_a_training_step_are_one_batch_of_the_baseline_engine(visit):
+    """Two workers compute a step. Both halves are sums in float64, so only the order of the sums differs."""
+    tab, problem, omega = visit("view=chapters"), Problem(10, 20, "uniform(0,5)"), omegas(load(NAMES[0]))
+    given = {"problem": {"d": 10, "n": 20, "noise": "uniform(0,5)"}, "omega": omega.tolist()}
+    ask = "async (given) => (({ loss, gradient }) => [loss, ...gradient])(await playground.engine.ask('half', given))"
+    keys = [{"seed": 3, "step": 5, "second": second} for second in (False, True)]
+    found = np.mean([tab.evaluate(ask, {**given, "key": key}) for key in keys], axis=0)
+    choices = problem.choices(2048, seed=3, stream=0, step=5)
+    kernel = Omegas(omega.reshape(-1, 2, 2).astype(np.float32))
+    step = engine.named("baseline").step(kernel, problem.law, choices, Key(3, 0, 5), ceiling=10.0)
+    assert found[0] == pytest.approx(step.losses.mean(dtype=np.float64), rel=1e-12)
+    np.testing.assert_allclose(
+        found[1:], step.gradient[0].ravel(), rtol=1e-12, atol=1e-12 * np.abs(step.gradient).max()
+    )
+
+
 @pytest.mark.parametrize(
     ("d", "n", "noise"), [(10, 20, "uniform(0,5)"), (2, 10, "categorical(1,3)"), (6, 4, "uniform(1,3)")]
 )

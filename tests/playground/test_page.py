@@ -1,6 +1,7 @@
 """The page in a real browser: sliders, dragging, training, the address, export, keyboard and small screens."""
 
 import re
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -185,6 +186,22 @@ def test_beat_the_floor_keeps_the_best(visit):
     tab.keyboard.press("Enter")
     tab.wait_for_function("(before) => document.querySelector('#score').textContent !== before", arg=better)
     assert tab.locator("#best").inner_text() == best
+
+
+@pytest.mark.parametrize(
+    ("address", "opened"),
+    [
+        ("d=1", "d=1&n=10&noise=uniform(0,2)"),
+        ("view=train&d=2", "d=2&n=10&noise=uniform(0,2)"),
+        ("noise=categorical(1,3)", "d=10&n=20&noise=categorical(1,3)"),
+        ("d=5&n=12&noise=fixed(1)", "d=5&n=12&noise=fixed(1)&family=diag&omega=0,0,-0.05263157894736842,0"),
+    ],
+)
+def test_a_link_without_a_model_opens_its_problem(visit, address, opened):
+    """With a shipped model for that problem; where none ships, with the best step, -1/(n + d + 1 + sigma^2)."""
+    tab = visit(address)
+    tab.evaluate("playground.store.write()")
+    assert opened in unquote(tab.url)
 
 
 def test_a_wrong_address_is_explained(browser, file):

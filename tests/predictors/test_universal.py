@@ -70,11 +70,27 @@ def test_units_are_those_of_tokens(model, features, labels, signal):
 
 
 def test_the_model_sees_no_large_contexts(model):
-    """Whatever the context, the model sees features of mean square at most 1 and labels of mean square at most 6."""
+    """Whatever the context, the model sees features of mean square at most 1 and labels of mean square at most 5."""
     for by in (1e-8, 1.0, 1e8):
         scaled, _ = Universal(model).scaled(Moments.from_tokens(by * X, by**0.5 * Y))
         assert (np.einsum("bii->b", scaled.S) <= 1.0001 * 7 * 3).all()
         assert (scaled.q <= 1.0001 * 7 * Universal.LARGEST).all()
+
+
+def test_the_model_sees_no_large_eigenvalues():
+    """One long direction whose trace is small: the noise level shrinks with the features, and the task stays."""
+    x = RNG.normal(size=(4, 40, 20))
+    x[:, :, 1:] *= 0.2
+    x[:, :, 0] *= 3.0
+    moments = Moments.from_tokens(x, x[:, :, 0])
+    scaled, unit = Universal(None, signal=1).scaled(moments)
+    S = np.asarray(scaled.S) / 40
+    assert (np.einsum("bii->b", np.asarray(moments.S)) < 40 * 20).all()  # the mean square is no reason to change units
+    limit = Universal.WIDEST * (20 * (1 + 3 + 1.5 + 0.125)) ** 0.25  # r = d / n = 1 / 2
+    assert np.trace(np.linalg.matrix_power(S, 4), axis1=1, axis2=2) ** 0.25 == pytest.approx(np.full(4, limit))
+    assert np.linalg.solve(scaled.S, scaled.b[..., None])[..., 0] * unit[:, None] == pytest.approx(
+        np.tile(np.eye(20)[0], (4, 1)), abs=1e-6
+    )
 
 
 def test_own_scale_is_an_exact_equivariance(model):
@@ -95,7 +111,7 @@ def test_shipped_models(layers):
     losses = compare(problem, predictor, over={"dim": [3, 10], "context": ["2d"]}, sequences=3_000)
     bound = record["result"]["largest_ratio"]
     assert (losses.ratio < 1.1 * bound).all()
-    assert load(f"zoo:universal/{layers}/uniform(0,1.6)").family.arrays["P_s"].shape == (layers, 1, 4, 4)
+    assert load(f"zoo:universal/{layers}/uniform(0,1.6)").layers == layers
 
 
 def test_noise_levels_are_in_the_units_of_the_scaled_contexts():

@@ -547,15 +547,3 @@ def test_metrics_and_offsets_that_make_losses_negative_are_refused(change, words
     with pytest.raises(InputError) as caught:
         evaluate(Negative(), ConstRR(1.0), sequences=10)
     assert words in str(caught.value)
-
-
-def test_features_that_ignore_the_random_numbers_are_noticed():
-    class Careless(Student):
-        name = None
-
-        def draw(self, rng, count):
-            s = super().draw(rng, count)
-            return Sequences(np.random.default_rng().standard_normal(s.x.shape), s.y, s.queries, s.answers, s.task)
-
-    with pytest.raises(InputError, match="the same random numbers must give the same sequences"):
-        Careless().moments(5)

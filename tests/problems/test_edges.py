@@ -8,7 +8,7 @@ from ridgeformer.engine import Key, Omegas
 from ridgeformer.noise import parse
 from ridgeformer.population import Quadratic, has_population
 from ridgeformer.predictors import DMMSE, AdaRR, BayesRR, ConstRR
-from ridgeformer.problems import Covariance, Sequences, Standardised
+from ridgeformer.problems import Covariance, Factors, Scales, Sequences, Standardised
 from ridgeformer.validation import keywords
 
 
@@ -182,3 +182,11 @@ def test_a_keyword_of_another_function_says_where_it_goes():
 
     with pytest.raises(InputError, match=r"got lr\. Write protocol=GradientDescent\(rate=0\.1\)\."):
         fit(3, lr=0.1)
+
+
+@pytest.mark.parametrize("law", [Scales(0.6, Covariance(np.full((3, 3), 0.7) + 0.3 * np.eye(3))), Factors(2, 0.3)])
+def test_the_mean_covariance_of_features_is_that_of_their_covariances(law):
+    """Within five standard errors; random scales weaken correlations by the square of their mean."""
+    drawn = law.covariances(3, 100_000, np.random.default_rng(0))
+    error = drawn.std(0) / np.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(0) - law.mean_covariance(3)) <= 5 * error + 1e-12).all()

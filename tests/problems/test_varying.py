@@ -8,7 +8,7 @@ from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import floor
 from ridgeformer.problems import VaryingDimension, problem_from_dict
-from ridgeformer.problems.dimensions import ContextRule, dimensions
+from ridgeformer.problems.parts import ContextRule, dimensions
 from ridgeformer.training.batch import Batch
 
 LAWS = {"noise": "uniform(0,1.6)", "tasks": "gaussian(signal=1)"}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ridgeformer import InputError, Problem, evaluate
-from ridgeformer.theory.gradient_steps import best_rate, expected_loss, model_of
+from ridgeformer.models import LinearTransformer, Preconditioned
+from ridgeformer.theory.gradient_steps import aligned, best_rate, distances, expected_loss, model_of, power, whitened
 
 
 @pytest.mark.parametrize(("context", "sigma", "steps"), [(20, 0, 1), (20, 1, 3), (5, 1, 4), (8, 0, 2)])
@@ -42,3 +43,33 @@ def test_rare_eigenvalues_can_be_left_out():
 def test_other_problems_are_refused():
     with pytest.raises(InputError, match="known for isotropic problems"):
         expected_loss(Problem(3, 6, 1, features="powerlaw(1)"), 2, 0.1)
+
+
+LAMBDA = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.5]])
+
+
+def test_a_power_of_a_covariance_is_one_of_its_eigenvalues():
+    assert np.allclose(power(LAMBDA, -0.5) @ LAMBDA @ power(LAMBDA, -0.5), np.eye(3))
+
+
+def test_a_whitened_model_predicts_for_x_what_the_isotropic_one_predicts_for_whitened_features():
+    model = LinearTransformer.random("gdpp", dim=3, layers=3, scale=0.3, context=30, seed=1)
+    x = np.random.default_rng(0).normal(size=(20, 8, 3)) @ power(LAMBDA, 0.5)
+    y = np.random.default_rng(1).normal(size=(20, 8))
+    queries, white = x[:, :2], power(LAMBDA, -0.5)
+    theirs = model.predict(x @ white, y, queries @ white)
+    assert np.allclose(whitened(model, LAMBDA).predict(x, y, queries), theirs, rtol=1e-6)
+    assert np.abs(distances(whitened(model, LAMBDA), LAMBDA)).max() < 1e-6
+
+
+def test_distances_are_those_to_the_nearest_multiple_and_alignment_removes_them():
+    A, B = np.random.default_rng(0).normal(size=(2, 2, 1, 3, 3))
+    model = LinearTransformer(Preconditioned(A, B))
+    root = power(LAMBDA, 0.5)
+    for layer in range(2):
+        M = root @ A[layer, 0] @ root
+        nearest = min(np.linalg.norm(M - c * np.eye(3)) for c in np.linspace(-9, 9, 20_001)) / np.linalg.norm(M)
+        assert np.isclose(distances(model, LAMBDA)[layer, 0], nearest, atol=1e-5)
+    assert distances(aligned(model, LAMBDA), LAMBDA).max() < 1e-12
+    start = whitened(LinearTransformer.random("gdpp", dim=3, layers=2, scale=0.3, context=30, seed=1), LAMBDA)
+    assert np.allclose(aligned(start, LAMBDA).family.arrays["A"], start.family.arrays["A"], rtol=1e-6)

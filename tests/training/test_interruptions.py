@@ -128,19 +128,3 @@ def test_lost_files_of_a_finished_run_are_made_again(tmp_path, finished, names):
     assert len(messages) == (names == ["model.safetensors"])  # without a record, a run is not finished
     assert len(worked) == 1
     assert killing.content(folder) == killing.content(finished)
-
-
-def test_files_of_another_run_are_set_aside(tmp_path, finished):
-    """The model of another family, and the whole content of another run's folder."""
-    for names in (["model.safetensors"], ["model.safetensors", "record.json", "spec.json"]):
-        folder = tmp_path / str(len(names))
-        shutil.copytree(finished, folder)
-        (place,), (other,) = folder.glob("diag-1x*"), folder.glob("gdpp-1x*")
-        for name in names:
-            shutil.copyfile(other / name, place / name)
-        messages, worked = train_again(SMALL, folder)
-        assert len(messages) == (1 if len(names) == 1 else 2)
-        assert len(worked) == 1
-        assert killing.content(folder) == killing.content(finished)
-        for name in names:
-            assert (place / f"damaged-{name}").read_bytes() == (other / name).read_bytes()

@@ -81,7 +81,7 @@ def test_the_first_model_is_the_last_ancestor_or_a_fresh_one():
 def test_starts_are_many_times_the_effort():
     assert len(job(effort=0.5).starts(6, 4)) == 3
     assert len(job(effort=2.0, shallower=ONE).starts(6, 4)) == 20
-    assert job(effort=0.01).scaled(6) == 1
+    assert job(effort=0.01).times_effort(6) == 1
 
 
 @pytest.mark.parametrize("context", [6, "4..8"])

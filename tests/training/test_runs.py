@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 import killing
 from ridgeformer import InputError, Layout, Problem, load, load_run, train
 from ridgeformer.errors import DamageError, StorageError
-from ridgeformer.tensors import digest, pack, read_tensors
+from ridgeformer.files import digest, pack, read_tensors
 from ridgeformer.training import Search
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import DamagedRunWarning, Folder, Journal

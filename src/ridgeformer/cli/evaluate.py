@@ -59,7 +59,7 @@ def evaluate(
     from ridgeformer.evaluation import compare
     from ridgeformer.loading import load
     from ridgeformer.predictors import baselines as baselines_of
-    from ridgeformer.problems.text import shown_text
+    from ridgeformer.problems.parts import shown_text
 
     first, problem, record = read_model_and_problem(models[0], {name: given[name] for name in PARTS})
     names = [model_name(path) for path in models]

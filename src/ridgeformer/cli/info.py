@@ -9,7 +9,7 @@ import click
 
 from ridgeformer.cli.options import cli
 from ridgeformer.cli.output import Answer, answers, table
-from ridgeformer.errors import InputError
+from ridgeformer.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from ridgeformer.zoo import Zoo
@@ -24,7 +24,7 @@ def info() -> Answer:
         ridgeformer info
         RIDGEFORMER_THREADS=1 ridgeformer info --json
     """
-    from ridgeformer.papers.machine import facts
+    from ridgeformer.papers.running import facts
 
     known = facts()
     texts = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in known.items()}
@@ -68,8 +68,11 @@ RARE = ("probability", "error", "hits", "bound", "upper")  # what is known of ex
 @click.option("--layers", type=int)
 @click.option("--noise")
 @click.option("--dim", type=click.Choice(["10", "1", "2"]), default="10")
+@click.option("--nearest", is_flag=True)
 @answers()
-def models(name: str | None, family: str | None, layers: int | None, noise: str | None, dim: str) -> Answer:
+def models(
+    name: str | None, family: str | None, layers: int | None, noise: str | None, dim: str, nearest: bool
+) -> Answer:
     """List the trained models that ship with the package, or describe one of them.
 
     There is a trained model for every cell of Table 1 of the paper: three families, one to seven layers, ten noise
@@ -77,15 +80,18 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
     'zoo:diag/7/uniform(0,5)'. NAME is FAMILY/LAYERS/NOISE, or FAMILY/LAYERS/NOISE/SEED for another seed. Losses are
     adjusted losses, measured when the model was trained. There are also small models for d = 1 and d = 2, for teaching;
     their names have the dimension in front, as in 'zoo:d=1/diag/3/uniform(0,2)'. Models for every dimension have names
-    such as 'zoo:universal/8'.
+    such as 'zoo:universal/8'. Two more, such as 'zoo:channels(1,6)/8/categorical(1,3)', are nearer to the floor than
+    those of the paper's families.
 
     Options:
         --family: List only models of this family.
         --layers: List only models with this number of layers.
         --noise: List only models trained on this noise, such as 'uniform(0,5)'.
         --dim: Dimension d.
+        --nearest: List, for every noise of the paper, the model that is nearest to the floor.
 
     Examples:
+        ridgeformer models --nearest
         ridgeformer models --noise 'uniform(0,5)'
         ridgeformer models --layers 7 --csv models.csv
         ridgeformer models 'full/7/categorical(1,3)'
@@ -95,6 +101,10 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
     from ridgeformer.noise import as_noise
     from ridgeformer.zoo import PREFIX, find, shipped, single_file
 
+    if nearest:
+        if any(given is not None for given in (name, family, layers, noise)) or dim != "10":
+            refuse("--nearest lists one model for every noise at d = 10", "a choice beside it", "Leave out the others.")
+        return _nearest()
     if name is not None and single_file(PREFIX + name.removeprefix(PREFIX)):
         return _alone(PREFIX + name.removeprefix(PREFIX))
     if name is not None:
@@ -112,6 +122,22 @@ def models(name: str | None, family: str | None, layers: int | None, noise: str 
             "with `ridgeformer train`."
         )
     return _listed([_facts(zoo, *cell) for cell in cells])
+
+
+def _nearest() -> Answer:
+    from ridgeformer.zoo.explosions import nearest
+
+    rows = [
+        {
+            "noise": noise,
+            "name": one["name"],
+            "ratio": one["ratio"],
+            "explosion_probability": one["explosions"].probability,
+            "explosion_error": one["explosions"].error,
+        }
+        for noise, one in nearest().items()
+    ]
+    return table(rows)
 
 
 def _listed(facts: list[dict[str, Any]]) -> Answer:
@@ -132,7 +158,7 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
         f"{answer.text}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. The ratio is "
         "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions; "
         "GD++ has none, because its search takes no account of explosions. "
-        f"For details: ridgeformer models '{rows[0]['name']}'. For every dimension: {', '.join(single_models())}."
+        f"For details: ridgeformer models '{rows[0]['name']}'. Further models: {', '.join(single_models())}."
     )
     return Answer(text, facts, rows)
 

@@ -17,7 +17,7 @@ from ridgeformer.errors import InputError, shown
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
     from ridgeformer.problems import BaseProblem, Problem
-    from ridgeformer.problems.lengths import Lengths
+    from ridgeformer.problems.parts import Lengths
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def trained_on(record: Mapping[str, Any]) -> str | None:
 
 def trained_lengths(record: Mapping[str, Any]) -> Lengths | None:
     """The numbers of examples that a record says a model was trained on; None where it does not say."""
-    from ridgeformer.problems.lengths import Lengths
+    from ridgeformer.problems.parts import Lengths
 
     spec = _spec(record)
     context = _own_context(record) if "problem" in spec else spec.get("context")
@@ -122,7 +122,7 @@ def _own_context(record: Mapping[str, Any]) -> Any:
 
 def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the problem that a record names, without the dimension, which the model has."""
-    from ridgeformer.problems.reading import ARGUMENTS
+    from ridgeformer.problems import ARGUMENTS
 
     known = _spec(record)
     if named["noise"] is None and "problem" in known:

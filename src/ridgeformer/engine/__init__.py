@@ -4,20 +4,20 @@ The environment variable RIDGEFORMER_ENGINE forces one: `avx512`, `avx2`, `basel
 losses and gradients on an accelerator where there is one, and needs JAX.
 """
 
-from __future__ import annotations
-
-import functools
-import importlib.util
-import os
-import warnings
-
-from ridgeformer.engine.arguments import Key, Target
-from ridgeformer.engine.interface import Engine, Evaluation, Sample
+from ridgeformer.engine.interface import Engine, Evaluation, Key, Sample, Target
 from ridgeformer.engine.kernels import Kernel, Matrices, Mixings, Omegas
 from ridgeformer.engine.law import PAPER_LAYOUT, Choices, Law, Layout
+from ridgeformer.engine.machine import (
+    available,
+    current,
+    default_threads,
+    limited_threads,
+    named,
+    one_blas_thread,
+    one_torch_thread,
+    resolve,
+)
 from ridgeformer.engine.reference import NumpyEngine
-from ridgeformer.engine.threads import default_threads, limited_threads, one_blas_thread, one_torch_thread
-from ridgeformer.errors import refuse, shown
 
 __all__ = [
     "PAPER_LAYOUT",
@@ -43,79 +43,3 @@ __all__ = [
     "one_torch_thread",
     "resolve",
 ]
-
-
-@functools.cache
-def available() -> tuple[str, ...]:
-    """Names of the engines this machine can run, fastest first, and `jax` last, which is never chosen by itself."""
-    jax = importlib.util.find_spec("jax")
-    others = ("numpy",) if jax is None or jax.origin is None else ("numpy", "jax")
-    try:
-        from ridgeformer.engine.native import instruction_sets
-    except ImportError:
-        return others
-    return (*instruction_sets(), *others)
-
-
-def named(name: str) -> Engine:
-    """The engine called `name`.
-
-    Args:
-        name: one of `available()`.
-
-    Returns:
-        The engine, the same object every time.
-
-    Raises:
-        InputError: there is no such engine on this machine.
-    """
-    if not isinstance(name, str) or name not in available():
-        known = ", ".join(available())
-        refuse(f"an engine (RIDGEFORMER_ENGINE) must be one of {known}", shown(name), "Choose one of these.")
-    return _made(name)
-
-
-@functools.cache
-def _made(name: str) -> Engine:
-    if name == "numpy":
-        return NumpyEngine()
-    if name == "jax":
-        from ridgeformer.engine.xla import JaxEngine
-
-        return JaxEngine(_made(available()[0]))
-    from ridgeformer.engine.native import NativeEngine
-
-    return NativeEngine(name)
-
-
-@functools.cache
-def current() -> Engine:
-    """The engine everything uses unless told otherwise."""
-    wanted = os.environ.get("RIDGEFORMER_ENGINE")
-    if wanted:
-        return named(wanted)
-    if available()[0] == "numpy":
-        warnings.warn(
-            "ridgeformer's native core is not built, so NumPy does its work, far slower. "
-            "Reinstall where a C++17 compiler is available; RIDGEFORMER_ENGINE=numpy silences this.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    return named(available()[0])
-
-
-def resolve(engine: Engine | str | None) -> Engine:
-    """An engine from one, from its name, or from None: the current one.
-
-    Args:
-        engine: an `Engine`, one of the names that `available()` lists, or None.
-
-    Returns:
-        The engine.
-
-    Raises:
-        InputError: it is none of these.
-    """
-    if engine is None:
-        return current()
-    return engine if isinstance(engine, Engine) else named(engine)

@@ -9,11 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer import _core
-from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
-from ridgeformer.engine.interface import Engine, Evaluation, Sample
+from ridgeformer.engine.interface import (
+    Engine,
+    EvaluateArguments,
+    Evaluation,
+    Key,
+    Sample,
+    SampleArguments,
+    StepArguments,
+)
 from ridgeformer.engine.kernels import Float, Kernel, pieces
 from ridgeformer.engine.law import COORDINATES, KINDS, Choices, Law, Layout
-from ridgeformer.engine.threads import default_threads
+from ridgeformer.engine.machine import default_threads
 from ridgeformer.errors import refuse, shown
 
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import sampler
-from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments, StepArguments
-from ridgeformer.engine.interface import Engine, Evaluation, Sample
+from ridgeformer.engine.interface import (
+    Engine,
+    EvaluateArguments,
+    Evaluation,
+    Key,
+    Sample,
+    SampleArguments,
+    StepArguments,
+)
 from ridgeformer.engine.kernels import Kernel, Mixings, layer_of
 
 Array = NDArray[np.float64]

@@ -1,6 +1,7 @@
-"""The sampler of the engine in NumPy: moments of random sequences.
+"""The sampler of the engine in NumPy: moments of random sequences, from the native core's random words.
 
-The mathematics is explained in native/: sampler.hpp, features.hpp, tasks.hpp and chi.hpp.
+The generator is Threefry-4x32-20. The mathematics is explained in native/: sampler.hpp, features.hpp, tasks.hpp and
+chi.hpp.
 """
 
 from __future__ import annotations
@@ -10,20 +11,101 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import threefry
-from ridgeformer.engine.arguments import Key, SampleArguments
+from ridgeformer.engine.interface import Key, SampleArguments
 from ridgeformer.engine.kernels import Float
 from ridgeformer.engine.law import Choices, Law
 
-__all__ = ["draw", "task_uniforms", "uniforms"]
-
+Words = NDArray[np.uint32]
+ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
+# The last word of the counter says what the random numbers are for.
+NORMALS, CHI, NOISE, FEATURES, ONES, TASKS = 0, 1, 1 << 31, (1 << 31) + 1, (1 << 31) + 2, (1 << 31) + 3
 Array = NDArray[np.float64]
+
+
+def _rotate(x: Words, by: int) -> Words:
+    return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
+
+
+def threefry(key: tuple[int, int, int, int], counter: tuple[Words, Words, Words, Words]) -> list[Words]:
+    """Compute four random words for every counter.
+
+    Args:
+        key: Four words of 32 bits.
+        counter: Four arrays of words, which broadcast.
+
+    Returns:
+        Four arrays of words, of the shape to which the counters broadcast.
+    """
+    k = [np.uint32(word) for word in key]
+    k.append(np.uint32(0x1BD11BDA) ^ k[0] ^ k[1] ^ k[2] ^ k[3])
+    x = [np.array(word, np.uint32) for word in np.broadcast_arrays(*counter)]
+    for i in range(4):
+        x[i] = x[i] + k[i]
+    for turn in range(20):
+        left, right = (1, 3) if turn % 2 == 0 else (3, 1)
+        a, b = ROTATIONS[turn % 8]
+        x[0] = x[0] + x[left]
+        x[left] = _rotate(x[left], a) ^ x[0]
+        x[2] = x[2] + x[right]
+        x[right] = _rotate(x[right], b) ^ x[2]
+        if turn % 4 == 3:
+            s = turn // 4 + 1
+            for i in range(4):
+                x[i] = x[i] + k[(s + i) % 5]
+            x[3] = x[3] + np.uint32(s)
+    return x
+
+
+def random_words(key: Key, sequence: Words, slot: Words, use: int) -> list[Words]:
+    """Compute four random words for every sequence and slot.
+
+    Args:
+        key: The stream of random sequences.
+        sequence: The indices of the sequences.
+        slot: The indices of the words within a sequence; both arrays broadcast.
+        use: What the numbers are for: `NORMALS`, `CHI`, `NOISE`, `FEATURES`, `ONES` or `TASKS`.
+
+    Returns:
+        Four arrays of words.
+    """
+    low = 0xFFFFFFFF
+    return threefry(
+        (key.seed & low, key.seed >> 32, key.stream, key.step >> 32),
+        (sequence, np.array([key.step & low], np.uint32), slot, np.array([use], np.uint32)),
+    )
+
+
+def uniform(word: Words) -> NDArray[np.float64]:
+    """Convert words to numbers in (0, 1), by their upper 31 bits.
+
+    Args:
+        word: Words, of any shape.
+
+    Returns:
+        The numbers, of the same shape.
+    """
+    return ((word >> np.uint32(1)).astype(np.float64) + 0.5) * 2.0**-31
+
+
+def normals(u: Words, v: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Convert pairs of words to pairs of standard normal numbers, by the method of Box and Muller.
+
+    Args:
+        u: Words that decide the radius.
+        v: Words that decide the angle, of the same shape.
+
+    Returns:
+        Two arrays of independent normal numbers, of that shape.
+    """
+    radius = np.sqrt(-2 * np.log(uniform(u)))
+    angle = v.view(np.int32) * (np.pi * 2.0**-31)
+    return radius * np.cos(angle), radius * np.sin(angle)
 
 
 def uniforms(key: Key, count: int, first: int, word: int) -> Array:
     """Return one random number for every sequence. See `Engine.uniforms`."""
     sequence = _indices(first, slice(0, count))
-    return threefry.uniform(threefry.random_words(key, sequence, np.zeros(1, np.uint32), threefry.NOISE)[word])
+    return uniform(random_words(key, sequence, np.zeros(1, np.uint32), NOISE)[word])
 
 
 def task_uniforms(key: Key, count: int, first: int, numbers: int) -> Array:
@@ -39,8 +121,8 @@ def task_uniforms(key: Key, count: int, first: int, numbers: int) -> Array:
         Numbers in (0, 1), [B, numbers].
     """
     slots = np.arange((numbers + 3) // 4, dtype=np.uint32)
-    words = threefry.random_words(key, _indices(first, slice(0, count))[:, None], slots[None, :], threefry.TASKS)
-    return threefry.uniform(np.stack(words, axis=-1).reshape(count, -1)[:, :numbers])
+    words = random_words(key, _indices(first, slice(0, count))[:, None], slots[None, :], TASKS)
+    return uniform(np.stack(words, axis=-1).reshape(count, -1)[:, :numbers])
 
 
 def draw(given: SampleArguments, part: slice) -> tuple[Float, Array, Array, Array | None]:
@@ -60,7 +142,7 @@ def draw(given: SampleArguments, part: slice) -> tuple[Float, Array, Array, Arra
     span = n - law.standardised  # directions that the tokens can span
     rank = min(law.context - law.standardised, d)
     below = [(i, j) for i in range(d) for j in range(min(i, rank))]
-    draws = _normals(key, sequence, len(below) + d + rank, threefry.NORMALS)
+    draws = _normals(key, sequence, len(below) + d + rank, NORMALS)
     there = span[:, None] > np.arange(rank)  # columns that a sequence has
     A = np.zeros((count, d, rank))
     for column, (i, j) in enumerate(below):
@@ -88,7 +170,7 @@ def _shape_features(law: Law, A: Array, key: Key, sequence: Any, n: Any) -> tupl
     covariance = np.broadcast_to(np.eye(d), (count, d, d))
     reflections, loadings = d * (d + 1) // 2 - 1, d * law.factors
     used = {"fixed": 0, "rotated": reflections, "factors": loadings}[law.covariance]
-    draws = _normals(key, sequence, used + d, threefry.FEATURES)
+    draws = _normals(key, sequence, used + d, FEATURES)
     if law.covariance == "fixed" and law.factor is not None:
         A, covariance = law.factor @ A, np.broadcast_to(law.factor @ law.factor.T, (count, d, d))
     if law.covariance == "rotated":
@@ -142,7 +224,7 @@ def _sums(
 ) -> Array:
     """The sums of the tokens, [B, D]: sqrt(n) times coordinates of a random unit vector in the basis of A and t."""
     rank = A.shape[2]
-    draws = _normals(key, sequence, rank + 1, threefry.ONES)
+    draws = _normals(key, sequence, rank + 1, ONES)
     u = np.zeros((len(A), rank)) if law.standardised else draws[:, 1:] * there
     outside = _chi2(key, sequence, law.dim + 1, rest)
     length = np.sqrt(np.square(u).sum(1) + outside)
@@ -174,8 +256,8 @@ def _posterior_mean(law: Law, A: Array, g: Array, z: Array, t: Array, sigma: Arr
 def _normals(key: Key, sequence: Any, count: int, use: int) -> Array:
     """`count` standard normals for every sequence, [B, count]."""
     slots = np.arange((count + 3) // 4, dtype=np.uint32)
-    r = threefry.random_words(key, sequence[:, None], slots[None, :], use)
-    four = [*threefry.normals(r[0], r[1]), *threefry.normals(r[2], r[3])]
+    r = random_words(key, sequence[:, None], slots[None, :], use)
+    four = [*normals(r[0], r[1]), *normals(r[2], r[3])]
     return np.stack(four, axis=-1).reshape(len(sequence), -1)[:, :count]
 
 
@@ -187,9 +269,9 @@ def _chi2(key: Key, sequence: Any, slot: int, freedom: Any) -> Array:
     waiting = np.flatnonzero(freedom > 0)
     attempt = 0
     while len(waiting):
-        r = threefry.random_words(key, sequence[waiting], np.full(1, slot, np.uint32), threefry.CHI + attempt)
-        x = threefry.normals(r[0], r[1])[0]
-        u, boost, c_ = threefry.uniform(r[2]), threefry.uniform(r[3]), c[waiting]
+        r = random_words(key, sequence[waiting], np.full(1, slot, np.uint32), CHI + attempt)
+        x = normals(r[0], r[1])[0]
+        u, boost, c_ = uniform(r[2]), uniform(r[3]), c[waiting]
         v = 1 + x / (3 * np.sqrt(c_))
         e = v - 1
         positive = v > 0

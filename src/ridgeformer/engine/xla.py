@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine.arguments import EvaluateArguments, Key, SampleArguments
-from ridgeformer.engine.interface import Engine, Evaluation, Sample
+from ridgeformer.engine.interface import Engine, EvaluateArguments, Evaluation, Key, Sample, SampleArguments
 from ridgeformer.engine.kernels import Kernel
 from ridgeformer.engine.reference import LARGEST, NumpyEngine
 

@@ -15,12 +15,10 @@ from ridgeformer.errors import kind_of, refuse, shown
 from ridgeformer.evaluation.sequence_losses import draw_sequences
 from ridgeformer.moments import Moments, share_basis
 from ridgeformer.noise import Noise
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw, Lengths
-from ridgeformer.problems.dimensions import ContextRule
+from ridgeformer.problems.base import check_any_problem
+from ridgeformer.problems.parts import ContextRule
 from ridgeformer.validation import array, integer
-
-__all__ = ["Over", "Points", "short_label"]
 
 Array = NDArray[np.float64]
 Over = str | Mapping[str, Any] | None

@@ -17,21 +17,20 @@ from ridgeformer.evaluation.results import BY_PREDICTOR, Loss, Losses
 from ridgeformer.evaluation.sequence_losses import (
     AnyPredictor,
     Estimator,
+    Means,
     Progress,
+    Tally,
     check_predictor,
     evaluated_by_engine,
     how_many,
     losses,
     needed,
 )
-from ridgeformer.evaluation.statistics import Means, Tally
 from ridgeformer.losses import warn_below_floor
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Draw
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import choice, integer
-
-__all__ = ["compare", "evaluate", "floor"]
 
 Array = NDArray[np.float64]
 BLOCK = 16_384  # sequences at a time: memory does not grow with their number

@@ -35,13 +35,11 @@ from ridgeformer.problems import BaseProblem, Problem
 from ridgeformer.validation import integer
 from ridgeformer.values import Value
 
-__all__ = ["ExplosionProbability", "explosion_probability"]
-
 Array = NDArray[np.float64]
 BLOCK = 4096  # sequences at a time
 PILOTS, SHARE = 4, 0.1  # rounds before the last one, and the share of the sequences that each of them takes
 ALIKE, TRIED = 1e-3, 64  # how far weights may be from those of rotated contexts, and on how many contexts
-FEW = 10.0  # effective hits below which an estimate is rather too low than too high
+FEW_HITS = 10.0  # effective hits below which an estimate is rather too low than too high
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class ExplosionProbability(Value):
         """
         if not self.exploded:
             return "upper"
-        return "lower" if self.hits < FEW else "none"
+        return "lower" if self.hits < FEW_HITS else "none"
 
     def numbers(self) -> dict[str, Any]:
         """Return the attributes by name."""

@@ -30,11 +30,9 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Layout
-from ridgeformer.engine.arguments import make_key
-from ridgeformer.evaluation.tilts import Tokens, chosen_factor, factor, log_sphere_average
+from ridgeformer.engine.interface import make_key
+from ridgeformer.evaluation.tilts import TokenMoments, chosen_factor, factor, log_sphere_average
 from ridgeformer.problems import Draw, Problem
-
-__all__ = ["AXES", "STREAM", "Proposal", "Tilted"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -243,8 +241,8 @@ class Proposal:
         ratios["length"] = np.log(chances * len(values)).T[index].__getitem__
         return np.asarray(values[index])
 
-    def _features(self, n: NDArray[np.int64], seed: int, step: int) -> tuple[Tokens, Array | None]:
-        """Tokens with noise of level 1 as labels, and the covariance of the features."""
+    def _features(self, n: NDArray[np.int64], seed: int, step: int) -> tuple[TokenMoments, Array | None]:
+        """TokenMoments with noise of level 1 as labels, and the covariance of the features."""
         count, d = len(n), self.problem.dim
         choices = Choices(np.ones(count), None if self.problem.lengths.fixed else n, np.zeros(count, np.int64))
         layout = Layout("sum", "constant")
@@ -252,7 +250,7 @@ class Proposal:
         gram = np.array(drawn.gram, np.float64, order="C")
         metric = self._tokens.metric if drawn.metric is None else np.array(drawn.metric, np.float64, order="C")
         e, r, x, xi = gram[:, :d, d + 1], gram[:, d + 1, d + 1], gram[:, d, :d], gram[:, d, d + 1]
-        return Tokens(gram[:, :d, :d], e, r, x, xi), metric
+        return TokenMoments(gram[:, :d, :d], e, r, x, xi), metric
 
     def _scales(self, S: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any) -> Array:
         """The factors of the features, [B, d]."""
@@ -275,8 +273,8 @@ class Proposal:
         return np.asarray(self.problem.noise.quantile(np.clip(1 - rest, 1e-16, 1 - 1e-16)), np.float64)
 
     def _labels(
-        self, tokens: Tokens, sigma: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any
-    ) -> tuple[Tokens, Array, Array]:
+        self, tokens: TokenMoments, sigma: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any
+    ) -> tuple[TokenMoments, Array, Array]:
         """Tokens with their noise, tasks [B, d], and the directions of least-squares estimates [B, r].
 
         With features in the coordinates g of the tasks as U diag(root) V', labels are t = root g + sigma z along the
@@ -326,7 +324,7 @@ class Proposal:
         if pool is not None:
             w = np.where(pool[:, None], known, w)
         estimates = np.einsum("bij,bj->bi", V, t * inverse)
-        return Tokens(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w, _unit(estimates)
+        return TokenMoments(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w, _unit(estimates)
 
 
 def _second(directions: Array, weights: Array) -> Array:
@@ -414,14 +412,14 @@ class _Strengths:
 
 
 def _stretched(
-    tokens: Tokens,
+    tokens: TokenMoments,
     root: Array | None,
     freedom: Array,
     chosen: Any,
     ratios: dict[str, Ratio],
     rng: np.random.Generator,
     along: Array | None,
-) -> Tokens:
+) -> TokenMoments:
     """Tokens after the stretch, whose ratio depends on S in whitened features: eigenvalues, and a known direction."""
     (count, d), costs = tokens.e.shape, np.array([*DIRECTION, *WHOLE, *OWN_STRETCH])[chosen]
     one, whole = chosen < len(DIRECTION), chosen < AXES["stretch"]

@@ -33,8 +33,6 @@ from ridgeformer.losses import ratio, without_rounding
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["OPTIONAL", "Loss", "Losses"]
-
 Array = NDArray[np.float64]
 BY_PREDICTOR = ("loss", "error", "unadjusted", "unadjusted_error", "largest", "tail", "exploded", "unexploded")
 BY_POINT = ("floor", "floor_error", "signal")

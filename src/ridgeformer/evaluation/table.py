@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["Table", "aligned", "lines"]
-
 
 class Table(ABC):
     """Base class of results: dataclasses whose content can be written as rows with named columns.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.moments import Moments
 
-__all__ = ["Tokens", "chosen_factor", "factor", "log_sphere_average"]
-
 Array = NDArray[np.float64]
 LEAST = 1e-6  # the smallest factor of a variance: a smaller one would enlarge rounding
 NODES, REACH = 18, 8.5  # of the contour integral, in standard deviations of its Gaussian part
@@ -19,7 +17,7 @@ STEPS = 60  # at most, of Newton's method for its saddle point
 
 
 @dataclass(eq=False)
-class Tokens:
+class TokenMoments:
     """Moments of (x, xi), where labels are y = <w, x> + sigma xi.
 
     Attributes:
@@ -36,7 +34,7 @@ class Tokens:
     x: Array
     xi: Array
 
-    def centred(self, n: Any) -> Tokens:
+    def centred(self, n: Any) -> TokenMoments:
         """Return the moments of features minus their mean in the context.
 
         Args:
@@ -47,9 +45,9 @@ class Tokens:
         """
         mean = self.x / n[:, None]
         S = self.S - np.einsum("bi,bj->bij", self.x, mean)
-        return Tokens(S, self.e - mean * self.xi[:, None], self.r, np.zeros_like(self.x), self.xi)
+        return TokenMoments(S, self.e - mean * self.xi[:, None], self.r, np.zeros_like(self.x), self.xi)
 
-    def stretched(self, root: Array | None, v: Array, u: Array) -> Tokens:
+    def stretched(self, root: Array | None, v: Array, u: Array) -> TokenMoments:
         """Return the moments of x + (sqrt(v) - 1) p <q, x>, stretched along directions u of whitened features.
 
         Args:
@@ -68,9 +66,9 @@ class Tokens:
         move, Sq = (np.sqrt(v) - 1)[:, None] * p, np.einsum("bij,bj->bi", self.S, q)
         cross = np.einsum("bi,bj->bij", move, Sq + 0.5 * (q * Sq).sum(1, keepdims=True) * move)
         e, x = (value + move * (q * value).sum(1, keepdims=True) for value in (self.e, self.x))
-        return Tokens(self.S + cross + np.swapaxes(cross, 1, 2), e, self.r, x, self.xi)
+        return TokenMoments(self.S + cross + np.swapaxes(cross, 1, 2), e, self.r, x, self.xi)
 
-    def scaled(self, by: Array) -> Tokens:
+    def scaled(self, by: Array) -> TokenMoments:
         """Return the moments of features that are multiplied.
 
         Args:
@@ -79,7 +77,7 @@ class Tokens:
         Returns:
             The moments.
         """
-        return Tokens(self.S * by[:, :, None] * by[:, None, :], self.e * by, self.r, self.x * by, self.xi)
+        return TokenMoments(self.S * by[:, :, None] * by[:, None, :], self.e * by, self.r, self.x * by, self.xi)
 
     def moments(self, w: Array, sigma: Array, context: Any) -> Moments:
         """Return the moments of (x, y).

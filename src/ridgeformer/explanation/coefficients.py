@@ -26,8 +26,8 @@ from ridgeformer.losses import exploded
 from ridgeformer.models.families import Diag, Full
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import Problem
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import integer
 
 Array = NDArray[np.float64]

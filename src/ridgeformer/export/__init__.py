@@ -20,7 +20,7 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.export.latex import to_latex
 from ridgeformer.export.onnx import to_onnx
 from ridgeformer.export.python import to_python
-from ridgeformer.export.torch import to_torch
+from ridgeformer.export.torch import to_torch_module
 from ridgeformer.files import write_whole
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.validation import choice, integer
@@ -49,7 +49,7 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     "python": Format(to_python, ".py", checks=True),
     "latex": Format(to_latex, ".tex", options=frozenset({"digits"})),
-    "torch": Format(to_torch, ".py", checks=True),
+    "torch": Format(to_torch_module, ".py", checks=True),
     "onnx": Format(to_onnx, ".onnx", binary=True),
 }
 

@@ -149,7 +149,7 @@ RECIPES: dict[tuple[type[Family], tuple[str, ...]], tuple[str, str]] = {
 }
 
 
-def to_torch(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
+def to_torch_module(model: LinearTransformer, *, about: str = "", context: int | None = None) -> str:
     """Write the source of a module that imports PyTorch alone; its `LinearTransformer` is an `nn.Module` in token form.
 
     The arrays of the family are its parameters, from which every layer makes P and Q; looped layers are stored once. Of

@@ -19,10 +19,20 @@ from typing import Any, NoReturn
 
 from ridgeformer.engine import PAPER_LAYOUT, Layout
 from ridgeformer.errors import DamageError, InputError, kind_of, refuse
-from ridgeformer.files import LARGEST, parse_json, short, write_whole
+from ridgeformer.files import (
+    CHECKSUM,
+    LARGEST,
+    Arrays,
+    DamagedFile,
+    digest,
+    pack,
+    parse_json,
+    read_tensors,
+    short,
+    write_whole,
+)
 from ridgeformer.models.family import check_registered, family_named
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.tensors import CHECKSUM, Arrays, DamagedFile, digest, pack, read_tensors
 
 FORMAT, VERSION = "ridgeformer-model", 2
 MOST_DENSE = 1 << 22  # numbers of P that a small file may stand for: whoever reads it builds P and Q

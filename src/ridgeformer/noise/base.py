@@ -1,24 +1,31 @@
-"""Distributions of noise levels: their base class, the basic ones, and the quadrature that several of them share."""
+"""Distributions of noise levels: their base class, the basic ones, the quadrature that several share, and their text.
+
+`parse` and `str` are inverse to each other.
+"""
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import refuse
-from ridgeformer.validation import array, axes, integer
+from ridgeformer.errors import InputError, kind_of, missing_bracket, refuse
+from ridgeformer.validation import array, axes, integer, number_text
 from ridgeformer.values import Value, read_only
 
 Array = NDArray[np.float64]
 LARGEST = 1e12  # a noise level above which no signal is left
 MOST_NODES = 1024  # per octave
 TAIL = 1e-12  # probability that quadrature leaves out at each end
+LONGEST_TEXT = 200_000
+NUMBER = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,4})?")
 EXAMPLES = "Write uniform(0,5), categorical(1,3), fixed(2) or a scipy.stats distribution such as expon(scale=2)."
 
 
@@ -153,20 +160,6 @@ def check_tail(tail: float) -> None:
         refuse("tail must lie between 0 and 0.5", tail, "Pass a small probability such as 1e-12.")
 
 
-def number_text(value: Any) -> str:
-    """Write a number as the shortest text that reads back as the same float64.
-
-    Args:
-        value: The number.
-
-    Returns:
-        The text.
-    """
-    number = float(value) + 0.0  # zero without a sign, so that equal numbers have equal texts
-    short = f"{number:g}"
-    return short if float(short) == number else repr(number)
-
-
 def octaves(low: float, high: float) -> Array:
     """Return the edges of panels that halve downwards.
 
@@ -215,85 +208,15 @@ def panels(edges: Array, order: int) -> tuple[Array, Array]:
     return nodes.ravel(), (half * w).ravel()
 
 
-class Fixed(Noise):
-    """The same noise level for every sequence.
+class _Discrete(Noise):
+    """One of the noise levels `levels`, with probabilities `weights`, [K] each."""
 
-    Args:
-        sigma: The noise level, a standard deviation from 0 to 1e12.
-
-    Raises:
-        InputError: `sigma` is not such a number.
-    """
-
-    _built_in = True
-
-    def __init__(self, sigma: float) -> None:
-        self.sigma = _level("noise level", sigma)
-
-    def quantile(self, u: Array) -> Array:
-        """Return the level itself, for every u. See `Noise.quantile`."""
-        return np.full(np.shape(u), self.sigma)
-
-    @property
-    def second_moment(self) -> float:
-        """The square of sigma."""
-        return self.sigma**2
-
-    def contains(self, sigma: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which levels equal sigma. See `Noise.contains`."""
-        return np.isclose(sigma, self.sigma, rtol=1e-9, atol=0)
-
-    def quadrature(self, per_octave: int = 12, tail: float = TAIL) -> tuple[Array, Array]:
-        """Return one node. See `Noise.quadrature`."""
-        return read_only(np.array([self.sigma])), read_only(np.ones(1))
-
-    @property
-    def upper(self) -> float:
-        """The level itself."""
-        return self.sigma
-
-    def __str__(self) -> str:
-        return f"fixed({number_text(self.sigma)})"
-
-
-class Categorical(Noise):
-    """One of several noise levels.
-
-    Args:
-        levels: The levels, different standard deviations from 0 to 1e12.
-        weights: Their probabilities, which sum to 1; None for equal ones.
-
-    Raises:
-        InputError: Levels or weights are not such numbers.
-    """
-
-    _built_in = True
-
-    def __init__(self, levels: Sequence[float] | Array, weights: Sequence[float] | Array | None = None) -> None:
-        if axes(levels) != 1:
-            refuse("categorical levels must be a list", repr(levels), "Pass levels such as [1, 3].")
-        if len(levels) == 0:
-            refuse("categorical noise needs at least one level", "none", "Pass levels such as [1, 3].")
-        self.levels = np.array([_level("categorical level", level) for level in levels])
-        if len(np.unique(self.levels)) < len(self.levels):
-            refuse("categorical levels must differ", list(map(float, self.levels)), "Merge equal levels' weights.")
-        self.weights = np.full(len(levels), 1 / len(levels))
-        self._equal = True
-        if weights is None:
-            return
-        given = array("categorical weights", weights, (len(levels),))
-        if (given < 0).any():
-            refuse("categorical weights must not be negative", given.tolist(), "Pass probabilities.")
-        if abs(given.sum() - 1) > 1e-9:
-            refuse("categorical weights must sum to 1", f"a sum of {given.sum():g}", "Divide them by their sum.")
-        self._equal = bool(np.allclose(given, self.weights, rtol=1e-15, atol=0))
-        if not self._equal:
-            self.weights = given.astype(np.float64)
+    levels: Array
+    weights: Array
 
     def quantile(self, u: Array) -> Array:
         """Return the level whose share of (0, 1) u falls in. See `Noise.quantile`."""
-        edges = np.cumsum(self.weights)[:-1]
-        return np.asarray(self.levels)[np.searchsorted(edges, u, side="right")]
+        return np.asarray(self.levels[np.searchsorted(np.cumsum(self.weights)[:-1], u, side="right")])
 
     @property
     def second_moment(self) -> float:
@@ -314,6 +237,60 @@ class Categorical(Noise):
     def upper(self) -> float:
         """The largest level."""
         return float(self.levels.max())
+
+
+class Fixed(_Discrete):
+    """The same noise level for every sequence.
+
+    Args:
+        sigma: The noise level, a standard deviation from 0 to 1e12.
+
+    Raises:
+        InputError: `sigma` is not such a number.
+    """
+
+    _built_in = True
+
+    def __init__(self, sigma: float) -> None:
+        self.sigma = _level("noise level", sigma)
+        self.levels, self.weights = np.array([self.sigma]), np.ones(1)
+
+    def __str__(self) -> str:
+        return f"fixed({number_text(self.sigma)})"
+
+
+class Categorical(_Discrete):
+    """One of several noise levels.
+
+    Args:
+        levels: The levels, different standard deviations from 0 to 1e12.
+        weights: Their probabilities, which sum to 1; None for equal ones.
+
+    Raises:
+        InputError: Levels or weights are not such numbers.
+    """
+
+    _built_in = True
+
+    def __init__(self, levels: Sequence[float] | Array, weights: Sequence[float] | Array | None = None) -> None:
+        if axes(levels) != 1:
+            refuse("categorical levels must be a list", repr(levels), "Pass levels such as [1, 3].")
+        if len(levels) == 0:
+            refuse("categorical noise needs at least one level", "none", "Pass levels such as [1, 3].")
+        self.levels = np.array([_level("categorical level", level) for level in levels])
+        if len(np.unique(self.levels)) < len(self.levels):
+            refuse("categorical levels must differ", list(map(float, self.levels)), "Merge equal levels' weights.")
+        self.weights, self._equal = np.full(len(levels), 1 / len(levels)), True
+        if weights is None:
+            return
+        given = array("categorical weights", weights, (len(levels),))
+        if (given < 0).any():
+            refuse("categorical weights must not be negative", given.tolist(), "Pass probabilities.")
+        if abs(given.sum() - 1) > 1e-9:
+            refuse("categorical weights must sum to 1", f"a sum of {given.sum():g}", "Divide them by their sum.")
+        self._equal = bool(np.allclose(given, self.weights, rtol=1e-15, atol=0))
+        if not self._equal:
+            self.weights = given.astype(np.float64)
 
     def __str__(self) -> str:
         inner = ",".join(map(number_text, self.levels))
@@ -395,3 +372,116 @@ def _level(name: str, value: object) -> float:
     if level > LARGEST:
         refuse(f"{name} must be at most {LARGEST:g}, where no signal is left", level, "Pass a smaller number.")
     return level + 0.0  # -0.0 becomes 0.0
+
+
+# What each name makes; other modules add theirs. What has no name here is a scipy.stats distribution.
+LAWS: dict[str, Callable[..., Noise]] = {
+    "fixed": Fixed,
+    "uniform": Uniform,
+    "categorical": lambda *levels, **named: Categorical(levels, **named),
+}
+
+
+def as_noise(value: object) -> Noise:
+    """Make a `Noise` of anything that can stand for one.
+
+    Args:
+        value: A `Noise`, its text, a number (a fixed level), or a frozen scipy.stats distribution.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        InputError: It is none of these.
+
+    >>> as_noise(2), as_noise("uniform(0,5)")
+    (fixed(2), uniform(0,5))
+    """
+    if isinstance(value, Noise):
+        return value
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return Fixed(float(value))
+    if hasattr(value, "ppf"):
+        return LAWS["scipy.stats"](value)
+    refuse("noise must be a distribution", kind_of(value), EXAMPLES)
+
+
+def check_text(noise: Noise) -> str:
+    """Return the text of a distribution, after which runs are named.
+
+    Args:
+        noise: The distribution.
+
+    Returns:
+        A text that `parse` reads back as the same distribution.
+
+    Raises:
+        InputError: The distribution is of a class of the user's own, so no text can be read back as the same law.
+    """
+    if not noise.has_text:
+        refuse(
+            "a run is named after its problem, so its noise must be one that text can describe",
+            f"{kind_of(noise)} of your own",
+            f"Evaluate with it without naming a run, or train on a built-in one. {EXAMPLES}",
+        )
+    return str(noise)
+
+
+def parse(text: str) -> Noise:
+    """Make the distribution that a text names; the inverse of `str`. A plain number names one level.
+
+    Args:
+        text: `fixed(2)`, or `2` for short, `uniform(0,5)`, `categorical(1,3)`, a scipy.stats distribution such as
+            `expon(scale=2)`, or noise that differs from token to token: `tokens(uniform(0,5))` and `student(4,1)`.
+
+    Returns:
+        The distribution.
+
+    Raises:
+        InputError: There is no such distribution, or its arguments are not allowed.
+
+    >>> parse("categorical(1,3)").second_moment
+    5.0
+    >>> parse("1")
+    fixed(1)
+    """
+    if isinstance(text, str) and NUMBER.fullmatch(text.strip()):
+        return Fixed(float(text))
+    if isinstance(text, str) and text.strip().startswith("tokens(") and text.strip().endswith(")"):
+        return LAWS["tokens"](parse(text.strip()[7:-1]))
+    name, positional, named = read_call(text)
+    try:
+        return LAWS[name](*positional, **named) if name in LAWS else LAWS["scipy.stats"](text)
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(f"noise must have the arguments its name takes; got {text[:80]!r}. {EXAMPLES}") from error
+
+
+def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """Read a text such as `expon(0, scale=2)`.
+
+    Args:
+        text: The text, of at most 200,000 characters.
+
+    Returns:
+        The name, the positional arguments and the named arguments.
+
+    Raises:
+        InputError: It is not a name with numbers in parentheses.
+    """
+    if not isinstance(text, str):
+        refuse("noise must be written as text", repr(text)[:80], EXAMPLES)
+    if len(text) > LONGEST_TEXT:
+        refuse(f"noise must be written in at most {LONGEST_TEXT:,} characters", f"{len(text):,}", EXAMPLES)
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+            raise ValueError
+        positional = [ast.literal_eval(item) for item in call.args]
+        named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        refuse("noise must be written as name(numbers)", repr(text[:80]) + missing_bracket(text), EXAMPLES)
+    return call.func.id, positional, named

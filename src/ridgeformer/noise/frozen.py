@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import math
 import warnings
@@ -13,24 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ridgeformer.errors import InputError, missing_bracket, refuse, shown
+from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.noise.base import (
     EXAMPLES,
     LARGEST,
+    LAWS,
     TAIL,
     Array,
     Noise,
     Uniform,
     check_tail,
-    number_text,
     octaves,
     panels,
+    read_call,
     refined,
 )
+from ridgeformer.validation import number_text
 from ridgeformer.values import read_only
 
 MOST_LEVELS = 10_000  # of a discrete distribution: floors are sums over all of them
-LONGEST_TEXT = 200_000
 EXTREMES = (1e-6, 1e6)  # sizes of a scipy distribution's parameters
 SLOW = ("ksone", "kstwo", "ncf", "rice", "erlang")  # whose moments or quantiles take scipy seconds for some parameters
 
@@ -269,33 +269,6 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Read a text such as `expon(0, scale=2)`.
-
-    Args:
-        text: The text, of at most 200,000 characters.
-
-    Returns:
-        The name, the positional arguments and the named arguments.
-
-    Raises:
-        InputError: It is not a name with numbers in parentheses.
-    """
-    if not isinstance(text, str):
-        refuse("noise must be written as text", repr(text)[:80], EXAMPLES)
-    if len(text) > LONGEST_TEXT:
-        refuse(f"noise must be written in at most {LONGEST_TEXT:,} characters", f"{len(text):,}", EXAMPLES)
-    try:
-        call = ast.parse(text.strip(), mode="eval").body
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            raise ValueError
-        positional = [ast.literal_eval(item) for item in call.args]
-        named = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        refuse("noise must be written as name(numbers)", repr(text[:80]) + missing_bracket(text), EXAMPLES)
-    return call.func.id, positional, named
-
-
 def parse_scipy(text: str) -> Any:
     """Make the frozen scipy.stats distribution that a text names.
 
@@ -317,3 +290,6 @@ def parse_scipy(text: str) -> Any:
     _check_sizes((*positional, *named.values()))  # before scipy sees them: what it raises differs between versions
     with _quietly():
         return family(*positional, **named)
+
+
+LAWS["scipy.stats"] = lambda law: Frozen(parse_scipy(law) if isinstance(law, str) else law)

@@ -22,22 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import kind_of, refuse
-from ridgeformer.noise.base import (
-    TAIL,
-    Array,
-    Categorical,
-    Fixed,
-    Noise,
-    check_tail,
-    number_text,
-    octaves,
-    panels,
-    refined,
-)
-from ridgeformer.validation import number
+from ridgeformer.noise.base import LAWS, TAIL, Array, Categorical, Fixed, Noise, check_tail, octaves, panels, refined
+from ridgeformer.validation import number, number_text
 from ridgeformer.values import read_only
-
-__all__ = ["Student", "Tokens"]
 
 DRAWN, BINS = 1 << 16, 160  # levels that `of_gram` counts, and in how many bins
 PER_OCTAVE, REST = 4, 1e-3  # of the nodes between which a Gibbs sampler moves
@@ -215,3 +202,6 @@ def _of_gram(noise: Tokens, context: int) -> Noise:
     counts, sums = np.bincount(bins, minlength=BINS), np.bincount(bins, variances, BINS)
     kept = counts > 0
     return Categorical(np.sqrt(sums[kept] / counts[kept]), counts[kept] / DRAWN)
+
+
+LAWS["tokens"], LAWS["student"] = Tokens, Student

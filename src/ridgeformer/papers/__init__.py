@@ -18,8 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeformer.errors import InputError, refuse
-from ridgeformer.papers.check import Check, agree, decide
-from ridgeformer.papers.paper import Erratum, Paper, Part, Picture, Results
+from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Picture, Results, agree, decide
 from ridgeformer.papers.report import markdown, page, summary
 from ridgeformer.papers.report import write_report as report_page
 from ridgeformer.papers.running import Outcome, Status, Work, run_paper, status_of, stored_outcome

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.papers.check import Check
-from ridgeformer.papers.paper import Paper, Part, Results, panels
+from ridgeformer.papers.paper import Check, Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.problems import Problem
@@ -59,11 +58,15 @@ def depth(
     return by_setting | {name: {"loss": loss[i], "error": error[i]} for i, name in enumerate(FEATURES)}
 
 
+def _losses(results: Results, setting: str) -> Array:
+    """Losses, without the noise of the query, [lengths, depths]."""
+    return np.array(results["depth"][setting]["loss"])
+
+
 def _share(results: Results, setting: str) -> Array:
     """The loss of one layer minus that of the deepest model, over the loss of predicting 0, one for each length."""
-    part = results["depth"]
-    loss = np.array(part[setting]["loss"])
-    return np.asarray((loss[:, 0] - loss[:, -1]) / (part["d"] / 2))
+    loss = _losses(results, setting)
+    return np.asarray((loss[:, 0] - loss[:, -1]) / (results["depth"]["d"] / 2))
 
 
 def _power(lengths: list[int], gain: Array) -> float:
@@ -96,8 +99,7 @@ def rotated(results: Results) -> Check:
     """Decide whether depth always helps where the covariance is rotated. See `Paper`."""
     lengths, gain = results["depth"]["lengths"], {"rotated": _share(results, "rotated")}
     powers = {"rotated": _power(lengths, gain["rotated"])}
-    part = results["depth"]["rotated"]
-    loss, error = np.array(part["loss"]), np.array(part["error"])
+    loss, error = _losses(results, "rotated"), np.array(results["depth"]["rotated"]["error"])
     clear = loss[:, 0] - loss[:, -1] > 4 * np.hypot(error[:, 0], error[:, -1])
     return Check(
         "With a covariance that is rotated for every sequence, depth helps at every context length, however long.",
@@ -110,15 +112,10 @@ def rotated(results: Results) -> Check:
     )
 
 
-def _ratio(results: Results, setting: str) -> Array:
-    """The loss of one layer over that of the deepest model, one for each length."""
-    loss = np.array(results["depth"][setting]["loss"])
-    return np.asarray(loss[:, 0] / loss[:, -1])
-
-
 def relative(results: Results) -> Check:
     """Decide the claim on fixed covariances relative to the loss that is left, not to the signal. See `Paper`."""
-    lengths, factor = results["depth"]["lengths"], _ratio(results, "fixed")
+    lengths, loss = results["depth"]["lengths"], _losses(results, "fixed")
+    factor = loss[:, 0] / loss[:, -1]
     return Check(
         "The same relative to the loss that is left: with a fixed covariance, one layer comes closer to the deepest "
         "model as the context grows.",

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.explanation import compare_algorithms
-from ridgeformer.papers.check import CHANCE, Check
-from ridgeformer.papers.paper import Paper, Part, Results, panels
+from ridgeformer.papers.paper import CHANCE, Check, Paper, Part, Results, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Map, Panel
 from ridgeformer.problems import Problem

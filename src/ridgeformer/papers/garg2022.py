@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine import Layout
 from ridgeformer.evaluation import compare
-from ridgeformer.papers.check import Check, agree
-from ridgeformer.papers.paper import Paper, Part, Results, panels
+from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.predictors import LeastSquares
@@ -36,7 +35,7 @@ def _least_squares(examples: int, d: int) -> float:
 
 
 def curves(
-    work: Work, *, d: int = 20, depths: tuple[int, ...] = (1, 2, 3), sequences: int = 2000, effort: float = 0.01
+    work: Work, *, d: int = 20, depths: tuple[int, ...] = (1, 2, 3), sequences: int = 2000, effort: float = 0.3
 ) -> dict[str, Any]:
     """Train models over all context lengths at once, and measure the error after every number of examples.
 
@@ -156,7 +155,7 @@ PAPER = Paper(
     "least squares from above, and leaves it where finitely many layers cannot invert a matrix.",
     problems={"problem": _problem_of(20)},
     parts=(Part(curves, {"d": 4, "depths": (1, 2), "sequences": 4000, "effort": 0.01}),),
-    version=2,
+    version=3,
     checks=(learns, least_squares_curve),
     pictures={
         "curves": panels(

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.papers.check import Check, agree, agree_by_chance
-from ridgeformer.papers.paper import Erratum, Paper, Part, Results, panels
+from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Results, agree, agree_by_chance, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.papers.check import Check, NotMeasuredError, agree, listed
-from ridgeformer.papers.paper import Paper, Part, Results, panels
+from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part, Results, agree, listed, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem

@@ -1,26 +1,91 @@
-"""The shape of a paper: what it says, what is measured for it, and how its claims are decided."""
+"""The shape of a paper: what it says, what is measured for it, and claims with the rules that can reject them."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from ridgeformer.errors import refuse
-from ridgeformer.papers.check import Check
 from ridgeformer.plotting.panels import Panel, draw_panels
 from ridgeformer.problems import BaseProblem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Erratum", "Paper", "Part", "Picture", "Results", "panels"]
+__all__ = [
+    "CHANCE",
+    "Check",
+    "Erratum",
+    "NotMeasuredError",
+    "Paper",
+    "Part",
+    "Picture",
+    "Results",
+    "Verdict",
+    "agree",
+    "agree_by_chance",
+    "decide",
+    "listed",
+    "panels",
+]
 
 Results = Mapping[str, Any]  # what was measured, by the name of the part
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+CHANCE = 4  # standard errors, which are exceeded once in 16,000 comparisons
+
+Verdict = Literal["supported", "contradicted", "partly supported"]
+
+
+class NotMeasuredError(LookupError):
+    """A claim cannot be decided, because what it needs was not measured with these settings."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim, the measurements that decide it, and the verdict.
+
+    Attributes:
+        claim: The claim in our words.
+        measured: The measured numbers, in words.
+        expected: The published or computed numbers that they are compared with, in words.
+        tolerance: How far the measured numbers may be off, in words.
+        reason: The reason for this tolerance.
+        rule: The rule by which the claim is rejected.
+        holds: Whether each part of the claim holds.
+        published: The number that the authors published, in words; empty where they published none.
+        where: The place of the claim in the paper; empty where the claim is about the paper as a whole.
+        brief: The measured numbers in a few words, for the table of all papers; empty to use `measured`.
+
+    >>> Check("Two is even.", "remainder 0", "0", "none", "It is an integer.", "the remainder is 1", (True,)).verdict
+    'supported'
+    """
+
+    claim: str
+    measured: str
+    expected: str
+    tolerance: str
+    reason: str
+    rule: str
+    holds: tuple[bool, ...]
+    published: str = ""
+    where: str = ""
+    brief: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """`supported` if all parts hold, `contradicted` if none does, otherwise `partly supported`."""
+        return decide(self.holds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the check, with its verdict, as values that JSON can hold."""
+        return {**asdict(self), "holds": [bool(part) for part in self.holds], "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -154,3 +219,138 @@ class Paper:
         for name in changes:
             if name not in known:
                 refuse(f"the settings of {self.id} are {', '.join(known)}", name, "Choose one of these.")
+
+
+def decide(holds: Iterable[bool]) -> Verdict:
+    """Decide a claim by the parts of its rule.
+
+    Args:
+        holds: Whether each part holds.
+
+    Returns:
+        The verdict: all parts hold, some do, or none does.
+    """
+    parts = [bool(part) for part in holds]
+    return "supported" if all(parts) else "partly supported" if any(parts) else "contradicted"
+
+
+def agree(
+    claim: str,
+    measured: ArrayLike,
+    expected: ArrayLike,
+    tolerance: ArrayLike,
+    reason: str,
+    *,
+    unit: str = "",
+    names: Iterable[object] = (),
+    published: str = "",
+    where: str = "",
+) -> Check:
+    """Return the check of numbers that must agree with expected ones, each within its tolerance.
+
+    Args:
+        claim: The claim in our words.
+        measured: Measured numbers, [K] or one.
+        expected: Expected numbers, [K] or one.
+        tolerance: The largest difference with which a number still agrees, [K] or one.
+        reason: The reason for this tolerance.
+        unit: What the tolerances are made of, such as `4 standard errors`; empty to print their largest value.
+        names: A name of each number, [K], for the text; empty to name none.
+        published: See `Check`.
+        where: See `Check`.
+
+    Returns:
+        The check. A number that is not finite does not agree.
+
+    Raises:
+        InputError: There are no numbers, or their shapes do not fit.
+
+    >>> agree("Losses agree.", [1.0, 2.0], [1.0, 2.5], 0.1, "rounding").verdict
+    'partly supported'
+    """
+    ours, truth, within = (np.atleast_1d(np.asarray(x, np.float64)).ravel() for x in (measured, expected, tolerance))
+    if not len(ours) or len(ours) != len(truth) or len(within) not in (1, len(ours)):
+        refuse("a check compares as many numbers as are expected", f"{len(ours)} and {len(truth)}", "Pass equal lists.")
+    with np.errstate(invalid="ignore"):
+        off = np.abs(ours - truth)
+        holds = off <= within
+        share = off / np.maximum(np.broadcast_to(within, off.shape), 1e-300)
+    worst = int(np.argmax(np.where(np.isfinite(share), share, np.inf)))
+    labels = [str(name) for name in names] or [""] * len(ours)
+    allowed = unit or f"{float(within.max()):.3g}"
+    place = f" ({labels[worst].rstrip(':')})" if labels[worst] else ""
+    far = f"{sum(holds)} of {len(holds)} agree, the farthest off by {share[worst]:.2g} of the tolerance{place}"
+    return Check(
+        claim,
+        _listed(ours, labels) + (f"; {far}" if len(ours) > 1 else ""),
+        _listed(truth, labels),
+        allowed,
+        reason,
+        f"rejected where a measured number differs from the expected one by more than {allowed}",
+        tuple(bool(part) for part in holds),
+        published,
+        where,
+        far if len(ours) > 6 else "",
+    )
+
+
+def agree_by_chance(
+    claim: str,
+    measured: ArrayLike,
+    expected: ArrayLike,
+    error: ArrayLike,
+    *,
+    names: Iterable[object] = (),
+    more: ArrayLike = 0.0,
+    because: str = "",
+    published: str = "",
+) -> Check:
+    """Return the check of measured numbers that differ from expected ones by chance alone.
+
+    Args:
+        claim: The claim in our words.
+        measured: Measured numbers, [K].
+        expected: Expected numbers, [K].
+        error: Their standard errors, [K], of which four are allowed.
+        names: As for `agree`.
+        more: What is allowed besides, [K] or one; nothing by default.
+        because: What else is allowed, and why; in words that follow "and".
+        published: See `Check`.
+
+    Returns:
+        The check.
+    """
+    return agree(
+        claim,
+        measured,
+        expected,
+        CHANCE * np.ravel(error) + np.ravel(more),
+        f"Chance: {CHANCE} standard errors are exceeded once in 16,000 comparisons.",
+        unit=f"{CHANCE} standard errors" + (f", and {because}" if because else ""),
+        names=names,
+        published=published,
+    )
+
+
+def listed(values: Iterable[float], form: str = ".3g") -> str:
+    """Write numbers one after the other.
+
+    Args:
+        values: The numbers.
+        form: How each is written.
+
+    Returns:
+        The text.
+
+    >>> listed([1, 2.5], ".2f")
+    '1.00, 2.50'
+    """
+    return ", ".join(f"{value:{form}}" for value in values)
+
+
+def _listed(values: Any, labels: list[str], most: int = 12) -> str:
+    """Numbers with their names; of many, the first and the last ones."""
+    texts = [f"{label} {value:.4g}".strip() for label, value in zip(labels, values, strict=True)]
+    if len(texts) > most:
+        texts = [*texts[: most // 2], "...", *texts[-most // 2 :]]
+    return ", ".join(texts)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.models import LinearTransformer
-from ridgeformer.papers.check import CHANCE, Check, listed
-from ridgeformer.papers.paper import Paper, Part, Results, panels
+from ridgeformer.papers.paper import CHANCE, Check, Paper, Part, Results, listed, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel
 from ridgeformer.predictors import DMMSE, OracleRR

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
@@ -22,7 +23,7 @@ COLUMNS = ("paper", "claim", "published", "ours", "verdict", "seconds")
 
 
 def summary(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """Return the table of all papers, one row each: its first claim, and how many of all its claims are supported.
+    """Return the table of all papers, one row each: its first claim, with its verdict and those of the others.
 
     Seconds are processor time.
 
@@ -34,14 +35,15 @@ def summary(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
     """
     rows = []
     for outcome in outcomes:
-        first, supported = outcome.checks[0], sum(check.verdict == "supported" for check in outcome.checks)
+        first, rest = outcome.checks[0], Counter(check.verdict for check in outcome.checks[1:])
+        others = [f"{count} {verdict}" for verdict, count in rest.most_common()]
         rows.append(
             {
                 "paper": outcome.paper.id,
                 "claim": first.claim,
                 "published": first.published or (first.expected if len(first.expected) < 100 else "closed form"),
                 "ours": first.brief or first.measured,
-                "verdict": f"{first.verdict} ({supported} of {len(outcome.checks)} claims)",
+                "verdict": first.verdict + (f"; other claims: {', '.join(others)}" if others else ""),
                 "seconds": f"{sum(outcome.seconds.values()):.0f}{' (quick)' if outcome.quick else ''}",
             }
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,16 +12,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from ridgeformer import engine
+from ridgeformer._version import __version__
 from ridgeformer.errors import RidgeformerError
 from ridgeformer.evaluation import compare
 from ridgeformer.files import jsonable, make_folder, read_json, write_whole
 from ridgeformer.models.family import Family
-from ridgeformer.papers.check import Check, NotMeasuredError
-from ridgeformer.papers.paper import Paper, Part
+from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training import Training, train
 
-__all__ = ["Outcome", "Status", "Work", "run_paper", "status_of", "stored_outcome"]
+__all__ = ["Outcome", "Status", "Work", "facts", "run_paper", "status_of", "stored_outcome"]
 
 Thing = TypeVar("Thing")
 Progress = Callable[[str, int, int], None]
@@ -292,3 +294,18 @@ def status_of(paper: Paper, out: Path) -> Status:
         verdicts[check.verdict] = verdicts.get(check.verdict, 0) + 1
     state = "quick" if outcome.quick else "done"
     return Status(paper.id, paper.title, state, sum(outcome.seconds.values()), verdicts)
+
+
+def facts() -> dict[str, Any]:
+    """Return the version, the engines, the number of threads, and the versions of Python and NumPy."""
+    import numpy
+
+    return {
+        "version": __version__,
+        "engine": engine.current().name,
+        "engines": list(engine.available()),
+        "threads": engine.default_threads(),
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+    }

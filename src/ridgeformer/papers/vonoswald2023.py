@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ridgeformer.exact import least_loss
-from ridgeformer.papers.check import Check, agree, listed
-from ridgeformer.papers.paper import Paper, Part, Results, panels
+from ridgeformer.papers.paper import Check, Paper, Part, Results, agree, listed, panels
 from ridgeformer.papers.running import Work
 from ridgeformer.plotting.panels import Line, Panel, Points
 from ridgeformer.problems import Problem

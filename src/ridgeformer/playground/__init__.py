@@ -1,10 +1,153 @@
 """The playground: one page that runs the C++ core in the browser, and what Python has to do with it.
 
-`write_page` writes the page, which needs no network and no server. `read_address` reads a model out of the address that
-the page shows, which `ridgeformer.load` does too.
+`write_page` writes the page, which needs no network and no server: what `make playground` built, with the core and the
+models in it. `read_address` reads a model out of the address that the page shows, which `ridgeformer.load` does too:
+the text after #, such as `d=10&n=20&noise=uniform(0,5)&omega=0,0,-0.03,0`.
+
+>>> read_address("https://example.org/playground.html#d=10&omega=0,0,-0.03,0")
+LinearTransformer(diag, dim=10, layers=1, heads=2)
 """
 
-from ridgeformer.playground.address import is_address, read_address
-from ridgeformer.playground.page import page, write_page
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeformer.errors import refuse, shown
+from ridgeformer.files import write_whole
+from ridgeformer.models.families import Diag, GDpp
+from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.zoo import DIMS, shipped
 
 __all__ = ["is_address", "page", "read_address", "write_page"]
+
+TERMS = ("xx", "xy", "yx", "yy")
+MOST = 100_000  # characters
+REMEDY = "Copy the link from the page with its button Share."
+HERE = Path(__file__).parent
+FAMILIES = {"diag": "Diag", "gdpp": "GD++"}
+
+
+def is_address(text: object) -> bool:
+    """Tell whether a text looks like the address of the page and not like the name of a file.
+
+    Args:
+        text: Any object.
+
+    Returns:
+        Whether it is a text with # and omegas after it.
+    """
+    return isinstance(text, str) and "#" in text and "omega=" in text.partition("#")[2]
+
+
+def read_address(text: str) -> LinearTransformer:
+    """Read the model that the page shows: terms that are switched off are 0.
+
+    Args:
+        text: The address of the page, or the part of it after #.
+
+    Returns:
+        The model, a `Diag` or a `GDpp` one in float64.
+
+    Raises:
+        InputError: The text has no omegas, or numbers that make no model.
+    """
+    if not isinstance(text, str) or len(text) > MOST:
+        refuse("an address is a text of at most 100,000 characters", shown(text), REMEDY)
+    given = dict(parse_qsl(text.rpartition("#")[2].replace("+", "%2B"), keep_blank_values=True))
+    omega = _omegas(given.get("omega", ""))
+    for name in filter(None, given.get("off", "").split(",")):
+        layer, _, term = name.partition(".")
+        if term not in TERMS or not layer.isdigit() or not 1 <= int(layer) <= len(omega):
+            refuse("a term that is off must be one of the model's, such as 2.xy", shown(name), REMEDY)
+        omega[int(layer) - 1, TERMS.index(term)] = 0.0
+    dim = given.get("d", "10")
+    if not dim.isdigit() or not 1 <= int(dim) <= 20:
+        refuse("d must be a whole number from 1 to 20", shown(dim), REMEDY)
+    family = given.get("family", "diag")
+    if family not in ("diag", "gdpp"):
+        refuse("the family must be diag or gdpp", shown(family), REMEDY)
+    if family == "diag":
+        return LinearTransformer(Diag(omega=omega.reshape(-1, 2, 2)), int(dim))
+    if omega[:, [1, 3]].any():
+        refuse("a GD++ model has xy = yy = 0 in every layer", "others", REMEDY)
+    return LinearTransformer(GDpp(omega=omega[:, [0, 2]]), int(dim))
+
+
+def _omegas(text: str) -> NDArray[np.float64]:
+    """The omegas of all layers, [L, 4]."""
+    try:
+        rows = [[float(number) for number in layer.split(",")] for layer in text.split(";")]
+    except ValueError:
+        rows = []
+    if not rows or any(len(row) != len(TERMS) for row in rows):
+        refuse("an address must have omega=xx,xy,yx,yy;... with four numbers per layer", shown(text), REMEDY)
+    return np.array(rows)
+
+
+def charts() -> str:
+    """Return the library of charts, a script that sets the global `Plot` (Observable Plot), for pages in one file.
+
+    Returns:
+        The text of the script, with the licences of the libraries in it.
+    """
+    return (HERE / "built" / "plot.js").read_text(encoding="utf-8")
+
+
+def page() -> str:
+    """Return the page as HTML. It is self-contained: nothing is requested from the network.
+
+    Returns:
+        The text of the file.
+    """
+    html = (HERE / "built" / "page.html").read_text(encoding="utf-8")
+    core = base64.b64encode((HERE / "built" / "core.wasm").read_bytes()).decode()
+    models = json.dumps(_models(), separators=(",", ":")).replace("</", "<\\/")
+    return html.replace("{{models}}", models).replace("{{core}}", core).replace("{{plot}}", charts())
+
+
+def write_page(path: str | os.PathLike[str]) -> Path:
+    """Write the page to a file, which any browser opens.
+
+    Args:
+        path: The file, such as `playground.html`.
+
+    Returns:
+        The path.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    target = Path(path)
+    write_whole(target, page().encode())
+    return target
+
+
+def _models() -> list[dict[str, Any]]:
+    """The models that the page offers: those of the zoo that have omegas, the small ones for d = 1 and 2 first."""
+    first, *small = DIMS
+    return [one for dim in (*small, first) for one in _of_zoo(dim, "" if dim == first else f"d={dim}: ")]
+
+
+def _of_zoo(dim: int, prefix: str) -> list[dict[str, Any]]:
+    zoo = shipped(dim)
+    cells = [(cell, zoo.best(*cell)) for cell in zoo.made if cell[0] in FAMILIES]
+    return [
+        {
+            "name": prefix + "/".join(map(str, cell)),
+            "short": f"{FAMILIES[cell[0]]}, {cell[1]} layer{'s' * (cell[1] > 1)}",
+            "family": cell[0],
+            "noise": cell[2],
+            "d": zoo.made[cell][seed].spec["dim"],
+            "n": zoo.made[cell][seed].spec["context"],
+            "omega": np.reshape(zoo.models[cell, seed].kernel[0], (-1, 4)).tolist(),
+        }
+        for cell, seed in cells
+    ]

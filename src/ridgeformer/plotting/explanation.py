@@ -11,7 +11,7 @@ from ridgeformer.explanation.algorithms import AlgorithmMap
 from ridgeformer.explanation.explanation import Explanation
 from ridgeformer.explanation.interventions import NoisePatching
 from ridgeformer.plotting import style
-from ridgeformer.problems.text import shown_text
+from ridgeformer.problems.parts import shown_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.plotting.style import BLUE, GREEN, GREY, ORANGE, SKY, VERMILION, blank, check_plot, neat, panel, write
 from ridgeformer.problems import Problem, Sequences
-from ridgeformer.problems.text import shown_text
+from ridgeformer.problems.parts import shown_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

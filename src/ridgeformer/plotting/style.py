@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,9 +57,21 @@ def blank(width: float, height: float) -> Figure:
     Returns:
         The figure, which notebooks show.
     """
-    from ridgeformer.plotting.figure import ShownFigure
+    return _shown_figure()(figsize=(width, height), layout="constrained")
 
-    return ShownFigure(figsize=(width, height), layout="constrained")
+
+@functools.cache
+def _shown_figure() -> type[Figure]:
+    """A figure that notebooks show at the end of a cell, whatever backend of matplotlib they use."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=110)
+            return buffer.getvalue()
+
+    return ShownFigure
 
 
 def neat(*axes: Axes, ticks: float = 8, text: float = 10) -> None:

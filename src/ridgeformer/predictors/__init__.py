@@ -1,11 +1,12 @@
 """Classical predictors: ridge regression in several forms, and the Bayes predictor, which no other can beat."""
 
 from ridgeformer.predictors.base import Fitted, Predictor, huber, lasso, matching_pursuit
-from ridgeformer.predictors.bayes import DMMSE, BayesRR
+from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.predictors.best import baselines, best_label
 from ridgeformer.predictors.gibbs import TokenBayes
 from ridgeformer.predictors.guarded import Guarded, Guarding, Universal
 from ridgeformer.predictors.iterative import IterativeRR
+from ridgeformer.predictors.pools import DMMSE
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
 

@@ -7,7 +7,7 @@ noise. They are fitted anew to the tokens of every context, and need scikit-lear
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
-from ridgeformer.problems import BaseProblem, Problem
+from ridgeformer.problems import Problem
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import integer, number
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "Predictor",
     "TokenPredictor",
     "by_length",
-    "check_any_problem",
     "check_enough",
     "check_moments",
     "check_one_length",
@@ -196,26 +196,6 @@ def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]
     for index, some in parts:
         together[index] = some
     return together
-
-
-def check_any_problem(problem: object) -> BaseProblem:
-    """Return a problem, built-in or custom.
-
-    Args:
-        problem: What was given.
-
-    Returns:
-        The problem.
-
-    Raises:
-        InputError: It is no problem.
-    """
-    if not isinstance(problem, BaseProblem):
-        swapped = isinstance(problem, Predictor | TokenPredictor | Mapping)
-        first = "The problem comes first, as in evaluate(problem, model)."
-        remedy = first if swapped else 'Pass Problem(noise="uniform(0,5)"), for example.'
-        refuse("the problem must be a Problem", kind_of(problem), remedy)
-    return problem
 
 
 def check_problem(problem: object) -> Problem:

@@ -8,23 +8,21 @@ eigenbasis of S, with v = sigma^2, m = min(n, d) and R the residual sum of squar
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.engine import default_threads, one_blas_thread
-from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import ZERO, ContextSpectrum, Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
-from ridgeformer.predictors.base import by_length
-from ridgeformer.predictors.ridge import Ridge
-from ridgeformer.problems import Prior, Tasks
-from ridgeformer.problems.posterior import TINY, Posterior
-from ridgeformer.problems.tasks import as_tasks
-
-__all__ = ["DMMSE", "BayesRR", "noise_posterior"]
+from ridgeformer.predictors.base import by_length, check_moments
+from ridgeformer.predictors.gibbs import TokenBayes
+from ridgeformer.predictors.pools import DMMSE
+from ridgeformer.predictors.sparse import SparseBayes
+from ridgeformer.problems import Prior, Problem
 
 Array = NDArray[np.float64]
 CHUNK = 512  # contexts at a time
@@ -32,6 +30,64 @@ MOST = 1 << 24  # numbers in one array: fewer contexts at a time where a distrib
 TOGETHER = 8  # factors lambda + v that one logarithm is taken of
 WEAK = 0.01  # of the largest noise variance: a smaller eigenvalue of S leaves its example to the noise
 NEGLIGIBLE = 80.0  # e^-80 of the largest term, whatever the two bounded sums add
+
+
+def in_whitened(moments: Moments, prior: Prior) -> Moments:
+    """Return moments in coordinates in which tasks are N(0, I). The result is kept with the given moments.
+
+    Args:
+        moments: The contexts.
+        prior: The law of the tasks.
+
+    Returns:
+        The moments in these coordinates.
+    """
+    if prior.is_standard:
+        return moments
+    kept = vars(moments).get("_whitened")
+    if kept is None or kept[0] is not prior:
+        kept = vars(moments)["_whitened"] = prior, prior.whiten(moments)
+    return kept[1]
+
+
+class Ridge(ABC):
+    """Ridge regression in some form: the posterior mean of w under a Gaussian prior, for some estimate of the noise.
+
+    Args:
+        prior: The law of the tasks; None for N(0, I). Tasks are N(0, I) in other coordinates, where the computation is
+            done.
+    """
+
+    def __init__(self, prior: Prior | None = None) -> None:
+        self.prior = Prior() if prior is None else prior
+
+    def weights(self, moments: Moments) -> Array:
+        """Return w_hat.
+
+        Args:
+            moments: The contexts, which may differ in their number of examples.
+
+        Returns:
+            The weights, [B, d].
+
+        Raises:
+            InputError: This is not `Moments`, or the predictor cannot be used on them.
+        """
+        check_moments(moments)
+        white = in_whitened(moments, self.prior)
+        return self.prior.back(by_length(white, self._weights))
+
+    @abstractmethod
+    def _weights(self, moments: Moments) -> Array:
+        """Weights in coordinates in which tasks are N(0, I), of contexts with one number of examples, [B, r]."""
+
+    def _text(self, *arguments: str) -> str:
+        """The predictor as text; a prior other than N(0, I) is mentioned."""
+        prior = [] if self.prior.is_standard else ["prior"]
+        return f"{type(self).__name__}({', '.join([*arguments, *prior])})"
+
+    def __repr__(self) -> str:
+        return self._text()
 
 
 class BayesRR(Ridge):
@@ -73,93 +129,6 @@ class BayesRR(Ridge):
 
     def __repr__(self) -> str:
         return self._text(str(self.noise))
-
-
-class DMMSE:
-    """The posterior mean of w for tasks of a pool, or of a mixture of a pool and a Gaussian law, with unknown noise.
-
-    The name is that of Raventos et al.: the discrete minimum mean squared error predictor.
-
-    Args:
-        tasks: The law of the tasks, which must have a pool.
-        noise: The distribution of noise levels, as `Problem` takes it.
-        threads: How many threads; None for the default.
-
-    Raises:
-        InputError: The tasks have no pool.
-    """
-
-    def __init__(self, tasks: Tasks | str, noise: Noise | str | float, threads: int | None = None) -> None:
-        self.tasks, self.noise, self.threads = as_tasks(tasks), as_noise(noise), threads
-        if self.tasks.new == 1:
-            refuse("DMMSE is for tasks of a pool", self.tasks, "Use BayesRR for Gaussian tasks.")
-
-    def weights(self, moments: Moments) -> Array:
-        """Return E[w | context], [B, d].
-
-        Args:
-            moments: The contexts, which may differ in their number of examples.
-
-        Returns:
-            The weights.
-        """
-        if not isinstance(moments, Moments):
-            refuse("a predictor takes Moments", kind_of(moments), "Use draw.moments.")
-        if self.noise.per_token:  # whatever has the same Gram matrices
-            made = {n: DMMSE(self.tasks, self.noise.of_gram(n)) for n in set(moments.counts.tolist())}
-            return np.asarray(by_length(moments, lambda part: made[int(part.counts[0])].weights(part)))
-        freedom = int(moments.counts.max())  # of the noise, given the task
-        nodes, prior = self.noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
-        nodes, prior = nodes[prior > 0], prior[prior > 0]
-        pool = self.tasks.pool(moments.dim)
-        assert pool is not None
-        means = np.empty((len(moments), moments.dim))
-        size = max(1, min(CHUNK, (1 << 22) // len(pool)))
-        parts = [slice(start, start + size) for start in range(0, len(moments), size)]
-        order = np.arange(len(moments))
-        if len(nodes) > 1:  # contexts of similar residuals need the same noise levels
-            order = np.argsort(np.concatenate([Posterior(self.tasks, moments[part]).least for part in parts]))
-
-        def work(part: slice) -> None:
-            index = order[part]
-            posterior = Posterior(self.tasks, moments.chosen(index))
-            kept = _levels_that_matter(posterior, nodes, prior)
-            means[index] = self._average(posterior, nodes[kept], prior[kept])
-
-        with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as workers:
-            list(workers.map(work, parts))
-        return means
-
-    def _average(self, posterior: Posterior, nodes: Array, prior: Array) -> Array:
-        """The posterior means at each noise level, averaged with the posterior of the noise level."""
-        best: Array | None = None
-        total = mean = np.zeros(0)
-        for sigma, chance in zip(nodes, prior, strict=True):
-            evidence, weights = posterior.at(float(sigma))
-            evidence = evidence + np.log(chance)
-            if best is None:
-                best, total, mean = evidence, np.ones(len(evidence)), weights
-                continue
-            top = np.maximum(best, evidence)
-            old, new = np.exp(best - top), np.exp(evidence - top)
-            mean = mean * old[:, None] + weights * new[:, None]
-            total, best = total * old + new, top
-        return mean / total[:, None]
-
-    def __repr__(self) -> str:
-        return f"DMMSE({self.tasks}, {self.noise})"
-
-
-def _levels_that_matter(posterior: Posterior, nodes: Array, prior: Array) -> NDArray[np.bool_]:
-    """Which noise levels can have a posterior that is not negligible, for any of the contexts.
-
-    With K tasks, the evidence of a pool lies between 1/K and 1 times that of its best task.
-    """
-    if posterior.new:
-        return np.ones(len(nodes), bool)
-    v = np.maximum(nodes[:, None] ** 2, TINY * posterior.total / posterior.count + 1e-300)  # [K, b]
-    score = np.log(prior)[:, None] - 0.5 * posterior.count * np.log(v) - 0.5 * posterior.least / v
-    return np.asarray((score > score.max(0) - np.log(len(posterior.pool)) - NEGLIGIBLE).any(1))
 
 
 def _shrinkage(spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array) -> Array:
@@ -228,3 +197,35 @@ def _relevant(nodes: Array, prior: Array, residual: Array, freedom: float, least
     where = np.flatnonzero(kept)
     kept[where[0] : where[-1] + 1] = True
     return kept & (prior > 0)
+
+
+def best_predictor(problem: Problem) -> BayesRR | DMMSE | SparseBayes | TokenBayes:
+    """Return the predictor of least expected loss.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        `DMMSE` for tasks of a pool, `SparseBayes` for sparse tasks, and `BayesRR` for Gaussian ones; `TokenBayes` where
+        noise differs from token to token.
+    """
+    return TokenBayes(problem.noise, problem.tasks) if problem.noise.per_token else _of_moments(problem)
+
+
+def gram_bound(problem: Problem) -> BayesRR | DMMSE | SparseBayes | None:
+    """Return the best predictor that sees the Gram matrix only, which no linear transformer can beat.
+
+    Args:
+        problem: The distribution of sequences.
+
+    Returns:
+        The predictor; None where it is the best one of all, or is not known: for standardised features, which leave out
+        one direction of the noise, so that Gram matrices have another law than with one level for each sequence.
+    """
+    return _of_moments(problem) if problem.noise.per_token and not problem.features.standardised else None
+
+
+def _of_moments(problem: Problem) -> BayesRR | DMMSE | SparseBayes:
+    if problem.tasks.is_gaussian:
+        return BayesRR(problem.noise, problem.prior)
+    return (DMMSE if problem.has_pool else SparseBayes)(problem.tasks, problem.noise)

@@ -1,4 +1,4 @@
-"""Which predictors belong to a problem: the best one, its oracle, and the classical ones that it is compared with.
+"""Which predictors belong to a problem: its oracle, and the classical ones that it is compared with, the best one last.
 
 >>> from ridgeformer import Problem
 >>> chosen, left_out = baselines(Problem(dim=3, context=2, noise=1))
@@ -15,52 +15,20 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
-from ridgeformer.predictors.base import Predictor, check_any_problem
-from ridgeformer.predictors.bayes import DMMSE, BayesRR
-from ridgeformer.predictors.gibbs import TokenBayes
+from ridgeformer.predictors.base import Predictor
+from ridgeformer.predictors.bayes import gram_bound
 from ridgeformer.predictors.iterative import IterativeRR
+from ridgeformer.predictors.pools import oracle_of_pool
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
-from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
+from ridgeformer.predictors.sparse import SparseOracle
 from ridgeformer.problems import BaseProblem, ByDimension, Draw, Problem, Sequences
-from ridgeformer.problems.posterior import oracle_of_pool
+from ridgeformer.problems.base import check_any_problem
 
-__all__ = ["baselines", "best_label", "best_predictor", "gram_bound", "oracle", "oracle_label"]
+__all__ = ["baselines", "best_label", "oracle", "oracle_label"]
 
 Array = NDArray[np.float64]
 GRAM_BOUND = "Gram bound"  # the best that can be made of the Gram matrix where tokens tell more
 STEPS = 100  # of IterativeRR
-
-
-def best_predictor(problem: Problem) -> BayesRR | DMMSE | SparseBayes | TokenBayes:
-    """Return the predictor of least expected loss.
-
-    Args:
-        problem: The distribution of sequences.
-
-    Returns:
-        `DMMSE` for tasks of a pool, `SparseBayes` for sparse tasks, and `BayesRR` for Gaussian ones; `TokenBayes` where
-        noise differs from token to token.
-    """
-    return TokenBayes(problem.noise, problem.tasks) if problem.noise.per_token else _of_moments(problem)
-
-
-def gram_bound(problem: Problem) -> BayesRR | DMMSE | SparseBayes | None:
-    """Return the best predictor that sees the Gram matrix only, which no linear transformer can beat.
-
-    Args:
-        problem: The distribution of sequences.
-
-    Returns:
-        The predictor; None where it is the best one of all, or is not known: for standardised features, which leave out
-        one direction of the noise, so that Gram matrices have another law than with one level for each sequence.
-    """
-    return _of_moments(problem) if problem.noise.per_token and not problem.features.standardised else None
-
-
-def _of_moments(problem: Problem) -> BayesRR | DMMSE | SparseBayes:
-    if problem.tasks.is_gaussian:
-        return BayesRR(problem.noise, problem.prior)
-    return (DMMSE if problem.has_pool else SparseBayes)(problem.tasks, problem.noise)
 
 
 def oracle(problem: Problem, drawn: Sequences | Draw | Moments) -> Array:

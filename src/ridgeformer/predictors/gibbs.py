@@ -22,8 +22,8 @@ from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.tokens import Tokens
 from ridgeformer.predictors.base import Float, LinearTokenPredictor
+from ridgeformer.predictors.pools import TINY
 from ridgeformer.problems import Prior, Sparse, Tasks
-from ridgeformer.problems.posterior import TINY
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.validation import array, integer
 

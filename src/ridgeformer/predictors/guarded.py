@@ -166,12 +166,14 @@ class Universal:
     A model is a polynomial of its context, and polynomials explode on inputs that are larger than those of training.
     Three changes of units prevent that. Each is exact: the weights are translated back.
 
-    1. Where the mean square of the features, c^2 = tr S / (n d), is above 1, features and labels are divided by c. The
-       task stays the same; the noise level is divided by c too.
+    1. Features and labels are divided by c, where c^2 is the largest of three numbers: 1; tr S / (n d), the mean square
+       of the features; and the size of (tr S^4)^(1/4) / n, which is at least the largest eigenvalue of S / n, relative
+       to `WIDEST` times what it is when d is large. The task stays the same; the noise level is divided by c too.
     2. Labels are divided by sqrt(signal), so that tasks are those of training, N(0, I / d).
-    3. Labels whose mean square is still above `LARGEST`, which is rare, are divided down to it.
+    3. Labels whose mean square is still above `LARGEST`, or whose sum y x / n is longer than `LONGEST`, which is rare,
+       are divided down to it.
 
-    So the model only sees contexts with tr S <= n d and y'y <= 6 n.
+    So the model only sees contexts with tr S <= n d, y'y <= 5 n and eigenvalues of S below a bound.
 
     Args:
         model: A model whose parameters have no d in them, such as `load("zoo:universal/8")`.
@@ -186,7 +188,9 @@ class Universal:
     """
 
     SIZE = float(np.sqrt(1 + 1.6**2 / 3))  # the root mean square of labels in training
-    LARGEST = 6.0  # the largest mean square of labels that a model sees
+    LARGEST = 5.0  # the largest mean square of labels that a model sees
+    LONGEST = 3.5  # the largest length of sum y x / n that a model sees
+    WIDEST = 1.15  # the largest (tr S^4)^(1/4) that a model sees, relative to its limit for large d
 
     def __init__(self, model: Any, *, signal: float | None = None, own_scale: bool = False) -> None:
         if own_scale and signal is not None:
@@ -222,13 +226,17 @@ class Universal:
         gram, n = np.array(moments.gram, np.float64), np.asarray(moments.counts, np.float64)
         squares = np.einsum("bii->bi", gram)[:, :-1]
         d = np.maximum((squares > 0).sum(1), 1)
-        size = np.maximum(squares.sum(1) / (n * d), 1.0)
+        r = d / n
+        fourth = np.square(np.matmul(gram[:, :-1, :-1], gram[:, :-1, :-1])).sum((1, 2)) / n**4
+        wide = (fourth / (d * (1 + 6 * r + 6 * r**2 + r**3))) ** 0.25 / self.WIDEST
+        size = np.maximum(np.maximum(squares.sum(1) / (n * d), wide), 1.0)
         gram /= size[:, None, None]
         labels = gram[:, -1, -1] / n
         unit = np.sqrt(d if self.signal is None else np.full(len(n), float(self.signal)))
         if self.own_scale:
             unit = np.where(labels > 0, np.sqrt(labels) / self.SIZE, 1.0)
-        unit = np.maximum(unit, np.sqrt(labels / self.LARGEST))
+        moment = np.sqrt(np.square(gram[:, :-1, -1]).sum(1)) / n
+        unit = np.maximum(unit, np.maximum(np.sqrt(labels / self.LARGEST), moment / self.LONGEST))
         gram[:, :-1, -1] /= unit[:, None]
         gram[:, -1, :-1] /= unit[:, None]
         gram[:, -1, -1] /= unit**2

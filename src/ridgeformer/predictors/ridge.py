@@ -8,7 +8,6 @@ ConstRR(variance=8.33333)
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,74 +16,18 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.moments import ContextSpectrum, Moments, share_basis
 from ridgeformer.noise import Noise
-from ridgeformer.predictors.base import by_length, check_any_problem, check_enough, check_moments, check_one_length
+from ridgeformer.predictors.base import check_enough, check_one_length
+from ridgeformer.predictors.bayes import Ridge, in_whitened
 from ridgeformer.problems import BaseProblem, Draw, Prior
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import integer, number
 
-__all__ = ["TUNING", "AdaRR", "ConstRR", "LeastSquares", "OracleRR", "Ridge", "TunedRR", "in_whitened", "spectrum_of"]
+__all__ = ["TUNING", "AdaRR", "ConstRR", "LeastSquares", "OracleRR", "TunedRR", "spectrum_of"]
 
 Array = NDArray[np.float64]
 Variances = Callable[[Moments], "Array | float"]  # which noise variance ridge regression takes for contexts
 TUNING = 1 << 31  # the stream that tuning draws from, apart from every evaluation's
 GENERAL = 20_000  # sequences at most for tuning where the problem is not isotropic, where they cost more
-
-
-def in_whitened(moments: Moments, prior: Prior) -> Moments:
-    """Return moments in coordinates in which tasks are N(0, I). The result is kept with the given moments.
-
-    Args:
-        moments: The contexts.
-        prior: The law of the tasks.
-
-    Returns:
-        The moments in these coordinates.
-    """
-    if prior.is_standard:
-        return moments
-    kept = vars(moments).get("_whitened")
-    if kept is None or kept[0] is not prior:
-        kept = vars(moments)["_whitened"] = prior, prior.whiten(moments)
-    return kept[1]
-
-
-class Ridge(ABC):
-    """Ridge regression in some form: the posterior mean of w under a Gaussian prior, for some estimate of the noise.
-
-    Args:
-        prior: The law of the tasks; None for N(0, I). Tasks are N(0, I) in other coordinates, where the computation is
-            done.
-    """
-
-    def __init__(self, prior: Prior | None = None) -> None:
-        self.prior = Prior() if prior is None else prior
-
-    def weights(self, moments: Moments) -> Array:
-        """Return w_hat.
-
-        Args:
-            moments: The contexts, which may differ in their number of examples.
-
-        Returns:
-            The weights, [B, d].
-
-        Raises:
-            InputError: This is not `Moments`, or the predictor cannot be used on them.
-        """
-        check_moments(moments)
-        white = in_whitened(moments, self.prior)
-        return self.prior.back(by_length(white, self._weights))
-
-    @abstractmethod
-    def _weights(self, moments: Moments) -> Array:
-        """Weights in coordinates in which tasks are N(0, I), of contexts with one number of examples, [B, r]."""
-
-    def _text(self, *arguments: str) -> str:
-        """The predictor as text; a prior other than N(0, I) is mentioned."""
-        prior = [] if self.prior.is_standard else ["prior"]
-        return f"{type(self).__name__}({', '.join([*arguments, *prior])})"
-
-    def __repr__(self) -> str:
-        return self._text()
 
 
 class OracleRR(Ridge):

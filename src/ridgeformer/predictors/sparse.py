@@ -21,9 +21,9 @@ from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.base import MOST_NODES
 from ridgeformer.predictors.base import by_length, check_moments
 from ridgeformer.predictors.gibbs import OfSequences, conditional, error_of, two_chains
+from ridgeformer.predictors.pools import TINY
 from ridgeformer.predictors.subsets import RANK, SubsetTree, count_subsets, every_subset, gaussian_evidence
 from ridgeformer.problems import Sparse, Tasks
-from ridgeformer.problems.posterior import TINY
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.validation import integer
 

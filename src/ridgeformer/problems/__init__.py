@@ -1,5 +1,11 @@
 """Problems: the distribution of sequences. Features, tasks, context lengths, noise and queries, and your own."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ridgeformer.errors import refuse, shown
 from ridgeformer.problems.base import BaseProblem
 from ridgeformer.problems.custom import CUSTOM, CustomProblem
 from ridgeformer.problems.dataset import Dataset
@@ -15,11 +21,10 @@ from ridgeformer.problems.features import (
     Spectrum,
     Standardised,
 )
-from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.prior import Prior
+from ridgeformer.problems.parts import Lengths
 from ridgeformer.problems.problem import Problem
-from ridgeformer.problems.reading import problem_from_dict
-from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Sparse, Tasks
+from ridgeformer.problems.sparse import Sparse
+from ridgeformer.problems.tasks import Gaussian, LowRankTasks, Mixture, Pool, Prior, Tasks
 from ridgeformer.problems.varying import ByDimension, VaryingDimension
 
 __all__ = [
@@ -51,3 +56,36 @@ __all__ = [
     "VaryingDimension",
     "problem_from_dict",
 ]
+
+ARGUMENTS = ("dim", "context", "noise", "features", "tasks", "query")
+
+
+def problem_from_dict(stored: Mapping[str, Any]) -> BaseProblem:
+    """Return the problem that `problem.as_dict()` described; other entries are ignored.
+
+    Args:
+        stored: The entries.
+
+    Returns:
+        A `Problem`, or a custom problem whose class is known by its name.
+
+    Raises:
+        InputError: The class of a custom problem is not known, or an argument is not allowed.
+    """
+    if "problem" not in stored:
+        return Problem.from_dict({name: stored[name] for name in ARGUMENTS if name in stored})
+    kind = CUSTOM.get(stored["problem"]) if isinstance(stored["problem"], str) else None
+    if kind is None:
+        refuse(
+            f"a stored problem must be one of {', '.join(['the built-in one', *CUSTOM])}",
+            shown(stored["problem"]),
+            "Import the module that defines its class first.",
+        )
+    problem = kind(**stored["arguments"])
+    if problem.as_dict().get("state") != stored.get("state"):
+        refuse(
+            "a class must make the same problem from the same arguments",
+            f"{shown(stored['problem'])}, whose attributes are not those of the stored one",
+            "Let its attributes depend on its arguments alone.",
+        )
+    return problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -11,17 +12,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import PAPER_LAYOUT, Engine, Evaluation, Kernel, Key, Layout, Target
-from ridgeformer.engine.arguments import check_sequences, make_key
+from ridgeformer.engine.interface import check_sequences, make_key
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
 from ridgeformer.problems.draws import Draw, Sequences
-from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.prior import Prior
+from ridgeformer.problems.parts import Lengths
+from ridgeformer.problems.tasks import Prior
 from ridgeformer.validation import integer, precision
 from ridgeformer.values import Value
-
-__all__ = ["Ask", "BaseProblem", "Precision"]
 
 Float = NDArray[np.floating[Any]]
 Precision = type[np.float32] | type[np.float64]
@@ -375,3 +374,23 @@ class BaseProblem(Value, ABC):
         if goal.offset is not None:
             losses = losses + goal.offset.astype(losses.dtype)
         return replace(evaluation, unadjusted=losses)
+
+
+def check_any_problem(problem: object) -> BaseProblem:
+    """Return a problem, built-in or custom.
+
+    Args:
+        problem: What was given.
+
+    Returns:
+        The problem.
+
+    Raises:
+        InputError: It is no problem.
+    """
+    if not isinstance(problem, BaseProblem):
+        swapped = isinstance(problem, Mapping) or hasattr(problem, "weights") or hasattr(problem, "predict")
+        first = "The problem comes first, as in evaluate(problem, model)."
+        remedy = first if swapped else 'Pass Problem(noise="uniform(0,5)"), for example.'
+        refuse("the problem must be a Problem", kind_of(problem), remedy)
+    return problem

@@ -18,14 +18,11 @@ from ridgeformer.engine import Engine, Evaluation, Kernel, Key
 from ridgeformer.errors import InputError, kind_of, refuse, shown
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise
-from ridgeformer.problems.bank import Bank
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
-from ridgeformer.problems.lengths import Lengths
-from ridgeformer.problems.text import Described, short
+from ridgeformer.problems.parts import Described, Lengths, short
+from ridgeformer.problems.tokens import Bank
 from ridgeformer.validation import array, integer
-
-__all__ = ["CUSTOM", "CustomProblem"]
 
 SAMPLED = 1024  # sequences from which the size of the labels is estimated
 OWN = "_CustomProblem__own"  # the attribute that holds what is computed from a problem, and no part of its state

@@ -11,9 +11,7 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.problems.base import BaseProblem, Precision
 from ridgeformer.problems.custom import CustomProblem
 from ridgeformer.problems.draws import Draw, Sequences
-from ridgeformer.problems.text import shown_text
-
-__all__ = ["Dataset"]
+from ridgeformer.problems.parts import shown_text
 
 
 class Dataset(CustomProblem):

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Index, Moments, solve
-from ridgeformer.problems.matrices import check_metric
-from ridgeformer.problems.prior import Prior
-from ridgeformer.validation import array, real
+from ridgeformer.problems.tasks import Prior
+from ridgeformer.validation import array, check_metric, real
 from ridgeformer.values import Value, read_only
-
-__all__ = ["Draw", "Sequences"]
 
 AXES = {"task": 1, "sigma": 1, "metric": 3, "offset": 1, "mean": 2, "surplus": 1, "dims": 1}  # of one per sequence
 Float = NDArray[np.floating[Any]]

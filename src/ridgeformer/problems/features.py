@@ -14,23 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.problems.matrices import check_covariance, fitting
-from ridgeformer.problems.text import Described, parse_call
-from ridgeformer.validation import array, integer, number, real
-
-__all__ = [
-    "Covariance",
-    "Factors",
-    "Features",
-    "Isotropic",
-    "PowerLaw",
-    "Rotated",
-    "Scales",
-    "Spectrum",
-    "Standardised",
-    "as_features",
-    "parse_features",
-]
+from ridgeformer.problems.parts import Described, Lengths, parse_call
+from ridgeformer.validation import array, check_covariance, fitting, integer, number, real
 
 Array = NDArray[np.float64]
 EXAMPLES = (
@@ -87,6 +72,24 @@ class Features(Described):
             The matrix, [d, d].
         """
         return self.mean_covariance(dim)
+
+    def check(self, query: Features | None, lengths: Lengths) -> None:
+        """Refuse queries and numbers of examples that do not go together with these features.
+
+        Args:
+            query: The law of the queries; None for that of the features.
+            lengths: The numbers of examples.
+
+        Raises:
+            InputError: They do not go together.
+        """
+        if query is not None and not query.fixed:
+            refuse("queries have one covariance for all sequences", query, "Pass a matrix or a spectrum.")
+        if query is not None and self.standardised:
+            rule = "queries of standardised features have the covariance of the features"
+            refuse(rule, query, "Leave out query, or do not standardise.")
+        if self.standardised and lengths.least < 2:
+            refuse("standardising needs at least two examples", f"context {lengths}", "Pass a larger context.")
 
 
 class Isotropic(Features):

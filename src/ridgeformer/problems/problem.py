@@ -14,6 +14,7 @@ Problem(dim=10, context=10..40, noise=fixed(1), features=factors(2), tasks=lowra
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
@@ -22,24 +23,19 @@ from numpy.typing import NDArray
 
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Engine, Evaluation, Kernel, Key, Law, Layout
-from ridgeformer.engine.arguments import check_sequences, make_key
+from ridgeformer.engine.interface import check_sequences, make_key
+from ridgeformer.engine.sampler import task_uniforms
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Fixed, Noise, as_noise, check_text
-from ridgeformer.problems.bank import Bank
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
-from ridgeformer.problems.dimensions import ContextRule, dimensions, varies
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.features import Features, Isotropic, as_features
-from ridgeformer.problems.parts import check_parts
-from ridgeformer.problems.prior import Prior
-from ridgeformer.problems.tasks import Gaussian, Tasks, as_tasks
-from ridgeformer.problems.text import parse_problem, shown_text
-from ridgeformer.problems.tokens import draw_with_tokens, law_and_choices
+from ridgeformer.problems.parts import ContextRule, dimensions, parse_problem, shown_text, varies
+from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
+from ridgeformer.problems.tokens import Bank, draw_with_tokens
 from ridgeformer.validation import integer, keywords, number
 from ridgeformer.values import read_only
-
-__all__ = ["Problem"]
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
@@ -98,7 +94,7 @@ class Problem(BaseProblem):
         self.features: Features = as_features(features)
         self.tasks: Tasks = as_tasks(tasks)
         self.query: Features | None = None if query is None else as_features(query)
-        check_parts(self.features, self.query, self.lengths)
+        self.features.check(self.query, self.lengths)
         self.law = self._law()
 
     def _law(self) -> Law:
@@ -209,7 +205,7 @@ class Problem(BaseProblem):
 
     def best_predictor(self) -> Any:
         """See `BaseProblem.best_predictor`: `DMMSE` for pools, `SparseBayes` for sparse tasks, else `BayesRR`."""
-        from ridgeformer.predictors.best import best_predictor
+        from ridgeformer.predictors.bayes import best_predictor
 
         return best_predictor(self)
 
@@ -347,6 +343,14 @@ class Problem(BaseProblem):
         task = self.tasks.choose(engine.uniforms(key, count, first, TASK), self.dim) if self.has_pool else None
         return Choices(sigma, counts, task)
 
+    def _drawn_from(self, key: Key, count: int, first: int, engine: Engine) -> tuple[Law, Choices]:
+        """What engines draw sequences from: tasks that they cannot draw are a pool, one for each sequence."""
+        choices = self.choices(count, **key._asdict(), first=first, engine=engine)
+        if not (numbers := self.tasks.numbers(self.dim)):
+            return self.law, choices
+        tasks = self.tasks.drawn(task_uniforms(key, count, first, numbers))
+        return replace(self.law, pool=tasks), replace(choices, task=np.arange(count))
+
     def sigmas(self, count: int, **key: Any) -> Array:
         """Draw the noise levels of sequences, as `choices` does.
 
@@ -364,7 +368,7 @@ class Problem(BaseProblem):
     ) -> Draw:
         if self.noise.per_token:
             return self._bank.draw(key, count, first).astype(dtype)
-        law, choices = law_and_choices(self, key, count, first, engine)
+        law, choices = self._drawn_from(key, count, first, engine)
         layout = SUMS if sums else Layout()
         drawn = engine.sample(law, choices, key, layout=layout, first=first, dtype=dtype, threads=threads)
         gram, total, ridge = drawn.gram, None, drawn.ridge
@@ -405,7 +409,7 @@ class Problem(BaseProblem):
             return self._evaluated(kernel, self._bank.of_step(key, count, first, ask.gradient, ask.dtype), ask)
         if ask.layout.opening or (ask.target == "ridge" and not self._engine_has_oracle):
             return super()._step(kernel, key, count, first, ask)
-        law, choices = law_and_choices(self, key, count, first, ask.engine)
+        law, choices = self._drawn_from(key, count, first, ask.engine)
         return ask.engine.step(
             kernel,
             law,

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.problems.prior import Prior, Tasks
+from ridgeformer.problems.tasks import KNOWN, Prior, Tasks
 from ridgeformer.validation import array, integer, number
-
-__all__ = ["Sparse"]
 
 Array = NDArray[np.float64]
 EXAMPLES = "Write sparse(3), sparse(p=0.2) or sparse(beta=[1,4])."
@@ -180,3 +178,6 @@ def _log_gamma(x: Array) -> Array:
 
 def _log_binomial(dim: int, k: Array) -> Array:
     return lgamma(dim + 1) - _log_gamma(k + 1) - _log_gamma(dim - k + 1)
+
+
+KNOWN[Sparse.name] = Sparse

@@ -1,44 +1,29 @@
-"""Whole sequences of a problem, token by token: the same law as its moments, from other random numbers."""
+"""Whole sequences of a problem, token by token: the same law as its moments, from other random numbers.
+
+A `Bank` keeps the blocks of sequences that Python draws, so that asking twice costs little.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import Choices, Engine, Key, Law
-from ridgeformer.engine.sampler import task_uniforms
+from ridgeformer.engine import Key
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.values import read_only
 
 if TYPE_CHECKING:
     from ridgeformer.problems.problem import Problem
 
-__all__ = ["draw_tokens", "draw_with_tokens", "law_and_choices"]
-
 Array = NDArray[np.float64]
-
-
-def law_and_choices(problem: Problem, key: Key, count: int, first: int, engine: Engine) -> tuple[Law, Choices]:
-    """Return what engines draw sequences from: tasks that they cannot draw are a pool, one for each sequence.
-
-    Args:
-        problem: The distribution of sequences.
-        key: The stream of random sequences.
-        count: How many sequences, B.
-        first: The number of the first one.
-        engine: Where random numbers are computed.
-
-    Returns:
-        The law and the choices.
-    """
-    choices = problem.choices(count, **key._asdict(), first=first, engine=engine)
-    if not (numbers := problem.tasks.numbers(problem.dim)):
-        return problem.law, choices
-    tasks = problem.tasks.drawn(task_uniforms(key, count, first, numbers))
-    return replace(problem.law, pool=tasks), replace(choices, task=np.arange(count))
+LARGEST_BLOCK = 512  # sequences
+NUMBERS = 1 << 22  # in the tokens of a block, at most
+KEPT = 3 << 27  # bytes of moments that are kept
+STORED, PASSES = 1 << 14, 8  # sequences that steps of training share, and how often each is used
 
 
 def draw_tokens(problem: Problem, rng: np.random.Generator, count: int, queries: int) -> Sequences:
@@ -121,3 +106,104 @@ def _task(problem: Problem, g: Array, rng: np.random.Generator) -> Array:
     chosen = problem.tasks.choose(u, problem.dim)
     assert chosen is not None
     return np.where((chosen >= 0)[:, None], pool[chosen], w)
+
+
+class Bank:
+    """The sequences of every key, drawn block by block.
+
+    Sequence i of a key is the same however many sequences are asked for, because whole blocks are drawn.
+
+    Args:
+        draw: Draws sequences from random numbers.
+        numbers: The numbers in the tokens of one sequence, which decide how many sequences make a block.
+    """
+
+    def __init__(self, draw: Callable[[np.random.Generator, int], Draw], numbers: int) -> None:
+        self._draw, self._size = draw, min(LARGEST_BLOCK, max(1, NUMBERS // numbers))
+        self._blocks: dict[tuple[int, ...], Draw] = {}
+        self._store: tuple[Any, Any] = None, None  # that of the last step, a `Draw`, and what it is for
+        self._order: tuple[Any, Any] = None, None  # the order of the last pass over it, [N]
+
+    def draw(self, key: Key, count: int, first: int, *, tokens: bool = False) -> Draw:
+        """Return sequences number `first` to `first + count` of a key.
+
+        Args:
+            key: The stream of random sequences.
+            count: The number of sequences.
+            first: The number of the first one.
+            tokens: Whether to return the tokens too, which are not kept.
+
+        Returns:
+            The draw.
+        """
+        numbers = range(first // self._size, (first + count - 1) // self._size + 1)
+        blocks = [self._fresh(key, i) if tokens else self._block(key, i) for i in numbers]
+        start = first - numbers[0] * self._size
+        return Draw.joined(blocks).chosen(slice(start, start + count))
+
+    def reused(self, key: Key, count: int, dtype: type) -> Draw:
+        """Return the sequences of one step of training, which come from a store that several steps share.
+
+        A store has `STORED` sequences at most. Each further pass over it is in a new random order, and after `PASSES`
+        passes it is drawn anew. The sequences depend on the key and on `count` alone, not on earlier steps.
+
+        Args:
+            key: The stream; its step is the number of the step.
+            count: The number of sequences of every step.
+            dtype: float32 or float64.
+
+        Returns:
+            The draw.
+        """
+        per_pass = max(1, STORED // count)
+        turn, place = divmod(key.step, per_pass)
+        store, size = key._replace(step=turn // PASSES), per_pass * count
+        if self._store[0] != (store, count, dtype):
+            self._store = (store, count, dtype), self._drawn_once(store, size, dtype)
+        if self._order[0] != (store, turn, count):
+            rng = np.random.default_rng(np.random.SeedSequence((*store, turn, 1)))
+            self._order = (store, turn, count), rng.permutation(size) if turn % PASSES else np.arange(size)
+        whole: Draw = self._store[1]
+        return whole.chosen(self._order[1][place * count : (place + 1) * count])
+
+    def of_step(self, key: Key, count: int, first: int, gradient: bool, dtype: type) -> Draw:
+        """Return the sequences of a step. Steps of training share sequences: drawing them takes most of the time.
+
+        Args:
+            key: The stream.
+            count: The number of sequences.
+            first: The number of the first one.
+            gradient: Whether this is a step of training, which has a gradient.
+            dtype: float32 or float64.
+
+        Returns:
+            The draw.
+        """
+        return self.reused(key, count, dtype) if gradient and not first else self.draw(key, count, first).astype(dtype)
+
+    def _fresh(self, key: Key, number: int) -> Draw:
+        return self._draw(np.random.default_rng(np.random.SeedSequence((*key, number))), self._size)
+
+    def _drawn_once(self, key: Key, count: int, dtype: type) -> Draw:
+        """The first sequences of a key, whose blocks are not kept: a store of training does not come back."""
+        numbers = range((count - 1) // self._size + 1)
+        blocks = [replace(self._fresh(key, i), tokens=None).astype(dtype) for i in numbers]
+        return Draw.joined(blocks, innermost=False).chosen(slice(count))
+
+    def _block(self, key: Key, number: int) -> Draw:
+        """A block, which is kept where there is room.
+
+        Runs of one seed ask for the same blocks in the same order, one run after another. If the oldest made room for
+        the newest, each would be gone when it is needed again. So blocks of other seeds make room, and no others.
+        """
+        name = (*key, number)
+        if name in self._blocks:
+            return self._blocks[name]
+        block = replace(self._fresh(key, number), tokens=None)
+        room = max(1, KEPT // block.nbytes)
+        if len(self._blocks) >= room:
+            for other in [old for old in self._blocks if old[0] != name[0]][: len(self._blocks) - room + 1]:
+                del self._blocks[other]
+        if len(self._blocks) < room:
+            self._blocks[name] = block
+        return block

@@ -26,14 +26,11 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.losses import rounding
 from ridgeformer.moments import Moments
 from ridgeformer.problems.base import Ask, BaseProblem, Precision
-from ridgeformer.problems.dimensions import ContextRule, dimensions
 from ridgeformer.problems.draws import Draw, Sequences
-from ridgeformer.problems.lengths import Lengths
+from ridgeformer.problems.parts import ContextRule, Lengths, dimensions
 from ridgeformer.problems.problem import Problem
 from ridgeformer.validation import keywords, number
 from ridgeformer.values import read_only
-
-__all__ = ["ByDimension", "VaryingDimension"]
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]

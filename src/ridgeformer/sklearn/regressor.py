@@ -60,7 +60,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             that a beam search finds.
         fit_intercept: Whether there is an intercept. Default: True. Without one, features and labels are not centred.
         calibration: `loo` to calibrate intervals, quantiles and standard deviations by predicting training rows from
-            all others (2,000 of them at most). It needs the rows, so that `partial_fit` refuses it. None for the
+            all others (500 of them at most). It needs the rows, so that `partial_fit` refuses it. None for the
             posterior itself. Default: `auto`, which is `loo` where `fit` has at least ten rows, `predictor` is `bayes`
             and `noise` is None or `student`, and None otherwise: `partial_fit` does not calibrate. Predictions do
             not depend on it.

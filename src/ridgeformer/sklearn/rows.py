@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.sklearn.mixture import FREEDOM, Mixture, Tails, law_of, student_tails
+from ridgeformer.sklearn.mixture import FREEDOM, Mixture, Tails, student_tails
 from ridgeformer.sklearn.posterior import Posterior, Standardised, Sums
 from ridgeformer.values import Value
 
@@ -17,7 +17,7 @@ __all__ = ["Calibration", "Rows", "calibrate", "left_out", "student_precisions"]
 Array = NDArray[np.float64]
 Solver = Callable[[Sums], tuple[Standardised, Posterior]]
 ITERATIONS, CLOSE = 30, 1e-3  # of the precisions of rows
-LEFT_OUT = 2000  # rows at most that are left out, one after another
+LEFT_OUT = 500  # rows at most that are left out, one after another
 MOST_LEVERAGE, MOST_RATIO = 0.9, 3.0  # of a row; of the logarithms of probabilities of parts
 SCALES, FREEDOMS, SPREAD = np.exp(np.linspace(-1, 1, 41)), (3.0, 4.0, 6.0, 10.0, 30.0, np.inf), 0.3
 CLIP = 1e-6  # probabilities beyond are rounding
@@ -134,6 +134,8 @@ def left_out(rows: Rows, precision: Array, given: Standardised, mixture: Mixture
     Returns:
         The probabilities, for at most `LEFT_OUT` rows.
     """
+    from scipy.special import ndtr, stdtr
+
     chosen = np.random.default_rng(0).permutation(len(rows.x))[:LEFT_OUT]
     x = (rows.x[chosen] - given.x_mean)[:, given.kept] / given.x_scale
     y = ((rows.y[chosen, output] - given.y_mean[output]) / given.unit[output])[:, None]
@@ -147,7 +149,7 @@ def left_out(rows: Rows, precision: Array, given: Standardised, mixture: Mixture
         noise = np.maximum(squares, 1e-3 * noise) / np.maximum(mixture.freedom - 2 - count, 1e-9)
         freedom = np.maximum(mixture.freedom - count, 0.5)
         shrink = np.maximum(freedom - 2, 1e-9) / freedom
-    law, own = law_of(freedom if free else np.inf), noise / weight * leverage / (1 - leverage)
+    own = noise / weight * leverage / (1 - leverage)
     scale = np.sqrt(shrink * (own + noise / weight))
     ratio = np.square(error / scale)
     tail = 0.5 * (freedom + count) * np.log1p(ratio / freedom) if free else 0.5 * ratio
@@ -156,7 +158,8 @@ def left_out(rows: Rows, precision: Array, given: Standardised, mixture: Mixture
     chance = mixture.chance[kept] * np.exp(np.minimum(score - middle, MOST_RATIO))
     chance /= chance.sum(1, keepdims=True)
     scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.factors]
-    parts = [c * (chance * law.cdf(error / one)).sum(1) for c, one in zip(mixture.tails.chances, scales, strict=True)]
+    below = [stdtr(freedom, error / one) if free else ndtr(error / one) for one in scales]
+    parts = [c * (chance * one).sum(1) for c, one in zip(mixture.tails.chances, below, strict=True)]
     return np.asarray(np.sum(parts, 0))
 
 
@@ -172,12 +175,24 @@ def calibrate(below: Array) -> Calibration:
     Returns:
         The calibration.
     """
-    from scipy.stats import norm, t
+    from scipy.special import ndtri
 
-    z = norm.ppf(np.clip(below, CLIP, 1 - CLIP))
+    z = ndtri(np.clip(below, CLIP, 1 - CLIP))
     scores = [
-        t(freedom).logpdf(z[:, None] / SCALES).sum(0) - len(z) * np.log(SCALES) - 0.5 * (np.log(SCALES) / SPREAD) ** 2
+        _log_density(z[:, None] / SCALES, freedom).sum(0)
+        - len(z) * np.log(SCALES)
+        - 0.5 * (np.log(SCALES) / SPREAD) ** 2
         for freedom in FREEDOMS
     ]
     best = np.unravel_index(int(np.argmax(scores)), (len(FREEDOMS), len(SCALES)))
     return Calibration(float(SCALES[best[1]]), FREEDOMS[best[0]])
+
+
+def _log_density(z: Array, freedom: float) -> Array:
+    """The logarithm of the density of the t distribution; of the normal one for infinitely many degrees of freedom."""
+    from scipy.special import gammaln
+
+    if np.isinf(freedom):
+        return np.asarray(-0.5 * (z**2 + np.log(2 * np.pi)))
+    constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom * np.pi)
+    return np.asarray(constant - 0.5 * (freedom + 1) * np.log1p(z**2 / freedom))

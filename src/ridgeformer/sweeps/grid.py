@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ridgeformer.engine.arguments import MOST_SEQUENCES
+from ridgeformer.engine.interface import MOST_SEQUENCES
 from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.models.family import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, Lengths, Problem
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.problems.features import as_features
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.training import Search, Spec

@@ -1,4 +1,4 @@
-"""Steps of plain gradient descent with a constant rate: the exact expected loss, and the best rate.
+"""Steps of gradient descent, plain or preconditioned: exact losses, the best rate, and models of them.
 
 On an isotropic problem, k steps w <- w + rate (a - S w) from w = 0 leave e = (1 - rate lambda)^k of the task along an
 eigenvector of S with the eigenvalue lambda, and (1 - e)^2 sigma^2 / lambda of the noise. The expectation is an integral
@@ -11,6 +11,9 @@ over the eigenvalues (see `wishart`). One step has the best rate 1 / (n + d + 1 
 
 With many steps the expectation is decided by rare contexts with a huge eigenvalue. A mean over a sample leaves most of
 them out; `rare` does the same.
+
+Steps that are preconditioned by Lambda^-1 are plain steps in whitened coordinates: `whitened` moves a GD++ model there,
+and `distances` and `aligned` say how far the layers of another model are from such steps.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import refuse
 from ridgeformer.models.families import GDpp
 from ridgeformer.models.looped import Looped
+from ridgeformer.models.structured import Preconditioned
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.predictors.iterative import heavy_ball
@@ -31,7 +36,9 @@ from ridgeformer.problems import Problem
 from ridgeformer.validation import integer, number
 from ridgeformer.wishart import eigenvalues
 
-__all__ = ["best_rate", "expected_loss", "model_of"]
+__all__ = ["aligned", "best_rate", "distances", "expected_loss", "model_of", "power", "whitened"]
+
+Array = NDArray[np.float64]
 
 
 def expected_loss(problem: Problem, steps: int, rate: float, rare: float = 0.0) -> float:
@@ -103,3 +110,67 @@ def model_of(steps: int, rate: float, dim: int | None = None) -> LinearTransform
     """
     arrays: dict[str, Any] = {"p": np.array([[[0.0, -number("rate", rate)]]]), "q": np.ones((1, 1))}
     return LinearTransformer(Looped(GDpp, integer("steps", steps))(**arrays), dim)
+
+
+def power(Lambda: ArrayLike, exponent: float) -> Array:
+    """Return a power of a covariance.
+
+    Args:
+        Lambda: The covariance, [d, d].
+        exponent: The exponent, such as -1/2.
+
+    Returns:
+        The power, [d, d].
+    """
+    values, vectors = np.linalg.eigh(np.asarray(Lambda, np.float64))
+    return np.asarray(vectors * values**exponent @ vectors.T)
+
+
+def whitened(model: LinearTransformer, Lambda: ArrayLike) -> LinearTransformer:
+    """Return what an isotropic GD++ model is in the coordinates of features with a covariance.
+
+    Args:
+        model: A GD++ model.
+        Lambda: The covariance, [d, d].
+
+    Returns:
+        The model of the sparse family: A = q Lambda^-1 and B = b I, with the same predictions for x as for
+        Lambda^-1/2 x.
+    """
+    dim = len(np.asarray(Lambda))
+    P, Q = (np.asarray(value, np.float64) for value in model.family.dense(dim))
+    last = P[..., -1, -1]
+    A = (last * Q[..., 0, 0])[..., None, None] * power(Lambda, -1)
+    B = (P[..., 0, 0] / last)[..., None, None] * np.eye(dim)
+    return LinearTransformer(Preconditioned(A, B))
+
+
+def distances(model: LinearTransformer, Lambda: ArrayLike) -> Array:
+    """Return how far every A of a sparse model is from the nearest multiple of Lambda^-1.
+
+    Args:
+        model: A model of the family `preconditioned`.
+        Lambda: The covariance of the features, [d, d].
+
+    Returns:
+        |M - c I| / |M| for M = Lambda^1/2 A Lambda^1/2 and the best c, one for each layer and head, [L, H].
+    """
+    root = power(Lambda, 0.5)
+    M = root @ np.asarray(model.family.arrays["A"], np.float64) @ root
+    nearest = np.trace(M, axis1=-2, axis2=-1)[..., None, None] / len(root) * np.eye(len(root))
+    return np.asarray(np.linalg.norm(M - nearest, axis=(-2, -1)) / np.linalg.norm(M, axis=(-2, -1)))
+
+
+def aligned(model: LinearTransformer, Lambda: ArrayLike) -> LinearTransformer:
+    """Return a sparse model with the nearest multiples of Lambda^-1 and of I instead of its matrices A and B.
+
+    Args:
+        model: A model of the family `preconditioned`.
+        Lambda: The covariance of the features, [d, d].
+
+    Returns:
+        The model, which is a whitened GD++ model.
+    """
+    A, B = (np.asarray(model.family.arrays[name], np.float64) for name in ("A", "B"))
+    a, b = (np.trace(M, axis1=-2, axis2=-1)[..., None, None] / A.shape[-1] for M in (A @ np.asarray(Lambda), B))
+    return LinearTransformer(Preconditioned(a * power(Lambda, -1), b * np.eye(A.shape[-1])))

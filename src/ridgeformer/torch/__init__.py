@@ -16,9 +16,8 @@ except ImportError as error:
         "ridgeformer.torch needs PyTorch, which is not installed. Run pip install torch."
     ) from error
 
-from ridgeformer.torch.data import MomentBatch, ProblemDataset, TokenBatch
-from ridgeformer.torch.loss import moment_loss, token_loss
 from ridgeformer.torch.modules import TorchLayer, TorchModel, from_torch, to_torch
+from ridgeformer.torch.training import MomentBatch, ProblemDataset, TokenBatch, moment_loss, token_loss
 
 __all__ = [
     "MomentBatch",

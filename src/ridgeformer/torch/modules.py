@@ -18,8 +18,6 @@ from ridgeformer.models.family import Family
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.moments import Moments
 
-__all__ = ["TorchLayer", "TorchModel", "from_torch", "kernel_of", "to_torch"]
-
 TAKEN = frozenset({*dir(nn.Module()), "value"})  # attributes that modules use for something else
 
 

@@ -141,7 +141,12 @@ class Batch:
         return Batch(np.asarray(self.gram[index]), np.asarray(self.target[index]), metric, dims)
 
     def evaluate(
-        self, model: LinearTransformer, limit: float, gradient: bool = True, threads: int | None = None
+        self,
+        model: LinearTransformer,
+        limit: float,
+        gradient: bool = True,
+        threads: int | None = None,
+        weights: bool = False,
     ) -> Evaluation:
         """Return losses, and the gradient with respect to the model's `kernel`.
 
@@ -150,6 +155,7 @@ class Batch:
             limit: The loss above which losses enter the gradient by their logarithm.
             gradient: Whether to compute the gradient.
             threads: Threads of the engine; None for all.
+            weights: Whether to return the estimates.
 
         Returns:
             The evaluation of the engine.
@@ -164,6 +170,7 @@ class Batch:
             metric=metric,
             counted=self.target.shape[1],
             ceiling=limit,
+            weights=weights,
             gradient=gradient,
             threads=threads,
         )

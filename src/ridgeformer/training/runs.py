@@ -26,7 +26,7 @@ from ridgeformer.errors import InputError, RidgeformerError, refuse, shown
 from ridgeformer.evaluation.table import Table
 from ridgeformer.files import LARGEST_TEXT, jsonable, parse_json
 from ridgeformer.losses import SAYS_NOTHING, warn_below_floor
-from ridgeformer.problems.dimensions import dimensions
+from ridgeformer.problems.parts import dimensions
 from ridgeformer.training.results import Training, load_run
 from ridgeformer.training.spec import PROTOCOLS
 from ridgeformer.training.store.files import AGAIN, MODEL, RECORD, SPEC, is_run, read_record

@@ -20,8 +20,8 @@ from ridgeformer.errors import kind_of, refuse
 from ridgeformer.models.family import Family, check_registered, family_named
 from ridgeformer.models.file import fingerprint
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.predictors.base import check_any_problem
 from ridgeformer.problems import BaseProblem, problem_from_dict
+from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import integer
 
 if TYPE_CHECKING:

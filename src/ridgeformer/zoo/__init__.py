@@ -1,7 +1,9 @@
 """Trained models that ship with the package.
 
 For d = 10 and n = 20, the best of five seeds for every cell of the paper's Table 1; for d = 1 and d = 2 and n = 10, a
-few models of one seed for teaching, which `python -m ridgeformer.zoo.small` trains.
+few models of one seed for teaching, which `python -m benchmarks.small` trains. Models in files of their own come from
+`python -m benchmarks.discover`: those for every dimension, such as `zoo:universal/8`, and those that are nearer to the
+floor than the paper's families, such as `zoo:channels(1,6)/8/categorical(1,3)`.
 
 >>> from ridgeformer import load, zoo
 >>> load("zoo:full/7/categorical(1,3)")
@@ -25,11 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.errors import DamageError, InputError, refuse, shown
-from ridgeformer.files import read_json, short, write_whole
+from ridgeformer.files import CHECKSUM, DamagedFile, checksum, pack, read_json, read_tensors, short, write_whole
 from ridgeformer.models.family import family_named
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.tensors import CHECKSUM, DamagedFile, checksum, pack, read_tensors
 from ridgeformer.training.store.files import read_run
 from ridgeformer.values import Value
 
@@ -52,7 +53,7 @@ __all__ = [
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
-SINGLE, END = ("universal",), ".safetensors"  # folders of models that stand alone, one in a file
+SINGLE, END = ("channels(1,6)", "universal"), ".safetensors"  # folders of models that stand alone, one in a file
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
 Key = tuple[str, int, str]
@@ -354,7 +355,11 @@ def shipped(dim: int = DIMS[0]) -> Zoo:
 
 
 def single_models() -> dict[str, Path]:
-    """Return the files of shipped models that stand alone, by name, such as `zoo:universal/8`."""
+    """Return the files of shipped models that stand alone, by name.
+
+    Returns:
+        The files by name, such as `zoo:universal/8` and `zoo:channels(1,6)/8/categorical(1,3)`.
+    """
     files = {path.relative_to(MODELS).as_posix(): path for kind in SINGLE for path in (MODELS / kind).rglob("*")}
     return {f"{PREFIX}{name.removesuffix(END)}": path for name, path in sorted(files.items()) if name.endswith(END)}
 

@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,14 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation import ExplosionProbability, explosion_probability
 from ridgeformer.files import read_json, write_whole
+from ridgeformer.losses import rounding
+from ridgeformer.models.file import read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
 from ridgeformer.training.batch import ceiling
 from ridgeformer.training.job import FINISH, SELECT, Price, Units, Vector
 from ridgeformer.training.search.few_starts import Soap
-from ridgeformer.zoo import MODELS, PREFIX, shipped
-
-__all__ = ["explosions", "measure", "measure_price", "measure_prices", "prices"]
+from ridgeformer.zoo import MODELS, PREFIX, shipped, single_models
 
 Array = NDArray[np.float64]
 
@@ -79,6 +80,36 @@ def measure_one(family: str, layers: int, noise: str, sequences: int = SEQUENCES
     if rare.bound == "lower" and rare.probability > LIKELY:
         return explosion_probability(problem, model, sequences=MORE * sequences)
     return rare
+
+
+def nearest() -> dict[str, dict[str, Any]]:
+    """Return, for every noise of the paper where the floor is above 0, the shipped model that is nearest to the floor.
+
+    Returns:
+        By noise: its `name`, its `ratio` = loss / floor when it was trained, and its explosions.
+    """
+    found: dict[str, dict[str, Any]] = {}
+
+    def consider(noise: str, name: str, ratio: float, rare: ExplosionProbability) -> None:
+        if noise not in found or ratio < found[noise]["ratio"]:
+            found[noise] = {"name": name, "ratio": ratio, "explosions": rare}
+
+    zoo = shipped()
+    for family, layers, noise in zoo.made:
+        made, name = zoo.record(family, layers, noise), f"{PREFIX}{family}/{layers}/{noise}"
+        if made.floor > rounding(made.spec["dim"]):
+            consider(noise, name, made.loss / made.floor, explosions()[name])
+    for name, path in single_models().items():
+        record = read_file(path)[1]
+        if record["spec"]["noise"] in found:
+            result = record["result"]
+            consider(
+                record["spec"]["noise"],
+                name,
+                result["loss"] / result["floor"],
+                ExplosionProbability(**result["explosions"]),
+            )
+    return found
 
 
 @cache

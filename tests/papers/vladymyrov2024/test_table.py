@@ -261,7 +261,7 @@ class Altered:
             self.layer_profiles["exploded"] = {f: np.zeros(found.shape, int) for f, found in losses.items()}
         self.iterations = iterations or evidence.iterations
 
-    loss, curve, exploded, levels = Evidence.loss, Evidence.curve, Evidence.exploded, Evidence.levels
+    ratio, curve, exploded, levels = Evidence.ratio, Evidence.curve, Evidence.exploded, Evidence.levels
 
 
 def by_method(otherwise=1.0, **losses):

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ridgeformer.papers.check import Check
-from ridgeformer.papers.paper import Paper, Part, Results
+from ridgeformer.papers.paper import Check, Paper, Part, Results
 from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import PARTS, Evidence

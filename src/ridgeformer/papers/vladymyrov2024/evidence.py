@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ridgeformer import zoo as zoo_package
 from ridgeformer.evaluation import compare, explosion_probability
+from ridgeformer.files import make_folder
 from ridgeformer.papers.paper import Part, Results
 from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024 import paper
@@ -24,7 +25,7 @@ from ridgeformer.papers.vladymyrov2024.table import Table, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.validation import integer
-from ridgeformer.zoo import PREFIX, Zoo
+from ridgeformer.zoo import MODELS, PREFIX, Zoo
 from ridgeformer.zoo.explosions import SEQUENCES as STORED_WITH
 from ridgeformer.zoo.explosions import explosions as stored_explosions
 from ridgeformer.zoo.explosions import prices
@@ -92,29 +93,29 @@ class Evidence:
             for noise, part in self.results["profiles"].items()
         }
 
-    def loss(self, method: str, layers: int | None, noise: str) -> float:
-        """Return the adjusted loss of a cell of the table.
+    def ratio(self, over: tuple[str, int | None], under: tuple[str, int | None], noise: str) -> float:
+        """Return the ratio of the adjusted losses of two cells of a column of the table.
 
         Args:
-            method: A family or a baseline.
-            layers: The depth; None for a baseline.
+            over: A family and its depth, or a baseline and None.
+            under: The same of the loss that is divided by.
             noise: The noise of the column.
 
         Returns:
-            The loss.
+            The ratio.
         """
-        return self.table[method, layers, noise].loss
+        return self.table[(*over, noise)].loss / self.table[(*under, noise)].loss
 
     def curve(self, noise: str, method: str, layers: int | None = None) -> Array:
-        """Return the mean loss of a method at every level of a profile, [K]. See `loss`."""
+        """Return the mean loss of a method at every level of a profile, [K]. See `ratio`."""
         return np.array(self.profiles[noise][paper.Row(method, layers).name].losses)
 
     def exploded(self, noise: str, method: str, layers: int | None = None) -> NDArray[np.int64]:
-        """Return how many sequences exploded at every level; their losses dominate the mean there. See `loss`."""
+        """Return how many sequences exploded at every level; their losses dominate the mean there. See `ratio`."""
         return np.array(self.profiles[noise][paper.Row(method, layers).name].exploded)
 
     def levels(self, noise: str) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `loss`."""
+        """Return the noise levels of the profiles of a problem and whether each can occur, [K] each. See `ratio`."""
         known = self.profiles[noise][BAYES]
         return np.array(known.sigmas), np.array(known.inside)
 
@@ -330,3 +331,17 @@ PARTS = (
     Part(training),
     Part(explosions),
 )
+
+
+def ship(runs: Path | str) -> None:
+    """Write the best models of all cells, and all seeds where figures show their spread, into the package.
+
+    Args:
+        runs: The folder with all runs of the table.
+
+    Raises:
+        InputError: A run is missing.
+        StorageError: The folder cannot be written to.
+    """
+    make_folder(MODELS, "models")
+    paper.models_of(Path(runs)).write(MODELS, every_seed=[SHOWN])

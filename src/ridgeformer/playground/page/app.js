@@ -5,10 +5,12 @@ import { h, say } from "./dom.js";
 import { Engine } from "./engine.js";
 import { explore } from "./explore.js";
 import { asJSON, asModelFile, asPython, download } from "./exporting.js";
+import { parseNoise } from "./noise.js";
 import { score } from "./score.js";
 import { DEFAULTS, fromAddress, Store, toAddress } from "./state.js";
 import { train } from "./train.js";
 import { showWords } from "./words.js";
+import script from "worker-source";
 
 const VIEWS = { explore, train, score, chapters: contents };
 const NAMES = { explore: "Explore", train: "Train", score: "Beat the floor", chapters: "Chapters" };
@@ -17,10 +19,12 @@ const FIRST = "diag/4/uniform(0,5)";
 
 const models = JSON.parse(document.getElementById("models").textContent);
 const main = document.getElementById("main");
-const engine = new Engine();
-const background = new Engine(); // for what takes longer, so that sliders stay quick
+const core = Uint8Array.from(atob(document.getElementById("core").textContent.trim()), (c) => c.charCodeAt(0));
+const start = () => new Engine(script, core);
+const engine = start();
+const background = start(); // for what takes longer, so that sliders stay quick
 const store = new Store(structuredClone(DEFAULTS));
-const app = { store, engine, background, models, open, updates: 0, updated: () => (app.updates += 1) };
+const app = { store, start, engine, background, models, open, updates: 0, updated: () => (app.updates += 1) };
 let view = null;
 let shown = null;
 
@@ -108,17 +112,24 @@ function share() {
   link.text.setSelectionRange(0, 0);
 }
 
+/** The model for an address that names none: a shipped one for the dimension and noise that it gives, or else a step of gradient descent. */
+function begin({ d, n, noise }, given) {
+  const shipped = models.filter((model) => model.d === d && (!given.has("noise") || model.noise === noise) && (!given.has("n") || model.n === n));
+  const model = shipped.find(({ name }) => name === FIRST) ?? shipped.findLast(({ family }) => family === "diag");
+  if (!model) return { family: "diag", omega: [[0, 0, -1 / (n + d + 1 + parseNoise(noise).secondMoment), 0]] };
+  return { family: model.family, n: model.n, noise: model.noise, omega: structuredClone(model.omega) };
+}
+
 /** Read the address. Without a model in it, the view begins as it should. */
 function read() {
   try {
-    const { state, complete } = fromAddress(location.hash);
+    const { state, complete, given } = fromAddress(location.hash);
     const number = Number(/^chapter-(\d+)$/.exec(state.view)?.[1]);
     if (complete) return open(state);
     const { bare } = state;
     if (number >= 1 && number <= CHAPTERS.length) return open({ ...opening(number, models), bare });
     if (state.view === "score") return open({ ...state, omega: structuredClone(BY_HAND) });
-    const { family, d, n, noise, omega } = models.find(({ name }) => name === FIRST);
-    return open({ ...state, family, d, n, noise, omega: structuredClone(omega) });
+    return open({ ...state, ...begin(state, given) });
   } catch (error) {
     main.replaceChildren(h("p", { class: "error", role: "alert" }, `The address cannot be read: ${error.message}`), h("p", {}, h("a", { href: "#view=explore" }, "Begin anew")));
     return undefined;

@@ -339,12 +339,13 @@ export function omegas(frame, omega, sizes) {
   const terms = ["xx", "xy", "yx", "yy"];
   const rows = omega.flatMap((layer, l) => layer.map((value, i) => ({ layer: l + 1, term: terms[i], value: value / sizes[i], omega: value })));
   const top = Math.max(1, ...rows.map(({ value }) => Math.min(Math.abs(value), 20)));
+  const narrow = frame.clientWidth < 92 * omega.length; // names of terms would touch
   return draw(
     frame,
     {
       marginTop: 46,
-      fx: { label: null, tickFormat: (layer) => `layer ${layer}` },
-      x: { domain: terms, label: null, tickSize: 0 },
+      fx: { label: narrow ? "layer" : null, tickFormat: (layer) => (narrow ? `${layer}` : `layer ${layer}`) },
+      x: { domain: terms, label: null, tickSize: 0, tickRotate: narrow ? -90 : 0 },
       y: { label: "ω / unit", labelOffset: 40, domain: [-top, top], ...grid },
       marks: [
         Plot.ruleY([0]),

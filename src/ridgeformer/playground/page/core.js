@@ -40,7 +40,8 @@ export class Contexts {
 }
 
 export class Core {
-  constructor(instance) {
+  constructor(module, instance) {
+    this.module = module;
     this.exports = instance.exports;
     this.exports._initialize();
     this.kept = new Map();
@@ -49,7 +50,7 @@ export class Core {
   /** Start the core from the bytes of the .wasm file, or from a compiled module. */
   static async start(wasm) {
     const module = wasm instanceof WebAssembly.Module ? wasm : await WebAssembly.compile(wasm);
-    return new Core(await WebAssembly.instantiate(module, {}));
+    return new Core(module, await WebAssembly.instantiate(module, {}));
   }
 
   /** A named array that is used again by the next call; it grows when needed. */

@@ -1,18 +1,14 @@
-// The workers as seen from the page: `ask` sends a job and returns a promise of its result.
-
-import workerSource from "worker-source";
-
-const bytes = () => Uint8Array.from(atob(document.getElementById("core").textContent.trim()), (c) => c.charCodeAt(0));
+// A worker as seen by who starts it: `ask` sends a job and returns a promise of its result.
 
 export class Engine {
-  constructor() {
-    const url = URL.createObjectURL(new Blob([workerSource], { type: "text/javascript" }));
-    this.worker = new Worker(url);
+  /** Start a worker from the text of its script, with the core as bytes or as a compiled module. */
+  constructor(script, wasm) {
+    this.worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
     this.waiting = new Map();
     this.number = 0;
     this.onReport = null;
     this.worker.onmessage = ({ data }) => this.#receive(data);
-    this.ready = this.ask("start", { wasm: bytes() });
+    this.ready = this.ask("start", { script, wasm });
   }
 
   #receive({ id, result, error, report }) {

@@ -51,8 +51,8 @@ export function explore(main, app) {
     path: card("path", "The estimate *w* on one context", "Numbers are layers: *w* moves from 0 towards the estimates of classical methods (crosses). The task is what produced the labels."),
     filters: card("filters", "Each layer as a filter", "How much of least squares the estimate keeps after each layer (numbers at the right), along a direction with the eigenvalue *s* of *S*. Dashed: ridge that knows σ. Ticks: the eigenvalues of this context."),
     eigenvalues: card("eigenvalues", "Eigenvalues of the context", "Drag them: features are stretched along an eigenvector of *S*, the noise stays."),
-    explosions: card("explosions", "Where the model explodes", "Red: contexts with a loss above 100 *d*; the darker, the more of them. Dashed: the typical largest eigenvalue. Ring: the context on this page."),
-    ablations: card("ablations", "What breaks without a term", "The loss with one omega set to 0; the darker, the worse. Use the switches of the layers to look closer."),
+    explosions: card("explosions", "Where the model explodes", "Red: contexts with a loss above 100 *d*; the stronger the red, the more of them. Dashed: the typical largest eigenvalue. Ring: the context on this page."),
+    ablations: card("ablations", "What breaks without a term", "The loss with one omega set to 0; the stronger the colour, the worse. Use the switches of the layers to look closer."),
   };
   const aside = h(
     "aside", { class: "panel", "aria-label": "controls" },

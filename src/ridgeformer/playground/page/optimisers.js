@@ -1,11 +1,11 @@
 // Ways to go downhill, as generators: every `next()` is one step, so that training can pause anywhere.
 
-/** Adam with its usual constants. `slope(point, step)` returns { value, gradient } on fresh sequences. */
-export function* adam(slope, start, rate) {
+/** Adam with its usual constants. `slope(point, step)` promises { value, gradient } on fresh sequences. */
+export async function* adam(slope, start, rate) {
   const point = Float64Array.from(start);
   const [first, second] = [new Float64Array(point.length), new Float64Array(point.length)];
   for (let step = 1; ; step += 1) {
-    const { value, gradient } = slope(point, step);
+    const { value, gradient } = await slope(point, step);
     for (let i = 0; i < point.length; i += 1) {
       first[i] = 0.9 * first[i] + 0.1 * gradient[i];
       second[i] = 0.999 * second[i] + 0.001 * gradient[i] ** 2;
@@ -17,10 +17,10 @@ export function* adam(slope, start, rate) {
 }
 
 /** Plain gradient descent. */
-export function* descent(slope, start, rate) {
+export async function* descent(slope, start, rate) {
   const point = Float64Array.from(start);
   for (let step = 1; ; step += 1) {
-    const { value, gradient } = slope(point, step);
+    const { value, gradient } = await slope(point, step);
     yield { point, value };
     for (let i = 0; i < point.length; i += 1) point[i] -= rate * gradient[i];
   }

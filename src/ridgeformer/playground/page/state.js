@@ -74,7 +74,7 @@ export function fromAddress(text) {
   }
   state.bare = given.has("bare");
   check(state);
-  return { state, complete: given.has("omega") };
+  return { state, complete: given.has("omega"), given };
 }
 
 /** Throws if a state cannot be shown. */

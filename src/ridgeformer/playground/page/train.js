@@ -2,7 +2,6 @@
 
 import * as charts from "./charts.js";
 import { problemControls } from "./controls.js";
-import { Engine } from "./engine.js";
 import { card } from "./explore.js";
 import { h, say, short } from "./dom.js";
 import { parseNoise } from "./noise.js";
@@ -14,7 +13,7 @@ const READY = "Ready. Start, and watch the loss fall towards the floor; pause wh
 
 export function train(main, app) {
   const { store, background } = app;
-  const trainer = new Engine(); // a worker of its own, so that pictures stay quick
+  const trainer = app.start(); // a worker of its own, so that pictures stay quick
   const problem = problemControls(store);
   const set = (part) => store.change({ train: { ...store.state.train, ...part } });
   const field = (id, label, control) => h("div", { class: "field" }, h("label", { for: id }, label), control);

@@ -123,17 +123,29 @@ function distinct(results, most) {
   return chosen.slice(0, most);
 }
 
-/** Adam or gradient descent on fresh sequences, step after step, without an end. */
-export function* stochastic(core, problem, { family, layers, seed, optimiser, rate }) {
+/** Mean loss and gradient over one half of the fresh sequences of a step, the second one if `second`. */
+export function halfStep(core, { d, n, noise }, omega, { seed, step, second }) {
+  const key = { seed, stream: TRAINING, step, first: second ? BATCH / 2 : 0 };
+  const levels = core.uniforms(key, BATCH / 2).map((u) => noise.quantile(u));
+  const { losses, gradient } = core.step(omega, d, n, levels, key, { ceiling: d });
+  return { loss: mean(losses), gradient };
+}
+
+/**
+ * Adam or gradient descent on fresh sequences, step after step, without an end. `other(omega, key)` promises the second half
+ * of each step, which another worker computes at the same time.
+ */
+export async function* stochastic(core, problem, { family, layers, seed, optimiser, rate }, other) {
   const map = vector(family, units(problem));
   const rng = random(seed * 7919 + layers);
   const start = Float64Array.from({ length: layers * map.columns.length }, () => 0.1 * rng.normal());
-  const slope = (point, step) => {
-    const levels = core.uniforms({ seed, stream: TRAINING, step }, BATCH).map((u) => problem.noise.quantile(u));
-    const key = { seed, stream: TRAINING, step };
-    const { losses, gradient } = core.step(map.omega(point), problem.d, problem.n, levels, key, { ceiling: problem.d });
-    return { value: mean(losses), gradient: map.slope(gradient) };
+  const slope = async (point, step) => {
+    const omega = map.omega(point);
+    const asked = other(omega, { seed, step, second: true });
+    const halves = [halfStep(core, problem, omega, { seed, step, second: false }), await asked];
+    const [one, two] = halves.map(({ gradient }) => gradient);
+    return { value: (halves[0].loss + halves[1].loss) / 2, gradient: map.slope(one.map((g, i) => (g + two[i]) / 2)) };
   };
   const method = optimiser === "adam" ? adam : descent;
-  for (const { point, value } of method(slope, start, rate)) yield { omega: map.omega(point), loss: value };
+  for await (const { point, value } of method(slope, start, rate)) yield { omega: map.omega(point), loss: value };
 }

@@ -3,19 +3,23 @@
 import { Analysis } from "./analysis.js";
 import { challenges } from "./challenges.js";
 import { Core } from "./core.js";
+import { Engine } from "./engine.js";
 import { parseNoise } from "./noise.js";
 import * as predictors from "./predictors.js";
-import { search, stochastic } from "./training.js";
+import { halfStep, search, stochastic } from "./training.js";
 
+let source = null; // of this script
 let core = null;
 let started = null;
 let analysis = null;
 let training = null;
+let partner = null; // the worker that computes the other half of training steps
 
 const PAUSE = 40; // milliseconds of training between two reports
 
 const jobs = {
-  async start({ wasm }) {
+  async start({ script, wasm }) {
+    source = script;
     core = await Core.start(wasm);
     analysis = new Analysis(core);
   },
@@ -49,51 +53,71 @@ const jobs = {
   /** Begin training; reports come as messages { report }. */
   train(options) {
     const problem = { d: options.d, n: options.n, noise: parseNoise(options.noise) };
-    const make = options.optimiser === "quasi-newton" ? search : stochastic;
-    training = { steps: make(core, problem, options), count: 0, seconds: 0, running: false, last: null };
+    const steps = options.optimiser === "quasi-newton" ? search(core, problem, options) : stochastic(core, problem, options, otherHalf(options));
+    if (training) training.running = false;
+    training = { steps, count: 0, seconds: 0, running: false, advancing: false, last: null, taken: Promise.resolve() };
   },
-  run({ running }) {
+  async run({ running }) {
     if (!training) return;
-    const idle = !training.running;
     training.running = running;
-    if (running && idle) advance();
+    if (running && !training.advancing) advance(training);
+    if (!running) await training.taken; // so that the last step has been reported
   },
   step() {
-    if (training) report(take(Date.now()), true);
+    if (training) take(training, 0);
   },
+  half: ({ problem, omega, key }) => halfStep(core, { ...problem, noise: parseNoise(problem.noise) }, omega, key),
 };
 
-/** Take training steps until a moment; returns the reports of the steps. */
-function take(until) {
-  const began = performance.now();
-  const points = [];
-  let done = false;
-  do {
-    const next = training.steps.next();
-    if (next.done) {
-      done = true;
-      training.running = false;
-      if (next.value) points.push({ ...training.last, omega: next.value });
-      break;
-    }
-    training.count += 1;
-    training.last = { step: training.count, ...next.value };
-    points.push(training.last);
-  } while (Date.now() < until);
-  training.seconds += (performance.now() - began) / 1000;
-  return { points, done };
+/**
+ * A function that promises the second half of a training step, from a worker of its own once there is one. The numbers do not
+ * depend on who computes them.
+ */
+function otherHalf({ d, n, noise }) {
+  const problem = { d, n, noise };
+  if (navigator.hardwareConcurrency > 1) partner ??= new Engine(source, core.module);
+  let ask = async (given) => jobs.half(given);
+  partner?.ready.then(() => (ask = (given) => partner.ask("half", given)));
+  return (omega, key) => ask({ problem, omega, key });
 }
 
-function report({ points, done }) {
+/** Take training steps for some milliseconds, at least one, once those before have been taken; and report them. */
+function take(mine, milliseconds) {
+  mine.taken = mine.taken.then(async () => {
+    const began = performance.now();
+    const points = [];
+    let done = false;
+    do {
+      const next = await mine.steps.next();
+      if (next.done) {
+        done = true;
+        mine.running = false;
+        if (next.value) points.push({ ...mine.last, omega: next.value });
+        break;
+      }
+      mine.count += 1;
+      mine.last = { step: mine.count, ...next.value };
+      points.push(mine.last);
+    } while (mine.running && performance.now() - began < milliseconds);
+    mine.seconds += (performance.now() - began) / 1000;
+    if (mine === training) report(mine, points, done);
+  });
+  return mine.taken;
+}
+
+function report({ count, seconds }, points, done) {
   const { omega } = points.at(-1) ?? { omega: null };
   const curve = points.map(({ step, loss, stage, depth, start, of }) => ({ step, loss, stage, depth, start, of }));
-  postMessage({ report: { curve, omega, done, steps: training.count, seconds: training.seconds } });
+  postMessage({ report: { curve, omega, done, steps: count, seconds } });
 }
 
-function advance() {
-  if (!training?.running) return;
-  report(take(Date.now() + PAUSE));
-  setTimeout(advance, 0);
+async function advance(mine) {
+  mine.advancing = true;
+  while (mine.running) {
+    await take(mine, PAUSE);
+    await new Promise((resolve) => setTimeout(resolve, 0)); // lets messages in
+  }
+  mine.advancing = false;
 }
 
 onmessage = async ({ data: { id, name, given } }) => {

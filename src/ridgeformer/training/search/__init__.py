@@ -37,7 +37,7 @@ __all__ = ["Search"]
 
 Array = NDArray[np.float64]
 LossesOf = Callable[[LinearTransformer], Array]
-FEW = 256  # parameters, up to which descent is by BFGS
+FEW_PARAMETERS = 256  # parameters, up to which descent is by BFGS
 RARE = 20_000  # sequences of a wider law that an explosion probability is measured on
 COSTLY = 0.05  # a share of the loss from which on the message states the price of caution
 
@@ -144,7 +144,7 @@ class Search(Protocol):
             return _by_quadrature(job, cast("Problem", problem))
         work = SearchJob(**vars(job), effort=self.effort, caution=self.caution, precision=self.precision)
         parameters = sum(value.size for value in job.fresh(0).family.arrays.values())
-        descend = descend_many_starts if parameters <= FEW else descend_few_starts
+        descend = descend_many_starts if parameters <= FEW_PARAMETERS else descend_few_starts
         outcome = follow(descend(work), job)
         own = job.spec.family.name
         given = [] if job.spec.init is None else [Parent(job.spec.init, own)]

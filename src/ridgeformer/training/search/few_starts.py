@@ -194,7 +194,7 @@ def descend_few_starts(job: SearchJob) -> Steps:
     warm = RATE * np.minimum(1, np.arange(1, 401) / 20)
     places = yield from work.race("first", 0.0, 0.2, places, SHORT, warm, max(2, len(starts) // 2))
     places = yield from work.race("second", 0.2, 0.4, places, LONG, np.full(600, RATE), 2)
-    best, gain = yield from work.descend(places, job.scaled(4 + job.spec.layers // 2))
+    best, gain = yield from work.descend(places, job.times_effort(4 + job.spec.layers // 2))
     count = f"{len(starts)} start{'s' * (len(starts) > 1)}"
     change = f"gained {gain:.1%}" if gain >= 0 else f"raised the loss by {-gain:.1%}"
     message = f"{count}, {int(best.state.taken[0]):,} steps, of which the last {ROUND} {change}"

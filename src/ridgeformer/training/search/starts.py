@@ -31,7 +31,7 @@ STRONGER = 3.0  # what failures count more as long as the model explodes
 FAILS = 20  # times the ceiling: a loss from which on a stretched context counts as a failure
 MOST = 512  # sequences that are remembered
 BLOCK = 1 << 16  # sequences that are looked at together
-FEW = 256  # sequences up to which they are drawn one by one
+SINGLY = 256  # sequences up to which they are drawn one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +172,7 @@ def _losses(
     """The losses of some sequences with stretched contexts, in float32: one by one where they are few."""
     kernel = model.astype(np.float32).kernel.stretched(np.float32(stretch))  # the same as stretching the Gram matrix
     # A custom problem may draw other sequences in other blocks.
-    few = not len(index) or (len(index) < FEW and among.problem.has_known_laws)
+    few = not len(index) or (len(index) < SINGLY and among.problem.has_known_laws)
     parts = [(int(i), 1) for i in index] if few else among.blocks()
     pieces = [
         among.problem.step(
@@ -264,7 +264,7 @@ class SearchJob(Job):
     caution: float = 1.0
     precision: str = "auto"
 
-    def scaled(self, count: int) -> int:
+    def times_effort(self, count: int) -> int:
         """Return a number of starts or rounds, times the effort; at least 1.
 
         Args:
@@ -321,9 +321,9 @@ class SearchJob(Job):
         Returns:
             The fresh ones, then the grown ones, then the given one.
         """
-        models = [self.fresh(i) for i in range(self.scaled(fresh))]
+        models = [self.fresh(i) for i in range(self.times_effort(fresh))]
         if self.shallower is not None:
-            models += [self._grown(self.shallower.model, i) for i in range(self.scaled(grown))]
+            models += [self._grown(self.shallower.model, i) for i in range(self.times_effort(grown))]
         return models if self.spec.init is None else [*models, self.spec.init.astype(np.float64)]
 
     def mined(self, model: LinearTransformer, known: Failures, turn: int, sequences: int) -> Failures:

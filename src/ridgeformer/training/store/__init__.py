@@ -23,11 +23,22 @@ from typing import Any
 import numpy as np
 
 from ridgeformer.errors import DamageError, InputError, RidgeformerError
-from ridgeformer.files import make_folder, open_regular, parse_json, remove, set_aside, short, write_whole
+from ridgeformer.files import (
+    DamagedFile,
+    digest,
+    make_folder,
+    open_regular,
+    pack,
+    parse_json,
+    read_tensors,
+    remove,
+    set_aside,
+    short,
+    write_whole,
+)
 from ridgeformer.models.file import fingerprint, save
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
-from ridgeformer.tensors import DamagedFile, digest, pack, read_tensors
 from ridgeformer.training.store.files import (
     COURSE,
     INIT,

@@ -17,11 +17,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ridgeformer.errors import DamageError, InputError, RidgeformerError
-from ridgeformer.files import read_json, short
+from ridgeformer.files import DamagedFile, digest, read_json, read_tensors, short
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems.dimensions import dimensions
-from ridgeformer.tensors import DamagedFile, digest, read_tensors
+from ridgeformer.problems.parts import dimensions
 
 Record = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgeformer import InputError, Moments
-from ridgeformer.papers.vladymyrov2024.figures.models import draw_layers_needed
+from ridgeformer.papers.vladymyrov2024.figures import draw_layers_needed
 from ridgeformer.papers.vladymyrov2024.theory import layers_needed as needed
 from ridgeformer.papers.vladymyrov2024.theory.gdpp_solver import (
     BALANCED,

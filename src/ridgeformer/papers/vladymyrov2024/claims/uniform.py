@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ridgeformer.papers.check import Check
+from ridgeformer.papers.paper import Check, listed
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, COLUMNS, DEPTHS, FAMILIES, LABELS, UNIFORM, CellKey
 from ridgeformer.papers.vladymyrov2024.render import column_name
@@ -68,7 +68,7 @@ def ratios_to(
         The ratios by family, depth and noise.
     """
     return {
-        (family, depth, noise): evidence.loss(family, depth, noise) / evidence.loss(baseline, None, noise)
+        (family, depth, noise): evidence.ratio((family, depth), (baseline, None), noise)
         for family in families
         for depth in depths
         for noise in noises
@@ -103,7 +103,7 @@ def iterations(evidence: Evidence) -> Finding:
 def few_layers(evidence: Evidence) -> Finding:
     """Decide what the paper says of the depth that is needed. See `claim`."""
     gains = {
-        (family, noise): 1 - evidence.loss(family, 7, noise) / evidence.loss(family, 6, noise)
+        (family, noise): 1 - evidence.ratio((family, 7), (family, 6), noise)
         for family in ADAPTIVE
         for noise in COLUMNS[1:]
     }
@@ -125,7 +125,7 @@ def few_layers(evidence: Evidence) -> Finding:
 def alike(evidence: Evidence) -> Finding:
     """Decide whether Full and Diag are alike, whatever the depth. See `claim`."""
     ratios = {
-        (depth, noise): evidence.loss("diag", depth, noise) / evidence.loss("full", depth, noise)
+        (depth, noise): evidence.ratio(("diag", depth), ("full", depth), noise)
         for depth in DEPTHS
         for noise in UNIFORM[1:]
     }
@@ -163,11 +163,8 @@ def gdpp_is_constant(evidence: Evidence) -> Finding:
 )
 def advantage_grows(evidence: Evidence) -> Finding:
     """Decide whether the advantage over the baselines grows with sigma_max. See `claim`."""
-    gains = [
-        min(evidence.loss(name, None, noise) for name in BASELINES) / evidence.loss("full", 7, noise)
-        for noise in UNIFORM[1:]
-    ]
-    numbers = "best baseline / Full, sigma_max 1 to 7: " + ", ".join(f"{gain:.2f}" for gain in gains)
+    gains = [min(evidence.ratio((name, None), ("full", 7), noise) for name in BASELINES) for noise in UNIFORM[1:]]
+    numbers = "best baseline / Full, sigma_max 1 to 7: " + listed(gains, ".2f")
     return numbers, [gains[-1] > gains[0], gains[-1] > 1]
 
 
@@ -210,14 +207,11 @@ def matches_tuned(evidence: Evidence) -> Finding:
 )
 def only_tuned_is_near(evidence: Evidence) -> Finding:
     """Decide whether TunedRR alone is comparable with the models. See `claim`."""
-    ratios = {
-        name: [evidence.loss(name, None, noise) / evidence.loss("full", 7, noise) for noise in UNIFORM[1:]]
-        for name in BASELINES
-    }
+    ratios = {name: [evidence.ratio((name, None), ("full", 7), noise) for noise in UNIFORM[1:]] for name in BASELINES}
     holds = [ratio < NEAR for ratio in ratios["TunedRR"]]
     holds += [ratio > NEAR for name in ("ConstRR", "AdaRR") for ratio in ratios[name]]
     numbers = "loss / loss of Full with 7 layers, sigma_max 1 to 7: " + "; ".join(
-        f"{name} {', '.join(f'{ratio:.2f}' for ratio in values)}" for name, values in ratios.items()
+        f"{name} {listed(values, '.2f')}" for name, values in ratios.items()
     )
     return numbers, holds
 
@@ -248,10 +242,7 @@ def ada_profile(evidence: Evidence) -> Finding:
     ada, bayes = evidence.curve(SHOWN, "AdaRR"), evidence.curve(SHOWN, BAYES)
     at = [int(np.argmin(np.abs(sigmas - level))) for level in (0, 1, 2, 3, 4, 5)]
     numbers = (
-        "AdaRR on uniform(0,5) at sigma 0 to 5: "
-        + ", ".join(f"{ada[i]:.3g}" for i in at)
-        + "; the Bayes predictor there: "
-        + ", ".join(f"{bayes[i]:.3g}" for i in at)
+        f"AdaRR on uniform(0,5) at sigma 0 to 5: {listed(ada[at])}; the Bayes predictor there: {listed(bayes[at])}"
     )
     return numbers, [ada[at[0]] < 1e-20, *(ada[i] < ada[j] for i, j in pairwise(at))]
 
@@ -268,7 +259,7 @@ def tuned_middle(evidence: Evidence) -> Finding:
     tuned, full = evidence.curve(SHOWN, "TunedRR"), evidence.curve(SHOWN, "full", 7)
     bands = sigmas <= 1.5, (sigmas > 1.5) & (sigmas < 4), (sigmas >= 4) & (sigmas <= 5)
     low, middle, high = (float(tuned[band].mean() / full[band].mean()) for band in bands)
-    gain = evidence.loss("AdaRR", None, SHOWN) / evidence.loss("TunedRR", None, SHOWN)
+    gain = evidence.ratio(("AdaRR", None), ("TunedRR", None), SHOWN)
     numbers = (
         f"uniform(0,5): AdaRR / TunedRR {gain:.2f}; TunedRR / Full, of mean losses: {low:.2f} below 1.5, "
         f"{middle:.2f} from 1.5 to 4, {high:.2f} from 4 to 5"
@@ -307,11 +298,7 @@ def alike_everywhere(evidence: Evidence) -> Finding:
 def two_layers(evidence: Evidence) -> Finding:
     """Decide what the paper says of two layers against three. See `claim`."""
     sigmas, inside = evidence.levels(SHOWN)
-    lowest = {
-        (family, depth): float(sigmas[inside][np.argmin(evidence.curve(SHOWN, family, depth)[inside])])
-        for family in FAMILIES
-        for depth in (2,)
-    }
+    places = {f: float(sigmas[inside][np.argmin(evidence.curve(SHOWN, f, 2)[inside])]) for f in FAMILIES}
     better = {
         (f, depth): (evidence.curve(SHOWN, f, depth) <= evidence.curve(SHOWN, f, 2))[inside]
         for f in ADAPTIVE
@@ -319,8 +306,7 @@ def two_layers(evidence: Evidence) -> Finding:
     }
     worse = sorted({float(sigma) for lower in better.values() for sigma in sigmas[inside][~lower]})
     where = f"the exceptions lie from sigma = {worse[0]:.2f} to {worse[-1]:.2f}" if worse else "without exception"
-    ratio = {f: evidence.loss("gdpp", 2, SHOWN) / evidence.loss(f, 2, SHOWN) for f in ADAPTIVE}
-    places = {f: lowest[f, 2] for f in FAMILIES}
+    ratio = {f: evidence.ratio(("gdpp", 2), (f, 2), SHOWN) for f in ADAPTIVE}
     numbers = (
         f"smallest loss at sigma = {places['gdpp']:.2f} (GD++), {places['diag']:.2f} (Diag), {places['full']:.2f} "
         f"(Full); with two layers GD++ / Diag {ratio['diag']:.2f}, GD++ / Full {ratio['full']:.2f}; more "

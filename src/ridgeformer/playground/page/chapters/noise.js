@@ -154,7 +154,7 @@ export const neededLayer = {
     const zero = h("button", { type: "button", onclick: () => set(0) }, "Set ω", h("sub", {}, "xy"), " to 0");
     controls.append(h("p", { class: "hint" }, "Switch off in layer 3:"), h("div", { class: "buttons" }, switches), zero, xy.element, answer);
     const layers = card("by-layer", "Loss by layer", "The adjusted loss if the prediction were read after this layer. Layer 0: predicting 0.");
-    const broke = card("ablations", "The loss without each term", "One omega at a time set to 0; the darker, the worse.");
+    const broke = card("ablations", "The loss without each term", "One omega at a time set to 0; the stronger the colour, the worse.");
     pictures.append(layers.element, broke.element);
     const ask = engine.latest("pictures", ({ losses, ablations }, { state }) => {
       charts.byLayer(layers.frame, losses);

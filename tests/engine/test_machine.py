@@ -8,8 +8,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from ridgeformer import Problem, train
-from ridgeformer.engine import one_blas_thread
-from ridgeformer.engine import threads as threads_module
+from ridgeformer.engine import machine, one_blas_thread
 from ridgeformer.training import Search
 from ridgeformer.training.search import starts
 
@@ -103,6 +102,6 @@ def test_libraries_are_not_listed_in_the_main_thread(monkeypatch):
     """There, Ctrl-C would be lost in threadpoolctl's callback from C."""
     seen = []
     monkeypatch.setattr("threadpoolctl.ThreadpoolController", lambda: seen.append(threading.current_thread()))
-    threads_module._controller.__wrapped__(0)
+    machine._controller.__wrapped__(0)
     assert len(seen) == 1
     assert seen[0] is not threading.main_thread()

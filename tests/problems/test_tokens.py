@@ -5,7 +5,7 @@ import pytest
 
 from own_problems import HeavyTails
 from ridgeformer.engine import Key
-from ridgeformer.problems import bank
+from ridgeformer.problems import tokens as bank
 
 
 @pytest.fixture

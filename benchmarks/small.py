@@ -1,6 +1,6 @@
 """Train the small shipped models, for d = 1 and d = 2, which the book and the playground use for teaching.
 
-Usage: python -m ridgeformer.zoo.small RUNS, which stores the runs in the folder RUNS; about two minutes on one core.
+Usage: python -m benchmarks.small RUNS, which stores the runs in the folder RUNS; about two minutes on one core.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from ridgeformer.files import make_folder
 from ridgeformer.problems import Problem
 from ridgeformer.training import train_many
 from ridgeformer.zoo import DIMS, MODELS, gather
-
-__all__ = ["ship"]
 
 CONTEXT, NOISE = 10, "uniform(0,2)"
 LAYERS = {"diag": range(1, 5), "gdpp": range(1, 4)}

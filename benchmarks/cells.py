@@ -1,0 +1,184 @@
+"""What `benchmarks.discover` minimises: the excess over exact Bayes in cells (d, n), its gradient and curvature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.universal import cell
+from ridgeformer.engine import Layout
+from ridgeformer.models import Channels, LinearTransformer
+from ridgeformer.moments import Moments
+from ridgeformer.predictors import Universal
+from ridgeformer.problems import Problem
+from ridgeformer.problems.parts import ContextRule, dimensions
+from ridgeformer.training.batch import Batch, damped
+
+__all__ = ["Cell", "Objective", "packed", "unpacked"]
+
+Array = NDArray[np.float64]
+SCALARS = 4  # of a token, y included
+DIMS, CONTEXT = "2,3,4,6,8,12,16,24,32,48", "d,d+2,1.25d,1.5d,2d,3d,4d"
+STRETCHED, STRETCH = 8.0, 1.2  # 8 / n stretched sequences for each one, at least .3; larger by up to 1.2 / sqrt(n)
+TASK = 3.0  # by how many standard deviations their tasks are longer along the longest direction of the features
+COUNTED = 0.2  # what a stretched sequence counts
+FAR = 10.0  # the excess of a stretched sequence above which it enters by its logarithm, in floors
+ALLOWED, NEAR, BEYOND = 0.12, 0.3, 0.25  # excess / floor; where n is near d; and beyond d = 32
+POWER = 4.0
+LIMIT = 0.3  # the excess of a sequence above which it enters by its logarithm
+GROUP = 16  # sequences that share a random vector
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Fixed sequences at one (d, n), the floor on them, and which excess is allowed, as a share of the floor."""
+
+    dim: int
+    context: int
+    plain: Batch
+    stretched: Batch
+    floor: float
+    allowed: float
+    signal: float
+
+    @classmethod
+    def of(cls, problem: Problem, share: float, seed: int, scalars: int = SCALARS, stretch: float = STRETCH) -> Cell:
+        """Draw the sequences of a cell."""
+        dim, n = problem.dim, problem.context
+        draw = problem.moments(round(share * (400 + 2000 / dim)), seed=seed)
+        best = problem.best_predictor()
+        floor = np.square(best.weights(draw.moments) - draw.ridge).sum(1).mean() / 2
+        more = np.arange(round(max(STRETCHED / n, 0.3) * len(draw.task))) % len(draw.task)
+        larger = _stretched(draw.moments.chosen(more), seed, stretch)
+        allowed = NEAR if n < 1.25 * dim else BEYOND if dim > 32 else ALLOWED
+        bare = None if problem.tasks == cell(dim, n).tasks else problem.signal
+        batches = (_batch(one, best.weights(one), scalars, bare) for one in (draw.moments, larger))
+        return cls(dim, n, *batches, float(floor), allowed, problem.signal)
+
+    def value(self, model: LinearTransformer, gradient: bool) -> tuple[float, float, Array]:
+        """Excess / floor; the same with stretched sequences, in units of what is allowed; and its gradient, [k]."""
+        own, total, scale = model.at_dim(self.dim), 0.0, self.floor * self.allowed
+        slope: Array = np.zeros(1)
+        excess = []
+        for batch, counted, limit in self.parts:
+            found = batch.evaluate(own, limit, gradient)
+            excess.append(float(damped(np.minimum(found.losses, 1e12), limit).mean()))
+            total += counted * excess[-1] / scale
+            if gradient:
+                slope = slope + counted * _flat(found.gradient) / scale
+        return excess[0] / self.floor, total, slope
+
+    @property
+    def parts(self) -> tuple[tuple[Batch, float, float], ...]:
+        """Batches, what they count, and the excess above which their sequences enter by its logarithm."""
+        return (self.plain, 1.0, LIMIT * self.signal), (self.stretched, COUNTED, FAR * self.floor)
+
+    def gradients(self, model: LinearTransformer, rng: np.random.Generator) -> Array:
+        """Random vectors g, [groups, k], whose sum of gg' has the expectation of the Gauss-Newton matrix."""
+        own, found = model.at_dim(self.dim), []
+        for batch, counted, limit in self.parts:
+            gram, _, metric = batch._arrays
+            now = batch.evaluate(own, np.inf, gradient=False, weights=True)
+            v = rng.standard_normal(batch.target.shape)
+            v *= np.sqrt(np.minimum(limit / np.maximum(now.losses, limit), 1))[:, None]  # their slopes shrink so too
+            if metric is not None:
+                v /= np.sqrt(metric[:, :1, 0])
+            factor = np.sqrt(counted / (len(batch) * self.floor * self.allowed))
+            with np.errstate(all="ignore"):
+                target = now.weights - v
+            for first in range(0, len(batch), GROUP):
+                part = slice(first, first + GROUP)
+                some = Batch(gram[part], target[part], None if metric is None else metric[part])
+                value = some.evaluate(own, 10.0 * self.dim * self.signal)
+                found.append(factor * len(some) * _flat(value.gradient))
+        return np.array(found)
+
+
+def _flat(kernel: object) -> Array:
+    return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in kernel])  # type: ignore[attr-defined]
+
+
+def layout_of(scalars: int) -> Layout:
+    return Layout("mean", "ratio", scalars - 2)
+
+
+def _batch(moments: Moments, target: Array, scalars: int, bare: float | None = None) -> Batch:
+    """Contexts and targets in the model's units; where `bare` is a signal, that one is the unit of all contexts."""
+    if bare is None:
+        moments, unit = Universal(None, signal=1).scaled(moments)
+    else:
+        T = np.diag(np.append(np.ones(moments.dim), bare**-0.5))
+        moments, unit = Moments._trusted(T @ moments.gram @ T, moments.context, None), np.full(len(target), bare**0.5)
+    metric = None if (unit == 1).all() else np.square(unit)[:, None, None] * np.eye(moments.dim)
+    return Batch(np.asarray(moments.gram_of(layout_of(scalars))), target / unit[:, None], metric)
+
+
+def _stretched(moments: Moments, seed: int, stretch: float = STRETCH) -> Moments:
+    """The contexts with larger labels, features that are longer along their longest direction, and tasks, too."""
+    gram, rng = np.array(moments.gram), np.random.default_rng(seed)
+    top = np.linalg.eigh(gram[:, :-1, :-1])[1][:, :, -1]
+    by = 1 + rng.uniform(0, stretch / np.sqrt(moments.context), (2, len(gram)))
+    T = np.broadcast_to(np.eye(gram.shape[1]), gram.shape).copy()
+    T[:, :-1, :-1] += (by[0] - 1)[:, None, None] * np.einsum("bi,bj->bij", top, top)
+    T[:, -1, -1] = by[1]
+    T[:, -1, :-1] = TASK / np.sqrt(moments.dim) * rng.uniform(-1, 1, (len(gram), 1)) * top
+    return Moments._trusted(T @ gram @ T.transpose(0, 2, 1), moments.context, None)
+
+
+class Objective:
+    """The objective, its gradient and its curvature as functions of the parameters, [k]."""
+
+    def __init__(
+        self,
+        dims: str = DIMS,
+        context: str = CONTEXT,
+        share: float = 1.0,
+        seed: int = 101,
+        power: float = POWER,
+        scalars: int = SCALARS,
+        noise: str | None = None,
+        stretch: float = STRETCH,
+    ) -> None:
+        self.power, self.scalars, self.cells = power, scalars, list[Cell]()
+        for d in dimensions(dims):
+            lengths = ContextRule("2d" if d > 32 else context).at(d).values.tolist()
+            problems = [cell(d, n) if noise is None else Problem(d, n, noise) for n in lengths]
+            self.cells += [Cell.of(one, share, seed, scalars, stretch) for one in problems]
+        self.ratios = np.zeros(len(self.cells))
+
+    def __call__(self, point: Array, gradient: bool = True) -> tuple[float, Array, Array, Array]:
+        """The value; the gradient, [k]; what each cell counts, [cells]; and the gradients of the cells, [cells, k]."""
+        model = unpacked(point, self.scalars)
+        excess, z, slopes = zip(*(one.value(model, gradient) for one in self.cells), strict=True)
+        self.ratios, values = 1 + np.array(excess), np.array(z)
+        value = float(np.mean(values**self.power) ** (1 / self.power))
+        share = value ** (1 - self.power) * values ** (self.power - 1) / len(values)
+        rows = np.array(slopes)
+        self.values = values
+        return value, share @ rows, share, rows
+
+    def curvature(self, point: Array, share: Array, rows: Array, value: float, rng: np.random.Generator) -> Array:
+        """The Gauss-Newton matrix, [k, k]."""
+        model, slope = unpacked(point, self.scalars), share @ rows
+        matrix = -(self.power - 1) / value * np.outer(slope, slope)
+        matrix += (rows * ((self.power - 1) * share / self.values)[:, None]).T @ rows
+        for one, counted in zip(self.cells, share, strict=True):
+            g = one.gradients(model, rng)
+            matrix += counted * g.T @ g
+        return matrix
+
+
+def packed(model: LinearTransformer) -> Array:
+    """The parameters of a model, [k]."""
+    return _flat(model.kernel)
+
+
+def unpacked(point: Array, scalars: int = SCALARS) -> LinearTransformer:
+    """The model with given parameters."""
+    sizes = (1, 1, scalars, scalars)
+    layers = len(point) // sum(size**2 for size in sizes)
+    parts = np.split(point, np.cumsum([layers * size**2 for size in sizes])[:-1])
+    arrays = [part.reshape(layers, 1, size, size) for part, size in zip(parts, sizes, strict=True)]
+    return LinearTransformer(Channels(1, scalars)(*arrays), 32, layout_of(scalars))
