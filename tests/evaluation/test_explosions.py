@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, lognorm
+from scipy.integrate import quad
+from scipy.stats import chi2, lognorm, norm
 
 from own_problems import HeavyTails
 from ridgeformer import ConstRR, InputError, LinearTransformer, Problem, compare, evaluate, explosion_probability, load
@@ -34,6 +35,21 @@ def test_thresholds_of_known_probability(probability):
         assert rare.hits > 50
         assert rare.probability == pytest.approx(probability, abs=4.5 * rare.error)
         assert rare.bound == "none"
+
+
+def test_explosions_in_one_direction_are_found():
+    """Explodes where one coordinate of the least-squares estimate is large, whose law is known.
+
+    With w ~ N(0, I), it has the variance 1 + sigma^2 (S^-1)_11 given S, and (S^-1)_11 is the inverse of a chi2 variable
+    with n - d + 1 degrees of freedom.
+    """
+    problem, threshold = Problem(10, 60, 3), 6.0
+    first = Trigger(lambda m: np.abs(np.linalg.solve(m.S, m.b[..., None])[:, 0, 0]), threshold)
+    rare = explosion_probability(problem, first, sequences=20_000)
+    exact, _ = quad(lambda s: 2 * norm.sf(threshold / np.sqrt(1 + 9 / s)) * chi2(51).pdf(s), 5, 200, epsabs=1e-14)
+    assert exact < 1e-6
+    assert rare.hits > 10  # 3 without a second stage, whose estimate is a hundredth of the probability
+    assert rare.probability == pytest.approx(exact, abs=4.5 * rare.error)
 
 
 def test_rare_noise_levels_are_seen():

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ive
 
 from ridgeformer import ConstRR, Problem
-from ridgeformer.evaluation.proposals import AXES, Proposal
+from ridgeformer.evaluation.proposals import Proposal
 from ridgeformer.evaluation.tilts import log_sphere_average
 
 PROBLEMS = (
@@ -38,12 +38,16 @@ def statistics(draw):
     )
 
 
+@pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("text", PROBLEMS)
-def test_weighted_sequences_have_the_law_of_the_problem(text):
+def test_weighted_sequences_have_the_law_of_the_problem(text, directed):
     """The shares of sequences above quantiles, 30,000 weighted ones against 60,000 plain ones, within 4.5 errors."""
     problem = Problem.parse(text)
-    shares = {name: np.append(0.5, np.full(count - 1, 0.5 / (count - 1))) for name, count in AXES.items()}
-    proposal = Proposal(problem, {name: shares[name] for name in Proposal(problem).widest})
+    proposal = Proposal(problem)
+    if directed:
+        proposal = proposal.directed(proposal.draw(5, 7, 0).directions, np.ones(5))
+    counts = {name: len(share) for name, share in proposal.widest.items()}
+    proposal.shares = {name: np.append(0.5, np.full(k - 1, 0.5 / (k - 1))) for name, k in counts.items()}
     tilted = proposal.draw(30_000, 1, 0)
     weights = np.exp(proposal.log_weights(tilted.log_ratios(np.arange(30_000))))
     assert weights.max() < proposal.largest_weight

@@ -59,6 +59,18 @@ def test_flows_are_drawn_against_time(full):
     assert axis.get_lines()[1].get_xdata().tolist() == full.history.time[1:].tolist()
 
 
+def test_a_fixed_sample_has_two_curves_and_clipped_steps_are_marked():
+    run = trained("diag", batch="sample(16)", clip=1e-3, record=10)
+    loss, fresh, marks = draw_curves({"Diag": run}).axes[0].get_lines()
+    assert loss.get_ydata().tolist() == run.history.loss[1:].tolist()
+    np.testing.assert_allclose(fresh.get_ydata(), run.history.fresh_loss[1:], rtol=1e-12)
+    assert (fresh.get_label(), marks.get_label()) == (
+        "on fresh sequences",
+        f"{run.history.clipped[-1]:.0f} clipped steps",
+    )
+    assert marks.get_xdata().tolist() == run.history.step[1:].tolist()  # every step was clipped
+
+
 def test_trajectories_show_omegas_or_singular_values(full, diag):
     lines = draw_trajectories(diag).axes[0].get_lines()
     assert [line.get_label() for line in lines] == ["omega xx", "omega xy", "omega yx", "omega yy"]

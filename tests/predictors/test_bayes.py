@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ridgeformer import BayesRR, Moments, OracleRR, Problem
+from ridgeformer import BayesRR, LeastSquares, Moments, OracleRR, Problem
 from ridgeformer.noise import Categorical, Uniform
 
 
@@ -139,3 +139,11 @@ def test_long_contexts_have_a_floor(context):
     s2 = draw.sigma**2
     change = 2 * s2 / np.sqrt(2 * context) / context  # of the shrinkage sigma^2 / n, for one standard error of sigma
     assert found == pytest.approx(0.5 * (change**2 * np.square(draw.ridge).sum(1)).mean(), rel=0.5)
+
+
+def test_contexts_of_any_length_have_a_floor():
+    """With 200,000 examples the noise level is known to 0.2 %, so the posterior mean is nearly the oracle's."""
+    problem = Problem(3, 200_000, "uniform(1,5)")
+    draw = problem.moments(50)
+    best, least = problem.best_predictor().weights(draw.moments), LeastSquares().weights(draw.moments)
+    assert np.abs(best - draw.ridge).max() < 0.02 * np.abs(least - draw.ridge).max()

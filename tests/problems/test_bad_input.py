@@ -354,3 +354,15 @@ def test_further_coordinates_need_full_models_and_sums():
     refused(lambda: Layout("median"), "attention must be sum or mean; got 'median'")
     refused(lambda: Layout("mean", "angle"), "the coordinate must be one of none, constant, length, ratio; got 'angle'")
     refused(lambda: Layout(scratch=-1), "scratch must be at least 0; got -1")
+
+
+@pytest.mark.parametrize("sigma", [None, [1.0], 1j, "loud"])
+@pytest.mark.parametrize("dim", [3, "2..4"])
+def test_noise_levels_that_are_none(sigma, dim):
+    refused(lambda: Problem(dim, "2d", 1).at_noise(sigma), "sigma must be a number")
+
+
+def test_arrays_without_axes_and_models_of_endless_depth():
+    refused(lambda: Problem(np.array(3), 8, 1), "dim must be a dimension, or a range or list of them; got")
+    refused(lambda: Problem(3, np.array(8), 1), "context must be")
+    refused(lambda: LinearTransformer.random("diag", dim=3, layers=10**30, scale=0.1), "layers must be at most 1000")

@@ -362,17 +362,20 @@ def test_tails_of_student_noise_are_those_of_a_t_distribution():
         assert found == pytest.approx(t(4).cdf(-place), rel=0.05)
 
 
-@pytest.mark.parametrize(("n", "d", "close"), [(40, 4, 0.02), (14, 4, 0.15)])
-def test_rows_left_out_of_the_posterior_are_predicted_as_by_fits_without_them(n, d, close):
+@pytest.mark.parametrize(
+    ("n", "most", "prior", "close"), [(40, 1, "default", 0.02), (14, 1, "default", 0.15), (40, 4, None, 0.006)]
+)
+def test_rows_left_out_of_the_posterior_are_predicted_as_by_fits_without_them(n, most, prior, close):
     """In normal quantiles; the average over subsets is taken for normal, which matters with few rows."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, d))
-    y = X[:, :2].sum(1) + rng.standard_t(3, n)
-    model, rows = InContextRegressor().fit(X, y), Rows(X, y[:, None], np.ones(n), True)
+    X = rng.standard_normal((n, 4))
+    y, weights = X[:, :2].sum(1) + rng.standard_t(3, n), np.arange(n) % most + 1.0  # a weight of 2 is two equal rows
+    regressor = InContextRegressor() if prior else InContextRegressor(size_prior=prior)
+    model, rows = clone(regressor).fit(X, y, weights), Rows(X, y[:, None], weights, True)
     below = left_out(rows, np.ones(n), model._given, model._mixtures[0], 0)
     exact = []
     for i in np.random.default_rng(0).permutation(n):
-        rest = InContextRegressor().fit(np.delete(X, i, 0), np.delete(y, i))
+        rest = clone(regressor).fit(np.delete(X, i, 0), np.delete(y, i), np.delete(weights, i))
         label = (y[i] - rest.sums_.y_mean) / rest._given.unit
         exact.append(rest._mixtures[0].distribution(rest._rows(X[i : i + 1])[0], label)[0])
     difference = stats.norm.ppf(below) - stats.norm.ppf(exact)

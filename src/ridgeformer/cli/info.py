@@ -156,7 +156,8 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
     problem, answer = facts[0]["problem"], table(printed, facts)
     text = (
         f"{answer.text}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. The ratio is "
-        "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions. "
+        "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions; "
+        "GD++ has none, because its search takes no account of explosions. "
         f"For details: ridgeformer models '{rows[0]['name']}'. Further models: {', '.join(single_models())}."
     )
     return Answer(text, facts, rows)

@@ -8,7 +8,9 @@ contexts often. Each of its axes widens one part of the law given those before i
   whole;
 - `scales`: random scales of features vary more;
 - `level`: noise levels come from the upper tail of their distribution;
-- `labels`: tasks and noise are larger, and their density is multiplied by exp(theta |y|^2) / constant.
+- `labels`: tasks and noise are larger, and their density is multiplied by exp(theta |y|^2) / constant. A proposal that
+  has a direction makes them larger still along it: the least-squares estimate then points there. Full models have such
+  directions of their own, and no average over all directions finds them.
 
 The density of tokens X, mixed over all directions u, has a ratio to the original one that depends on the eigenvalues of
 S = X'X alone: v^(-n/2) E_u exp((1 - 1/v)/2 u'S u). The average over the sphere is a contour integral in one
@@ -43,7 +45,22 @@ TAILS = (0.0, 0.5, 1.0, 1.5, 2.0, 4.0)  # noise levels from the upper 10^-k of t
 ENDS = (0.0, 4.0, -4.0)  # the logarithm of how much more often the longest contexts come than the shortest
 TILTS = (0.0, 0.5, 0.8, 0.93)  # 2 theta, times the largest kappa
 NOISE = ((0, 0), (2, 2), (5, 5), (9, 9), (0, 4), (0, 8), (2, 7), (0, 14))  # along and across the features
-LABELS = np.array([(tilt, *noise, task) for tilt in TILTS for noise in NOISE for task in (0.0, 4.0, 9.0)])
+LABELS = np.array([(tilt, *noise, task, 0, 0) for tilt in TILTS for noise in NOISE for task in (0.0, 4.0, 9.0)])
+PAIRS = (
+    (0, 0),
+    (1, 0),
+    (3, 0),
+    (7, 0),
+    (0, 3),
+    (0, 9),
+    (1, 1),
+    (3, 1),
+    (3, 3),
+    (3, 9),
+    (7, 3),
+)  # noise, tasks, along it
+OWN = np.array([(0, *noise, 0, *pair) for noise in ((0, 0), (1, 1), (2, 2), (1, 3), (0, 4), (2, 5)) for pair in PAIRS])
+OWN_STRETCH = (2.0, -1.0, -3.0, -7.0, -13.0)  # of the features along a direction
 AXES = {
     "stretch": len(DIRECTION) + len(WHOLE),
     "scales": len(WIDEN),
@@ -63,10 +80,12 @@ class Tilted:
         draw: The sequences, with the oracle's weights.
         ratios: For each axis, a function of indices [H] that computes log q / p of these sequences for each strength,
             [H, K].
+        directions: Where the least-squares estimates point, in coordinates of the tasks, [B, r].
     """
 
     draw: Draw
     ratios: dict[str, Ratio]
+    directions: Array
 
     def log_ratios(self, index: Index) -> dict[str, Array]:
         """Compute log q / p of some sequences, for each strength of each axis.
@@ -86,12 +105,20 @@ class Proposal:
     Args:
         problem: The distribution of sequences.
         shares: For each axis the probability of each strength, [K]; None for equal ones, which is the widest law.
+        estimates: Second moments of directions in coordinates of the tasks, [r, r]: labels may be larger, and features
+            smaller, along the one that most of them share. None for no direction.
     """
 
-    def __init__(self, problem: Problem, shares: dict[str, Array] | None = None) -> None:
-        self.problem = problem
+    def __init__(
+        self, problem: Problem, shares: dict[str, Array] | None = None, estimates: Array | None = None
+    ) -> None:
+        self.problem, self.estimates = problem, estimates
+        self.direction = None if estimates is None else np.linalg.eigh(estimates)[1][:, -1]
+        self.labels = LABELS if estimates is None else np.concatenate([LABELS, OWN])
         absent = {"scales": not problem.law.spread, "length": problem.lengths.fixed}
-        self.widest = {name: np.full(count, 1 / count) for name, count in AXES.items() if not absent.get(name)}
+        more = 0 if estimates is None else len(OWN_STRETCH)
+        counts = {**AXES, "labels": len(self.labels), "stretch": AXES["stretch"] + more}
+        self.widest = {name: np.full(count, 1 / count) for name, count in counts.items() if not absent.get(name)}
         self.shares = self.widest if shares is None else shares
 
     @cached_property
@@ -105,24 +132,40 @@ class Proposal:
         """A bound of p / q: the first strength of every axis is the law itself."""
         return float(1 / WIDEST * np.prod([1 / shares[0] for shares in self.widest.values()]))
 
-    def adapted(self, ratios: dict[str, Array], weights: Array) -> Proposal:
+    def adapted(self, ratios: dict[str, Array], weights: Array, directions: Array) -> Proposal:
         """Return the proposal under which weighted sequences are most likely, with a defensive share of all strengths.
 
         Args:
             ratios: The result of `Tilted.log_ratios` for the sequences, [H, K] for each axis.
             weights: Their weights, [H].
+            directions: Their `Tilted.directions`, [H, r]; a proposal that has a direction takes them into account.
 
         Returns:
             The proposal.
         """
-        shares = {}
+        shares, second = {}, _second(directions, weights)
         for name, old in self.shares.items():
             scores = ratios[name] + np.log(old)
             member = np.exp(scores - scores.max(1, keepdims=True))
             member /= member.sum(1, keepdims=True)
             best = weights @ member / weights.sum()
             shares[name] = (1 - DEFENSIVE) * best + DEFENSIVE / len(best)
-        return Proposal(self.problem, shares)
+        return Proposal(self.problem, shares, self.estimates if self.estimates is None else self.estimates + second)
+
+    def directed(self, directions: Array, weights: Array) -> Proposal:
+        """Return the proposal with the direction that most estimates share, at equal shares of all labels.
+
+        Args:
+            directions: `Tilted.directions` of some sequences, [H, r].
+            weights: Their weights, [H].
+
+        Returns:
+            The proposal.
+        """
+        made = Proposal(self.problem, estimates=_second(directions, weights))
+        known = np.append(self.shares["stretch"], np.full(len(OWN_STRETCH), self.shares["stretch"].mean()))
+        made.shares = {**self.shares, "stretch": known / known.sum(), "labels": made.widest["labels"]}
+        return made
 
     def log_weights(self, ratios: dict[str, Array]) -> Array:
         """Compute log p / q.
@@ -162,9 +205,8 @@ class Proposal:
         if law.standardised:
             tokens = tokens.centred(n)
         root = None if covariance is None else np.asarray(np.linalg.cholesky(covariance), np.float64)
-        tokens = _stretched(
-            tokens, root, np.asarray(n - 1.0 * law.standardised, np.float64), chosen["stretch"], ratios, rng
-        )
+        freedom = np.asarray(n - 1.0 * law.standardised, np.float64)
+        tokens = _stretched(tokens, root, freedom, chosen["stretch"], ratios, rng, self._along(root))
         metric = covariance if law.query is None else law.query
         if law.spread or law.standardised:
             by = self._scales(tokens.S, n, chosen, ratios, rng)
@@ -173,9 +215,18 @@ class Proposal:
                 metric = np.eye(law.dim) if covariance is None else covariance
                 metric = metric * by[:, :, None] * by[:, None, :] * (1 + law.standardised / n)[:, None, None]
         sigma = self._levels(chosen, ratios, rng)
-        tokens, w = self._labels(tokens, sigma, n, chosen, ratios, rng)
+        tokens, w, directions = self._labels(tokens, sigma, n, chosen, ratios, rng)
         moments = tokens.moments(w, sigma, problem.lengths.most if problem.lengths.fixed else n)
-        return Tilted(Draw(moments, w, problem.oracle(moments), sigma, metric), ratios)
+        return Tilted(Draw(moments, w, problem.oracle(moments), sigma, metric), ratios, directions)
+
+    def _along(self, root: Array | None) -> Array | None:
+        """The direction as a unit vector of whitened features, [1 or B, d]."""
+        if self.direction is None:
+            return None
+        F = self.problem.prior.factor
+        line = self.direction if F is None else F @ self.direction
+        line = line if root is None else np.einsum("...ji,j->...i", root, line)
+        return _unit(np.atleast_2d(line))
 
     def _lengths(self, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any, count: int) -> NDArray[np.int64]:
         """The numbers of examples, [B]."""
@@ -223,8 +274,8 @@ class Proposal:
 
     def _labels(
         self, tokens: TokenMoments, sigma: Array, n: Any, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any
-    ) -> tuple[TokenMoments, Array]:
-        """TokenMoments with their noise, and tasks [B, d].
+    ) -> tuple[TokenMoments, Array, Array]:
+        """Tokens with their noise, tasks [B, d], and the directions of least-squares estimates [B, r].
 
         With features in the coordinates g of the tasks as U diag(root) V', labels are t = root g + sigma z along the
         columns of U, and sigma times the rest of the noise across them. Everything is first made larger, and then t
@@ -247,9 +298,15 @@ class Proposal:
         if numbers := self.problem.tasks.numbers(law.dim):
             pool, root, known = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))
         strength = _Strengths(root, sigma, there, n)
-        old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), LABELS[chosen["labels"]].T
-        along, across, task = (strength.factors(cost, i) for i, cost in enumerate(costs))
+        old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), self.labels[chosen["labels"]].T
+        along, across, task, own, own_task = (strength.factors(cost, i) for i, cost in enumerate(costs))
         g, z, rest = g * np.sqrt(task)[:, None], z * np.sqrt(along)[:, None], old[1] * across
+        lines = _lines(self.direction, V, inverse)
+        if lines is not None:
+            z, g = (
+                value + ((np.sqrt(v) - 1) * (line * value).sum(1))[:, None] * line
+                for value, v, line in zip((z, g), (own, own_task), lines, strict=True)
+            )
         kappa, beyond, theta = strength.kappas(along, across, task, tilt)
         t, own = root * g + sigma[:, None] * z, np.where(kappa > 0, kappa, 1.0)
         move = (1 / np.sqrt(1 - 2 * theta[:, None] * kappa) - 1) * t / own
@@ -257,14 +314,36 @@ class Proposal:
         rise = 1 / np.sqrt(1 - 2 * theta * beyond)
         rest, t = rest * rise**2, root * g + sigma[:, None] * z
         squares = np.square(t).sum(1) + sigma**2 * rest
-        ratios["labels"] = strength.ratio(np.square(g).sum(1), np.square(z).sum(1), rest, squares)
+        sums = [np.square(z).sum(1), rest, np.square(g).sum(1)]
+        sums += [] if lines is None else [np.square((line * v).sum(1)) for line, v in zip(lines, (z, g), strict=True)]
+        ratios["labels"] = strength.ratio(self.labels, sums, squares)
         far, dz = np.sqrt(across) * rise - 1, z - old[0]
         e = tokens.e + np.einsum("bij,bj->bi", W, dz) + far[:, None] * (tokens.e - np.einsum("bij,bj->bi", W, old[0]))
         xi = tokens.xi + (ones * dz).sum(1) + far * (tokens.xi - (ones * old[0]).sum(1))
         w = self.problem.prior.back(np.einsum("bij,bj->bi", V, g))
         if pool is not None:
             w = np.where(pool[:, None], known, w)
-        return TokenMoments(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w
+        estimates = np.einsum("bij,bj->bi", V, t * inverse)
+        return TokenMoments(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w, _unit(estimates)
+
+
+def _second(directions: Array, weights: Array) -> Array:
+    """Weighted second moments of directions, [r, r]."""
+    return np.asarray(np.einsum("b,bi,bj->ij", weights / weights.sum(), directions, directions))
+
+
+def _lines(direction: Array | None, V: Array, inverse: Array) -> tuple[Array, Array] | None:
+    """Unit vectors of the noise along the features and of the tasks that move the estimate in a direction, [B, r]."""
+    if direction is None:
+        return None
+    task = np.einsum("i,bij->bj", direction, V)
+    return _unit(task * inverse), task
+
+
+def _unit(vectors: Array) -> Array:
+    """Vectors of length 1, [B, r], and 0 for 0; the largest entry comes out first, because squares may overflow."""
+    vectors = vectors / np.maximum(np.abs(vectors).max(1, keepdims=True), 1e-300)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300))
 
 
 @dataclass(eq=False)
@@ -284,10 +363,14 @@ class _Strengths:
     n: Any
 
     @property
-    def freedoms(self) -> tuple[Array, Array, Array]:
-        """How many normals are behind the noise along the features, the noise across them, and the tasks, [B] each."""
+    def freedoms(self) -> tuple[Array, ...]:
+        """How many normals are behind the noise along the features, the noise across them, and the tasks, [B] each.
+
+        The last two are one each: of noise and tasks along a direction.
+        """
         along = self.there.sum(1).astype(np.float64)
-        return along, self.n - along, np.full(len(along), float(self.there.shape[1]))
+        one = np.ones_like(along)
+        return along, self.n - along, one * self.there.shape[1], one, one
 
     def factors(self, cost: Array, which: int) -> Array:
         """The factors of variance that cost this much, [B]."""
@@ -300,20 +383,28 @@ class _Strengths:
         most = np.maximum(kappa.max(1), beyond)
         return kappa, beyond, np.where(most > 0, 0.5 * tilt / np.where(most > 0, most, 1.0), 0.0)
 
-    def ratio(self, g: Array, z: Array, rest: Array, labels: Array) -> Ratio:
-        """A function for log q / p, given sums of squares [B] of tasks, noise along and across, and labels."""
+    def ratio(self, labels: Array, sums: list[Array], squares: Array) -> Ratio:
+        """A function for log q / p for each strength.
+
+        Args:
+            labels: The strengths, [K, 6].
+            sums: Sums of squares of noise along and across the features and of tasks, [B] each; where there is a
+                direction, also of noise and tasks along it.
+            squares: The sums of squared labels, [B].
+        """
 
         def compute(index: Index) -> Array:
             part = _Strengths(self.root[index], self.sigma[index], self.there[index], self.n[index])
-            squares, result = (z[index], rest[index], g[index]), np.empty((len(index), len(LABELS)))
-            for k, (tilt, *costs) in enumerate(LABELS):
-                log, factors = np.zeros(len(index)), []
-                for cost, freedom, square in zip(costs, part.freedoms, squares, strict=True):
-                    v = factor(cost, freedom)
-                    factors.append(v)
+            chosen, result = [one[index] for one in sums], np.empty((len(index), len(labels)))
+            for k, (tilt, *costs) in enumerate(labels):
+                factors = [factor(cost, freedom) for cost, freedom in zip(costs, part.freedoms, strict=True)]
+                log = np.zeros(len(index))
+                for v, freedom, square in zip(factors[:3], part.freedoms, chosen, strict=False):
                     log += (1 - 1 / v) * square - freedom * np.log(v)
+                for v, base, square in zip(factors[3:], (factors[0], factors[2]), chosen[3:], strict=False):
+                    log += (1 - 1 / v) * square / base - np.log(v)
                 kappa, beyond, theta = part.kappas(factors[0], factors[1], factors[2], np.full(len(index), tilt))
-                log += 2 * theta * labels[index] + np.log1p(-2 * theta[:, None] * kappa).sum(1)
+                log += 2 * theta * squares[index] + np.log1p(-2 * theta[:, None] * kappa).sum(1)
                 result[:, k] = 0.5 * (log + part.freedoms[1] * np.log1p(-2 * theta * beyond))
             return result
 
@@ -327,13 +418,18 @@ def _stretched(
     chosen: Any,
     ratios: dict[str, Ratio],
     rng: np.random.Generator,
+    along: Array | None,
 ) -> TokenMoments:
-    """TokenMoments after the stretch, whose ratio depends on the eigenvalues of S in whitened features."""
-    (count, d), costs = tokens.e.shape, np.array([*DIRECTION, *WHOLE])[chosen]
-    one = chosen < len(DIRECTION)
-    result = tokens.stretched(root, chosen_factor(np.where(one, costs, 0.0), freedom), rng)
-    whole = chosen_factor(np.where(one, 0.0, costs), freedom * d)
-    result = result.scaled(np.sqrt(np.broadcast_to(whole[:, None], (count, d))))
+    """Tokens after the stretch, whose ratio depends on S in whitened features: eigenvalues, and a known direction."""
+    (count, d), costs = tokens.e.shape, np.array([*DIRECTION, *WHOLE, *OWN_STRETCH])[chosen]
+    one, whole = chosen < len(DIRECTION), chosen < AXES["stretch"]
+    u = rng.standard_normal((count, d))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    if along is not None:
+        u = np.where(whole[:, None], u, along)
+    result = tokens.stretched(root, chosen_factor(np.where(one | ~whole, costs, 0.0), freedom), u)
+    by = chosen_factor(np.where(one | ~whole, 0.0, costs), freedom * d)
+    result = result.scaled(np.sqrt(np.broadcast_to(by[:, None], (count, d))))
 
     def ratio(index: Index) -> Array:
         S: Any = result.S[index]
@@ -348,6 +444,12 @@ def _stretched(
         for cost in WHOLE:
             v = factor(cost, n * d)
             logs.append(0.5 * (1 - 1 / v) * values.sum(1) - 0.5 * n * d * np.log(v))
+        if along is not None:
+            line = np.broadcast_to(along, u.shape)[index]
+            size = np.einsum("bi,bij,bj->b", line, S, line)
+            for cost in OWN_STRETCH:
+                v = factor(cost, n)
+                logs.append(0.5 * (1 - 1 / v) * size - 0.5 * n * np.log(v))
         return np.stack(logs, 1)
 
     ratios["stretch"] = ratio

@@ -47,19 +47,17 @@ class TokenMoments:
         S = self.S - np.einsum("bi,bj->bij", self.x, mean)
         return TokenMoments(S, self.e - mean * self.xi[:, None], self.r, np.zeros_like(self.x), self.xi)
 
-    def stretched(self, root: Array | None, v: Array, rng: np.random.Generator) -> TokenMoments:
-        """Return the moments of x + (sqrt(v) - 1) p <q, x>, stretched along random directions u of whitened features.
+    def stretched(self, root: Array | None, v: Array, u: Array) -> TokenMoments:
+        """Return the moments of x + (sqrt(v) - 1) p <q, x>, stretched along directions u of whitened features.
 
         Args:
             root: A root of the features' covariance, [d, d] or [B, d, d]; None for the identity.
             v: The factors of variance along u, [B].
-            rng: The random numbers.
+            u: Unit vectors, [B, d].
 
         Returns:
             The moments.
         """
-        u = rng.standard_normal(self.e.shape)
-        u /= np.linalg.norm(u, axis=1, keepdims=True)
         p: Any = u
         q: Any = u
         if root is not None:

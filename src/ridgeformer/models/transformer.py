@@ -69,7 +69,11 @@ class LinearTransformer(TokenForm, MomentForm):
             layout: See `LinearTransformer`.
         """
         kind = family_named(family)
-        dim, layers, heads = integer("dim", dim), integer("layers", layers), integer("heads", heads)
+        dim, layers, heads = (
+            integer("dim", dim, 1, 4096),
+            integer("layers", layers, 1, 1000),
+            integer("heads", heads, 1, 64),
+        )
         rng = np.random.default_rng(integer("seed", seed, 0))
         spread = number("scale", scale) / np.sqrt(integer("context", context))
         layout = kind.layout_for(layout, dim)

@@ -278,7 +278,7 @@ class Lengths(_Written):
             self.values: NDArray[np.int64] = context.values
             return
         given = [context] if isinstance(context, Integral) else context
-        if isinstance(context, bool) or not isinstance(given, Iterable):
+        if isinstance(context, bool) or not isinstance(given, Iterable) or _single(given):
             refuse(CONTEXT, shown(context), CONTEXTS)
         parts = [given] if isinstance(given, range) else []
         if isinstance(given, str):
@@ -434,9 +434,14 @@ def dimensions(dim: object) -> tuple[int, ...]:
         given = list(islice(chain(*parts), MOST_DIM + 1))  # one more than can differ from each other
     if isinstance(given, Integral):
         given = [given]
-    if given is None or not isinstance(given, Iterable) or not (given := list(given)):
+    if given is None or not isinstance(given, Iterable) or _single(given) or not (given := list(given)):
         refuse("dim must be a dimension, or a range or list of them", shown(dim), 'Pass 10, "2..32" or [2, 4, 8].')
     numbers = [integer("dim", d, 1, MOST_DIM) for d in given]
     if len(set(numbers)) < len(numbers):
         refuse("dimensions must differ from each other", shown(dim), "Name each of them once.")
     return tuple(sorted(numbers))
+
+
+def _single(value: object) -> bool:
+    """Whether a value is an array without axes, which claims to be iterable."""
+    return isinstance(value, np.ndarray) and not value.ndim

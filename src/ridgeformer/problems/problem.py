@@ -34,7 +34,7 @@ from ridgeformer.problems.features import Features, Isotropic, as_features
 from ridgeformer.problems.parts import ContextRule, dimensions, parse_problem, shown_text, varies
 from ridgeformer.problems.tasks import Gaussian, Prior, Tasks, as_tasks
 from ridgeformer.problems.tokens import Bank, draw_with_tokens
-from ridgeformer.validation import integer, keywords
+from ridgeformer.validation import integer, keywords, number
 from ridgeformer.values import read_only
 
 Float = NDArray[np.floating[Any]]
@@ -185,7 +185,7 @@ class Problem(BaseProblem):
 
     def at_noise(self, sigma: float) -> Problem:
         """See `BaseProblem.at_noise`."""
-        return self.replace(noise=Fixed(float(sigma)))
+        return self.replace(noise=Fixed(number("sigma", sigma)))
 
     @property
     def arguments(self) -> dict[str, Any]:

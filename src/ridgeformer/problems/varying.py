@@ -29,7 +29,7 @@ from ridgeformer.problems.base import Ask, BaseProblem, Precision
 from ridgeformer.problems.draws import Draw, Sequences
 from ridgeformer.problems.parts import ContextRule, Lengths, dimensions
 from ridgeformer.problems.problem import Problem
-from ridgeformer.validation import keywords
+from ridgeformer.validation import keywords, number
 from ridgeformer.values import read_only
 
 Float = NDArray[np.floating[Any]]
@@ -144,7 +144,7 @@ class VaryingDimension(BaseProblem):
 
     def at_noise(self, sigma: float) -> Any:
         """See `BaseProblem.at_noise`."""
-        return self.replace(noise=float(sigma))
+        return self.replace(noise=number("sigma", sigma))
 
     def edges(self) -> BaseProblem:
         """See `BaseProblem.edges`: the smallest, a middle and the largest dimension with fewest and most examples."""

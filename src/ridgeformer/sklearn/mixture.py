@@ -193,18 +193,18 @@ class Mixture(ABC):
         return np.stack([np.interp(own, grid, places) for own, places in zip(drawn.T, table.T, strict=True)])
 
 
-def law_of(freedom: float) -> Any:
+def law_of(freedom: float | Array) -> Any:
     """Return the t distribution of SciPy, or the normal one.
 
     Args:
-        freedom: The degrees of freedom, infinite for the normal distribution.
+        freedom: The degrees of freedom, one number or several; infinite for the normal distribution.
 
     Returns:
         The distribution.
     """
     from scipy.stats import norm, t
 
-    return norm if np.isinf(freedom) else t(freedom)
+    return norm if np.isinf(freedom).all() else t(freedom)
 
 
 @dataclass(eq=False)

@@ -143,21 +143,22 @@ def left_out(rows: Rows, precision: Array, given: Standardised, mixture: Mixture
     mean, own, noise = (np.broadcast_to(part, (len(x), len(kept)))[:, kept] for part in mixture.moments(x))
     leverage, free = np.minimum(own * weight / noise, MOST_LEVERAGE), np.isfinite(mixture.freedom)
     error = (y - mean) / (1 - leverage)
-    if free:  # the sum of squares has one term less
-        freedom = mixture.freedom
-        squares = noise * max(freedom - 2, 1e-9) - weight * (1 - leverage) * error**2
-        noise = np.maximum(squares, 1e-3 * noise) / max(freedom - 3, 1e-9)
-        shrink = max(freedom - 3, 1e-9) / (freedom - 1)
-    else:
-        freedom, shrink = np.inf, 1.0
+    count, freedom, shrink = rows.weights[chosen, None], np.full((len(x), 1), np.inf), np.ones((len(x), 1))
+    if free:  # the sum of squares has the terms of this row less, as many as its weight says
+        squares = noise * max(mixture.freedom - 2, 1e-9) - weight * (1 - leverage) * error**2
+        noise = np.maximum(squares, 1e-3 * noise) / np.maximum(mixture.freedom - 2 - count, 1e-9)
+        freedom = np.maximum(mixture.freedom - count, 0.5)
+        shrink = np.maximum(freedom - 2, 1e-9) / freedom
     own = noise / weight * leverage / (1 - leverage)
     scale = np.sqrt(shrink * (own + noise / weight))
-    score = np.log(scale) - _log_density(error / scale, freedom - 1)
+    ratio = np.square(error / scale)
+    tail = 0.5 * (freedom + count) * np.log1p(ratio / freedom) if free else 0.5 * ratio
+    score = np.log(scale) + 0.5 * (count - 1) * np.log(noise) + tail  # a weight of 2 is two equal rows
     middle = np.median(score, 1, keepdims=True)
     chance = mixture.chance[kept] * np.exp(np.minimum(score - middle, MOST_RATIO))
     chance /= chance.sum(1, keepdims=True)
     scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.factors]
-    below = [ndtr(error / one) if np.isinf(freedom) else stdtr(freedom - 1, error / one) for one in scales]
+    below = [stdtr(freedom, error / one) if free else ndtr(error / one) for one in scales]
     parts = [c * (chance * one).sum(1) for c, one in zip(mixture.tails.chances, below, strict=True)]
     return np.asarray(np.sum(parts, 0))
 

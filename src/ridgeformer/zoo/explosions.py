@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 FILE, PRICES = "explosions.json", "prices.json"
 SEQUENCES = 20_000
 STEPS, RATE, BATCH, SEED, SELECTION = 300, 0.003, 1024, 11, 1 << 15  # of the descents that measure prices
-LIKELY, MORE = 1e-20, 10  # from this probability on, where hits are few, so many times as many sequences are drawn
+LIKELY, MORE = 1e-20, 3  # from this probability on, where hits are few, so many times as many sequences are drawn
 
 
 @cache
@@ -51,7 +51,7 @@ def measure(sequences: int = SEQUENCES) -> dict[str, ExplosionProbability]:
 
     Args:
         sequences: How many sequences of wider laws each model is measured on. Default: 20,000. Where fewer than ten
-            effective hits show a probability above 10^-20, the model is measured again on ten times as many.
+            effective hits show a probability above 10^-20, the model is measured again on three times as many.
 
     Returns:
         The probabilities by name.

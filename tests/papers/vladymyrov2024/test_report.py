@@ -12,6 +12,7 @@ from ridgeformer import cli
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES, NEEDS
+from ridgeformer.papers.vladymyrov2024.paper import LABELS
 from ridgeformer.papers.vladymyrov2024.report import write_page
 from ridgeformer.plotting.style import save
 from ridgeformer.zoo.explosions import explosions
@@ -245,7 +246,10 @@ def test_the_page_has_explosions_actual_models_and_prices_of_all_models(page):
     stored = explosions()["zoo:diag/3/uniform(0,5)"]
     assert rows["Diag 3, uniform(0,5)"][:2] == ["Diag 3", f"{stored.probability:.1e}"]
     assert rows["Full 2, uniform(0,5)"][0] == "Diag 2"
-    assert rows["Full 7, uniform(0,5)"][1].startswith("at least about ")
+    lower = next(name for name, one in explosions().items() if one.bound == "lower")
+    method, layers, noise = lower.removeprefix("zoo:").split("/")
+    assert rows[f"{LABELS[method]} {layers}, {noise}"][1].startswith("at least about ")
+    assert {row[0].split()[0] for row in table["rows"] if row[5] == "no caution"} == {"GD++"}
     named = [name for name, row in rows.items() if row[1][0].isdigit() and float(row[1]) > 1e-7]
     assert named
     assert all(name in table["text"] for name in named)

@@ -153,7 +153,8 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
         f"{len(often)} of {len(models)} models explode with a probability above {OFTEN:g}: {named}. The actual model "
         "is the one that the search chose, which may be of a simpler family. The price of caution is how much more "
         "loss the model has than the one that a short descent leads to from it without regard to explosions (losses "
-        "above a ceiling count by their logarithm). It is a lower bound: a whole search without caution may find more."
+        "above a ceiling count by their logarithm). It is a lower bound: a whole search without caution may find more. "
+        "The search for GD++ takes no account of explosions."
     )
     rows = []
     for key, row in models:
@@ -161,7 +162,7 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
         rare = ["none seen", "", "0"]
         if row["bound"] != "upper":
             rare = [f"{least}{row['probability']:.1e}", f"{row['error']:.0e}", f"{row['hits']:.0f}"]
-        rows.append([str(key), row["actual"], *rare, "" if row["price"] is None else f"{row['price']:.1%}"])
+        rows.append([str(key), row["actual"], *rare, "no caution" if row["price"] is None else f"{row['price']:.1%}"])
     columns = ["model", "actual model", "explosion probability", "±", "effective hits", "price of caution"]
     return _table("x", "Explosions, actual models and the price of caution", text, columns, rows)
 
