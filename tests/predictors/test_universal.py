@@ -46,17 +46,20 @@ def test_one_more_token_in_torch(model):
 
 @pytest.mark.parametrize("options", [{}, {"signal": 1.0}, {"own_scale": True}], ids=str)
 def test_units_are_exported(model, options):
-    """Sources of a model with its units, on contexts of usual and of large size, with a feature that is always 0."""
+    """Sources of a model with its units, on contexts of usual and of large size, with a feature that is always 0.
+
+    Estimates reach 6,000 here, as differences of larger numbers: hence nine digits.
+    """
     torch = pytest.importorskip("torch")
     whole, x, y = Universal(model, **options), X.copy(), Y.copy()
     x[0], y[1], x[2, :, 1] = 5 * x[0], 9 * y[1], 0
     expected = np.einsum("bmd,bd->bm", QUERIES, whole.weights(Moments.from_tokens(x, y)))
     written: dict = {}
     exec(export(whole, "python"), written)
-    assert written["predict"](x, y, QUERIES) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert written["predict"](x, y, QUERIES) == pytest.approx(expected, rel=1e-9, abs=1e-12)
     exec(export(whole, "torch"), written)
     ours = written["LinearTransformer"](dtype=torch.float64).predict(*map(torch.tensor, (x, y, QUERIES)))
-    assert ours.detach().numpy() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert ours.detach().numpy() == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert "\\mathrm{tr}\\, \\Sigma^4" in export(whole, "latex")
     with pytest.raises(InputError, match="exported to python, torch and latex, for any n"):
         export(whole, "python", context=20)
