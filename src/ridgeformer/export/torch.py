@@ -93,7 +93,7 @@ def units(X, y):
     n = X.shape[-2]
     S = X.mT @ X / n
     squares = S.diagonal(dim1=-2, dim2=-1)
-    d = (squares > 0).sum(-1).clamp(min=1)  # features that are 0 do not count
+    d = (squares > 0).sum(-1).clamp(min=1).to(X)  # features that are 0 do not count
     r = d / n
     wide = ((S @ S).square().sum((-1, -2)) / (d * (1 + 6 * r + 6 * r**2 + r**3))) ** 0.25  # bounds the eigenvalues
     c = torch.maximum(squares.sum(-1) / d, wide / $widest).clamp(min=1).sqrt()
