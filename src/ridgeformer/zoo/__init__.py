@@ -355,10 +355,12 @@ def shipped(dim: int = DIMS[0]) -> Zoo:
 
 
 def single_models() -> dict[str, Path]:
-    """Return the files of shipped models that stand alone, by name.
+    """Return the files of shipped models that stand alone.
+
+    Their names are such as `zoo:universal/8` and `zoo:channels(1,6)/8/categorical(1,3)`.
 
     Returns:
-        The files by name, such as `zoo:universal/8` and `zoo:channels(1,6)/8/categorical(1,3)`.
+        The files by name.
     """
     files = {path.relative_to(MODELS).as_posix(): path for kind in SINGLE for path in (MODELS / kind).rglob("*")}
     return {f"{PREFIX}{name.removesuffix(END)}": path for name, path in sorted(files.items()) if name.endswith(END)}
