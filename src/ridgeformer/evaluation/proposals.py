@@ -20,7 +20,6 @@ E exp(theta |y|^2) is the product of (1 - 2 theta kappa)^(-1/2). All ratios are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -31,12 +30,19 @@ from numpy.typing import NDArray
 from ridgeformer import engine as engines
 from ridgeformer.engine import Choices, Layout
 from ridgeformer.engine.interface import make_key
-from ridgeformer.evaluation.tilts import TokenMoments, chosen_factor, factor, log_sphere_average
+from ridgeformer.evaluation.tilts import (
+    Index,
+    LabelStrengths,
+    Ratio,
+    TokenMoments,
+    chosen_factor,
+    factor,
+    log_sphere_average,
+    unit_vectors,
+)
 from ridgeformer.problems import Draw, Problem
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-Ratio = Callable[[Index], Array]
 STREAM = 1 << 29  # the stream that proposals draw from, apart from every evaluation's and training's
 DIRECTION = (0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0, 28.0, 36.0, -3.0, -10.0, -20.0)  # see `factor`; < 0 compresses
 WHOLE = (3.0, 9.0, 20.0, 32.0, -9.0)  # the same for the whole context
@@ -46,19 +52,7 @@ ENDS = (0.0, 4.0, -4.0)  # the logarithm of how much more often the longest cont
 TILTS = (0.0, 0.5, 0.8, 0.93)  # 2 theta, times the largest kappa
 NOISE = ((0, 0), (2, 2), (5, 5), (9, 9), (0, 4), (0, 8), (2, 7), (0, 14))  # along and across the features
 LABELS = np.array([(tilt, *noise, task, 0, 0) for tilt in TILTS for noise in NOISE for task in (0.0, 4.0, 9.0)])
-PAIRS = (
-    (0, 0),
-    (1, 0),
-    (3, 0),
-    (7, 0),
-    (0, 3),
-    (0, 9),
-    (1, 1),
-    (3, 1),
-    (3, 3),
-    (3, 9),
-    (7, 3),
-)  # noise, tasks, along it
+PAIRS = ((0, 0), (1, 0), (3, 0), (7, 0), (0, 3), (0, 9), (1, 1), (3, 1), (3, 3), (3, 9), (7, 3))  # noise, tasks along
 OWN = np.array([(0, *noise, 0, *pair) for noise in ((0, 0), (1, 1), (2, 2), (1, 3), (0, 4), (2, 5)) for pair in PAIRS])
 OWN_STRETCH = (2.0, -1.0, -3.0, -7.0, -13.0)  # of the features along a direction
 AXES = {
@@ -226,7 +220,7 @@ class Proposal:
         F = self.problem.prior.factor
         line = self.direction if F is None else F @ self.direction
         line = line if root is None else np.einsum("...ji,j->...i", root, line)
-        return _unit(np.atleast_2d(line))
+        return unit_vectors(np.atleast_2d(line))
 
     def _lengths(self, chosen: dict[str, Any], ratios: dict[str, Ratio], rng: Any, count: int) -> NDArray[np.int64]:
         """The numbers of examples, [B]."""
@@ -297,7 +291,7 @@ class Proposal:
             pool, root, known = number >= 0, root * (number < 0)[:, None], law.pool[number]
         if numbers := self.problem.tasks.numbers(law.dim):
             pool, root, known = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))
-        strength = _Strengths(root, sigma, there, n)
+        strength = LabelStrengths(root, sigma, there, n)
         old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), self.labels[chosen["labels"]].T
         along, across, task, own, own_task = (strength.factors(cost, i) for i, cost in enumerate(costs))
         g, z, rest = g * np.sqrt(task)[:, None], z * np.sqrt(along)[:, None], old[1] * across
@@ -324,7 +318,7 @@ class Proposal:
         if pool is not None:
             w = np.where(pool[:, None], known, w)
         estimates = np.einsum("bij,bj->bi", V, t * inverse)
-        return TokenMoments(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w, _unit(estimates)
+        return TokenMoments(tokens.S, e, np.square(z).sum(1) + rest, tokens.x, xi), w, unit_vectors(estimates)
 
 
 def _second(directions: Array, weights: Array) -> Array:
@@ -337,78 +331,7 @@ def _lines(direction: Array | None, V: Array, inverse: Array) -> tuple[Array, Ar
     if direction is None:
         return None
     task = np.einsum("i,bij->bj", direction, V)
-    return _unit(task * inverse), task
-
-
-def _unit(vectors: Array) -> Array:
-    """Vectors of length 1, [B, r], and 0 for 0; the largest entry comes out first, because squares may overflow."""
-    vectors = vectors / np.maximum(np.abs(vectors).max(1, keepdims=True), 1e-300)
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300))
-
-
-@dataclass(eq=False)
-class _Strengths:
-    """The strengths of the axis `labels` for contexts with given features and noise levels.
-
-    Attributes:
-        root: Singular values of the features in the coordinates of the tasks, [B, r]; 0 for tasks that are drawn first.
-        sigma: The noise levels, [B].
-        there: Which singular vectors there are, [B, r].
-        n: The numbers of tokens, [B].
-    """
-
-    root: Array
-    sigma: Array
-    there: NDArray[np.bool_]
-    n: Any
-
-    @property
-    def freedoms(self) -> tuple[Array, ...]:
-        """How many normals are behind the noise along the features, the noise across them, and the tasks, [B] each.
-
-        The last two are one each: of noise and tasks along a direction.
-        """
-        along = self.there.sum(1).astype(np.float64)
-        one = np.ones_like(along)
-        return along, self.n - along, one * self.there.shape[1], one, one
-
-    def factors(self, cost: Array, which: int) -> Array:
-        """The factors of variance that cost this much, [B]."""
-        return chosen_factor(cost, self.freedoms[which])
-
-    def kappas(self, along: Array, across: Array, task: Array, tilt: Array) -> tuple[Array, Array, Array]:
-        """The variances of labels along the features [B, r] and across them [B], and theta [B]."""
-        kappa = task[:, None] * self.root**2 + (along * self.sigma**2)[:, None] * self.there
-        beyond = across * self.sigma**2 * (self.freedoms[1] > 0)
-        most = np.maximum(kappa.max(1), beyond)
-        return kappa, beyond, np.where(most > 0, 0.5 * tilt / np.where(most > 0, most, 1.0), 0.0)
-
-    def ratio(self, labels: Array, sums: list[Array], squares: Array) -> Ratio:
-        """A function for log q / p for each strength.
-
-        Args:
-            labels: The strengths, [K, 6].
-            sums: Sums of squares of noise along and across the features and of tasks, [B] each; where there is a
-                direction, also of noise and tasks along it.
-            squares: The sums of squared labels, [B].
-        """
-
-        def compute(index: Index) -> Array:
-            part = _Strengths(self.root[index], self.sigma[index], self.there[index], self.n[index])
-            chosen, result = [one[index] for one in sums], np.empty((len(index), len(labels)))
-            for k, (tilt, *costs) in enumerate(labels):
-                factors = [factor(cost, freedom) for cost, freedom in zip(costs, part.freedoms, strict=True)]
-                log = np.zeros(len(index))
-                for v, freedom, square in zip(factors[:3], part.freedoms, chosen, strict=False):
-                    log += (1 - 1 / v) * square - freedom * np.log(v)
-                for v, base, square in zip(factors[3:], (factors[0], factors[2]), chosen[3:], strict=False):
-                    log += (1 - 1 / v) * square / base - np.log(v)
-                kappa, beyond, theta = part.kappas(factors[0], factors[1], factors[2], np.full(len(index), tilt))
-                log += 2 * theta * squares[index] + np.log1p(-2 * theta[:, None] * kappa).sum(1)
-                result[:, k] = 0.5 * (log + part.freedoms[1] * np.log1p(-2 * theta * beyond))
-            return result
-
-        return compute
+    return unit_vectors(task * inverse), task
 
 
 def _stretched(

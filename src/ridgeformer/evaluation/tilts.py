@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from ridgeformer.moments import Moments
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+Ratio = Callable[[Index], Array]
 LEAST = 1e-6  # the smallest factor of a variance: a smaller one would enlarge rounding
 NODES, REACH = 18, 8.5  # of the contour integral, in standard deviations of its Gaussian part
 STEPS = 60  # at most, of Newton's method for its saddle point
@@ -173,3 +176,102 @@ def log_sphere_average(values: Array) -> Array:
     terms = terms.real
     integral = (terms.sum(0) - 0.5 * terms[0]) * t[1] / np.pi
     return np.asarray(top + gammaln(d / 2) + base + np.log(integral))
+
+
+def unit_vectors(vectors: Array) -> Array:
+    """Divide vectors by their lengths; the largest entry comes out first, because squares may overflow.
+
+    Args:
+        vectors: The vectors, [B, r].
+
+    Returns:
+        Vectors of length 1, [B, r], and 0 for 0.
+    """
+    vectors = vectors / np.maximum(np.abs(vectors).max(1, keepdims=True), 1e-300)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300))
+
+
+@dataclass(eq=False)
+class LabelStrengths:
+    """The strengths of the axis `labels` for contexts with given features and noise levels.
+
+    Attributes:
+        root: Singular values of the features in the coordinates of the tasks, [B, r]; 0 for tasks that are drawn first.
+        sigma: The noise levels, [B].
+        there: Which singular vectors there are, [B, r].
+        n: The numbers of tokens, [B].
+    """
+
+    root: Array
+    sigma: Array
+    there: NDArray[np.bool_]
+    n: Any
+
+    @property
+    def freedoms(self) -> tuple[Array, ...]:
+        """How many normals are behind the noise along the features, the noise across them, and the tasks, [B] each.
+
+        The last two are one each: of noise and tasks along a direction.
+        """
+        along = self.there.sum(1).astype(np.float64)
+        one = np.ones_like(along)
+        return along, self.n - along, one * self.there.shape[1], one, one
+
+    def factors(self, cost: Array, which: int) -> Array:
+        """Compute factors of variances.
+
+        Args:
+            cost: What each of them costs, [B]; see `factor`.
+            which: Whose variance: an index of `freedoms`.
+
+        Returns:
+            The factors, [B].
+        """
+        return chosen_factor(cost, self.freedoms[which])
+
+    def kappas(self, along: Array, across: Array, task: Array, tilt: Array) -> tuple[Array, Array, Array]:
+        """Compute the variances of labels, and how far their law is tilted.
+
+        Args:
+            along: Factors of the noise along the features, [B].
+            across: Factors of the noise across them, [B].
+            task: Factors of the tasks, [B].
+            tilt: 2 theta, times the largest variance, [B].
+
+        Returns:
+            The variances along the features, [B, r], and across them, [B], and theta, [B].
+        """
+        kappa = task[:, None] * self.root**2 + (along * self.sigma**2)[:, None] * self.there
+        beyond = across * self.sigma**2 * (self.freedoms[1] > 0)
+        most = np.maximum(kappa.max(1), beyond)
+        return kappa, beyond, np.where(most > 0, 0.5 * tilt / np.where(most > 0, most, 1.0), 0.0)
+
+    def ratio(self, labels: Array, sums: list[Array], squares: Array) -> Ratio:
+        """A function for log q / p for each strength.
+
+        Args:
+            labels: The strengths, [K, 6].
+            sums: Sums of squares of noise along and across the features and of tasks, [B] each; where there is a
+                direction, also of noise and tasks along it.
+            squares: The sums of squared labels, [B].
+
+        Returns:
+            The function: of the indices of sequences, [b], to [b, K].
+        """
+
+        def compute(index: Index) -> Array:
+            part = LabelStrengths(self.root[index], self.sigma[index], self.there[index], self.n[index])
+            chosen, result = [one[index] for one in sums], np.empty((len(index), len(labels)))
+            for k, (tilt, *costs) in enumerate(labels):
+                factors = [factor(cost, freedom) for cost, freedom in zip(costs, part.freedoms, strict=True)]
+                log = np.zeros(len(index))
+                for v, freedom, square in zip(factors[:3], part.freedoms, chosen, strict=False):
+                    log += (1 - 1 / v) * square - freedom * np.log(v)
+                for v, base, square in zip(factors[3:], (factors[0], factors[2]), chosen[3:], strict=False):
+                    log += (1 - 1 / v) * square / base - np.log(v)
+                kappa, beyond, theta = part.kappas(factors[0], factors[1], factors[2], np.full(len(index), tilt))
+                log += 2 * theta * squares[index] + np.log1p(-2 * theta[:, None] * kappa).sum(1)
+                result[:, k] = 0.5 * (log + part.freedoms[1] * np.log1p(-2 * theta * beyond))
+            return result
+
+        return compute
