@@ -167,11 +167,11 @@ def problem(problem: Problem, sequences: int, seed: int) -> Answer:
     IterativeRR   AdaRR computed by 100 steps of gradient descent, without a matrix inverse
     Bayes floor   the Bayes predictor: the smallest expected loss that any predictor can have
     DMMSE         the same for tasks of a pool
-    Gram bound    the best predictor that sees the Gram matrix only, where noise differs from token to token: the
-                  smallest loss that a linear transformer can have
+    Gram bound    where noise differs from token to token: the best predictor that sees the Gram
+                  matrix only, so the smallest loss that a linear transformer can have
 
     The signal is the mean square of the answers: predicting 0 has a loss of half the signal. The best weights of the
-    form W a, which one layer can compute, are known in closed form where all sequences have the same covariance of the
+    form W b, which one layer can compute, are known in closed form where all sequences have the same covariance of the
     features.
 
     Examples:
