@@ -249,7 +249,7 @@ def unmasked(name: str, value: Result) -> Result:
     Raises:
         InputError: It is a masked array in which something is masked.
     """
-    if np.ma.is_masked(value):
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # objects may fail where they are asked more
         refuse(f"{name} must have no masked entries", "a masked array", "Fill them or drop them first.")
     return value
 
