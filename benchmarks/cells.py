@@ -107,7 +107,7 @@ def layout_of(scalars: int) -> Layout:
 def _batch(moments: Moments, target: Array, scalars: int, bare: float | None = None) -> Batch:
     """Contexts and targets in the model's units; where `bare` is a signal, that one is the unit of all contexts."""
     if bare is None:
-        moments, unit = Universal(None, signal=1).scaled(moments)
+        moments, unit = Universal(None, signal=1).in_units(moments)
     else:
         T = np.diag(np.append(np.ones(moments.dim), bare**-0.5))
         moments, unit = Moments._trusted(T @ moments.gram @ T, moments.context, None), np.full(len(target), bare**0.5)

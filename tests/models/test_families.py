@@ -281,8 +281,8 @@ def test_arrays_need_not_have_an_axis_of_layers():
 class Reversed(Channels(1, 2)):
     """A class of a user's own, which has the name of another one."""
 
-    def scaled(self, by):
-        return super().scaled(-by)
+    def stretched(self, by):
+        return super().stretched(-by)
 
 
 @pytest.mark.parametrize("family", [Reversed, Looped(Reversed, 2)])

@@ -93,7 +93,7 @@ def test_units_are_those_of_tokens(model, features, labels, signal):
 def test_the_model_sees_no_large_contexts(model):
     """Whatever the context, the model sees features of mean square at most 1 and labels of mean square at most 5."""
     for by in (1e-8, 1.0, 1e8):
-        scaled, _ = Universal(model).scaled(Moments.from_tokens(by * X, by**0.5 * Y))
+        scaled, _ = Universal(model).in_units(Moments.from_tokens(by * X, by**0.5 * Y))
         assert (np.einsum("bii->b", scaled.S) <= 1.0001 * 7 * 3).all()
         assert (scaled.q <= 1.0001 * 7 * Universal.LARGEST).all()
 
@@ -104,7 +104,7 @@ def test_the_model_sees_no_large_eigenvalues():
     x[:, :, 1:] *= 0.2
     x[:, :, 0] *= 3.0
     moments = Moments.from_tokens(x, x[:, :, 0])
-    scaled, unit = Universal(None, signal=1).scaled(moments)
+    scaled, unit = Universal(None, signal=1).in_units(moments)
     S = np.asarray(scaled.S) / 40
     assert (np.einsum("bii->b", np.asarray(moments.S)) < 40 * 20).all()  # the mean square is no reason to change units
     limit = Universal.WIDEST * (20 * (1 + 3 + 1.5 + 0.125)) ** 0.25  # r = d / n = 1 / 2
@@ -139,7 +139,7 @@ def test_noise_levels_are_in_the_units_of_the_scaled_contexts():
     """Scaled labels are scaled w'x + sigma xi: the residual of the task has the stated level."""
     problem = Problem(4, 4000, 3)
     draw = problem.moments(5)
-    scaled, unit = Universal(load("zoo:universal/5")).scaled(draw.moments)
+    scaled, unit = Universal(load("zoo:universal/5")).in_units(draw.moments)
     size = np.einsum("bii->b", draw.moments.S) / np.einsum("bii->b", scaled.S)
     w = draw.task / unit[:, None]
     residual = scaled.q - 2 * (scaled.b * w).sum(1) + np.einsum("bi,bij,bj->b", w, scaled.S, w)

@@ -358,7 +358,7 @@ def test_tails_of_student_noise_are_those_of_a_t_distribution():
     assert tails.chances.sum() == pytest.approx(1)
     assert tails.mean == pytest.approx(2)  # the variance of t with four degrees of freedom
     for place in (0.5, 1.0, 2.0, 4.0, 8.0):
-        found = tails.chances @ norm.cdf(-place / np.sqrt(tails.factors))
+        found = tails.chances @ norm.cdf(-place / np.sqrt(tails.multiples))
         assert found == pytest.approx(t(4).cdf(-place), rel=0.05)
 
 
@@ -569,10 +569,10 @@ def test_a_model_predicts_as_it_does_on_standardised_tokens():
 
 def test_other_numbers_of_rows_become_as_many_examples_as_the_model_knows():
     """The same least-squares weights, and the same S over the estimated noise variance."""
-    from ridgeformer.sklearn.posterior import Standardised, Sums
+    from ridgeformer.sklearn.posterior import StandardisedSums, Sums
 
     X, y = data(300)
-    given = Standardised(Sums.of(X, y[:, None], np.ones(300)), Problem(noise=1.0).noise)
+    given = StandardisedSums(Sums.of(X, y[:, None], np.ones(300)), Problem(noise=1.0).noise)
     raw, found = given.moments(4, None), given.moments(6, 20)
     assert (raw.context, found.context, found.dim) == (300, 20, 6)
     solved = np.linalg.solve(raw.S[0], raw.b[0])

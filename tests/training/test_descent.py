@@ -190,7 +190,7 @@ def test_gradient_flow_ends_in_the_closed_form(problem):
     """
     layout = Layout("mean") if not problem.lengths.fixed else Layout()
     W = 0.01 * np.random.default_rng(0).standard_normal((problem.dim, problem.dim))
-    init = LinearTransformer(one_layer.model_of(W).family.scaled(0.1), problem.dim, layout)
+    init = LinearTransformer(one_layer.model_of(W).family.stretched(0.1), problem.dim, layout)
     protocol = GradientFlow(time=1e4, scale=0.1, record=40, snapshots=2)
     found = train(problem, "full", 1, protocol=protocol, init=init, **FEW)
     fixed = problem.lengths.fixed

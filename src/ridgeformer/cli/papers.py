@@ -18,7 +18,7 @@ from ridgeformer.errors import InputError, TrainingError, refuse, shown
 from ridgeformer.validation import integer
 
 if TYPE_CHECKING:
-    from ridgeformer.papers import Outcome
+    from ridgeformer.papers import PaperOutcome
 
 ORDER = ("list", "run", "show", "figures", "report", "table1", "verify")
 OUT = click.option(
@@ -46,7 +46,7 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _stored(paper: str, out: Path) -> Outcome:
+def _stored(paper: str, out: Path) -> PaperOutcome:
     """The stored results of a paper, with its claims."""
     from ridgeformer.papers import find
     from ridgeformer.papers.running import stored_outcome
@@ -81,7 +81,7 @@ def _retrained(runs: Path) -> dict[str, Any]:
     return {"runs": str(runs), "models": fingerprint(str(runs))}
 
 
-def _claims(outcome: Outcome) -> Answer:
+def _claims(outcome: PaperOutcome) -> Answer:
     """The claims of a paper with their verdicts."""
     short = [{"verdict": check.verdict, "claim": check.claim} for check in outcome.checks]
     quick = " (quick version)" if outcome.quick else ""
@@ -308,7 +308,7 @@ def table1(
     """
     from ridgeformer.papers.vladymyrov2024.paper import column as column_of
     from ridgeformer.papers.vladymyrov2024.render import FORMATS, column_table, terminal
-    from ridgeformer.papers.vladymyrov2024.table import Table
+    from ridgeformer.papers.vladymyrov2024.table import TableOne
 
     if retrain:
         if runs is None:
@@ -318,7 +318,7 @@ def table1(
         raise InputError("--workers and --dask are for --retrain, which is missing. Add --retrain, or leave them out.")
     noise = None if column is None else column_of(column)
     settings = {"sequences": integer("sequences", sequences, 20), "seed": seed}  # before anything is measured
-    cells = Table.from_dict(_measured({"tuned", "table"}, None if again else out, settings, runs)["table"])
+    cells = TableOne.from_dict(_measured({"tuned", "table"}, None if again else out, settings, runs)["table"])
     cells = cells if noise is None else cells.only(noise)
     text: Any = terminal(cells) if noise is None else column_table(cells)
     record = cells.as_dict()

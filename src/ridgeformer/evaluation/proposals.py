@@ -293,7 +293,7 @@ class Proposal:
             pool, root, known = np.ones(count, bool), 0 * root, self.problem.tasks.drawn(rng.random((count, numbers)))
         strength = LabelStrengths(root, sigma, there, n)
         old, (tilt, *costs) = (z, tokens.r - np.square(z).sum(1)), self.labels[chosen["labels"]].T
-        along, across, task, own, own_task = (strength.factors(cost, i) for i, cost in enumerate(costs))
+        along, across, task, own, own_task = (strength.multiples(cost, i) for i, cost in enumerate(costs))
         g, z, rest = g * np.sqrt(task)[:, None], z * np.sqrt(along)[:, None], old[1] * across
         lines = _lines(self.direction, V, inverse)
         if lines is not None:

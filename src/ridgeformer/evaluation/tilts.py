@@ -217,7 +217,7 @@ class LabelStrengths:
         one = np.ones_like(along)
         return along, self.n - along, one * self.there.shape[1], one, one
 
-    def factors(self, cost: Array, which: int) -> Array:
+    def multiples(self, cost: Array, which: int) -> Array:
         """Compute factors of variances.
 
         Args:

@@ -22,7 +22,7 @@ class ArrayFamily(Family):
     """Base class of families that store a dict of arrays of one precision, heads after layers.
 
     Attributes:
-        strong: The arrays in which attention is linear: `scaled` multiplies them.
+        strong: The arrays in which attention is linear: `stretched` multiplies them.
         silent: The arrays that are 0 in a layer that changes nothing; the others are identities there.
     """
 
@@ -74,8 +74,8 @@ class ArrayFamily(Family):
         pieces = self._checked(gradient, *(value.shape for value in self._arrays.values()))
         return dict(zip(self._arrays, pieces, strict=True))
 
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
+    def stretched(self, by: float) -> Self:
+        """See `Family.stretched`."""
         return type(self)(**{name: by * v if name in self.strong else v for name, v in self._arrays.items()})
 
     @classmethod

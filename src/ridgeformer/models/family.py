@@ -290,7 +290,7 @@ class Family(Value, ABC):
             arrays[name] = np.moveaxis(changed, 0, axis)
         return type(self)(**arrays)
 
-    def scaled(self, by: float) -> Self:
+    def stretched(self, by: float) -> Self:
         """Return the family whose attention P G Q is `by` times as strong in every layer and head.
 
         Args:
@@ -302,7 +302,7 @@ class Family(Value, ABC):
         Raises:
             InputError: The family does not say how.
         """
-        refuse(f"a {self.name} model cannot be scaled", by, "Write a method scaled(by) in its class.")
+        refuse(f"a {self.name} model cannot be stretched", by, "Write a method stretched(by) in its class.")
 
     def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """Return the natural size of each array on a problem, relative to the usual one, 1 / scale.

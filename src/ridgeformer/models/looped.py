@@ -96,9 +96,9 @@ class LoopedFamily(Family):
             )
         return self.once.pullback(type(gradient)(*(p.reshape(self.loops, once, *p.shape[1:]).sum(0) for p in gradient)))
 
-    def scaled(self, by: float) -> Self:
-        """See `Family.scaled`."""
-        return type(self)(**self.once.scaled(by).arrays)
+    def stretched(self, by: float) -> Self:
+        """See `Family.stretched`."""
+        return type(self)(**self.once.stretched(by).arrays)
 
     def natural_sizes(self, dim: int, scale: float, feature: float, label: float) -> dict[str, NDArray[np.float64]]:
         """See `Family.natural_sizes`."""

@@ -168,7 +168,7 @@ class LinearTransformer(TokenForm, MomentForm):
         n, layout = integer("context", context), replace(self.layout, attention=attention)
         if layout == self.layout:
             return self
-        return LinearTransformer(self.family.scaled(n if attention == "mean" else 1 / n), self.dim, layout)
+        return LinearTransformer(self.family.stretched(n if attention == "mean" else 1 / n), self.dim, layout)
 
     def in_basis(self, C: ArrayLike) -> LinearTransformer:
         """Make the Full model that does on features z what this one does on x = C z.

@@ -21,14 +21,14 @@ from ridgeformer.errors import InputError, refuse
 from ridgeformer.papers.paper import Check, Erratum, Paper, Part, Picture, Results, agree, decide
 from ridgeformer.papers.report import markdown, page, summary
 from ridgeformer.papers.report import write_report as report_page
-from ridgeformer.papers.running import Outcome, Status, Work, run_paper, status_of, stored_outcome
+from ridgeformer.papers.running import PaperOutcome, Status, Work, run_paper, status_of, stored_outcome
 from ridgeformer.validation import choice
 
 __all__ = [
     "Check",
     "Erratum",
-    "Outcome",
     "Paper",
+    "PaperOutcome",
     "Part",
     "Picture",
     "Results",
@@ -100,7 +100,7 @@ def run(
     out: str | Path | None = "papers",
     progress: Callable[[str, int, int], None] = lambda part, done, total: None,
     settings: Mapping[str, Any] = NOTHING,
-) -> Outcome:
+) -> PaperOutcome:
     """Regenerate a paper: measure what is not stored yet, and decide its claims.
 
     Args:
@@ -134,7 +134,7 @@ def status(out: str | Path = "papers") -> list[Status]:
     return [status_of(paper, _folder(out)) for paper in catalogue()]
 
 
-def outcomes(out: str | Path = "papers") -> list[Outcome]:
+def outcomes(out: str | Path = "papers") -> list[PaperOutcome]:
     """Read the outcomes of all papers whose results are stored in a folder.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ridgeformer.files import make_folder, write_whole
 from ridgeformer.papers.paper import Picture
-from ridgeformer.papers.running import Outcome
+from ridgeformer.papers.running import PaperOutcome
 from ridgeformer.plotting.style import pictures
 
 __all__ = ["markdown", "page", "summary", "svg", "write_report"]
@@ -22,7 +22,7 @@ __all__ = ["markdown", "page", "summary", "svg", "write_report"]
 COLUMNS = ("paper", "claim", "published", "ours", "verdict", "seconds")
 
 
-def summary(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+def summary(outcomes: Iterable[PaperOutcome]) -> list[dict[str, Any]]:
     """Return the table of all papers, one row each: its first claim, with its verdict and those of the others.
 
     Seconds are processor time.
@@ -67,7 +67,7 @@ def markdown(rows: Iterable[Mapping[str, Any]], folder: str = "docs/papers/") ->
     return "\n".join(lines) + "\n"
 
 
-def page(outcome: Outcome, pictures: Mapping[str, str]) -> str:
+def page(outcome: PaperOutcome, pictures: Mapping[str, str]) -> str:
     """Write the page about a paper in Markdown: results first, then how they were measured.
 
     Args:
@@ -114,7 +114,7 @@ def _facts(check: Mapping[str, Any]) -> str:
     return "\n".join([*facts, f"- Tolerance: {check['tolerance']}. {check['reason']}"])
 
 
-def write_report(outcomes: Iterable[Outcome], folder: Path) -> Path:
+def write_report(outcomes: Iterable[PaperOutcome], folder: Path) -> Path:
     """Write `report.html` into a folder: the table of all papers, and the page about each of them with its figures.
 
     Args:

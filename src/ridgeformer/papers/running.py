@@ -22,7 +22,7 @@ from ridgeformer.papers.paper import Check, NotMeasuredError, Paper, Part
 from ridgeformer.problems import BaseProblem
 from ridgeformer.training import Training, train
 
-__all__ = ["Outcome", "Status", "Work", "facts", "run_paper", "status_of", "stored_outcome"]
+__all__ = ["PaperOutcome", "Status", "Work", "facts", "run_paper", "status_of", "stored_outcome"]
 
 Thing = TypeVar("Thing")
 Progress = Callable[[str, int, int], None]
@@ -90,7 +90,7 @@ class Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class PaperOutcome:
     """The results of a paper and the verdicts on its claims.
 
     Attributes:
@@ -156,7 +156,7 @@ def run_paper(
     out: Path | None = None,
     progress: Progress = lambda part, done, total: None,
     settings: Mapping[str, Any] = NOTHING,
-) -> Outcome:
+) -> PaperOutcome:
     """Measure what a paper needs, as far as it is not stored, and decide its claims.
 
     Args:
@@ -185,7 +185,7 @@ def run_paper(
     chosen = {part.name: part.settings(quick, settings) for part in parts}
     for part in parts:
         results[part.name], seconds[part.name] = _part(paper, part, chosen[part.name], results, folder, progress)
-    outcome = Outcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
+    outcome = PaperOutcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
     if folder is not None and not settings:
         write_whole(folder / OUTCOME, json.dumps({**outcome.as_dict(), "results": {}}, indent=1).encode())
     return outcome
@@ -251,7 +251,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def stored_outcome(paper: Paper, out: Path) -> Outcome | None:
+def stored_outcome(paper: Paper, out: Path) -> PaperOutcome | None:
     """Read the outcome of a paper from a folder, the full version if there is one, without measuring anything.
 
     Args:
@@ -271,7 +271,7 @@ def stored_outcome(paper: Paper, out: Path) -> Outcome | None:
                 break
             results[part.name], seconds[part.name] = known["result"], float(known["seconds"])
         else:
-            return Outcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
+            return PaperOutcome(paper, quick, results, seconds, tuple(_decided(paper, results)), chosen)
     return None
 
 

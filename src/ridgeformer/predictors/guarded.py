@@ -210,10 +210,10 @@ class Universal:
         Returns:
             The weights, [B, d].
         """
-        scaled, unit = self.scaled(moments)
+        scaled, unit = self.in_units(moments)
         return np.asarray(unit[:, None] * self.model.at_dim(moments.dim).weights(scaled))
 
-    def scaled(self, moments: Moments) -> tuple[Moments, Float]:
+    def in_units(self, moments: Moments) -> tuple[Moments, Float]:
         """Return the contexts as the model sees them.
 
         Args:

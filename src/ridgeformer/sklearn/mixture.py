@@ -27,16 +27,16 @@ class Tails:
 
     Attributes:
         chances: The probabilities, [J].
-        factors: The factors, [J].
+        multiples: The factors, [J].
     """
 
     chances: Array = field(default_factory=lambda: np.ones(1))
-    factors: Array = field(default_factory=lambda: np.ones(1))
+    multiples: Array = field(default_factory=lambda: np.ones(1))
 
     @property
     def mean(self) -> float:
         """The mean factor."""
-        return float(self.chances @ self.factors)
+        return float(self.chances @ self.multiples)
 
 
 def student_tails(unit: float) -> Tails:
@@ -123,7 +123,7 @@ class Mixture(ABC):
         mean, own, noise = (np.broadcast_to(part, (len(x), len(kept)))[:, kept] for part in self.moments(x))
         shrink = 1.0 if np.isinf(self.freedom) else max(self.freedom - 2, 1e-9) / self.freedom
         chances, scales = [], []
-        for chance, factor in zip(self.tails.chances, self.tails.factors, strict=True):
+        for chance, factor in zip(self.tails.chances, self.tails.multiples, strict=True):
             chances.append(chance * self.chance[kept])
             scales.append(np.sqrt(shrink * (own + factor * noise)))
         chance = np.concatenate(chances)

@@ -12,7 +12,7 @@ from ridgeformer.errors import InputError, refuse
 from ridgeformer.models import LinearTransformer
 from ridgeformer.noise import Noise, Uniform
 from ridgeformer.predictors import BayesRR, Guarded, Predictor, Universal
-from ridgeformer.sklearn.posterior import Standardised
+from ridgeformer.sklearn.posterior import StandardisedSums
 
 __all__ = ["FallbackWarning", "by_model", "default_noise", "place"]
 
@@ -58,7 +58,7 @@ def default_noise(dim: int) -> Noise:
 
 
 def by_model(
-    model: Predictor, given: Standardised, context: int | None, exact: Array
+    model: Predictor, given: StandardisedSums, context: int | None, exact: Array
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Compute the weights that a predictor gives, and those of exact Bayes where a model explodes.
 

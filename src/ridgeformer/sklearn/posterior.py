@@ -35,7 +35,7 @@ from ridgeformer.sklearn.averaging import Law, average
 from ridgeformer.sklearn.mixture import Averaged, Mixture, Nodes, Spectral
 from ridgeformer.values import Value
 
-__all__ = ["Posterior", "Standardised", "Sums"]
+__all__ = ["Posterior", "StandardisedSums", "Sums"]
 
 Array = NDArray[np.float64]
 ROUNDING = 10 * np.finfo(np.float64).eps  # of its mean: a standard deviation below that is rounding
@@ -138,7 +138,7 @@ def _deviation(squares: Array, mean: Array, weight: float) -> Array:
     return np.where(deviation > ROUNDING * np.abs(mean), deviation, 0.0)
 
 
-class Standardised(Value):
+class StandardisedSums(Value):
     """Sums in the units of a problem with standardised features; constant features are left out.
 
     Args:
@@ -227,7 +227,7 @@ class Posterior(Value):
 
     @classmethod
     def of(
-        cls, given: Standardised, r2_prior: tuple[float, float] = (1.0, 1.0), size_prior: Law | None = None
+        cls, given: StandardisedSums, r2_prior: tuple[float, float] = (1.0, 1.0), size_prior: Law | None = None
     ) -> Posterior:
         """Compute it.
 
@@ -250,7 +250,7 @@ class Posterior(Value):
         return cls(*arrays, mixtures=mixtures, log_evidence=np.array(evidence))
 
 
-def _averaged(given: Standardised, k: int, r2_prior: tuple[float, float], size_prior: Law) -> tuple[Any, ...]:
+def _averaged(given: StandardisedSums, k: int, r2_prior: tuple[float, float], size_prior: Law) -> tuple[Any, ...]:
     """The posterior of label k as an average over subsets."""
     averaged = average(given.S, given.a[k], float(given.total[k]), given.examples, r2_prior, size_prior)
     spread = (averaged.means - averaged.mean) * np.sqrt(averaged.chance)[:, None]
@@ -268,7 +268,7 @@ def _averaged(given: Standardised, k: int, r2_prior: tuple[float, float], size_p
     return averaged.mean, covariance, sigma, variance, averaged.inclusion, mixture, averaged.log_evidence
 
 
-def _whole(given: Standardised, k: int, r2_prior: tuple[float, float]) -> tuple[Any, ...]:
+def _whole(given: StandardisedSums, k: int, r2_prior: tuple[float, float]) -> tuple[Any, ...]:
     """The posterior of label k with all features."""
     spectrum, dim = given.spectrum, given.dim
     nodes = _by_share(spectrum, k, dim, r2_prior) if given.noise is None else _by_noise(spectrum, k, given.noise)

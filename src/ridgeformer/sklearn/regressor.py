@@ -18,7 +18,7 @@ from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor, Universal
 from ridgeformer.sklearn.mixture import Tails
 from ridgeformer.sklearn.models import by_model, default_noise, place
-from ridgeformer.sklearn.posterior import Posterior, Standardised, Sums
+from ridgeformer.sklearn.posterior import Posterior, StandardisedSums, Sums
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
 from ridgeformer.validation import integer, number, unmasked
 
@@ -288,7 +288,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return rows, rows @ (self._beyond * self._given.unit[:, None]).T
 
     def _in_units(self, values: Array, shift: Array) -> Array:
-        """Standardised labels [..., q] in units of y, moved to a model's predictions."""
+        """StandardisedSums labels [..., q] in units of y, moved to a model's predictions."""
         labels = self.sums_.y_mean + self._given.unit * values + shift
         return np.asarray(labels.reshape(values.shape[:-1] + self._shape))
 
@@ -408,8 +408,8 @@ class _Law:
     size_prior: tuple[float, float] | None
     student: bool
 
-    def posterior(self, sums: Sums) -> tuple[Standardised, Posterior]:
-        given = Standardised(sums, self.noise)
+    def posterior(self, sums: Sums) -> tuple[StandardisedSums, Posterior]:
+        given = StandardisedSums(sums, self.noise)
         return given, Posterior.of(given, self.r2_prior, self.size_prior)
 
 

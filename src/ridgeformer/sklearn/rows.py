@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.sklearn.mixture import FREEDOM, Mixture, Tails, student_tails
-from ridgeformer.sklearn.posterior import Posterior, Standardised, Sums
+from ridgeformer.sklearn.posterior import Posterior, StandardisedSums, Sums
 from ridgeformer.values import Value
 
 __all__ = ["Calibration", "Rows", "calibrate", "left_out", "student_precisions"]
 
 Array = NDArray[np.float64]
-Solver = Callable[[Sums], tuple[Standardised, Posterior]]
+Solver = Callable[[Sums], tuple[StandardisedSums, Posterior]]
 ITERATIONS, CLOSE = 30, 1e-3  # of the precisions of rows
 LEFT_OUT = 500  # rows at most that are left out, one after another
 MOST_LEVERAGE, MOST_RATIO = 0.9, 3.0  # of a row; of the logarithms of probabilities of parts
@@ -116,7 +116,7 @@ class Calibration(Value):
         return self.scale if np.isinf(self.freedom) else float(self.scale * np.sqrt(self.freedom / (self.freedom - 2)))
 
 
-def left_out(rows: Rows, precision: Array, given: Standardised, mixture: Mixture, output: int) -> Array:
+def left_out(rows: Rows, precision: Array, given: StandardisedSums, mixture: Mixture, output: int) -> Array:
     """Compute the probability of a smaller label for training rows, each as predicted from all other rows.
 
     Leaving out a row divides its likelihood out of each part of the mixture. With the variance v of a mean and s of the
@@ -157,7 +157,7 @@ def left_out(rows: Rows, precision: Array, given: Standardised, mixture: Mixture
     middle = np.median(score, 1, keepdims=True)
     chance = mixture.chance[kept] * np.exp(np.minimum(score - middle, MOST_RATIO))
     chance /= chance.sum(1, keepdims=True)
-    scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.factors]
+    scales = [np.sqrt(shrink * (own + factor * noise)) for factor in mixture.tails.multiples]
     below = [stdtr(freedom, error / one) if free else ndtr(error / one) for one in scales]
     parts = [c * (chance * one).sum(1) for c, one in zip(mixture.tails.chances, below, strict=True)]
     return np.asarray(np.sum(parts, 0))

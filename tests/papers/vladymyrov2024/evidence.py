@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ridgeformer import papers
-from ridgeformer.papers import Outcome
+from ridgeformer.papers import PaperOutcome
 from ridgeformer.papers.vladymyrov2024 import PAPER
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 
@@ -19,7 +19,7 @@ PARTS = tuple(
 MEASURED = replace(PAPER, parts=PARTS, checks=PAPER.checks[: len(CLAIMS)])
 
 
-def small_outcome(root: Path) -> Outcome:
+def small_outcome(root: Path) -> PaperOutcome:
     """All parts, from a folder that the processes of a test run share; the others wait for the one that measures."""
     folder = root / "evidence"
     folder.mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ from ridgeformer.papers.vladymyrov2024 import PAPER, render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence, fewer, iterations
 from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, ROWS, CellKey, grid, keys, models_of, printed
-from ridgeformer.papers.vladymyrov2024.table import Table, measure
+from ridgeformer.papers.vladymyrov2024.table import TableOne, measure
 
 NOISE = "categorical(1,3)"
 
@@ -104,7 +104,7 @@ def test_a_cell_below_the_floor_is_found(monkeypatch):
     assert any("below the floor" in fault for cell in table.faulty for fault in cell.faults)
     assert any("Full 7, categorical(1,3) has" in str(warning.message) for warning in measured)
     with pytest.warns(BelowFloorWarning) as stored:
-        Table.from_dict(json.loads(json.dumps(table.as_dict())))
+        TableOne.from_dict(json.loads(json.dumps(table.as_dict())))
     assert [str(warning.message) for warning in stored] == [str(warning.message) for warning in measured]
 
 
@@ -163,7 +163,7 @@ def test_markdown_and_latex_have_every_cell(evidence):
 
 
 def test_a_table_survives_json(evidence):
-    again = Table.from_dict(json.loads(json.dumps(evidence.table.as_dict())))
+    again = TableOne.from_dict(json.loads(json.dumps(evidence.table.as_dict())))
     assert again.cells == evidence.table.cells
     assert again.oracle == evidence.table.oracle
 

@@ -21,7 +21,7 @@ from ridgeformer.files import make_folder
 from ridgeformer.papers.paper import Part, Results
 from ridgeformer.papers.running import Work
 from ridgeformer.papers.vladymyrov2024 import paper
-from ridgeformer.papers.vladymyrov2024.table import Table, baselines, measure
+from ridgeformer.papers.vladymyrov2024.table import TableOne, baselines, measure
 from ridgeformer.predictors import AdaRR, IterativeRR, Predictor, TunedRR
 from ridgeformer.predictors.bayes import BayesRR
 from ridgeformer.validation import integer
@@ -78,9 +78,9 @@ class Evidence:
         return fewer(self.sequences)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> TableOne:
         """Table 1."""
-        return Table.from_dict(self.results["table"])
+        return TableOne.from_dict(self.results["table"])
 
     @cached_property
     def profiles(self) -> dict[str, dict[str, Curve]]:

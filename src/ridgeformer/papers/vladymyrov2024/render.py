@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeformer.noise import Categorical, Uniform, parse
 from ridgeformer.papers.vladymyrov2024.paper import LABELS, ROWS, Row
-from ridgeformer.papers.vladymyrov2024.table import Cell, Table
+from ridgeformer.papers.vladymyrov2024.table import Cell, TableOne
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,7 +73,7 @@ def _levels(law: Categorical) -> str:
     return ",".join(f"{level:g}" for level in law.levels)
 
 
-def rows(table: Table) -> Iterable[tuple[Row, list[Cell]]]:
+def rows(table: TableOne) -> Iterable[tuple[Row, list[Cell]]]:
     """Yield the rows of the table, each with its cells.
 
     Args:
@@ -87,7 +87,7 @@ def rows(table: Table) -> Iterable[tuple[Row, list[Cell]]]:
         yield row, [table[row.method, row.layers, noise] for noise in columns]
 
 
-def terminal(table: Table) -> RenderableType:
+def terminal(table: TableOne) -> RenderableType:
     """Show all cells beside the paper's, at 100 columns; below, in red, what falls short.
 
     Args:
@@ -115,7 +115,7 @@ def terminal(table: Table) -> RenderableType:
     return Group(grid, facts, verdict(table))
 
 
-def column_table(table: Table) -> RenderableType:
+def column_table(table: TableOne) -> RenderableType:
     """Show one column, a line for each cell, with all its numbers.
 
     Args:
@@ -164,7 +164,7 @@ def _percent(value: float, whole: float) -> str:
     return f"{value:.0f}" if value >= whole - 0.05 else f"{value:.1f}".replace("0.", ".", 1) if value >= 0.05 else "0"
 
 
-def verdict(table: Table) -> RenderableType:
+def verdict(table: TableOne) -> RenderableType:
     """Say how many cells satisfy what they must, and which do not, with the reason.
 
     Args:
@@ -192,7 +192,7 @@ def verdict(table: Table) -> RenderableType:
     return Group(text, faults)
 
 
-def as_markdown(table: Table) -> str:
+def as_markdown(table: TableOne) -> str:
     """Write the table in Markdown: ours, and the paper's in brackets; the best model of a column in bold.
 
     Args:
@@ -217,7 +217,7 @@ def as_markdown(table: Table) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_latex(table: Table) -> str:
+def as_latex(table: TableOne) -> str:
     """Write the table as a tabular for booktabs: ours, and the paper's in small print; the best of a column in bold.
 
     Args:
@@ -251,7 +251,7 @@ def _tex(value: float) -> str:
     return rf"${digits}\cdot10^{{{int(exponent)}}}$"
 
 
-def _best(table: Table) -> dict[str, Cell]:
+def _best(table: TableOne) -> dict[str, Cell]:
     """The best model of every column."""
     columns = dict.fromkeys(key.noise for key in table.cells)
     return {
@@ -263,4 +263,4 @@ def _best(table: Table) -> dict[str, Cell]:
     }
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"markdown": as_markdown, "latex": as_latex}
+FORMATS: dict[str, Callable[[TableOne], str]] = {"markdown": as_markdown, "latex": as_latex}

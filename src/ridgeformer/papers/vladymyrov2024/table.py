@@ -102,7 +102,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TableOne:
     """Table 1, and how it was measured.
 
     A cell more than 4 standard errors below its floor raises a `BelowFloorWarning`, in a stored table too.
@@ -126,7 +126,7 @@ class Table:
     def __getitem__(self, key: tuple[str, int | None, str]) -> Cell:
         return self.cells[CellKey(*key)]
 
-    def only(self, noise: str) -> Table:
+    def only(self, noise: str) -> TableOne:
         """Return one column.
 
         Args:
@@ -140,7 +140,7 @@ class Table:
         """
         name = column(noise, self.oracle)
         cells = {key: cell for key, cell in self.cells.items() if key.noise == name}
-        return Table(cells, {name: self.oracle[name]}, self.sequences, self.seed)
+        return TableOne(cells, {name: self.oracle[name]}, self.sequences, self.seed)
 
     @property
     def faulty(self) -> list[Cell]:
@@ -156,7 +156,7 @@ class Table:
         return {"sequences": self.sequences, "seed": self.seed, "oracle": self.oracle, "cells": cells}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Table:
+    def from_dict(cls, record: Mapping[str, Any]) -> TableOne:
         """Make a table of what `as_dict` returned.
 
         Args:
@@ -194,7 +194,7 @@ def measure(
     seed: int = 1,
     tuned: Mapping[str, TunedRR] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Table:
+) -> TableOne:
     """Evaluate all models and baselines, column by column.
 
     Seeds are chosen by what training reported, on the sequences of seed 0: with another seed no number here is the best
@@ -219,7 +219,7 @@ def measure(
         cells |= own
     progress(len(columns), len(columns))
     ordered = {key: cells[key] for key in keys() if key in cells}
-    return Table(ordered, oracle, sequences, seed)
+    return TableOne(ordered, oracle, sequences, seed)
 
 
 def _column(

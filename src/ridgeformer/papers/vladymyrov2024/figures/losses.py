@@ -15,7 +15,7 @@ from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, SHOWN, Curve, Evidence
 from ridgeformer.papers.vladymyrov2024.paper import BASELINES, DEPTHS, FAMILIES, LABELS, SIGMA_MAX, UNIFORM, Row
 from ridgeformer.papers.vladymyrov2024.render import column_name, column_tex
-from ridgeformer.papers.vladymyrov2024.table import FLOOR, NOTHING, Table
+from ridgeformer.papers.vladymyrov2024.table import FLOOR, NOTHING, TableOne
 from ridgeformer.plotting import style
 from ridgeformer.plotting.style import blank, logarithmic, mark_exploded, panel
 
@@ -161,7 +161,7 @@ def _by_sigma_max(axes: Any, draw: Callable[[Axes, str], None]) -> None:
         axis.set_ylabel("adjusted loss")
 
 
-def _draw_depths(axis: Axes, table: Table, noise: str) -> None:
+def _draw_depths(axis: Axes, table: TableOne, noise: str) -> None:
     """Loss against depth for every family, with the baselines and the floor."""
     lines = {name: table[name, None, noise].loss for name in BASELINES} | {FLOOR: table["full", 1, noise].floor}
     for name, loss in lines.items():

@@ -16,14 +16,14 @@ from ridgeformer.losses import EXPLODES
 from ridgeformer.papers.paper import Check
 from ridgeformer.papers.report import svg
 from ridgeformer.papers.report import write_page as page_in
-from ridgeformer.papers.running import Outcome, facts
+from ridgeformer.papers.running import PaperOutcome, facts
 from ridgeformer.papers.vladymyrov2024 import paper
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
 from ridgeformer.papers.vladymyrov2024.evidence import BAYES, DEEP, SHOWN, Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES
 from ridgeformer.papers.vladymyrov2024.figures.losses import COLOURS, MARKERS
 from ridgeformer.papers.vladymyrov2024.render import column_name, short
-from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, Table
+from ridgeformer.papers.vladymyrov2024.table import FLOOR, Cell, TableOne
 from ridgeformer.playground import charts
 from ridgeformer.zoo.explosions import nearest as nearest_models
 
@@ -34,7 +34,7 @@ OFTEN = 1e-7  # models that explode more often are named
 DASHES = {"ConstRR": "2 3", "AdaRR": "8 4", "TunedRR": "12 4 2 4"}
 
 
-def write_page(outcome: Outcome, folder: Path) -> Path:
+def write_page(outcome: PaperOutcome, folder: Path) -> Path:
     """Write `vladymyrov2024.html` into a folder: one file with the table, the figures and the claims.
 
     Args:
@@ -79,7 +79,7 @@ def verdict(cell: Cell) -> str:
     return "agrees with the paper's number"
 
 
-def _data(outcome: Outcome) -> dict[str, Any]:
+def _data(outcome: PaperOutcome) -> dict[str, Any]:
     evidence = Evidence(outcome.results)
     table, claims = evidence.table, outcome.checks[: len(CLAIMS)]
     cells = [
@@ -167,7 +167,7 @@ def _explosions(evidence: Evidence) -> dict[str, Any]:
     return _table("x", "Explosions, actual models and the price of caution", text, columns, rows)
 
 
-def _baselines(table: Table) -> dict[str, Any]:
+def _baselines(table: TableOne) -> dict[str, Any]:
     rows = []
     for noise in paper.COLUMNS:
         cells = [cell for cell in table.cells.values() if cell.noise == noise]
@@ -192,7 +192,7 @@ def _how(evidence: Evidence) -> dict[str, Any]:
     return _table("made", "How this page was made", "", (), _made(evidence))
 
 
-def _summary(table: Table, claims: Sequence[Check]) -> str:
+def _summary(table: TableOne, claims: Sequence[Check]) -> str:
     models = [cell for cell in table.cells.values() if cell.layers]
     below = sum(cell.loss < cell.paper - cell.rounding for cell in models)
     names = "supported", "partly supported", "contradicted"
