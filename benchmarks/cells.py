@@ -23,12 +23,12 @@ SCALARS = 4  # of a token, y included
 DIMS, CONTEXT = "2,3,4,6,8,12,16,24,32,48", "d,d+2,1.25d,1.5d,2d,3d,4d"
 STRETCHED, STRETCH = 8.0, 1.2  # 8 / n stretched sequences for each one, at least .3; larger by up to 1.2 / sqrt(n)
 TASK = 3.0  # by how many standard deviations their tasks are longer along the longest direction of the features
-COUNTED = 0.2  # what a stretched sequence counts
+COUNTED, BARE = 0.05, 0.2  # what a stretched sequence counts; the same for models that are used without `Universal`
 FAR = 10.0  # the excess of a stretched sequence above which it enters by its logarithm, in floors
 ALLOWED, NEAR, BEYOND = 0.12, 0.3, 0.25  # excess / floor; where n is near d; and beyond d = 32
 POWER = 4.0
 LIMIT = 0.3  # the excess of a sequence above which it enters by its logarithm
-GROUP = 16  # sequences that share a random vector
+GROUPS = 50  # of sequences that share a random vector, in each batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,20 +42,21 @@ class Cell:
     floor: float
     allowed: float
     signal: float
+    counted: float
 
     @classmethod
     def of(cls, problem: Problem, share: float, seed: int, scalars: int = SCALARS, stretch: float = STRETCH) -> Cell:
         """Draw the sequences of a cell."""
         dim, n = problem.dim, problem.context
-        draw = problem.moments(round(share * (400 + 2000 / dim)), seed=seed)
+        draw = problem.moments(round(share * (400 + 16_000 / dim**1.5)), seed=seed)
         best = problem.best_predictor()
         floor = np.square(best.weights(draw.moments) - draw.ridge).sum(1).mean() / 2
-        more = np.arange(round(max(STRETCHED / n, 0.3) * len(draw.task))) % len(draw.task)
+        more = np.arange(round(max(STRETCHED / n, 0.3) * share * (400 + 2000 / dim))) % len(draw.task)
         larger = _stretched(draw.moments.chosen(more), seed, stretch)
         allowed = NEAR if n < 1.25 * dim else BEYOND if dim > 32 else ALLOWED
         bare = None if problem.tasks == cell(dim, n).tasks else problem.signal
         batches = (_batch(one, best.weights(one), scalars, bare) for one in (draw.moments, larger))
-        return cls(dim, n, *batches, float(floor), allowed, problem.signal)
+        return cls(dim, n, *batches, float(floor), allowed, problem.signal, COUNTED if bare is None else BARE)
 
     def value(self, model: LinearTransformer, gradient: bool) -> tuple[float, float, Array]:
         """Excess / floor; the same with stretched sequences, in units of what is allowed; and its gradient, [k]."""
@@ -73,7 +74,7 @@ class Cell:
     @property
     def parts(self) -> tuple[tuple[Batch, float, float], ...]:
         """Batches, what they count, and the excess above which their sequences enter by its logarithm."""
-        return (self.plain, 1.0, LIMIT * self.signal), (self.stretched, COUNTED, FAR * self.floor)
+        return (self.plain, 1.0, LIMIT * self.signal), (self.stretched, self.counted, FAR * self.floor)
 
     def gradients(self, model: LinearTransformer, rng: np.random.Generator) -> Array:
         """Random vectors g, [groups, k], whose sum of gg' has the expectation of the Gauss-Newton matrix."""
@@ -88,8 +89,8 @@ class Cell:
             factor = np.sqrt(counted / (len(batch) * self.floor * self.allowed))
             with np.errstate(all="ignore"):
                 target = now.weights - v
-            for first in range(0, len(batch), GROUP):
-                part = slice(first, first + GROUP)
+            ends = np.linspace(0, len(batch), min(GROUPS, len(batch)) + 1).astype(int)
+            for part in map(slice, ends[:-1], ends[1:]):
                 some = Batch(gram[part], target[part], None if metric is None else metric[part])
                 value = some.evaluate(own, 10.0 * self.dim * self.signal)
                 found.append(factor * len(some) * _flat(value.gradient))
@@ -107,7 +108,7 @@ def layout_of(scalars: int) -> Layout:
 def _batch(moments: Moments, target: Array, scalars: int, bare: float | None = None) -> Batch:
     """Contexts and targets in the model's units; where `bare` is a signal, that one is the unit of all contexts."""
     if bare is None:
-        moments, unit = Universal(None, signal=1).in_units(moments)
+        moments, unit, _ = Universal(None, signal=1).in_units(moments)
     else:
         T = np.diag(np.append(np.ones(moments.dim), bare**-0.5))
         moments, unit = Moments._trusted(T @ moments.gram @ T, moments.context, None), np.full(len(target), bare**0.5)

@@ -193,7 +193,7 @@ def _record(model: LinearTransformer, dims: str, context: str, noise: str | None
         rare = explosion_probability(problem, model, sequences=20_000).numbers()
         spec = {"dim": problem.dim, "context": problem.context, "noise": str(problem.noise)}
         return {"spec": {**spec, **about}, "result": {**result, "sequences": 100_000, "explosions": rare}}
-    found, exploded = ratios([model], UNIVERSAL, SEEN, seed=11)
+    found, _, exploded = ratios([model], UNIVERSAL, SEEN, seed=11)
     spec = {"dim": "2..32", "context": "d..4d", **PROBLEM, **about}
     result = {"mean_ratio": round(float(found.mean()), 3), "largest_ratio": round(float(found.max()), 3)}
     cells = f"d = {', '.join(map(str, UNIVERSAL))}; n = {', '.join(SEEN)}"

@@ -62,9 +62,9 @@ def measurements(setup: Setup) -> list[Measurement]:
         ("unseen d = 40, 50, n = 2d", FAR, ("2d",), 1.25),
     ):
         dims = dims[:: 3 if setup.quick else 1]
-        for layers, ratio, exploded in zip(depths, *ratios(models, dims, contexts, few), strict=True):
+        for layers, ratio, error, exploded in zip(depths, *ratios(models, dims, contexts, few), strict=True):
             at = np.unravel_index(ratio.argmax(), ratio.shape)
-            where = f"largest at d = {dims[at[0]]}, n = {contexts[at[1]]}"
+            where = f"largest at d = {dims[at[0]]}, n = {contexts[at[1]]}, error {error[at]:.3f}"
             text = f"mean {ratio.mean():.3f}, {where}, {int(exploded.sum())} exploded"
             required = limit if layers == DEPTH else None
             name = f"{layers} layers: {title}"
@@ -77,25 +77,28 @@ def measurements(setup: Setup) -> list[Measurement]:
 
 def ratios(
     models: list[LinearTransformer], dims: Sequence[int], contexts: Sequence[str], few: int = 1, seed: int = 7
-) -> tuple[Array, NDArray[np.int64]]:
-    """Loss / floor, and how many sequences exploded, [models, dims, contexts].
+) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Loss / floor, its standard error, and how many sequences exploded, [models, dims, contexts].
 
     The loss is the floor plus the mean of 1/2 |w - w_Bayes|^2, which has less chance in it than the mean loss: the
     difference of the two has the expectation 0.
     """
     shape = (len(models), len(dims), len(contexts))
-    found, exploded = np.empty(shape), np.empty(shape, np.int64)
+    found, errors, exploded = np.empty(shape), np.empty(shape), np.empty(shape, np.int64)
     for row, d in enumerate(dims):
         for column, n in enumerate(contexts):
             problem = cell(d, n)
-            draw = problem.moments(round((500 + 4000 / d) / few), seed=seed)
+            draw = problem.moments(round((700 + 40_000 / d**1.2) / few), seed=seed)
             best = problem.best_predictor().weights(draw.moments)
-            floor = draw.losses(best, draw.ridge).mean()
+            floor = draw.losses(best, draw.ridge)
             for k, model in enumerate(models):
-                w = Universal(model, signal=1).weights(draw.moments)
-                found[k, row, column] = 1 + draw.losses(w, best).mean() / floor
-                exploded[k, row, column] = exploded_of(draw.losses(w, draw.ridge), problem.signal).sum()
-    return found, exploded
+                w, place = Universal(model, signal=1).weights(draw.moments), (k, row, column)
+                excess = draw.losses(w, best)
+                share = excess.mean() / floor.mean()
+                found[place], spread = 1 + share, (excess - share * floor).std()
+                errors[place] = spread / (np.sqrt(len(floor)) * floor.mean())
+                exploded[place] = exploded_of(draw.losses(w, draw.ridge), problem.signal).sum()
+    return found, errors, exploded
 
 
 def _lengths(model: LinearTransformer) -> list[Measurement]:

@@ -21,7 +21,7 @@ def main() -> None:
 
     depths = zoo.universal_layers()
     models = [load(f"zoo:universal/{layers}") for layers in depths]
-    found, exploded = ratios(models, DIMS, CONTEXTS, seed=11)
+    found, errors, exploded = ratios(models, DIMS, CONTEXTS, seed=11)
     shown = depths.index(SHOWN)
     problem = Problem(dim="2..32", context="d..4d", noise=zoo.UNIVERSAL_NOISE, tasks="gaussian(signal=1)")
     losses = compare(problem, Universal(models[shown], signal=1), over={"dim": DIMS, "context": CONTEXTS}, sequences=9)
@@ -29,9 +29,9 @@ def main() -> None:
     losses = replace(losses, loss=found[shown][None] * losses.floor)
     losses.plot(ROOT / "docs" / "pictures" / "universal.png", title=title)
     print("layers  n = 1.25d..4d: mean, largest;  at n = d;  n = d + 2;  d = 40, 50 at n = 2d;  exploded")
-    for layers, ratio, wild in zip(depths, found, exploded, strict=True):
+    for layers, ratio, error, wild in zip(depths, found, errors, exploded, strict=True):
         seen, at = ratio[:10, 2:], np.unravel_index(ratio[:10, 2:].argmax(), (10, 5))
-        where = f"(d = {DIMS[at[0]]}, n = {CONTEXTS[2 + at[1]]})"
+        where = f"+- {error[at[0], 2 + at[1]]:.3f} (d = {DIMS[at[0]]}, n = {CONTEXTS[2 + at[1]]})"
         parts = [f"{seen.mean():.3f}, {seen.max():.3f} {where}", *(f"{ratio[:10, k].max():.3f}" for k in (0, 1))]
         print(f"{layers:6}", "; ".join([*parts, f"{ratio[10, 4]:.3f}, {ratio[11, 4]:.3f}", str(int(wild.sum()))]))
     for layers, ratio in zip(depths, found, strict=True):

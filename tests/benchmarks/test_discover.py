@@ -36,7 +36,7 @@ def test_ratios_are_those_of_the_predictor(objective, point):
     for place in ((2, 2), (5, 7), (40, 80)):
         one, ratio = places[place]
         problem = cell(*place)
-        draw = problem.moments(round(40 + 200 / place[0]), seed=3)
+        draw = problem.moments(round(0.1 * (400 + 16_000 / place[0] ** 1.5)), seed=3)
         best = problem.best_predictor().weights(draw.moments)
         mine = Universal(cells.unpacked(point), signal=1).weights(draw.moments)
         assert one.floor == pytest.approx(np.square(best - draw.ridge).sum(1).mean() / 2)

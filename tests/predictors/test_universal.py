@@ -6,6 +6,7 @@ import pytest
 from ridgeformer import LinearTransformer, Problem, compare, load, zoo
 from ridgeformer.engine import Layout
 from ridgeformer.errors import InputError
+from ridgeformer.evaluation import explosion_probability
 from ridgeformer.export import export
 from ridgeformer.moments import Moments
 from ridgeformer.predictors import Universal
@@ -84,16 +85,17 @@ def test_units_are_those_of_tokens(model, features, labels, signal):
     """Weights are those of the model on tokens in its units: small contexts stay as they are, large ones do not."""
     x, y = features * X, labels * Y
     c = np.maximum(np.sqrt((x**2).mean((1, 2))), 1)
-    unit = np.sqrt(3 if signal is None else signal)
-    unit = np.maximum(unit, np.sqrt((y**2).mean(1)) / c / np.sqrt(Universal.LARGEST))
+    first = np.sqrt(3 if signal is None else signal)
+    unit = np.maximum(first, np.sqrt((y**2).mean(1)) / c / np.sqrt(Universal.LARGEST))
     expected = unit[:, None] * model.weights(Moments.from_tokens(x / c[:, None, None], y / (c * unit)[:, None]))
+    expected *= np.minimum(1, 5 * first / np.linalg.norm(expected, axis=1, keepdims=True))
     assert Universal(model, signal=signal).weights(Moments.from_tokens(x, y)) == pytest.approx(expected)
 
 
 def test_the_model_sees_no_large_contexts(model):
     """Whatever the context, the model sees features of mean square at most 1 and labels of mean square at most 5."""
     for by in (1e-8, 1.0, 1e8):
-        scaled, _ = Universal(model).in_units(Moments.from_tokens(by * X, by**0.5 * Y))
+        scaled, *_ = Universal(model).in_units(Moments.from_tokens(by * X, by**0.5 * Y))
         assert (np.einsum("bii->b", scaled.S) <= 1.0001 * 7 * 3).all()
         assert (scaled.q <= 1.0001 * 7 * Universal.LARGEST).all()
 
@@ -104,7 +106,7 @@ def test_the_model_sees_no_large_eigenvalues():
     x[:, :, 1:] *= 0.2
     x[:, :, 0] *= 3.0
     moments = Moments.from_tokens(x, x[:, :, 0])
-    scaled, unit = Universal(None, signal=1).in_units(moments)
+    scaled, unit, _ = Universal(None, signal=1).in_units(moments)
     S = np.asarray(scaled.S) / 40
     assert (np.einsum("bii->b", np.asarray(moments.S)) < 40 * 20).all()  # the mean square is no reason to change units
     limit = Universal.WIDEST * (20 * (1 + 3 + 1.5 + 0.125)) ** 0.25  # r = d / n = 1 / 2
@@ -112,6 +114,65 @@ def test_the_model_sees_no_large_eigenvalues():
     assert np.linalg.solve(scaled.S, scaled.b[..., None])[..., 0] * unit[:, None] == pytest.approx(
         np.tile(np.eye(20)[0], (4, 1)), abs=1e-6
     )
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 2), (2, 2), (5, 6)])
+def test_no_context_makes_long_weights(d, n):
+    """An attack on a shipped model: contexts are changed at random, and changes that make its weights longer stay."""
+    whole, bare = (Universal(load("zoo:universal/8"), signal=1) for _ in range(2))
+    bare.LENGTH = 1e9
+    rng = np.random.default_rng(d)
+    tokens = rng.normal(size=(256, n, d + 1))
+
+    def lengths(predictor, tokens):
+        return np.linalg.norm(predictor.weights(Moments.from_tokens(tokens[..., :-1], tokens[..., -1])), axis=1)
+
+    for _ in range(200):
+        changed = tokens * rng.uniform(0.8, 1.25, (256, 1, d + 1)) + 0.1 * rng.normal(size=tokens.shape)
+        longer = lengths(bare, changed) > lengths(bare, tokens)
+        tokens[longer] = changed[longer]
+        assert (lengths(whole, tokens) <= 5 + 1e-9).all()
+    assert lengths(bare, tokens).max() > 10  # the attack reaches contexts on which the limit acts
+
+
+def test_weights_that_overflow_are_zero(model):
+    large = {name: 1e60 * value for name, value in model.family.arrays.items()}
+    whole = Universal(LinearTransformer(type(model.family)(**large), 3, model.layout))
+    assert not whole.weights(Moments.from_tokens(X, Y)).any()
+
+
+def test_explosions_are_excluded_by_the_length(model):
+    """The bound by hand at d = 2: (sqrt(200) - 5)^2 = 83.58, and 83.58 exp(-82.58)."""
+    problem = Problem(2, 3, "uniform(0,1.6)", tasks="gaussian(signal=1)")
+    rare = explosion_probability(problem, Universal(model, signal=1))
+    assert rare.upper == pytest.approx(83.5786 * np.exp(-82.5786), rel=1e-3)
+    assert (rare.probability, rare.sequences, rare.bound) == (0.0, 0, "upper")
+    assert "proven" in str(rare)
+    assert explosion_probability(Problem(2, 3, "uniform(0,2.3)"), Universal(model)).upper == pytest.approx(rare.upper)
+
+
+def test_bound_of_long_oracles():
+    """P(|o|^2 > t signal) <= (t exp(1 - t))^(d / 2), counted for oracles of one example, with t = 2 and 4."""
+    for d in (1, 2, 4):
+        problem = Problem(d, 1, "uniform(0,0.1)", tasks="gaussian(signal=1)")
+        square = np.square(problem.moments(100_000).ridge).sum(1)
+        for t in (2, 4):
+            assert (square > t).mean() <= (t * np.exp(1 - t)) ** (d / 2)
+
+
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        (Problem(3, 6, 1), {"own_scale": True}),
+        (Problem(3, 6, 1), {"signal": 900.0}),
+        (Problem(3, 6, 1, features="scales(0.3)"), {}),
+        (Problem(3, 6, 1, tasks="pool(4)"), {}),
+    ],
+    ids=str,
+)
+def test_where_the_length_proves_nothing(model, problem, options):
+    """Explosions are sampled if the length has no limit, or one that is too large, or the law has directions."""
+    assert explosion_probability(problem, Universal(model, **options), sequences=1_000).sequences > 0
 
 
 def test_own_scale_is_an_exact_equivariance(model):
@@ -139,7 +200,7 @@ def test_noise_levels_are_in_the_units_of_the_scaled_contexts():
     """Scaled labels are scaled w'x + sigma xi: the residual of the task has the stated level."""
     problem = Problem(4, 4000, 3)
     draw = problem.moments(5)
-    scaled, unit = Universal(load("zoo:universal/5")).in_units(draw.moments)
+    scaled, unit, _ = Universal(load("zoo:universal/5")).in_units(draw.moments)
     size = np.einsum("bii->b", draw.moments.S) / np.einsum("bii->b", scaled.S)
     w = draw.task / unit[:, None]
     residual = scaled.q - 2 * (scaled.b * w).sum(1) + np.einsum("bi,bij,bj->b", w, scaled.S, w)

@@ -8,6 +8,14 @@ Where directions are not alike, because the problem or the predictor prefers som
 along the direction that the exploded contexts share: a Full model may explode on estimates that point in one direction
 of its own, which an average over all directions hardly ever meets.
 
+No sequences are needed where a predictor says how long its weights can be, as `Universal.longest` does. An oracle o is
+the mean of the task given the context and the noise level, so E exp(s |o|^2) <= E exp(s |w|^2) for s > 0 by Jensen's
+inequality. For tasks N(0, I signal / d) Markov's inequality with the best s gives, for t > 1,
+
+    P(|o|^2 > t signal) <= (t exp(1 - t))^(d / 2).
+
+With |w_hat|^2 <= r^2 signal, a loss 1/2 |w_hat - o|^2 above 100 signals needs |o|^2 > (sqrt(200) - r)^2 signal.
+
 >>> from ridgeformer import Problem, load
 >>> model = load("zoo:diag/3/uniform(0,5)")
 >>> rare = explosion_probability(Problem(noise="uniform(0,5)"), model, sequences=40_000)
@@ -28,10 +36,11 @@ from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.evaluation.proposals import STREAM, Proposal
 from ridgeformer.evaluation.sequence_losses import AnyPredictor, check_predictor, losses, needs_tokens
-from ridgeformer.losses import exploded
+from ridgeformer.losses import exploded, threshold
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import check_problem
 from ridgeformer.problems import BaseProblem, Problem
+from ridgeformer.problems.features import Isotropic
 from ridgeformer.validation import integer
 from ridgeformer.values import Value
 
@@ -53,7 +62,8 @@ class ExplosionProbability(Value):
         exploded: How many sequences exploded among those drawn from the wider law.
         sequences: How many sequences were drawn from the wider law in the last round.
         upper: A bound that is above the probability in 95 % of all cases: the estimate plus 1.645 standard errors; or,
-            where nothing exploded, 3 times the largest possible weight over the number of sequences.
+            where nothing exploded, 3 times the largest possible weight over the number of sequences. Where no sequences
+            were drawn, because the length of the weights is bounded, it is above the probability for certain.
     """
 
     probability: float
@@ -83,6 +93,8 @@ class ExplosionProbability(Value):
         return {**self.numbers(), "bound": self.bound}
 
     def __str__(self) -> str:
+        if not self.sequences:
+            return f"below {self.upper:.1e} (proven, because the length of the weights is bounded)"
         if not self.exploded:
             return f"below {self.upper:.1e} (none of {self.sequences:,} sequences of a wider law exploded)"
         least = "at least about " if self.bound == "lower" else ""
@@ -101,7 +113,8 @@ def explosion_probability(
 
     Args:
         problem: The distribution of sequences, a built-in one.
-        predictor: A model or any object with `weights(moments)`.
+        predictor: A model or any object with `weights(moments)`. If it has a method `longest(problem)`, that must be a
+            length that its weights never exceed.
         sequences: How many sequences are drawn from wider laws, at least 1,000. Default: 50,000, about
             three seconds for a shipped model on two cores, and twice as long where there is a second stage.
         seed: The seed. Default: 0.
@@ -120,6 +133,9 @@ def explosion_probability(
             f"{type(predictor).__name__}, which only has predict(x, y, queries)",
             "Count explosions with evaluate and many sequences.",
         )
+    certain = _largest_probability(law, predictor)
+    if certain < 1:
+        return ExplosionProbability(0.0, 0.0, 0.0, 0, 0, certain)
     proposal, pilot, step = Proposal(law), int(SHARE * count), 0
     stages = (1, 2) if _has_directions(law, predictor) else (2,)
     for stage in stages:
@@ -141,6 +157,18 @@ def explosion_probability(
     mean, spread = total / size, float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0) / (size - 1)))
     probability, upper = min(unit * mean, 1.0), min(unit * (mean + 1.645 * spread), 1.0)
     return ExplosionProbability(probability, unit * spread, total**2 / squares, len(weights), size, upper)
+
+
+def _largest_probability(problem: Problem, predictor: Any) -> float:
+    """What the length of the weights proves, where tasks, features and queries are alike in all directions; else 1."""
+    bounded = hasattr(predictor, "longest") and problem.tasks.is_gaussian and not problem.noise.per_token
+    tasks = problem.signal / problem.dim * np.eye(problem.dim)
+    if not bounded or problem.query is not None or problem.features != Isotropic():
+        return 1.0
+    if problem.prior.mean is not None or not np.allclose(problem.tasks.second_moment(problem.dim), tasks):
+        return 1.0
+    room = max(np.sqrt(2 * threshold(problem.signal)) - predictor.longest(problem), 0.0) ** 2 / problem.signal
+    return float((room * np.exp(1 - room)) ** (problem.dim / 2)) if room > 1 else 1.0
 
 
 def _has_directions(problem: Problem, predictor: Any) -> bool:

@@ -221,6 +221,7 @@ def to_latex(model: LinearTransformer, *, about: str = "", digits: int = 3, unit
         equations = _channels(model, digits) if isinstance(model.kernel, Mixings) else _dense(model, digits)
     if units is not None:
         comments.append("Before the first layer x_i is divided by c and y_i by c k; the prediction is k times y-hat.")
+        comments.append("It is <w-hat, x> with a vector w-hat, which is shortened to the length below if it is longer.")
         equations = [*_units(units), *equations]
     return "\n".join([*(f"% {line}" for line in comments), *equations]) + "\n"
 
@@ -237,6 +238,7 @@ def _units(units: Universal) -> list[str]:
         [
             rf"  c^2 &= \max\left(1,\; \frac{{\mathrm{{tr}}\, \Sigma}}{{n d}},\; {wide}\right), \qquad r = d / n",
             rf"  k &= \max\left({unit},\; {bounds}\right)",
+            rf"  |\hat{{w}}| &\leq {units.LENGTH:g} \cdot {unit}",
         ]
     )
 

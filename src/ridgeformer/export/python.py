@@ -45,7 +45,8 @@ $mean    C = np.eye(D)  # what the layers so far make of a token: e -> C e
 $loop
         C = T @ C
         G = T @ G @ np.swapaxes(T, -1, -2)  # the context's tokens change, and so do S, b and q
-    return -${back}C[..., -1, :d]  # the query (x, 0) has become (M x, -<w, x>)
+    w = -C[..., -1, :d]  # the query (x, 0) has become (M x, -<w, x>)
+    return $w
 ''')
 
 UPDATES = {
@@ -82,7 +83,10 @@ def mixing(V, S, d):
 UNITS = Template('''
 
 def units(X, y):
-    """Numbers c and k [...] that bound the context: the layers see X / c and y / (c k), and w is k times theirs."""
+    """Numbers that bound the context and w, [...]: the layers see X / c and y / (c k), and w is k times theirs.
+
+    The last number is the largest length of w.
+    """
     n = X.shape[-2]
     S = np.swapaxes(X, -1, -2) @ X / n
     squares = np.diagonal(S, axis1=-2, axis2=-1)
@@ -92,11 +96,19 @@ def units(X, y):
     c = np.sqrt(np.maximum(np.maximum(squares.sum(-1) / d, wide / $widest), 1))
     y = y / c[..., None]
     size, step = (y**2).mean(-1), np.linalg.norm((y[..., None, :] @ X)[..., 0, :], axis=-1) / (n * c)
-    return c, np.maximum($unit, np.maximum(np.sqrt(size / $largest), step / $longest))
+    unit = $unit + np.zeros_like(c)
+    return c, np.maximum(unit, np.maximum(np.sqrt(size / $largest), step / $longest)), $length * unit
+
+
+def shortened(w, longest):
+    """The vectors w [..., d] with lengths that are at most `longest` [...]; 0 where a length overflows."""
+    length = np.linalg.norm(w, axis=-1)
+    short = w * (longest / np.maximum(length, longest))[..., None]
+    return np.where(np.isfinite(length)[..., None], short, 0)
 ''')
 
 USED_UNITS = """\
-    c, k = units(X, y)
+    c, k, longest = units(X, y)
     X, y = X / c[..., None, None], y / (c * k)[..., None]
 """
 
@@ -177,8 +189,8 @@ def _diagonal(omega: Float, check: str) -> str:
 def _functions(loop: str, check: str, room: str = "0", mean: str = "", units: bool = False) -> str:
     """The functions, for tokens with a number of coordinates that start at zero."""
     zeros, token = ("", "(x, y)") if room == "0" else (f", np.zeros((*y.shape, {room}))", "(x, 0, y)")
-    around = {"units": USED_UNITS, "back": "k[..., None] * "} if units else {"units": "", "back": ""}
-    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean, **around)
+    before, w = (USED_UNITS, "shortened(k[..., None] * w, longest)") if units else ("", "w")
+    return FUNCTIONS.substitute(room=zeros, token=token, loop=loop, check=check, mean=mean, units=before, w=w)
 
 
 def _tuple(values: Float) -> str:

@@ -78,7 +78,8 @@ ${check}        for layer in $sequence:
         """Predictions [..., m] for the queries x_query [..., m, d] from the context X [..., n, d], y [..., n]."""
 ${units}${dim}        asked = torch.cat([x_query, x_query.new_zeros((*x_query.shape[:-1], $zeros))], -1)
         tokens = torch.cat([torch.cat([X$room, y[..., None]], -1), asked], -2)
-${opening}        return -${back}self(tokens, queries=x_query.shape[-2])[..., -x_query.shape[-2] :, -1]
+${opening}        found = -self(tokens, queries=x_query.shape[-2])[..., -x_query.shape[-2] :, -1]
+${back}        return found
 ''')
 
 OPENING = """\
@@ -89,7 +90,10 @@ OPENING = """\
 
 UNITS = Template('''
 def units(X, y):
-    """Numbers c and k [...] that bound the context: the layers see X / c and y / (c k), and w is k times theirs."""
+    """Numbers that bound the context and w, [...]: the layers see X / c and y / (c k), and w is k times theirs.
+
+    The last number is the largest length of w.
+    """
     n = X.shape[-2]
     S = X.mT @ X / n
     squares = S.diagonal(dim1=-2, dim2=-1)
@@ -100,13 +104,23 @@ def units(X, y):
     y = y / c[..., None]
     size, step = y.square().mean(-1), (y[..., None, :] @ X)[..., 0, :].norm(dim=-1) / (n * c)
     k = torch.maximum((size / $largest).sqrt(), step / $longest)
-    return c, torch.maximum(k, $unit + torch.zeros_like(k))
+    unit = $unit + torch.zeros_like(k)
+    return c, torch.maximum(k, unit), $length * unit
 
 ''')
 
 USED_UNITS = """\
-        c, k = units(X, y)
+        c, k, longest = units(X, y)
         X, y = X / c[..., None, None], y / (c * k)[..., None]
+        one = torch.eye(X.shape[-1]).to(X).expand(*X.shape[:-2], -1, -1)  # what it predicts for these queries is w
+        x_query = torch.cat([x_query, one], -2)
+"""
+
+SHORTENED = """\
+        found = k[..., None] * found
+        length = found[..., -X.shape[-1] :].norm(dim=-1)  # of w, which is at most `longest`; w is 0 if it overflows
+        found = torch.where(length.isfinite()[..., None], found * (longest / length.maximum(longest))[..., None], 0.0)
+        found = found[..., : -X.shape[-1]]
 """
 
 BLOCKS = '''
@@ -199,7 +213,7 @@ def to_torch_module(
         "numbers": "\n\n".join(_numbers(name, value) for name, value in family.arrays.items()),
         "helpers": helpers + ("" if units is None else UNITS.substitute(units.constants("torch"))),
         "units": "" if units is None else USED_UNITS,
-        "back": "" if units is None else "k[..., None] * ",
+        "back": "" if units is None else SHORTENED,
         "names": ", ".join(names),
         "keep": "\n".join(f"        self.{name} = nn.Parameter({name}.clone())" for name in names),
         "matrices": textwrap.indent(matrices, "        "),

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor, check_moments
+from ridgeformer.problems import BaseProblem
 from ridgeformer.validation import number
 from ridgeformer.values import Value
 
@@ -164,7 +165,7 @@ class Universal:
     """A model that was trained at many dimensions, with a guard against contexts that are larger than its own.
 
     A model is a polynomial of its context, and polynomials explode on inputs that are larger than those of training.
-    Three changes of units prevent that. Each is exact: the weights are translated back.
+    Three changes of units and a limit prevent that. The changes are exact: the weights are translated back.
 
     1. Features and labels are divided by c, where c^2 is the largest of three numbers: 1; tr S / (n d), the mean square
        of the features; and the size of (tr S^4)^(1/4) / n, which is at least the largest eigenvalue of S / n, relative
@@ -172,8 +173,12 @@ class Universal:
     2. Labels are divided by sqrt(signal), so that tasks are those of training, N(0, I / d).
     3. Labels whose mean square is still above `LARGEST`, or whose sum y x / n is longer than `LONGEST`, which is rare,
        are divided down to it.
+    4. Weights that are longer than `LENGTH` sqrt(signal) are shortened to that length, and weights that overflow are 0.
+       Tasks of this length do not occur in practice: for d = 2 their probability is e^-25.
 
-    So the model only sees contexts with tr S <= n d, y'y <= 5 n and eigenvalues of S below a bound.
+    So the model only sees contexts with tr S <= n d, y'y <= 5 n and eigenvalues of S below a bound, and no estimate is
+    longer than 5 sqrt(signal). A loss above 100 signals, which counts as exploded, then needs an oracle that is longer
+    than 9.14 sqrt(signal); see `explosion_probability` for what follows.
 
     Args:
         model: A model whose parameters have no d in them, such as `load("zoo:universal/8")`.
@@ -191,6 +196,7 @@ class Universal:
     LARGEST = 5.0  # the largest mean square of labels that a model sees
     LONGEST = 3.5  # the largest length of sum y x / n that a model sees
     WIDEST = 1.15  # the largest (tr S^4)^(1/4) that a model sees, relative to its limit for large d
+    LENGTH = 5.0  # the length of the longest weights, in sqrt(signal)
 
     def __init__(self, model: Any, *, signal: float | None = None, own_scale: bool = False) -> None:
         if own_scale and signal is not None:
@@ -210,18 +216,34 @@ class Universal:
         Returns:
             The weights, [B, d].
         """
-        scaled, unit = self.in_units(moments)
-        return np.asarray(unit[:, None] * self.model.at_dim(moments.dim).weights(scaled))
+        scaled, unit, longest = self.in_units(moments)
+        with np.errstate(all="ignore"):
+            weights = unit[:, None] * self.model.at_dim(moments.dim).weights(scaled)
+            length = np.linalg.norm(weights, axis=1)
+            shortened = weights * (longest / np.maximum(length, longest))[:, None]
+        return np.where(np.isfinite(length)[:, None], shortened, 0.0)
 
-    def in_units(self, moments: Moments) -> tuple[Moments, Float]:
+    def longest(self, problem: BaseProblem) -> float:
+        """Return the length that no weights of a problem exceed.
+
+        Args:
+            problem: The distribution of sequences.
+
+        Returns:
+            The length; infinite where labels have their own scale, because it then depends on the context.
+        """
+        signal = problem.dim if self.signal is None else self.signal
+        return float(np.inf if self.own_scale else self.LENGTH * np.sqrt(signal))
+
+    def in_units(self, moments: Moments) -> tuple[Moments, Float, Float]:
         """Return the contexts as the model sees them.
 
         Args:
             moments: The contexts. Features that are 0 in all examples do not count as features.
 
         Returns:
-            The contexts in the model's units; and the unit of their labels, [B], by which what the model returns is
-            multiplied.
+            The contexts in the model's units; the unit of their labels, [B], by which what the model returns is
+            multiplied; and the length of the longest weights, [B].
         """
         gram, n = np.array(moments.gram, np.float64), np.asarray(moments.counts, np.float64)
         squares = np.einsum("bii->bi", gram)[:, :-1]
@@ -235,13 +257,14 @@ class Universal:
         unit = np.sqrt(d if self.signal is None else np.full(len(n), float(self.signal)))
         if self.own_scale:
             unit = np.where(labels > 0, np.sqrt(labels) / self.SIZE, 1.0)
+        longest = self.LENGTH * unit
         moment = np.sqrt(np.square(gram[:, :-1, -1]).sum(1)) / n
         unit = np.maximum(unit, np.maximum(np.sqrt(labels / self.LARGEST), moment / self.LONGEST))
         gram[:, :-1, -1] /= unit[:, None]
         gram[:, -1, :-1] /= unit[:, None]
         gram[:, -1, -1] /= unit**2
         sigma = None if moments.sigma is None else moments.sigma / (np.sqrt(size) * unit)
-        return Moments._trusted(gram.astype(moments.dtype, copy=False), moments.context, sigma), unit
+        return Moments._trusted(gram.astype(moments.dtype, copy=False), moments.context, sigma), unit, longest
 
     def constants(self, library: str) -> dict[str, str]:
         """Return the numbers of the changes of units as source code, for exported modules.
@@ -250,13 +273,14 @@ class Universal:
             library: `np` or `torch`, whose function `sqrt` may be used.
 
         Returns:
-            The texts: `widest`, `largest` and `longest`, and `unit`, an expression of the dimension `d` or of `size`,
-            the mean square of the labels.
+            The texts: `widest`, `largest`, `longest` and `length`, and `unit`, an expression of the dimension `d` or of
+            `size`, the mean square of the labels.
         """
         unit = f"{float(self.signal) ** 0.5!r}" if self.signal is not None else "d**0.5"
         if self.own_scale:
             unit = f"{library}.where(size > 0, {library}.sqrt(size) / {self.SIZE!r}, 1.0)"
-        return {"widest": repr(self.WIDEST), "largest": repr(self.LARGEST), "longest": repr(self.LONGEST), "unit": unit}
+        names = ("widest", "largest", "longest", "length")
+        return {"unit": unit, **{name: repr(getattr(self, name.upper())) for name in names}}
 
     def __repr__(self) -> str:
         signal = "" if self.signal is None else f", signal={self.signal:g}"
