@@ -45,7 +45,15 @@ class Cell:
     counted: float
 
     @classmethod
-    def of(cls, problem: Problem, share: float, seed: int, scalars: int = SCALARS, stretch: float = STRETCH) -> Cell:
+    def of(
+        cls,
+        problem: Problem,
+        share: float,
+        seed: int,
+        scalars: int = SCALARS,
+        stretch: float = STRETCH,
+        near: float = NEAR,
+    ) -> Cell:
         """Draw the sequences of a cell."""
         dim, n = problem.dim, problem.context
         draw = problem.moments(round(share * (400 + 16_000 / dim**1.5)), seed=seed)
@@ -53,7 +61,7 @@ class Cell:
         floor = np.square(best.weights(draw.moments) - draw.ridge).sum(1).mean() / 2
         more = np.arange(round(max(STRETCHED / n, 0.3) * share * (400 + 2000 / dim))) % len(draw.task)
         larger = _stretched(draw.moments.chosen(more), seed, stretch)
-        allowed = NEAR if n < 1.25 * dim else BEYOND if dim > 32 else ALLOWED
+        allowed = near if n < 1.25 * dim else BEYOND if dim > 32 else ALLOWED
         bare = None if problem.tasks == cell(dim, n).tasks else problem.signal
         batches = (_batch(one, best.weights(one), scalars, bare) for one in (draw.moments, larger))
         return cls(dim, n, *batches, float(floor), allowed, problem.signal, COUNTED if bare is None else BARE)
@@ -141,12 +149,13 @@ class Objective:
         scalars: int = SCALARS,
         noise: str | None = None,
         stretch: float = STRETCH,
+        near: float = NEAR,
     ) -> None:
         self.power, self.scalars, self.cells = power, scalars, list[Cell]()
         for d in dimensions(dims):
             lengths = ContextRule("2d" if d > 32 else context).at(d).values.tolist()
             problems = [cell(d, n) if noise is None else Problem(d, n, noise) for n in lengths]
-            self.cells += [Cell.of(one, share, seed, scalars, stretch) for one in problems]
+            self.cells += [Cell.of(one, share, seed, scalars, stretch, near) for one in problems]
         self.ratios = np.zeros(len(self.cells))
 
     def __call__(self, point: Array, gradient: bool = True) -> tuple[float, Array, Array, Array]:

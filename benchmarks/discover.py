@@ -30,6 +30,7 @@ from ridgeformer.loading import load
 from ridgeformer.models import Channels, LinearTransformer
 from ridgeformer.models.file import save
 from ridgeformer.problems import Problem
+from ridgeformer.problems.parts import dimensions
 
 __all__ = ["descend", "grow"]
 
@@ -140,6 +141,7 @@ def shorten(model: LinearTransformer, objective: Objective, iterations: int, see
 @click.option("--seed", type=click.IntRange(0), default=101, show_default=True, help="Seed of the sequences.")
 @click.option("--noise", help="Train for N(0, I) tasks and this noise at one dimension, without changes of units.")
 @click.option("--stretch", type=float, default=STRETCH, show_default=True, help="How large stretched contexts are.")
+@click.option("--near", type=float, default=NEAR, show_default=True, help="Excess that is allowed near n = d.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file of the model.")
 def main(
     layers: int,
@@ -154,6 +156,7 @@ def main(
     seed: int,
     noise: str | None,
     stretch: float,
+    near: float,
     out: Path,
 ) -> None:
     """Train a model for every dimension. A run that was interrupted goes on from the file of its state beside OUT."""
@@ -162,7 +165,7 @@ def main(
         model = widened(model, scalars, seed)
     if model is not None and noise is not None and start is not None and model.dim == int(dims):
         model = in_units(model, 1 / float(dims))  # a model of an earlier call
-    few = Objective(dims, context, share / 4, seed, power, scalars, noise, stretch)
+    few = Objective(dims, context, share / 4, seed, power, scalars, noise, stretch, near)
     while model is None or model.layers != layers:
         model = grow(model, few, 6, seed) if model is None or model.layers < layers else shorten(model, few, 3, seed)
         model = unpacked(descend(few, packed(model), 20, seed)[0], scalars)
@@ -172,7 +175,7 @@ def main(
         with np.load(state) as stored:
             first, point = int(stored["rounds"]), stored["point"]
     for number in range(first, rounds):
-        objective = Objective(dims, context, share, seed + number, power, scalars, noise, stretch)
+        objective = Objective(dims, context, share, seed + number, power, scalars, noise, stretch, near)
         _print(f"round {number}, before", objective, objective(point, gradient=False)[0])
         point, value = descend(objective, point, iterations, seed + number, report=True)
         _print(f"round {number}, after", objective, value)
@@ -193,16 +196,18 @@ def _record(model: LinearTransformer, dims: str, context: str, noise: str | None
         rare = explosion_probability(problem, model, sequences=20_000).numbers()
         spec = {"dim": problem.dim, "context": problem.context, "noise": str(problem.noise)}
         return {"spec": {**spec, **about}, "result": {**result, "sequences": 100_000, "explosions": rare}}
-    found, _, exploded = ratios([model], UNIVERSAL, SEEN, seed=11)
-    spec = {"dim": "2..32", "context": "d..4d", **PROBLEM, **about}
+    everywhere = dims == DIMS
+    cells = (UNIVERSAL, SEEN) if everywhere else (dimensions(dims), tuple(context.split(",")))
+    found, _, exploded = ratios([model], *cells, seed=11)
+    spec = {"dim": "2..32" if everywhere else dims, "context": "d..4d" if everywhere else context, **PROBLEM, **about}
     result = {"mean_ratio": round(float(found.mean()), 3), "largest_ratio": round(float(found.max()), 3)}
-    cells = f"d = {', '.join(map(str, UNIVERSAL))}; n = {', '.join(SEEN)}"
-    return {"spec": spec, "result": {**result, "exploded": int(exploded.sum()), "cells": cells, "seed": 11}}
+    text = f"d = {', '.join(map(str, cells[0]))}; n = {', '.join(cells[1])}"
+    return {"spec": spec, "result": {**result, "exploded": int(exploded.sum()), "cells": text, "seed": 11}}
 
 
 def _print(title: str, objective: Objective, value: float) -> None:
     ratios, worst = objective.ratios, int(objective.values.argmax())
-    near = np.array([one.allowed == NEAR for one in objective.cells])
+    near = np.array([one.context < 1.25 * one.dim for one in objective.cells])
     at = f"d = {objective.cells[worst].dim}, n = {objective.cells[worst].context}"
     groups = f"largest {ratios[~near].max(initial=1):.3f}, near n = d {ratios[near].max(initial=1):.3f}"
     print(f"{title}: {value:.4f}, worst at {at}; ratios: {groups}, mean {ratios.mean():.4f}", flush=True)

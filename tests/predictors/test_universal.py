@@ -196,6 +196,13 @@ def test_shipped_models(layers):
     assert load(f"zoo:universal/{layers}/uniform(0,1.6)").layers == layers
 
 
+def test_one_model_for_many_lengths():
+    """n = 10 is the hardest length, with 1.05 times the floor; 13 and 40 are easier, and 13 is not one of training."""
+    problem = Problem(10, "10..40", "uniform(0,5)")
+    losses = compare(problem, {"m": Universal(load("zoo:lengths/8"))}, over={"context": [10, 13, 40]}, sequences=4_000)
+    assert (losses.ratio < 1.08).all()
+
+
 def test_noise_levels_are_in_the_units_of_the_scaled_contexts():
     """Scaled labels are scaled w'x + sigma xi: the residual of the task has the stated level."""
     problem = Problem(4, 4000, 3)

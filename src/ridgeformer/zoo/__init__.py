@@ -2,8 +2,9 @@
 
 For d = 10 and n = 20, the best of five seeds for every cell of the paper's Table 1; for d = 1 and d = 2 and n = 10, a
 few models of one seed for teaching, which `python -m benchmarks.small` trains. Models in files of their own come from
-`python -m benchmarks.discover`: those for every dimension, such as `zoo:universal/8`, and those that are nearer to the
-floor than the paper's families, such as `zoo:channels(1,6)/8/categorical(1,3)`.
+`python -m benchmarks.discover`: those for every dimension, such as `zoo:universal/8`; one for d = 10 and every n from
+10 to 40, `zoo:lengths/8`; and those that are nearer to the floor than the paper's families, such as
+`zoo:channels(1,6)/8/categorical(1,3)`.
 
 >>> from ridgeformer import load, zoo
 >>> load("zoo:full/7/categorical(1,3)")
@@ -53,7 +54,8 @@ __all__ = [
 FORMAT, VERSION = "ridgeformer-zoo", 2
 MODELS = Path(__file__).parent
 UNIVERSAL_NOISE = "uniform(0,1.6)"  # of the models for every dimension
-SINGLE, END = ("channels(1,6)", "universal"), ".safetensors"  # folders of models that stand alone, one in a file
+SINGLE = ("channels(1,6)", "lengths", "universal")  # folders of models that stand alone, one in a file
+END = ".safetensors"
 PREFIX = "zoo:"  # of names of shipped models, where a path may stand too
 DIMS = (10, 1, 2)  # of the shipped models; the first is what names without a dimension mean
 Key = tuple[str, int, str]
