@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
 
-from ridgeformer import LinearTransformer, Problem, engine, load, save
+from ridgeformer import InputError, LinearTransformer, Problem, engine, load, save
 from ridgeformer.training import GradientDescent
 from ridgeformer.training.store.files import checksum
 
@@ -22,6 +23,13 @@ def unmeasured():
     Coverage holds a lock while it notes a line, and a KeyboardInterrupt at that moment leaves it locked for ever.
     """
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+
+
+def refused(call, words, kind=InputError):
+    """The call raises an error with these words, in which ` ... ` stands for any text; returns the message."""
+    with pytest.raises(kind, match="(?s)" + ".*".join(map(re.escape, words.split(" ... ")))) as caught:
+        call()
+    return str(caught.value)
 
 
 def tame_model(kind, dim, layers, heads, context, seed=0):
@@ -74,6 +82,21 @@ def slopes(function, point, step=1e-6):
     """The gradient by central differences, [k]."""
     eye = step * np.eye(len(point))
     return np.array([(function(point + e) - function(point - e)) / (2 * step) for e in eye])
+
+
+def write_grid(path, seeds):
+    """A grid of eight runs for each seed."""
+    path.write_text(
+        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamilies = ["gdpp", "diag"]\nlayers = [1, 2]\n'
+        f"seeds = {list(range(seeds))}\nsequences = 1000\n[protocol]\neffort = 0.2\n"
+    )
+    return path
+
+
+def bits(folders):
+    """The bytes of all parameters of stored models, by the names of their runs."""
+    models = {folder.name: load(folder / "model.safetensors") for folder in folders}
+    return {name: {key: v.tobytes() for key, v in model.family.arrays.items()} for name, model in models.items()}
 
 
 def write_record(folder, record):

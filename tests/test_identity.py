@@ -24,6 +24,7 @@ from ridgeformer.models import Looped
 from ridgeformer.noise import Categorical, Fixed, Frozen, Noise, Uniform, as_noise, parse
 from ridgeformer.training import Search
 from ridgeformer.training.spec import make_spec
+from support import refused
 
 QUICK = Search(effort=0.1)
 
@@ -102,24 +103,12 @@ def test_classes_of_one_s_own_equal_only_themselves():
     assert Problem(3, 6, one) == Problem(3, 6, one)
 
 
-def test_floors_of_classes_of_one_s_own_are_their_own():
-    built_in = evaluate(Problem(3, 6, "fixed(1)"), BayesRR("fixed(1)"), sequences=500)
-    mine = evaluate(Problem(3, 6, SameText()), BayesRR(SameText()), sequences=500)
-    assert mine.unadjusted > 2 * built_in.unadjusted
-
-
 @pytest.mark.parametrize("noise", [MoreState([1, 3], 2.0), SameText()])
 def test_no_run_is_named_after_noise_without_a_text(tmp_path, noise):
     problem = Problem(3, 6, noise)
     with pytest.raises(InputError, match=r"its noise must be one that text can describe; got a .* of your own"):
         train(problem, "gdpp", 1, protocol=QUICK, sequences=500, out=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_weights_that_are_equal_to_rounding_are_equal():
-    noise = Categorical([1, 2, 4], [1 / 3, 1 / 3, 1 / 3 + 1e-17])
-    assert noise == Categorical([1, 2, 4])
-    assert np.array_equal(noise.weights, parse(str(noise)).weights)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +127,7 @@ def test_weights_that_are_equal_to_rounding_are_equal():
     ],
 )
 def test_noise_that_would_take_minutes_or_gigabytes_is_refused(text, words):
-    with pytest.raises(InputError) as caught:
-        parse(text)
-    assert words in str(caught.value)
+    refused(lambda: parse(text), words)
 
 
 def test_a_density_that_diverges_at_zero_needs_few_nodes():
@@ -156,14 +143,6 @@ def test_a_density_that_diverges_at_zero_needs_few_nodes():
 # ---- problems and models ------------------------------------------------------------------------------------
 
 
-def test_problem_has_no_subclasses():
-    with pytest.raises(InputError, match="Problem has no subclasses; got Shifted"):
-
-        class Shifted(Problem):
-            def moments(self, *args, **keywords):
-                return super().moments(*args, **keywords)
-
-
 def test_a_subclass_of_the_model_is_asked_for_its_weights():
     class Doubled(LinearTransformer):
         def weights(self, moments, **keywords):
@@ -176,14 +155,6 @@ def test_a_subclass_of_the_model_is_asked_for_its_weights():
     query = evaluate(problem, model, sequences=20_000, estimator="query")
     assert exact.loss > 1.5 * plain.loss
     assert abs(exact.loss - query.loss) < 5 * query.error
-
-
-def test_a_subclass_of_the_model_is_not_saved_as_if_it_were_one(tmp_path):
-    class Other(LinearTransformer):
-        pass
-
-    with pytest.raises(InputError, match="save needs a LinearTransformer itself; got an Other"):
-        save(Other(Diag(omega=np.zeros((1, 2, 2))), 3), tmp_path / "model.safetensors")
 
 
 # ---- families -----------------------------------------------------------------------------------------------

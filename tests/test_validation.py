@@ -5,13 +5,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ridgeformer import LinearTransformer, Moments, Problem
 from ridgeformer.errors import InputError, kind_of
-from ridgeformer.noise import Categorical, Uniform
+from ridgeformer.noise import Uniform
 from ridgeformer.predictors import AdaRR
-from ridgeformer.theory import one_layer
 from ridgeformer.training import SGD
 from ridgeformer.validation import array, choice, flag, integer, number, precision, real
+from support import refused
 
 
 @pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), Fraction(2)])
@@ -31,9 +30,7 @@ def test_a_number_may_have_any_real_type(value):
     ],
 )
 def test_what_is_no_number_is_refused(value, words):
-    with pytest.raises(InputError) as refused:
-        number("rate", value)
-    assert words in str(refused.value)
+    refused(lambda: number("rate", value), words)
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
@@ -54,9 +51,7 @@ def test_an_integer_may_have_any_integral_type(value):
     ids=range(5),
 )
 def test_what_is_no_integer_is_refused(value, words):
-    with pytest.raises(InputError) as refused:
-        integer("layers", value, 1, 4)
-    assert words in str(refused.value)
+    refused(lambda: integer("layers", value, 1, 4), words)
 
 
 class Unreadable:
@@ -92,9 +87,7 @@ def test_float32_stays_and_everything_else_becomes_float64():
     ],
 )
 def test_what_is_no_array_of_the_shape_is_refused(value, words):
-    with pytest.raises(InputError) as refused:
-        array("x", value, ("B", 2))
-    assert words in str(refused.value)
+    refused(lambda: array("x", value, ("B", 2)), words)
 
 
 def test_a_letter_stands_for_any_extent():
@@ -131,31 +124,10 @@ def test_a_flag_is_true_or_false():
 )
 def test_what_is_no_choice_is_refused(value, known, words):
     assert [choice("attention", one, known) for one in known] == [*known]
-    with pytest.raises(InputError) as refused:
-        choice("attention", value, known)
-    assert words in str(refused.value)
-
-
-def test_one_number_instead_of_a_list():
-    with pytest.raises(InputError, match=r"sigma must be a list of numbers; got one number\. Pass \[1\.0\]\."):
-        array("sigma", 1, ("K",))
+    refused(lambda: choice("attention", value, known), words)
 
 
 def test_messages_have_the_right_article():
     given = (1, 1.0, np.zeros(1), AdaRR(), SGD(), Uniform(0, 1), None, AdaRR)
     wanted = ["an int", "a float", "an ndarray", "an AdaRR", "an SGD", "a Uniform", "None", "the class AdaRR"]
     assert [kind_of(value) for value in given] == wanted
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda ragged: Categorical(ragged),
-        lambda ragged: Moments(np.zeros((2, 3, 3)), ragged),
-        lambda ragged: one_layer.risk(Problem(2, 3, 1), ragged),
-        lambda ragged: LinearTransformer.random("diag", dim=2, layers=1).trace(ragged),
-    ],
-)
-def test_lists_of_different_lengths_are_refused(call):
-    with pytest.raises(InputError):
-        call([[1.0], [1.0, 2.0]])

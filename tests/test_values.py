@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import ridgeformer
-from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, evaluate, load, train, zoo
+from ridgeformer import Diag, Full, GDpp, InputError, LinearTransformer, Moments, Problem, load, zoo
 from ridgeformer.noise import Categorical, Uniform, parse
 from ridgeformer.predictors.ridge import ConstRR
-from ridgeformer.training.store import Memory
 from ridgeformer.values import ReadOnlyDict, Value, frozen, read_only
 
 PROBLEM = Problem(dim=3, context=6, noise="uniform(0,3)")
@@ -143,18 +142,6 @@ def test_nothing_aliases_the_caller_s_array():
     assert noise.second_moment == 0.25 + 0.75 * 9
 
 
-def test_a_shipped_model_stays_what_it_is():
-    """Today's attack: one edit of a Full model changed what every later `load` gave."""
-    problem = Problem(noise="uniform(0,5)")
-    model = load("zoo:full/7/uniform(0,5)")
-    before = evaluate(problem, model, sequences=2000).loss
-    with pytest.raises(ValueError, match="read-only"):
-        model.P[2] = 0
-    with pytest.raises(InputError, match="this dict must not change"):
-        model.family.arrays["P"] = np.zeros(3)
-    assert evaluate(problem, load("zoo:full/7/uniform(0,5)"), sequences=2000).loss == before
-
-
 def test_mappings_of_the_zoo_are_read_only():
     made = zoo.record("zoo:full/7/uniform(0,5)")
     for change in (
@@ -175,19 +162,6 @@ def test_mappings_of_the_zoo_are_read_only():
     assert isinstance(copy.deepcopy(made.spec), ReadOnlyDict)
     mine = dict(made.spec)
     mine["seed"] = 7
-
-
-def test_runs_in_memory_keep_their_weights_and_their_loss():
-    runs = Memory()
-    first = train(PROBLEM, "gdpp", 1, sequences=1000, out=runs)
-    with pytest.raises(ValueError, match="read-only"):
-        first.model.family.arrays["p"][0] = 0
-    with pytest.raises(InputError, match="a Training must not change"):
-        first.status = "converged"
-    with pytest.raises(InputError, match="this dict must not change"):
-        first.made_with["engine"] = "other"
-    again = train(PROBLEM, "gdpp", 1, sequences=1000, out=runs)
-    assert again.loss == evaluate(PROBLEM, again.model, sequences=1000).loss
 
 
 @pytest.mark.parametrize("value", [full(), diag(), Categorical([1, 3], [0.25, 0.75]), PROBLEM, DRAW, parse("expon(2)")])
@@ -211,15 +185,6 @@ def test_pickled_arrays_are_equal_and_read_only():
     with pytest.raises(ValueError, match="read-only"):
         alone["p"][0] = 0
     assert pickle.loads(pickle.dumps(PROBLEM)) == PROBLEM
-
-
-def test_results_of_arithmetic_are_ordinary_arrays():
-    P = full().P
-    for result in (P + 1, 2 * P, P @ P, -P, np.exp(P), P.astype(np.float32), P.copy(), copy.deepcopy(P)):
-        assert type(result) is np.ndarray
-        result[0] = 1.0
-    assert isinstance(P.sum(), np.float64)
-    assert type(P) is type(P[0]) is np.ndarray
 
 
 def test_frozen_leaves_what_is_read_only_as_it_is():

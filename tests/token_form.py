@@ -7,6 +7,7 @@ of contexts [count, n, d] and of queries [count, m, d], and E[x x'] of a query g
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import integrate
 
 LAMBDA = np.array([[1.5, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])  # covariances of features and of tasks
 GAMMA = np.array([[0.5, 0.2, 0.1], [0.2, 1.2, 0.0], [0.1, 0.0, 0.8]])
@@ -161,3 +162,33 @@ def simulate(count, dim, lengths, sigma, features, tasks, queries=1, seed=0):
         out.x[which, :length], out.queries[which], out.second[which] = x, asked, second
         out.y[which, :length] = np.einsum("bnd,bd->bn", x, out.task[which]) + noise
     return out
+
+
+def gaussian_part(x, y, sigma, mean, covariance):
+    """log p(y | sigma), up to a constant, and E[w | y, sigma], by the eigenvalues of the covariance of y."""
+    cross, r = covariance @ x.T, y - x @ mean
+    values, vectors = np.linalg.eigh(x @ cross)
+    spread, c = np.maximum(values, 0.0) + sigma**2, vectors.T @ r
+    return -0.5 * (np.log(spread).sum() + (c**2 / spread).sum()), mean + cross @ vectors @ (c / spread)
+
+
+def by_quadrature(at, high, low=1e-11, density=lambda sigma: 1.0):
+    """E[w | y] for a density of sigma on (0, high), by adaptive quadrature in log sigma around the posterior's peak.
+
+    `at(sigma)` gives log p(y | sigma) and E[w | y, sigma]. With few tokens the likelihood stays finite at sigma = 0:
+    what is left out below `low` is of the order of `low`.
+    """
+    grid = np.linspace(np.log(low), np.log(high), 400)
+    heights = [at(np.exp(t))[0] + t + np.log(density(np.exp(t))) for t in grid[:-1]]
+    top, peak = max(heights), grid[int(np.argmax(heights))]
+    cuts = [t for t in (peak - 1, peak - 0.3, peak, peak + 0.3, peak + 1) if grid[0] < t < grid[-1]]
+
+    def integral(of):
+        def integrand(t):
+            evidence, w = at(np.exp(t))
+            return density(np.exp(t)) * np.exp(evidence + t - top) * of(w)
+
+        return integrate.quad(integrand, grid[0], grid[-1], points=cuts, limit=500, epsabs=1e-14, epsrel=1e-11)[0]
+
+    mass = integral(lambda w: 1.0)
+    return np.array([integral(lambda w, i=i: w[i]) for i in range(len(at(high)[1]))]) / mass

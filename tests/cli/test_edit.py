@@ -59,14 +59,6 @@ def test_edits_are_those_of_python(tmp_path, options, expected):
     assert again["loss"] == pytest.approx(edited["loss"], rel=1e-12)
 
 
-def test_an_edited_model_can_be_edited_again(tmp_path):
-    paths = [str(tmp_path / f"{number}.safetensors") for number in (1, 2)]
-    assert call("edit", NAME, *FEW, "--without", "1", "--out", paths[0]).returncode == 0
-    assert call("edit", paths[0], *FEW, "--truncate", "1", "--out", paths[1]).returncode == 0
-    expected = MODEL.without(0).truncate(1)
-    assert all(np.array_equal(load(paths[1]).family.arrays[name], v) for name, v in expected.family.arrays.items())
-
-
 def test_the_table_names_both_models_and_the_edits():
     text = call("edit", NAME, *FEW, "--set", "3.omega_yy=0", "--truncate", "3").stdout
     assert [line.split()[0] for line in text.splitlines() if line.startswith((NAME, "edited "))] == [NAME, "edited"]
@@ -80,23 +72,15 @@ def test_the_table_names_both_models_and_the_edits():
         ([], "an edit needs at least one of --set, --without, --truncate and --stack; got none. Add --set"),
         (["--set", "omega_yy=0"], "--set takes LAYER.NAME=VALUE, with layers from 1; got 'omega_yy=0'. Write 4.omega"),
         (["--set", "0.omega_yy=0"], "a layer must be a number from 1 to 3, the layers of the model; got 0"),
-        (["--set", "4.omega_yy=0"], "a layer must be a number from 1 to 3, the layers of the model; got 4"),
         (["--set", "1.omega_yy=a"], "the value of a parameter must be a number or a list of numbers; got 'a'"),
         (["--set", "1.omega_yy=" + "[" * 100_000], "must be a number or a list of numbers; got '[[["),
-        (["--set", "1.omega_yy=NaN"], "omega_yy must be finite"),
-        (["--set", "1.omega_yy=null"], "omega_yy must hold real numbers"),
         (["--set", "2.omega=[[0,0],[1]]"], "omega must be a rectangular array; got [[0, 0], [1]]. Pass rows of equal"),
-        (["--set", "1.omega=[1,2]"], "omega must have shape (2, 2); got shape (2,)"),
-        (["--set", "1.nonsense=1"], "the parameters of a diag layer are p, q, omega, omega_xx"),
         (["--set", "1.omega_yy=0", "--set", "1.omega_yy=1"], "each parameter of a layer once; got 1.omega_yy twice"),
         (["--set", "1.omega_yy=0", "--set", "1.P=0"], "an edit is of the omegas, of P and Q"),
-        (["--without", "4"], "a layer must be a number from 1 to 3, the layers of the model; got 4"),
         (["--without", "x"], "Invalid value for '--without': 'x' is not a valid integer"),
         (["--truncate", "1", "--without", "1"], "a model needs at least one layer"),
         (["--truncate", "2", "--set", "3.omega_yy=0"], "--set must change a layer that stays; got layer 3 with"),
         (["--without", "3", "--set", "3.omega_yy=0"], "a layer that stays; got layer 3 with --without 3. Leave out"),
-        (["--truncate", "0"], "layers must be at least 1; got 0"),
-        (["--truncate", "4"], "layers must be at most 3; got 4"),
         (["--stack", "/nonexistent"], "there is no file '/nonexistent'"),
         (["--without", "1", "--out", ""], "'--out': a path must not be empty"),
         (["--without", "1", "--out", "/nonexistent/x.safetensors"], "a file needs a writable folder; /nonexistent"),

@@ -2,12 +2,11 @@
 
 import csv
 import json
-import warnings
 
 import pytest
 
 from commands import call
-from ridgeformer import Diag, InputError, LinearTransformer, OracleRR, Problem, cli, compare, evaluate, load, save
+from ridgeformer import Diag, InputError, LinearTransformer, Problem, compare, evaluate, load, save
 from ridgeformer.cli.evaluate import axis
 
 
@@ -32,28 +31,6 @@ def test_baselines_as_a_table_and_as_json():
         line = next(line for line in table.splitlines() if line.startswith(result["name"]))
         shown = "0" if result["name"] == "OracleRR" else f"{result['loss']:#.4g}"
         assert line.removeprefix(result["name"]).split()[0] == shown
-
-
-def test_a_loss_below_the_floor_is_a_warning_of_one_line(monkeypatch, capsys):
-    class Cheater:
-        def __init__(self, prior):
-            self.oracle = OracleRR(prior)
-
-        def weights(self, moments):
-            return self.oracle.weights(moments)
-
-    monkeypatch.setattr("ridgeformer.predictors.best.AdaRR", Cheater)
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["problem", "--noise", "uniform(0,5)", "--sequences", "2000", "--json"])
-    assert ended.value.code == 0
-    out, error = capsys.readouterr()
-    assert json.loads(out)["results"]
-    (line,) = error.splitlines()  # OracleRR, which knows sigma and says so, is none
-    assert line.startswith(
-        "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor; AdaRR has"
-    )
 
 
 def test_eval_prints_the_models_loss_by_either_estimator(model):

@@ -48,14 +48,6 @@ def test_the_variable_limits_blas_too(seen, monkeypatch):
     assert seen == [(1, {1})]
 
 
-def test_threads_are_limited_where_a_command_fails(monkeypatch):
-    monkeypatch.delenv("RIDGEFORMER_THREADS", raising=False)
-    others = blas_threads()
-    assert call("eval", "/nonexistent", "--threads", "1").returncode == 2
-    assert "RIDGEFORMER_THREADS" not in os.environ
-    assert blas_threads() == others
-
-
 def test_commands_that_compute_take_threads():
     for command in COMPUTING:
         *groups, name = command.split()

@@ -7,7 +7,6 @@ import pytest
 
 from own_problems import HeavyTails
 from ridgeformer import Layout, LinearTransformer, Problem, evaluate, load_run, save, train
-from ridgeformer.export import export
 from ridgeformer.predictors import baselines
 from ridgeformer.training import Search
 
@@ -206,14 +205,3 @@ def test_what_is_exported_of_attention_by_mean_is_for_one_number_of_examples(cal
             with pytest.raises(ValueError, match="of exactly n = 10 examples; got 9"):
                 space["predict"](drawn.x[:, 1:], drawn.y[:, 1:], drawn.queries)
     assert "ValueError" not in call("export", "zoo:diag/2/uniform(0,1)")[1]
-
-
-def test_exported_torch_refuses_other_numbers_of_examples():
-    torch = pytest.importorskip("torch")
-    model = LinearTransformer.random("diag", dim=3, layers=2, scale=0.05, layout=Layout("mean"), seed=1)
-    space = {"__name__": "exported"}
-    exec(export(model, "torch", context=10), space)
-    x, y, queries = torch.zeros(1, 10, 3), torch.zeros(1, 10), torch.zeros(1, 2, 3)
-    assert space["LinearTransformer"]().predict(x, y, queries).shape == (1, 2)
-    with pytest.raises(ValueError, match="of exactly n = 10 examples; got 9"):
-        space["LinearTransformer"]().predict(x[:, 1:], y[:, 1:], queries)

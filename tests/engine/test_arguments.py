@@ -42,7 +42,6 @@ ODD = [
     (DRAWS, "dim", None, f"dim {WHOLE} None. Pass a whole number of at least 1."),
     (DRAWS, "dim", 0, "dim must be at least 1; got 0. Pass 1 or more."),
     (DRAWS, "dim", 4097, "dim must be at most 4096; got 4097. Pass 4096 or less."),
-    (DRAWS, "dim", 10**400, "dim must be at most 4096; got 1000"),
     (DRAWS, "context", 2.0, f"context {WHOLE} 2.0"),
     (DRAWS, "context", 2**52 + 1, "context must be at most 4503599627370496; got 4503599627370497"),
     (("uniforms",), "count", 0, "the number of sequences must be at least 1; got 0"),
@@ -50,13 +49,11 @@ ODD = [
     (KEYS, "first", -1, "first must be at least 0; got -1"),
     (KEYS, "first", 2**32 - 4, "the number of sequences must be at most 4; got 5"),
     (KEYS, "key", None, "key must be a Key; got None. Pass Key(seed, stream, step)."),
-    (KEYS, "key", (0, 0, 0), "key must be a Key; got (0, 0, 0)"),
     (KEYS, "key", Key(-1), "the key's seed must be at least 0; got -1"),
     (KEYS, "key", Key(0, 2**32), "the key's stream must be at most 4294967295"),
     (KEYS, "key", Key(0, 0, 2**64), "the key's step must be at most 18446744073709551615"),
     (DRAWS, "sigma", 1.0, "sigma must be a NumPy array; got 1.0. Convert it, for example with"),
     (DRAWS, "sigma", np.ones((COUNT, 1)), "sigma must have shape (B,) with at least one sequence; got shape (5, 1)"),
-    (DRAWS, "sigma", np.ones(0), "sigma must have shape (B,) with at least one sequence; got shape (0,)"),
     (DRAWS, "sigma", np.array([1, np.nan]), "sigma must be finite and not negative; got nan in it"),
     (DRAWS, "sigma", np.array([1, -0.5]), "sigma must be finite and not negative; got -0.5 in it"),
     (DRAWS, "sigma", np.full(COUNT, 1j), "sigma must hold real numbers; got dtype complex128"),
@@ -67,17 +64,13 @@ ODD = [
     (DRAWS, "layout", Layout(scratch=4094), "the number of coordinates beside y must be at most 4096; got 4097"),
     (("uniforms",), "word", 4, "word must be at most 3; got 4"),
     (("sample",), "dtype", np.float16, "dtype must be float32 or float64; got <class 'numpy.float16'>"),
-    (("sample",), "dtype", "nonsense", "dtype must be float32 or float64; got 'nonsense'"),
     (MODELS, "threads", 0, "threads must be at least 1; got 0"),
     (("sample", "evaluate"), "threads", 1025, "threads must be at most 1024; got 1025"),
     (MODELS, "ceiling", -1.0, "ceiling must be at least 0; got -1.0"),
-    (MODELS, "ceiling", None, "ceiling must be a number; got None"),
     (MODELS, "gradient", "no", "gradient must be True or False; got 'no'. Pass True or False."),
     (("evaluate",), "weights", 1, "weights must be True or False; got 1"),
-    (("step",), "unadjusted", None, "unadjusted must be True or False; got None"),
     (("step",), "target", "tasks", "target must be ridge or task; got 'tasks'"),
     (MODELS, "kernel", None, "a kernel must be Omegas(omega), Matrices(P, Q) or Mixings(Pv, Qv, Ps, Qs); got None"),
-    (MODELS, "kernel", list(FULL), "a kernel must be Omegas(omega), Matrices(P, Q) or Mixings(Pv, Qv, Ps, Qs); got ["),
     (MODELS, "kernel", Omegas(1.0), "omega must be a NumPy array; got 1.0"),
     (MODELS, "kernel", Omegas(np.zeros((2, 4))), "omega must have shape (L, 2, 2); got shape (2, 4)"),
     (MODELS, "kernel", Omegas(np.zeros((0, 2, 2))), "the number of layers must be at least 1; got 0"),
@@ -89,16 +82,13 @@ ODD = [
     (MODELS, "kernel", type(FULL)(*(p[:, :0] for p in FULL)), "the number of heads must be at least 1; got 0"),
     (MODELS, "kernel", type(FULL)(*(p[..., 1:, 1:] for p in FULL)), "P must have shape (L, H, 4, 4) for"),
     (("evaluate",), "gram", None, "gram must be a NumPy array; got None"),
-    (("evaluate",), "gram", GRAM[0], "gram must have shape (B, d+1, d+1); got shape (4, 4)"),
     (("evaluate",), "gram", GRAM[:, 1:], "gram must have shape (B, d+1, d+1); got shape (5, 3, 4)"),
     (("evaluate",), "gram", GRAM[:0], "gram must hold at least one sequence; got shape (0, 4, 4)"),
     (("evaluate",), "gram", GRAM[:, :1, :1], "gram must be for a dimension d of 1 to 4096; got shape (5, 1, 1)"),
     (("evaluate",), "gram", GRAM.astype(int), "gram must hold float32 or float64 numbers; got dtype int64"),
     (("evaluate",), "target", TARGET[:4], "target must have shape (5, 3) to fit gram; got shape (4, 3)"),
-    (("evaluate",), "target", "ridge", "target must be a NumPy array; got 'ridge'"),
     (("evaluate",), "counted", 4, "counted must be at most 3; got 4"),
     (("evaluate",), "counted", 2, "target must have shape (5, 2) to fit gram; got shape (5, 3)"),
-    (("evaluate",), "metric", 1.0, "metric must be a NumPy array; got 1.0"),
     (("evaluate",), "metric", np.eye(2), "metric must have shape (3, 3) or (5, 3, 3) to fit target; got shape (2, 2)"),
     (("evaluate",), "metric", np.eye(3, dtype=int), "metric must hold float32 or float64 numbers; got dtype int64"),
 ]  # fmt: skip
@@ -125,13 +115,6 @@ def test_an_engine_is_found_by_itself_and_by_name(any_engine):
     assert isinstance(any_engine, Engine)
     assert engine.resolve(any_engine) is engine.resolve(any_engine.name) is any_engine
     assert engine.resolve(None) is engine.current()
-
-
-def test_an_unknown_instruction_set_is_refused():
-    native = pytest.importorskip("ridgeformer.engine.native", exc_type=ImportError)
-    for odd in ("mmx", [], 3):
-        with pytest.raises(InputError, match=r"the instruction set must be one of .*baseline; got"):
-            native.NativeEngine(odd)
 
 
 def read_only(array):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ridgeformer import InputError, engine
 from ridgeformer.engine import Choices, Key, Law, Layout, Mixings, Omegas
-from support import NATIVE, check_slope, close
+from support import NATIVE, check_slope, close, refused
 
 TWIN = engine.named("numpy")
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -228,17 +228,6 @@ def test_sequences_with_other_channels_do_not_change_bits_of_their_neighbours(na
     assert alone.losses[7] != beside.losses[7]
 
 
-@DTYPES
-@pytest.mark.parametrize(("v", "s"), [(1, 3), (2, 3)])
-@pytest.mark.parametrize("scale", [1e2, 1e8, 1e18])
-def test_the_gradient_is_finite_whatever_explodes(any_engine, v, s, dtype, scale):
-    parameters = Mixings(*(p * dtype(scale) for p in channels(v, s, 5, 4, 2, dtype=dtype)))
-    gram, target = contexts(v, s, 5, 150, dtype)
-    result = any_engine.evaluate(parameters, gram, target, counted=5)
-    assert all(np.isfinite(piece).all() for piece in result.gradient)
-    assert np.isinf(result.losses).sum() <= result.limited <= 150
-
-
 VALID = Mixings(*(np.zeros((2, 1, 1, 1)),) * 2, *(np.zeros((2, 1, 3, 3)),) * 2)
 WRONG = [
     ((*VALID[:3], np.zeros((2, 1, 2, 2))), "Ps and Qs must have the same shape; got Ps (2, 1, 3, 3), Qs (2, 1, 2, 2)."),
@@ -270,9 +259,12 @@ WRONG = [
 def test_wrong_channels_are_refused_in_words(any_engine, parameters, words):
     gram, target = np.zeros((4, 6, 6)), np.zeros((4, 3))
     any_engine.evaluate(VALID, gram, target, counted=3)
-    with pytest.raises(InputError) as caught:
-        any_engine.evaluate(Mixings(*parameters) if len(parameters) == 4 else parameters, gram, target, counted=3)
-    assert words in str(caught.value)
+    refused(
+        lambda: any_engine.evaluate(
+            Mixings(*parameters) if len(parameters) == 4 else parameters, gram, target, counted=3
+        ),
+        words,
+    )
 
 
 def test_a_layout_without_room_for_the_channels_is_refused(any_engine):

@@ -1,7 +1,6 @@
 """No input to the native core, however odd, may crash the interpreter. Run by `make sanitize` as well."""
 
 import contextlib
-import gc
 import re
 
 import numpy as np
@@ -21,22 +20,6 @@ def described(B=5, **changes):
     """A law as the core reads it, by default that of the seed paper, some of its entries replaced."""
     law = Law(changes.pop("dim", 3), changes.pop("context", 4))
     return native._described(law, Choices(np.ones(B)), Layout(), np.dtype(float)) | changes
-
-
-def test_a_law_is_described_once_for_each_layout_and_dtype():
-    law, choices = Law(2, 4, factor=np.eye(2)), [Choices(np.ones(n)) for n in (3, 5)]
-    layouts, dtypes = (Layout(), Layout("mean")), (np.dtype(np.float32), np.dtype(np.float64))
-    found = {(x, t): [native._described(law, c, x, t) for c in choices] for x in layouts for t in dtypes}
-    for (layout, dtype), (first, second) in found.items():
-        assert first["factor"] is second["factor"]
-        assert first["factor"].dtype == dtype
-        assert first["mean_attention"] == (layout.attention == "mean")
-    other = native._described(Law(2, 4, factor=2 * np.eye(2)), choices[0], *next(iter(found)))
-    assert other["factor"][0, 0] == 2
-    known = len(native._laws)
-    del law
-    gc.collect()
-    assert len(native._laws) < known  # nothing is kept for a law that is gone
 
 
 def with_law(arguments, changes):
@@ -142,74 +125,40 @@ def test_the_valid_arguments_are_valid():
 
 BAD = [
     ("sample", {"dim": 0}, "dim must be between 1 and"),
-    ("sample", {"context": 0}, "context must be"),
     ("sample", {"law": {}}, "a law must have the entry dim"),
     ("sample", {"dim": "3"}, "dim is of the wrong type"),
-    ("sample", {"shortest": 0}, "shortest must be between 1 and 4, got 0"),
     ("sample", {"shortest": 3}, "counts must be an array where n varies"),
-    ("sample", {"shortest": 1, "standardised": True}, "shortest must be between 2 and 4, got 1"),
     ("sample", {"shortest": 3, "counts": np.array([3, 4, 5, 4, 3])}, "counts must be between 3 and 4, got 5"),
-    ("sample", {"shortest": 3, "counts": np.full(4, 3)}, "counts must have shape (5), got (4)"),
-    ("sample", {"shortest": 3, "counts": np.full(5, 3.0)}, "counts must have the dtype"),
-    ("sample", {"covariance": 3}, "covariance must be between 0 and 2"),
     ("sample", {"covariance": 2}, "factors must be between 1 and 3, got 0"),
     ("sample", {"factor": np.eye(2)}, "factor must have shape (3, 3), got (2, 2)"),
-    ("sample", {"covariance": 1, "factor": np.eye(3)}, "factor must have shape (3), got (3, 3)"),
-    ("sample", {"factor": np.eye(3, dtype=np.float32)}, "factor must have the dtype"),
-    ("sample", {"factor": "text"}, "factor is of the wrong type"),
-    ("sample", {"mean": np.zeros(2)}, "mean must have shape (3), got (2)"),
     ("sample", {"rank": 2}, "rank must be between 3 and 3, got 2"),
-    ("sample", {"rank": 2, "task_factor": np.ones((3, 3))}, "task_factor must have shape (3, 2), got (3, 3)"),
     ("sample", {"pool_size": 2, "pool": np.ones((2, 3))}, "choice must be an array where there is a pool"),
-    ("sample", {"pool_size": 3, "pool": np.ones((2, 3))}, "pool must have shape (3, 3), got (2, 3)"),
     (
         "sample",
         {"pool_size": 2, "pool": np.ones((2, 3)), "choice": np.array([0, 1, 2, 0, 0])},
         "choice must be between -1 and 1, got 2",
     ),
     ("sample", {"own_metric": True}, "metric must be an array, got None"),
-    ("sample", {"own_metric": True, "metric": np.empty((3, 3, 4))}, "metric must have shape (3, 3, 5), got (3, 3, 4)"),
     ("sample", {"scratch": 1}, "gram must have shape (5, 5, 5), got (4, 4, 5)"),
-    ("sample", {"coordinate": 3}, "coordinate must be between 0 and 2"),
     ("sample", {"scratch": 4093, "coordinate": 1}, "coordinates of tokens must be between 1 and 4096, got 4097"),
-    ("sample", {"stream": -1}, "stream must be"),
     ("sample", {"first": 2**32 - 4}, "first must be"),
-    ("sample", {"threads": 0}, "threads must be"),
     ("sample", {"isa": "mmx"}, "instruction set must be one this CPU has"),
-    ("sample", {"sigma": np.ones(0)}, "batch must be between 1"),
     ("sample", {"sigma": np.ones(6)}, "gram must have shape (4, 4, 6), got (4, 4, 5)"),
-    ("sample", {"sigma": np.ones(5, np.float32)}, "sigma must have the dtype"),
-    ("sample", {"sigma": np.ones(10)[::2]}, "sigma must be C-contiguous"),
     ("sample", {"sigma": misaligned((5,))}, "sigma must be aligned"),
     ("sample", {"gram": np.empty((4, 4, 5), np.int64)}, "float32 or float64"),
     ("sample", {"gram": np.empty((5, 4, 4)).T}, "gram must be C-contiguous"),
-    ("sample", {"task": np.empty((3, 4))}, "task must have shape (3, 5)"),
     ("evaluate", full(D=5) | {"dim": 4}, "gram must have shape (5, 5, 5)"),
     ("evaluate", {"parameters": [np.zeros((0, 2, 2))]}, "layers must be between 1"),
-    ("evaluate", {"parameters": [np.zeros((2, 2, 3))]}, "omega must have shape"),
-    ("evaluate", {"parameters": [np.zeros((2, 2, 2), np.float32)]}, "omega must have the dtype"),
     ("evaluate", {"parameters": [np.zeros((2, 1, 4, 4)), np.zeros((1, 1, 4, 4))]}, "Q must have shape (2, 1, 4, 4)"),
-    ("evaluate", {"parameters": [np.zeros((2, 1, 4, 4)), np.zeros((2, 1, 4, 8))[..., ::2]]}, "Q must be C-contiguous"),
     ("evaluate", {"parameters": []}, "parameters must be 1, 2 or 4 arrays, got 0"),
     ("evaluate", channels(2, 1), "tokens of 4 coordinates must hold 2 vectors and 1 scalars"),
-    ("evaluate", channels(1, 4), "tokens of 4 coordinates must hold 1 vectors and 4 scalars"),
     ("evaluate", channels(0, 1), "vectors must be between 1 and 4, got 0"),
-    ("evaluate", channels(H=0), "heads must be between 1"),
-    ("evaluate", {"parameters": [np.zeros((2, 1, 1, 1))] * 3 + [np.zeros((2, 1, 2, 2))]}, "Qs must have shape"),
-    ("evaluate", full(D=5), "P must have shape"),
-    ("evaluate", {"gram": np.zeros((4, 4, 0))}, "batch must be between 1"),
     ("evaluate", {"gram": np.zeros((4, 4))}, "gram must have 3 axes"),
-    ("evaluate", {"target": np.zeros((3, 6))}, "target must have shape"),
     ("evaluate", {"target": np.zeros((2, 5))}, "omega must be for tokens without further coordinates"),
     ("evaluate", {"target": np.zeros((4, 5))}, "the length of targets must be between 1 and 3, got 4"),
     ("evaluate", {"metric": np.eye(2)}, "metric must have shape (3, 3), got (2, 2)"),
-    ("evaluate", {"losses": np.zeros(4)}, "losses must have shape"),
-    ("evaluate", {"weights": np.zeros((5, 3))}, "weights must have shape"),
     ("evaluate", {"gradient": np.zeros(7)}, "gradient must have shape (8), got (7)"),
-    ("evaluate", {"gradient": np.zeros(8, np.float32)}, "gradient must have the dtype"),
-    ("step", {"gradient": np.zeros(7)}, "gradient must have shape"),
     ("step", {"losses": np.zeros(6)}, "losses must have shape"),
-    ("step", {"unadjusted": np.zeros(6)}, "unadjusted must have shape"),
     ("step", {"scratch": 1}, "omega must be for tokens without further coordinates"),
 ]
 ARGUMENTS = {"sample": sampling, "evaluate": evaluating, "step": stepping}
@@ -218,24 +167,6 @@ ARGUMENTS = {"sample": sampling, "evaluate": evaluating, "step": stepping}
 @pytest.mark.parametrize(("function", "changes", "words"), BAD, ids=lambda v: v if isinstance(v, str) else "")
 def test_bad_arguments_are_refused_in_words(function, changes, words):
     with pytest.raises(ValueError, match=re.escape(words)):
-        getattr(_core, function)(**ARGUMENTS[function](**changes))
-
-
-@pytest.mark.parametrize(
-    ("function", "changes"),
-    [
-        ("sample", {"gram": None}),
-        ("sample", {"gram": read_only((4, 4, 5))}),
-        ("sample", {"seed": -1}),
-        ("sample", {"seed": 1.5}),
-        ("sample", {"dim": 2**70}),
-        ("evaluate", {"losses": read_only((5,))}),
-        ("evaluate", {"ceiling": "high"}),
-        ("step", {"losses": None}),
-    ],
-)
-def test_arguments_of_the_wrong_type_are_refused(function, changes):
-    with pytest.raises((TypeError, ValueError)):
         getattr(_core, function)(**ARGUMENTS[function](**changes))
 
 

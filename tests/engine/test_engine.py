@@ -109,18 +109,6 @@ def test_same_bits_on_any_number_of_threads(native, kind, dtype):
                 assert a.tobytes() == b.tobytes()
 
 
-def test_a_sequence_does_not_depend_on_its_batch(any_engine):
-    """So an interrupted stream goes on with the same bits: any part of it can be drawn alone."""
-    problem = Problem(3, 5, "uniform(0,2)")
-    whole = problem.moments(500, seed=4, step=9, engine=any_engine)
-    for first, count in ((0, 100), (100, 1), (101, 399)):
-        part = problem.moments(count, seed=4, step=9, first=first, engine=any_engine)
-        chosen = slice(first, first + count)
-        np.testing.assert_array_equal(part.moments.gram, whole.moments.gram[chosen])
-        np.testing.assert_array_equal(part.ridge, whole.ridge[chosen])
-        np.testing.assert_array_equal(part.sigma, whole.sigma[chosen])
-
-
 def run(code, **environment):
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=600
@@ -212,24 +200,3 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     done = run(code)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.long
-@settings(max_examples=400)
-@given(kind=KINDS, seed=st.integers(0, 10**6), count=st.integers(1, 200), **(SHAPE | {"dim": st.integers(1, 40)}))
-@pytest.mark.parametrize("name", NATIVE)
-def test_native_is_numpy_at_length(name, kind, dim, context, layers, heads, seed, count):
-    """As test_native_is_numpy, ten times as many shapes and larger ones."""
-    native = engine.named(name)
-    kernel = tame_model(kind, dim, layers, heads, context, seed).kernel
-    problem = Problem(dim, context, "uniform(0.5,1)")
-    d, other = (problem.moments(count, seed=seed, engine=chosen) for chosen in (native, TWIN))
-    close(d.moments.gram, other.moments.gram, np.float64)
-    close(d.ridge, other.ridge, np.float64)
-    mine, twins = (chosen.evaluate(kernel, other.moments.gram, other.ridge) for chosen in (native, TWIN))
-    finite = np.isfinite(twins.losses)  # rare models overflow on some sequences, in both engines
-    np.testing.assert_array_equal(np.isfinite(mine.losses), finite)
-    assert mine.limited == twins.limited
-    close(mine.losses[finite], twins.losses[finite], np.float64)
-    for a, b in zip(mine.gradient, twins.gradient, strict=True):
-        close(a, b, np.float64)

@@ -2,9 +2,7 @@
 
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from ridgeformer import Problem, train
@@ -34,20 +32,6 @@ def test_blas_has_one_thread_inside_and_as_many_as_before_outside():
                 assert blas_threads() == {1}
             assert blas_threads() == {1}
         assert blas_threads() == before
-
-
-def test_blocks_that_overlap_in_several_threads_leave_nothing_behind():
-    def work(_):
-        with one_blas_thread():
-            np.linalg.eigh(np.eye(20))
-
-    before = blas_threads_by_library()
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(50)))
-        assert blas_threads_by_library() == before
-        with one_blas_thread():
-            assert pool.submit(blas_threads).result() == {1}
-    assert blas_threads_by_library() == before
 
 
 def test_a_block_that_another_thread_leaves_last_leaves_nothing_behind():

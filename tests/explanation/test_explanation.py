@@ -23,13 +23,12 @@ from ridgeformer import (
     explosion_probability,
     load,
     save,
-    train,
 )
 from ridgeformer.evaluation import compare
 from ridgeformer.explanation import ablate
 from ridgeformer.explanation.behaviour import behaviour, by_noise, levels
 from ridgeformer.explanation.coefficients import coefficients, diagonal_part, nearest_omega, symmetry, turned
-from ridgeformer.explanation.interventions import without_flow, without_layer
+from ridgeformer.explanation.interventions import without_layer
 from ridgeformer.explanation.readings import read
 from ridgeformer.explanation.story import Role, findings, summary
 from ridgeformer.losses import BelowFloorWarning
@@ -227,14 +226,6 @@ def test_parts_of_the_loss_are_what_the_best_factors_leave():
         assert found.direction[state] + found.shrinkage[state] + found.size[state] == pytest.approx(found.loss[state])
 
 
-def test_the_loss_and_the_floor_are_those_of_an_evaluation():
-    model = tame_model("full", 3, 3, 1, 8, seed=1)
-    found = explain(PROBLEM, model, sequences=3000, seed=2).behaviour
-    result = evaluate(PROBLEM, model, sequences=3000, seed=2)
-    assert found.loss[-1] == pytest.approx(result.loss)
-    assert found.floor == pytest.approx(result.floor)
-
-
 def test_an_explained_loss_below_the_floor_is_a_warning(monkeypatch):
     """With a Bayes predictor that is wrong, as if the floor were that of another problem."""
     monkeypatch.setattr(BayesRR, "weights", lambda self, moments, **_: np.zeros(moments.b.shape))
@@ -402,20 +393,6 @@ def test_a_solved_layer_estimates_the_noise():
     assert found.removed[2] == pytest.approx(1)
 
 
-def test_every_sentence_carries_its_numbers():
-    problem = Problem(3, 8, "uniform(0,2)")
-    found = explain(problem, train(problem, "diag", 3).model, sequences=3000)
-    b = found.behaviour
-    for role in found.roles:
-        assert role.sentence.startswith(f"Layer {role.layer} ")
-        assert re.search(r"\d", role.sentence.split(":")[1])
-        if role.kind == "solves":
-            assert f"from {b.direction[role.layer - 1]:.3g} to {b.direction[role.layer]:.3g}" in role.sentence
-            assert b.direction[role.layer] <= 2 / 3 * b.direction[role.layer - 1]
-    assert {role.layer for role in found.roles} == {1, 2, 3}
-    assert any(role.kind == "solves" for role in found.roles)
-
-
 # ---- ablations -----------------------------------------------------------------------------------------------
 
 
@@ -534,26 +511,11 @@ def test_bad_input_is_refused(arguments, words):
             function(*arguments)
 
 
-def test_bad_options_are_refused():
-    model = LinearTransformer(GDpp(omega=[[0, -0.03]]), 3)
-    with pytest.raises(InputError, match="sigma must not be negative; got -1"):
-        explain(PROBLEM, model, sigma=[-1.0, 2.0])
-    with pytest.raises(InputError, match="sequences must be at least 100"):
-        explain(PROBLEM, model, sequences=5)
-    with pytest.raises(InputError, match="a flow must be one of xx, xy, yx, yy; got 'zz'"):
-        without_flow(model, 0, "zz")
-
-
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "model.safetensors"
     save(tame_model("full", 3, 2, 1, 8, seed=1), path)
     return path
-
-
-def test_contexts_shorter_than_the_dimension_have_no_condition_number():
-    found = explain(Problem(4, 3, "uniform(0,1)"), tame_model("diag", 4, 3, 1, 8, seed=1), sequences=200)
-    assert not any(role.kind == "conditions" for role in found.roles)
 
 
 def test_a_model_without_an_update_is_plain_json():
@@ -581,22 +543,6 @@ def test_the_command_prints_what_explain_finds(call, file):
     assert "without" not in record
     assert "omega_xx" not in text
     assert "Add --numbers" in text
-
-
-def test_numbers_are_printed_on_request_and_after_the_words(call, file):
-    arguments = ["explain", file, "--noise", "uniform(0,2)", "--context", "8", "--sequences", "1000"]
-    _, words, _ = call(*arguments)
-    code, text, _ = call(*arguments, "--numbers")
-    assert code == 0
-    assert len(words.splitlines()) < 40
-    assert text.startswith(words.rpartition("Words\n")[0])
-    numbers = text[len(words.rpartition("Words\n")[0]) :]
-    found = explain(PROBLEM, tame_model("full", 3, 2, 1, 8, seed=1), sequences=1000)
-    for value in (found.coefficients[1].omega[0][0], found.behaviour.loss[1], found.noise.step[1][-1]):
-        assert f"{value:.4g}" in numbers
-    for name in ("omega_xx", "known", "momentum", "factor", "step to OLS", "|w - w_Bayes|^2"):
-        assert name in numbers
-    assert max(map(len, numbers.splitlines())) <= 120
 
 
 def test_explosion_probabilities_are_measured_on_request(call):

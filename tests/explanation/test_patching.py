@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from ridgeformer import InputError, Layout, LinearTransformer, Moments, Problem, load
+from ridgeformer import Layout, LinearTransformer, Moments, Problem, load
 from ridgeformer.evaluation import EVALUATION
 from ridgeformer.explanation import patch_noise
 from support import tame_model
@@ -120,19 +120,3 @@ def test_the_result_is_a_table():
     assert np.isnan(found.once[1]).all()
     assert list(found.to_pandas()["layer"]) == [1, 2, 1, 2]
     assert "2 layers" in repr(found)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"low": 2, "high": 1}, "the lower noise level must be below the higher one; got 2 and 1"),
-        ({"parts": ["S", "further"]}, "can be patched in this model are gram, S, b, q, query; got further"),
-        ({"parts": []}, "got none. Choose some of these."),
-        ({"problem": Problem(3, 8, 1)}, "patching needs two noise levels; got a problem with one, 1. Pass"),
-    ],
-)
-def test_bad_input(options, words):
-    given = {"model": tame_model("diag", 3, 2, 1, 8), "problem": PROBLEM, "sequences": 5, **options}
-    with pytest.raises(InputError) as caught:
-        patch_noise(**given)
-    assert words in str(caught.value)

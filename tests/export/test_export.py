@@ -1,6 +1,5 @@
 """What is exported is run, and compared with the token form."""
 
-import builtins
 import json
 import re
 import subprocess
@@ -13,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frameworks_models import Halves
 from ridgeformer import Diag, Full, GDpp, Layout, LinearTransformer, Moments, Problem, load, save, train
-from ridgeformer.engine import Omegas
-from ridgeformer.errors import MissingPackageError, RidgeformerError
+from ridgeformer.errors import RidgeformerError
 from ridgeformer.export import FORMATS, export, write
-from ridgeformer.models.family import FAMILIES, Family, known_families
+from ridgeformer.models.family import FAMILIES, known_families
 from ridgeformer.training import Search
 from support import tame_model
 
@@ -427,38 +426,8 @@ def test_the_documentation_shows_what_is_exported():
     exec(text.split("```python\n")[1].split("```")[0], {})
 
 
-class Scaled(Family):
-    """A family of one's own: one number a layer, the step of gradient descent."""
-
-    name = "test-scaled"
-
-    def __init__(self, step):
-        self._step = np.asarray(step)
-
-    arrays = property(lambda self: {"step": self._step})
-    heads = property(lambda self: 2)  # as the dense form of omegas has them
-
-    def kernel(self, dim):
-        omega = np.zeros((len(self._step), 2, 2))
-        omega[:, 1, 0] = -self._step
-        return Omegas(omega)
-
-    def dense(self, dim):
-        return Diag(omega=self.kernel(dim)[0]).dense(dim)
-
-    def pullback(self, gradient):
-        return {"step": -gradient[0][:, 1, 0]}
-
-    @classmethod
-    def random(cls, dim, layers, heads, scale, rng):
-        return cls(scale * rng.standard_normal(layers))
-
-    def identity_layer(self):
-        return {"step": np.zeros(())}
-
-
 def test_families_of_ones_own_are_exported():
-    model = LinearTransformer(Scaled([0.1, 0.2]), 3)
+    model = LinearTransformer(Halves([[0.1, 0.2], [0.1, -0.1]]), 3)
     assert_is_exported(model, sequences(model, 5))
 
 
@@ -480,19 +449,6 @@ def test_bad_exports_are_refused_in_words(make, words):
     with pytest.raises(RidgeformerError) as caught:
         make(tame_model("diag", 2, 1, 1, 3))
     assert words in str(caught.value)
-
-
-def test_onnx_that_is_missing_is_named(monkeypatch):
-    real = builtins.__import__
-
-    def without_onnx(name, *arguments):
-        if name == "onnx":
-            raise ImportError
-        return real(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", without_onnx)
-    with pytest.raises(MissingPackageError, match=r"needs onnx, which is not installed. Run pip install onnx"):
-        export(tame_model("diag", 2, 1, 1, 3), "onnx")
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
-from ridgeformer.engine.xla import map_of  # noqa: E402
-from ridgeformer.jax import JaxParameters, from_jax, moment_loss, to_jax  # noqa: E402
+from ridgeformer.jax import from_jax, moment_loss, to_jax  # noqa: E402
 from ridgeformer.jax.model import _xla, kernel_of  # noqa: E402
 
 
@@ -177,18 +176,3 @@ def test_without_jax_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(MissingPackageError, match=r"Run pip install jax"):
         importlib.reload(sys.modules["ridgeformer.jax"])
-
-
-def test_the_map_of_all_layers_does_not_depend_on_the_batch():
-    kernel, gram = kernel_of(to_jax(tame_model("diag", 4, 3, 1, 9))[0]), np.asarray(draw(4, 9, 6).moments.gram)
-    np.testing.assert_allclose(map_of(kernel, gram)[2], map_of(kernel, gram[2]), rtol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["full", "channels(2,2)"])
-def test_arrays_are_known_by_their_names(kind):
-    """JAX sorts the names of a dict."""
-    model = LinearTransformer.random(kind, dim=3, layers=2, context=9)
-    parameters, apply = to_jax(model)
-    other = JaxParameters(dict(reversed(parameters.arrays.items())), parameters.form)
-    moments = Problem(3, 6, "uniform(0,1)").moments(5).moments
-    np.testing.assert_array_equal(apply(other, moments), apply(parameters, moments))

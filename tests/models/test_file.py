@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from ridgeformer import Diag, GDpp, InputError, LinearTransformer, load, save
 from ridgeformer.errors import RidgeformerError, StorageError
 from ridgeformer.loading import load_with_record
-from support import draw, tame_model
+from support import draw, refused, tame_model
 
 
 @pytest.fixture
@@ -53,19 +53,6 @@ def test_the_header_says_what_it_is(path):
     assert json.loads(header["spec"]) == {"family": "diag", "dim": 4, "layers": 3, "heads": 2}
 
 
-def test_damage_never_crashes(path):
-    """Every byte changed, in two ways: always a clear error, never another model."""
-    save(tame_model("diag", 2, 1, 1, 8), path, record={"loss": 0.25})
-    whole = bytearray(path.read_bytes())
-    for position in range(len(whole)):
-        for flip in (0x5A, 0x01):
-            damaged = bytearray(whole)
-            damaged[position] ^= flip
-            path.write_bytes(damaged)
-            with pytest.raises(InputError, match=path.name):
-                load(path)
-
-
 def write(path, metadata, **arrays):
     save_file(arrays or {"omega": np.zeros((1, 2, 2))}, path, metadata=metadata)
 
@@ -95,9 +82,7 @@ GOOD = {"format": "ridgeformer-model", "version": "1", "spec": json.dumps(SPEC)}
 )
 def test_files_that_are_not_ours_or_newer_are_refused_in_words(path, metadata, arrays, words):
     write(path, metadata, **arrays)
-    with pytest.raises(InputError) as caught:
-        load(path)
-    assert words in str(caught.value)
+    refused(lambda: load(path), words)
 
 
 def test_a_pickle_is_not_run(path):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from own_problems import HeavyTails
 from ridgeformer import BayesRR, ConstRR, InputError, LeastSquares, LinearTransformer, Problem, compare, load
 
 pytest.importorskip("matplotlib")
@@ -81,11 +80,6 @@ def test_two_axes_have_a_line_for_each_value_of_the_first_and_a_panel_for_each_p
         losses.plot()
 
 
-def test_losses_that_are_all_zero_can_be_drawn_and_a_floor_of_zero_has_no_line():
-    losses = compare(Problem(2, 4, 0), ConstRR(0.0), {"context": [4]}, sequences=50)
-    assert "floor" not in labels(losses.plot().axes[0])
-
-
 def test_losses_beyond_the_axis_have_a_whole_marker_at_its_edge():
     """One that a line of points has would be cut in half."""
     losses = compare(
@@ -110,15 +104,6 @@ def test_prefixes_are_drawn_against_their_lengths():
     assert all(float(tick).is_integer() for tick in axis.get_xticks())
 
 
-def test_losses_without_noise_are_all_on_the_axis():
-    """From 1e-16 with as many examples as in training to 0.1 with others."""
-    model = load("zoo:gdpp/7/uniform(0,0)")
-    losses = compare(Problem(noise=0), {"model": model}, {"context": [5, 10, 20]}, sequences=200)
-    low, high = losses.plot().axes[0].get_ylim()
-    assert losses.loss.max() > 1e6 * losses.loss.min() > 0
-    assert low < losses.loss.min() < losses.loss.max() < high
-
-
 @pytest.mark.parametrize(
     ("over", "connected"),
     [
@@ -135,13 +120,3 @@ def test_only_numbers_in_order_are_connected(over, connected):
     drawn = line(compare(PROBLEM, CONST, over, sequences=50).plot().axes[0], "ConstRR")
     assert (drawn.get_linestyle() != "None") == connected
     assert drawn.get_marker() == "o"
-
-
-def test_titles_are_short_and_say_what_is_drawn():
-    losses = compare(PROBLEM, CONST, "context", sequences=50)
-    assert max(map(len, losses.plot(title="many words " * 20).get_suptitle().splitlines())) <= 85
-    wide = Problem(8, 9, 1, features=np.eye(8) + 0.1)
-    figure = compare(wide, ConstRR(1.0), {"sigma": [1, 2]}, sequences=20).plot()
-    assert len(figure.get_suptitle()) <= 80
-    own = compare(HeavyTails(), CONST, {"freedom": [3.0, 9.0]}, sequences=50).plot()
-    assert own.axes[0].get_ylabel() == "loss"

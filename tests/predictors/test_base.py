@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from ridgeformer import Problem, compare
-from ridgeformer.errors import InputError
 from ridgeformer.predictors import Fitted, huber, lasso, matching_pursuit
 
 linear = pytest.importorskip("sklearn.linear_model")
@@ -31,10 +30,3 @@ def test_huber_regression_withstands_outliers():
     ridge = Fitted(linear.Ridge(1.0, fit_intercept=False))
     losses = compare(problem, {"huber": huber(), "ridge": ridge}, sequences=200, with_floor=False)
     assert losses["huber"].unadjusted < losses["ridge"].unadjusted
-
-
-def test_estimators_with_an_intercept_are_refused():
-    with pytest.raises(InputError, match="a linear estimator without intercept; got one with an intercept"):
-        Fitted(linear.Lasso())
-    with pytest.raises(InputError, match="got an int"):
-        Fitted(3)

@@ -1,13 +1,10 @@
-"""Bayes predictors of general problems against adaptive quadrature over sigma, and that nothing beats a floor."""
-
-import warnings
+"""Bayes predictors of general problems against adaptive quadrature over sigma; nothing improves on them."""
 
 import numpy as np
 import pytest
-from scipy import integrate
 
 import token_form as tf
-from ridgeformer import AdaRR, BayesRR, ConstRR, LeastSquares, Moments, Problem, TunedRR, compare, floor
+from ridgeformer import BayesRR, ConstRR, Moments, Problem
 from ridgeformer.predictors import DMMSE
 from ridgeformer.problems import Gaussian, LowRankTasks, Mixture, Pool
 from token_form import GAMMA, LAMBDA, MEAN, POOL, THIN
@@ -33,19 +30,11 @@ def tokens(n, seed=0):
     return tf.simulate(COUNT, D, [n], noise, features, tasks, seed=seed)
 
 
-def gaussian_part(x, y, sigma, mean, covariance):
-    """log p(y | sigma) and E[w | y, sigma], by the eigenvalues of the covariance of y."""
-    cross, r = covariance @ x.T, y - x @ mean
-    values, vectors = np.linalg.eigh(x @ cross)
-    spread, c = np.maximum(values, 0.0) + sigma**2, vectors.T @ r
-    return -0.5 * (np.log(spread).sum() + (c**2 / spread).sum()), mean + cross @ vectors @ (c / spread)
-
-
 def posterior_at(x, y, sigma, pool, new, mean, covariance):
     """log p(y | sigma) and E[w | y, sigma] of a mixture of a pool and a Gaussian law."""
     parts = []
     if new:
-        evidence, w = gaussian_part(x, y, sigma, mean, covariance)
+        evidence, w = tf.gaussian_part(x, y, sigma, mean, covariance)
         parts.append((np.log(new) + evidence, w))
     if new < 1:
         for w in pool:
@@ -54,27 +43,6 @@ def posterior_at(x, y, sigma, pool, new, mean, covariance):
     logs = np.array([one[0] for one in parts])
     weights = np.exp(logs - logs.max())
     return logs.max() + np.log(weights.sum()), np.average([one[1] for one in parts], axis=0, weights=weights)
-
-
-def by_quadrature(at, upper, low=1e-11):
-    """E[w | y] for sigma uniform on (0, upper), by adaptive quadrature in log sigma around the posterior's peak.
-
-    With few tokens the likelihood stays finite at sigma = 0: what is left out below `low` is of the order of `low`.
-    """
-    grid = np.linspace(np.log(low), np.log(upper), 400)
-    heights = [at(np.exp(t))[0] + t for t in grid]
-    top, peak = max(heights), grid[int(np.argmax(heights))]
-    cuts = [t for t in (peak - 1, peak - 0.3, peak, peak + 0.3, peak + 1) if grid[0] < t < grid[-1]]
-
-    def integral(of):
-        def integrand(t):
-            evidence, w = at(np.exp(t))
-            return np.exp(evidence + t - top) * of(w)
-
-        return integrate.quad(integrand, grid[0], grid[-1], points=cuts, limit=400, epsabs=1e-14, epsrel=1e-11)[0]
-
-    mass = integral(lambda w: 1.0)
-    return np.array([integral(lambda w, i=i: w[i]) for i in range(D)]) / mass
 
 
 def by_sum(at, levels):
@@ -93,8 +61,8 @@ def test_gaussian_tasks(law, n):
     uniform = BayesRR(UNIFORM[0], tasks.prior(D)).weights(moments)
     several = BayesRR(LEVELS[0], tasks.prior(D)).weights(moments)
     for b in range(COUNT):
-        at = lambda sigma, b=b: gaussian_part(t.x[b], t.y[b], sigma, mean, covariance)  # noqa: E731
-        np.testing.assert_allclose(uniform[b], by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
+        at = lambda sigma, b=b: tf.gaussian_part(t.x[b], t.y[b], sigma, mean, covariance)  # noqa: E731
+        np.testing.assert_allclose(uniform[b], tf.by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
 
 
@@ -107,7 +75,7 @@ def test_pools_and_mixtures(law, n):
     uniform, several = DMMSE(tasks, UNIFORM[0]).weights(moments), DMMSE(tasks, LEVELS[0]).weights(moments)
     for b in range(COUNT):
         at = lambda sigma, b=b: posterior_at(t.x[b], t.y[b], sigma, POOL, *rest)  # noqa: E731
-        np.testing.assert_allclose(uniform[b], by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(uniform[b], tf.by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
 
 
@@ -124,7 +92,7 @@ def test_contexts_of_several_lengths_are_taken_one_by_one():
         np.testing.assert_allclose(predictor.weights(mixed), alone[order], rtol=1e-8, atol=1e-8)
 
 
-# ---- nothing beats a floor ----------------------------------------------------------------------------------
+# ---- nothing beats it ----------------------------------------------------------------------------------
 
 PROBLEMS = {
     "covariance": Problem(D, 7, "uniform(0,3)", features=LAMBDA, tasks=Gaussian(MEAN, GAMMA)),
@@ -139,28 +107,6 @@ PROBLEMS = {
 }
 
 
-class Remembered:
-    """A predictor that computes its weights once for each batch: many others are built on them."""
-
-    def __init__(self, base):
-        self.base, self.last = base, (None, None)
-
-    def weights(self, moments):
-        if self.last[0] is not moments:
-            self.last = moments, self.base.weights(moments)
-        return self.last[1]
-
-
-class Perturbed:
-    """The weights of another predictor, and `by` times some function of the context."""
-
-    def __init__(self, base, by, direction):
-        self.base, self.by, self.direction = base, by, direction
-
-    def weights(self, moments):
-        return self.base.weights(moments) + self.by * self.direction(moments)
-
-
 DIRECTIONS = {
     "zero": lambda m: -ConstRR(1.0).weights(m),
     "fixed": lambda m: np.broadcast_to([0.5, -0.5, 0.2], (len(m), D)),
@@ -168,31 +114,6 @@ DIRECTIONS = {
     "noisy": lambda m: m.b / (1 + m.q[:, None]),
     "random": lambda m: np.random.default_rng(1).standard_normal((len(m), D)),
 }
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_nothing_beats_a_floor(name):
-    problem = PROBLEMS[name]
-    best = Remembered(problem.best_predictor())
-    others = {"constant": ConstRR.tune(problem), "plain": ConstRR(1.0), "least squares": LeastSquares()}
-    if problem.lengths.least > D:
-        others |= {"adaptive": AdaRR(problem.prior), "plain adaptive": AdaRR()}
-        others |= {"tuned": TunedRR.tune(problem, sequences=2000)}
-    others |= {
-        f"{which} {by}": Perturbed(best, by, direction)
-        for which, direction in DIRECTIONS.items()
-        for by in (-0.2, -0.02, 0.02, 0.2)
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a loss below the floor is a warning too
-        found = compare(problem, {"best": best, **others}, sequences=3000, seed=7)
-    assert found["best"].loss == pytest.approx(found["best"].floor, rel=1e-9)
-    assert found["best"].loss == pytest.approx(floor(problem, sequences=3000, seed=7).loss, rel=1e-9)
-    for other in others:
-        more, error = found.difference(other, "best")
-        assert more > -4 * error, other
-    # What is far from the best is worse, and seen to be: these comparisons can tell.
-    assert sum(found.difference(other, "best")[0] > 4 * found.difference(other, "best")[1] for other in others) > 5
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -6,7 +6,6 @@ import pytest
 from ridgeformer import (
     BayesRR,
     ConstRR,
-    InputError,
     Layout,
     LeastSquares,
     LinearTransformer,
@@ -128,20 +127,3 @@ def test_models_whose_tokens_have_a_further_coordinate_get_their_sums():
     problem = Problem(3, "4..9", 1.0)
     plain, both = (evaluate(problem, one, sequences=500).loss for one in (model, Guarded(model, BayesRR(1.0), 1e9)))
     assert both == pytest.approx(plain)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((BayesRR, BAYES), "the model must have a method weights"),
-        ((BAYES, "bayes"), "the fallback must have a method weights"),
-        ((BAYES, BAYES, -1), "tolerance must be at least 0"),
-        (
-            (LinearTransformer.random("full", dim=3, layers=1, layout=Layout(coordinate="constant")), BAYES),
-            "must have weights alone",
-        ),
-    ],
-)
-def test_what_it_refuses(arguments, words):
-    with pytest.raises(InputError, match=words):
-        Guarded(*arguments)

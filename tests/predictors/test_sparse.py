@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ridgeformer import Moments, Problem, compare
-from ridgeformer.errors import InputError
+from ridgeformer import Problem, compare
 from ridgeformer.evaluation import floor
 from ridgeformer.predictors.sparse import SparseBayes, SparseOracle
 from ridgeformer.problems.tasks import parse_tasks
@@ -93,12 +92,6 @@ def test_with_all_weights_sparse_tasks_are_gaussian():
     )
 
 
-def test_without_noise_and_with_enough_examples_the_task_is_found():
-    problem = Problem(4, 9, 0, tasks="sparse(p=0.4)")
-    draw = problem.moments(30)
-    np.testing.assert_allclose(problem.best_predictor().weights(draw.moments), draw.task, atol=1e-4)
-
-
 @pytest.mark.parametrize("text", LAWS)
 def test_moments_of_tasks_are_those_of_drawn_ones(text):
     tasks, L = parse_tasks(text), np.diag([1.0, 2.0, 0.5, 1.0]) + 0.2
@@ -110,13 +103,6 @@ def test_moments_of_tasks_are_those_of_drawn_ones(text):
     np.testing.assert_allclose(second, w.T @ w / len(w), atol=0.02)
     np.testing.assert_allclose([mean, cubic], 0, atol=0)
     np.testing.assert_allclose(tasks.second_moment(4), second)
-
-
-def test_only_sparse_tasks_are_taken():
-    with pytest.raises(InputError, match="this predictor is for sparse tasks"):
-        SparseBayes("gaussian()", 1)
-    with pytest.raises(InputError, match="an oracle needs to know the noise levels"):
-        SparseOracle("sparse(1)").weights(Moments(np.eye(4)[None], 5))
 
 
 def test_the_floor_where_labels_may_be_exact_and_the_features_are_nearly_dependent():

@@ -215,16 +215,6 @@ def test_noise_levels_are_in_the_units_of_the_scaled_contexts():
     assert (size >= 1).all()
 
 
-def test_one_scale_of_labels():
-    with pytest.raises(InputError, match="either their own scale or a given signal; got signal=1"):
-        Universal(None, signal=1, own_scale=True)
-
-
-def test_names_that_do_not_exist():
-    with pytest.raises(InputError, match="models of the kind universal are named zoo:universal/5"):
-        load("zoo:universal/99")
-
-
 @pytest.mark.parametrize(("d", "n"), [(3, 12), (13, 40)])
 def test_regressor(d, n):
     """The regressor finds the weights of tables of different sizes about as well as exact Bayes does."""

@@ -6,10 +6,9 @@ import pytest
 from ridgeformer import InputError, LeastSquares, Moments, Problem, evaluate
 from ridgeformer.engine import Key, Omegas
 from ridgeformer.noise import parse
-from ridgeformer.population import Quadratic, has_population
+from ridgeformer.population import Quadratic
 from ridgeformer.predictors import DMMSE, AdaRR, BayesRR, ConstRR
 from ridgeformer.problems import Covariance, Factors, Scales, Sequences, Standardised
-from ridgeformer.validation import keywords
 
 
 def posterior_mean(x, y, levels):
@@ -128,13 +127,6 @@ def test_fourth_moments_of_heavy_tails(text, exact):
     assert quadratic[2, 2, 2, 2] == pytest.approx(24 * (8 + 4 * problem.noise.second_moment + exact), rel=1e-9)
 
 
-def test_where_the_fourth_moment_is_infinite_there_is_no_closed_form():
-    assert parse("pareto(3)").fourth_moment == np.inf
-    assert not has_population(Problem(2, 4, "pareto(3)"), 1)
-    with pytest.raises(InputError, match=r"noise with a finite E\[sigma\^4\]; got pareto\(3\)"):
-        Quadratic.of_problem(Problem(2, 4, "pareto(3)"))
-
-
 def test_the_signal_of_standardised_features():
     """Correlations count, and random scales do not; 2 x 10^5 queries have an error of half a percent here."""
     matrix = np.full((4, 4), 0.9) + 0.1 * np.eye(4)
@@ -160,28 +152,6 @@ def test_texts_of_zeros_with_a_sign_are_read_back(text):
     problem = Problem(2, 4, 1, features=text, tasks="gaussian(mean=[-0.0,1])")
     assert "-0" not in str(problem)
     assert Problem.parse(str(problem)) == problem
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: Problem(d=3, noise=1), "Problem has the arguments dim, context, noise, features, tasks, query; got d"),
-        (lambda: Problem(feature="powerlaw(1)", noise=1), "got feature. Write features."),
-        (lambda: Problem(noise=1, colour=3), "got colour. Write only these."),
-    ],
-)
-def test_a_wrong_keyword_names_the_right_one(call, words):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert words in str(caught.value)
-
-
-def test_a_keyword_of_another_function_says_where_it_goes():
-    @keywords(rate="protocol=GradientDescent(rate=0.1)")
-    def fit(layers, protocol=None): ...
-
-    with pytest.raises(InputError, match=r"got lr\. Write protocol=GradientDescent\(rate=0\.1\)\."):
-        fit(3, lr=0.1)
 
 
 @pytest.mark.parametrize("law", [Scales(0.6, Covariance(np.full((3, 3), 0.7) + 0.3 * np.eye(3))), Factors(2, 0.3)])

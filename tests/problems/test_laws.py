@@ -74,12 +74,7 @@ CASES += [
 def pair(features, tasks, context, queries=1, query=None, seed=1):
     """The problem, and independent sequences of it."""
     made = Problem(
-        D,
-        context,
-        "uniform(0,1.5)",
-        features=GIVEN.get(features, features),
-        tasks=GIVEN.get(tasks, tasks),
-        query=query,
+        D, context, "uniform(0,1.5)", features=GIVEN.get(features, features), tasks=GIVEN.get(tasks, tasks), query=query
     )
     law = FEATURES[features] if query is None else tf.other_queries(FEATURES[features], query)
     noise = lambda rng, count: 1.5 * rng.random(count)  # noqa: E731

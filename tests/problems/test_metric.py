@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import token_form as tf
-from ridgeformer import ConstRR, Full, InputError, LinearTransformer, Moments, OracleRR, Problem, evaluate, load, save
+from ridgeformer import ConstRR, Full, LinearTransformer, Moments, OracleRR, Problem, evaluate, load, save
 from ridgeformer.engine import Layout
 from ridgeformer.errors import DamageError
 from ridgeformer.models import file
@@ -175,13 +175,6 @@ def test_attention_is_converted_for_one_length(kind, old, new):
     assert model.to_attention(old, context=3) is model
 
 
-@pytest.mark.parametrize("layout", [Layout("sum", "constant"), Layout("sum", "length", 1)], ids=str)
-def test_attention_of_further_coordinates_is_converted_too(layout):
-    model, t = model_of(layout), tokens()
-    other = model.to_attention("mean", context=N)
-    np.testing.assert_allclose(other.predict(t.x, t.y, t.queries), model.predict(t.x, t.y, t.queries), atol=1e-10)
-
-
 def transformed(moments, inverse, sigma=None):
     """The moments of the same sequences in the features z = inverse x, by hand."""
     D_ = np.eye(D + 1)
@@ -211,14 +204,6 @@ def test_whitening_is_a_change_of_basis_for_full(layout):
     assert np.abs(unchanged - there).max() > 1e-3
 
 
-def test_predictions_in_another_basis():
-    C, t = np.random.default_rng(1).standard_normal((D, D)), tokens()
-    model = model_of(Layout("mean", "constant"))
-    inverse = np.linalg.inv(C).T
-    changed = model.in_basis(C).predict(t.x @ inverse, t.y, t.queries @ inverse)
-    np.testing.assert_allclose(changed, model.predict(t.x, t.y, t.queries), rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("kind", ["gdpp", "diag"])
 @pytest.mark.parametrize("attention", ["sum", "mean"])
 def test_diag_is_equivariant_under_rotation_but_not_under_whitening(kind, attention):
@@ -232,23 +217,6 @@ def test_diag_is_equivariant_under_rotation_but_not_under_whitening(kind, attent
     C = np.linalg.cholesky(LAMBDA)
     white = model.evaluate(transformed(drawn.moments, np.linalg.inv(C)), drawn.ridge @ C).losses
     assert abs(white.mean() - before.mean()) > 0.01 * before.mean()
-
-
-def test_a_rotation_is_the_same_problem_for_diag():
-    """Not the same sequences, but the same law: losses within 5 standard errors, and those of a whitened one not."""
-    R = np.linalg.qr(np.random.default_rng(2).standard_normal((D, D)))[0]
-    model = model_of(Layout(), "diag")
-    one, other, white = (
-        evaluate(Problem(D, N, "uniform(0,1.5)", features=f), model, sequences=20_000, seed=s, with_floor=False)
-        for s, f in ((1, LAMBDA), (2, R @ LAMBDA @ R.T), (3, None))
-    )
-    assert abs(one.loss - other.loss) < 5 * np.hypot(one.error, other.error)
-    assert abs(one.loss - white.loss) > 5 * np.hypot(one.error, white.error)
-
-
-def test_a_singular_basis_is_refused():
-    with pytest.raises(InputError, match="C must be invertible; got a singular matrix"):
-        model_of(Layout()).in_basis(np.ones((D, D)))
 
 
 # ---- files --------------------------------------------------------------------------------------------------
@@ -270,17 +238,7 @@ def test_the_fingerprint_tells_layouts_apart():
     assert file.fingerprint(model) != file.fingerprint(other)
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        {"attention": "median"},
-        {"scratch": -1},
-        {"scratch": 2},
-        {},
-        "mean",
-        None,
-    ],
-)
+@pytest.mark.parametrize("layout", [{"attention": "median"}, {"scratch": -1}, {"scratch": 2}, {}, "mean", None])
 def test_a_damaged_layout_is_an_error(layout, tmp_path, monkeypatch):
     """Written with a right checksum: the layout itself is what is wrong."""
     monkeypatch.setattr(file, "asdict", lambda given: layout)
@@ -289,12 +247,3 @@ def test_a_damaged_layout_is_an_error(layout, tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(DamageError, match="a model file must be one that ridgeformer saved"):
         load(tmp_path / "m")
-
-
-def test_a_layout_is_refused_where_it_does_not_fit():
-    with pytest.raises(InputError, match="the family diag has room for no further coordinates in its tokens"):
-        model_of(Layout("mean", "length"), "diag")
-    with pytest.raises(InputError, match="need the sums of the tokens; got moments without them"):
-        model_of(Layout("mean", "length")).weights(Problem(D, N, 1.0).moments(5).moments)
-    with pytest.raises(InputError, match="must be a Layout; got a str"):
-        LinearTransformer(model_of(Layout()).family, layout="mean")

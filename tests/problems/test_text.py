@@ -43,8 +43,7 @@ def covariances(draw):
 
 
 diagonal = st.one_of(
-    st.lists(positive, min_size=D, max_size=D).map(lambda values: Spectrum(*values)),
-    st.floats(0, 10).map(PowerLaw),
+    st.lists(positive, min_size=D, max_size=D).map(lambda values: Spectrum(*values)), st.floats(0, 10).map(PowerLaw)
 )
 base = st.one_of(
     st.just(Isotropic()),
@@ -61,9 +60,7 @@ pools = st.one_of(
 )
 gaussians = st.one_of(
     st.builds(
-        Gaussian,
-        st.one_of(st.none(), st.lists(real, min_size=D, max_size=D)),
-        st.one_of(st.none(), covariances()),
+        Gaussian, st.one_of(st.none(), st.lists(real, min_size=D, max_size=D)), st.one_of(st.none(), covariances())
     ),
     st.integers(1, D).map(LowRankTasks),
 )

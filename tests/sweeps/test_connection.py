@@ -17,23 +17,15 @@ from types import SimpleNamespace
 import pytest
 
 import ridgeformer
-from ridgeformer import cli, load
+from ridgeformer import cli
 from ridgeformer.errors import UnreachableError
 from ridgeformer.sweeps import connection, read_grid, sweep
 from ridgeformer.sweeps.connection import Connection
-from support import LONGEST
+from support import LONGEST, bits, write_grid
 
 distributed = pytest.importorskip("distributed")
 
 GONE = "can no longer be reached. Finished runs are kept: start the scheduler and its workers again"
-
-
-def write_grid(path, seeds):
-    path.write_text(
-        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamilies = ["gdpp", "diag"]\nlayers = [1, 2]\n'
-        f"seeds = {list(range(seeds))}\nsequences = 1000\n[protocol]\neffort = 0.2\n"
-    )
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +34,6 @@ def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     grid = write_grid(folder / "grid.toml", 2)
     return grid, bits(sweep(read_grid(grid).specs(), folder / "runs", workers=2).folders)
-
-
-def bits(folders):
-    return {
-        folder.name: {name: value.tobytes() for name, value in load(folder / "model.safetensors").family.arrays.items()}
-        for folder in folders
-    }
 
 
 def bits_in(out):
@@ -174,24 +159,8 @@ def test_a_scheduler_that_dies_before_it_has_workers(tmp_path, undisturbed):
     assert message.count("\n") == 1
 
 
-@pytest.mark.long
-def test_a_scheduler_that_restarts_at_once_is_found_again(tmp_path, undisturbed):
-    grid, expected = undisturbed
-    out = tmp_path / "runs"
-    with cluster(tmp_path) as (address, processes):
-        driver = start_driver(grid, out, address)
-        wait_until(lambda: finished(out) >= 2)
-        processes[0].kill()
-        processes[0].wait()
-        processes += [start_scheduler(tmp_path, address), start_worker(tmp_path, address)]
-        text, message = driver.communicate(timeout=LONGEST)
-    assert driver.returncode == 0, message
-    assert not json.loads(text)["failures"]
-    assert bits_in(out) == expected
-
-
-def test_an_unreachable_scheduler(tmp_path, undisturbed):
-    driver = start_driver(undisturbed[0], tmp_path / "runs", "tcp://127.0.0.1:9")
+def test_an_unreachable_scheduler(tmp_path):
+    driver = start_driver(write_grid(tmp_path / "grid.toml", 1), tmp_path / "runs", "tcp://127.0.0.1:9")
     _, message = driver.communicate(timeout=LONGEST)
     assert driver.returncode == 2
     assert "does not answer" in message
@@ -202,11 +171,13 @@ def test_an_unreachable_scheduler(tmp_path, undisturbed):
 @pytest.mark.parametrize(
     "address", ["", " ", "nonsense", "tls://127.0.0.1:9", "ucx://host:1", "inproc://1/2", "x" * 5000]
 )
-def test_what_is_no_address_is_refused_and_not_ignored(tmp_path, undisturbed, monkeypatch, capsys, address):
+def test_what_is_no_address_is_refused_and_not_ignored(tmp_path, monkeypatch, capsys, address):
     """Each kind of address has errors of its own; an empty one must not mean a sweep on this machine."""
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main replaces
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["sweep", str(undisturbed[0]), "--out", str(tmp_path / "runs"), "--dask", address])
+        cli.main(
+            ["sweep", str(write_grid(tmp_path / "grid.toml", 1)), "--out", str(tmp_path / "runs"), "--dask", address]
+        )
     assert stopped.value.code == 2
     message = capsys.readouterr().err
     assert message.startswith("ridgeformer: error: --dask must be the address of a running Dask scheduler; ")

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ridgeformer import load, train
+from ridgeformer import train
 from ridgeformer.sweeps import Grid, execute, sweep
 from ridgeformer.sweeps.execute import train_unit
 from ridgeformer.training import Search, store
-from ridgeformer.training.store import DamagedRunWarning
-from support import LONGEST, unmeasured
+from support import LONGEST, bits, unmeasured, write_grid
 
 QUICK = Search(effort=0.2)
 GRID = Grid(
@@ -28,22 +27,15 @@ GRID = Grid(
     context=[6],
     families=["gdpp", "diag"],
     layers=[2, 1],
-    seeds=[0, 1, 2, 3, 4],
+    seeds=[0, 1, 2],
     protocol=QUICK,
     sequences=1000,
 )
 
 
-def bits(folders):
-    return {
-        folder.name: {name: value.tobytes() for name, value in load(folder / "model.safetensors").family.arrays.items()}
-        for folder in folders
-    }
-
-
 @pytest.fixture(scope="module")
 def pooled(tmp_path_factory):
-    """The forty runs of the grid on two processes, and where they are."""
+    """The runs of the grid on two processes, and where they are."""
     out = tmp_path_factory.mktemp("pool")
     states = []
     return sweep(GRID.specs(), out, workers=2, progress=states.append, interval=0.1), out, states
@@ -52,25 +44,26 @@ def pooled(tmp_path_factory):
 @pytest.mark.slow
 def test_a_sweep_is_what_training_gives(pooled):
     found, _, states = pooled
-    assert len(found.folders) == 40
+    assert len(found.folders) == 24
     assert not found.failures
     assert found.reused == 0
-    spec = next(spec for spec in GRID.specs() if spec.family.name == "diag" and spec.layers == 2 and spec.seed == 3)
-    alone = train(spec.problem, "diag", 2, seed=3, protocol=QUICK, sequences=1000)
+    spec = next(spec for spec in GRID.specs() if spec.family.name == "diag" and spec.layers == 2 and spec.seed == 2)
+    alone = train(spec.problem, "diag", 2, seed=2, protocol=QUICK, sequences=1000)
     stored = bits(found.folders)[spec.name]
     assert stored == {name: value.tobytes() for name, value in alone.model.family.arrays.items()}
     assert [state.done for state in states] == sorted(state.done for state in states)
-    assert states[-1].done == states[-1].total == 40
+    assert states[-1].done == states[-1].total == 24
 
 
 def test_finished_runs_are_skipped(pooled, monkeypatch):
     _, out, _ = pooled
     monkeypatch.setattr(execute.ProcessPoolExecutor, "submit", None)  # no process is given work
     again = sweep(GRID.specs(), out, workers=2)
-    assert again.reused == 40
+    assert again.reused == 24
 
 
-def start_driver(out, grid):
+def start_driver(out):
+    grid = write_grid(out.parent / "grid.toml", 3)
     command = [sys.executable, "-m", "ridgeformer", "sweep", str(grid), "--out", str(out), "--workers", "2", "--json"]
     return subprocess.Popen(
         command,
@@ -80,16 +73,6 @@ def start_driver(out, grid):
         start_new_session=True,
         env=unmeasured(),
     )
-
-
-@pytest.fixture
-def grid_file(tmp_path):
-    path = tmp_path / "grid.toml"
-    path.write_text(
-        'noise = ["uniform(0,3)", "fixed(1)"]\ndim = [3]\ncontext = [6]\nfamilies = ["gdpp", "diag"]\nlayers = [1, 2]\n'
-        "seeds = [0, 1, 2, 3, 4]\nsequences = 1000\n[protocol]\neffort = 0.2\n"
-    )
-    return path
 
 
 def children(pid):
@@ -115,8 +98,8 @@ def wait_for(count, folder):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_only_time(tmp_path, grid_file, pooled):
-    driver = start_driver(tmp_path / "runs", grid_file)
+def test_a_killed_worker_costs_only_time(tmp_path, pooled):
+    driver = start_driver(tmp_path / "runs")
     wait_for(3, tmp_path / "runs")
     victims = children(driver.pid)
     assert victims
@@ -124,39 +107,39 @@ def test_a_killed_worker_costs_only_time(tmp_path, grid_file, pooled):
     out, message = driver.communicate(timeout=LONGEST)
     record = json.loads(out)
     assert driver.returncode == 0, message
-    assert len(record["finished"]) == 40
+    assert len(record["finished"]) == 24
     assert not record["failures"]
     assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
 
 
 @pytest.mark.slow
-def test_a_killed_driver_loses_no_finished_run(tmp_path, grid_file, pooled):
-    first = start_driver(tmp_path / "runs", grid_file)
+def test_a_killed_driver_loses_no_finished_run(tmp_path, pooled):
+    first = start_driver(tmp_path / "runs")
     wait_for(5, tmp_path / "runs")
     workers = children(first.pid)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate(timeout=LONGEST)  # ends when the workers, which share its pipe, have ended too
     assert workers
     kept = len(list((tmp_path / "runs").glob("*/record.json")))
-    both = [start_driver(tmp_path / "runs", grid_file) for _ in range(2)]  # two drivers on one store
+    both = [start_driver(tmp_path / "runs") for _ in range(2)]  # two drivers on one store
     for driver in both:
         out, message = driver.communicate(timeout=LONGEST)
         assert driver.returncode == 0, message
         record = json.loads(out)
         assert record["failures"] == []
         assert record["reused"] >= min(kept, 1)
-        assert len(record["finished"]) == 40
+        assert len(record["finished"]) == 24
     assert bits((tmp_path / "runs" / name) for name in bits(pooled[0].folders)) == bits(pooled[0].folders)
 
 
-def test_ctrl_c_stops_a_sweep_at_once(tmp_path, grid_file):
-    driver = start_driver(tmp_path / "runs", grid_file)
+def test_ctrl_c_stops_a_sweep_at_once(tmp_path):
+    driver = start_driver(tmp_path / "runs")
     wait_for(2, tmp_path / "runs")
     os.killpg(driver.pid, signal.SIGINT)
     _, message = driver.communicate(timeout=LONGEST)
     assert driver.returncode == 130
     assert "Give the same command again to resume" in message
-    assert len(list((tmp_path / "runs").glob("*/record.json"))) < 40
+    assert len(list((tmp_path / "runs").glob("*/record.json"))) < 24
 
 
 # ---- what can go wrong --------------------------------------------------------------------------------------
@@ -174,20 +157,6 @@ def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
     assert "a run needs a folder" in found.failures[0].reason
     assert [folder.name for folder in found.folders] == [second.name]
     assert train_unit(str(tmp_path), [first.as_dict()], 1)[0][0] == first.name
-
-
-@pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"\xff", b"[]", b'{"status": 1}', b'{"status": NaN}'])
-def test_a_run_with_a_damaged_record_is_trained_again(tmp_path, content):
-    first, second = PAIR.specs()
-    (tmp_path / first.name).mkdir()
-    (tmp_path / first.name / "record.json").write_bytes(content)
-    states = []
-    with ThreadPoolExecutor(1) as executor, pytest.warns(DamagedRunWarning, match="The run is trained again"):
-        found = sweep([first, second], tmp_path, executor=executor, progress=states.append)
-    assert {folder.name for folder in found.folders} == {first.name, second.name}
-    assert not found.failures
-    assert states[0].done == found.reused == 0
-    assert (tmp_path / first.name / "damaged-record.json").read_bytes() == content
 
 
 def train_or_die(folder, specs, threads):
@@ -247,19 +216,6 @@ def test_a_full_disk_fails_the_runs_that_meet_it_and_keeps_the_rest(tmp_path, mo
         again = sweep(specs, tmp_path, executor=executor)
     assert again.reused == 2
     assert not again.failures
-
-
-def test_an_unwritable_folder(tmp_path, grid_file):
-    (tmp_path / "file").touch()
-    for place in (tmp_path / "file", "/proc/nothing"):
-        done = subprocess.run(
-            [sys.executable, "-m", "ridgeformer", "sweep", str(grid_file), "--out", str(place)],
-            capture_output=True,
-            text=True,
-            timeout=LONGEST,
-        )
-        assert done.returncode == 2
-        assert "runs need a folder" in done.stderr
 
 
 def test_the_display_tells_the_run_nearest_to_its_floor(pooled):

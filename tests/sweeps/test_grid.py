@@ -1,17 +1,15 @@
 """Grids and the files that describe them: what is wrong is said in one line, and at once."""
 
 import os
-import subprocess
-import sys
 import time
 
 import fuzz_grids
 import pytest
 
+from commands import call
 from ridgeformer import InputError
 from ridgeformer.sweeps import Grid, read_grid
 from ridgeformer.training import Search
-from support import LONGEST
 
 NOISE = 'noise = ["fixed(1)"]\n'
 
@@ -37,7 +35,6 @@ def read(tmp_path, text):
         ("layers = [1]", "must have the key noise"),
         (NOISE + "layer = [3]", "line 2, key layer: a key of a grid must be one of noise"),
         (NOISE + "layers = 3", "line 2, key layers: layers must be a list"),
-        (NOISE + "layers = [0]", "line 2, key layers: layers must be at least 1; got 0"),
         (NOISE + "seeds = [1, 1]", "line 2, key seeds: seeds must list every value once"),
         ('noise = ["loud(1)"]', "line 1, key noise: .*known distribution"),
         (NOISE + 'families = ["mlp"]', "line 2, key families: the family must be one of"),
@@ -45,29 +42,20 @@ def read(tmp_path, text):
         (NOISE + "[protocol]\nrate = 3", "line 3, key rate: a key of .protocol. must be one of effort"),
         (NOISE + "[protocol]\neffort = 0", "key protocol: effort must lie in"),
         (NOISE + 'features = ["round(1)"]', "line 2, key features: there is no law of features called 'round'"),
-        (NOISE + 'features = "powerlaw(1)"', "line 2, key features: features must be a list"),
         (NOISE + 'context = ["40..10"]', "line 2, key context: the context must be a number of examples"),
-        (NOISE + 'context = [20, "20"]', "line 2, key context: context must list every value once"),
         (NOISE + 'features = ["powerlaw(1)", "powerlaw( 1 )"]', "line 2, key features: features must list every"),
         (NOISE + 'features = ["spectrum(1,2,3)"]', "the spectrum of features must fit the dimension 10"),
         (NOISE + 'dim = [3]\nfeatures = ["spectrum(1,2,3)"]\nlayers = [0]', "line 4, key layers: layers must be at"),
-        (NOISE + 'problem = ["mine"]', "line 2, key problem: a key of a grid must be one of noise, dim, context"),
         # nested too deeply, or of a wrong type
         (NOISE + "seeds = " + "[" * 5000 + "]" * 5000, "must be TOML; .* nested too deeply"),
         (NOISE + "a" + ".a" * 5000 + " = 1", "must be TOML; .* more than 200 dots"),
         (NOISE + 'families = [["diag"]]', r"line 2, key families: families must be listed as text; got \['diag'\]"),
         ('noise = [[["fixed(1)"]]]', "line 1, key noise: noise must be a distribution; got a list"),
         (NOISE + "seeds = [{a = 1}]", "line 2, key seeds: seed must be a whole number; got {'a': 1}"),
-        (NOISE + "layers = [2.0]", "line 2, key layers: layers must be a whole number; got 2.0"),
-        (NOISE + "seeds = []", r"line 2, key seeds: seeds must be a list of at least one value; got \[\]"),
-        (NOISE + "sequences = 5_000_000_000", "sequences must be at most 4294967296; got 5000000000"),
         (NOISE + "protocol = 3", "line 2, key protocol: .*must have the name .*search; got 3"),
-        (NOISE + f'[protocol]\nprecision = "{"x" * 5000}"', "precision must be auto, float32 or float64; got 'xxx"),
         # too large
         (NOISE + "seeds = [" + "9" * 5000 + "]", "must be TOML; .* line 2 has a whole number of more than 64 bits"),
         (NOISE + "seeds = [" + "9" * 300 + "]", r"line 2, key seeds: .* fit in 64 bits; got 9{51}\.\.\.9{26}\. Write"),
-        ('noise = ["fixed(' + "9" * 5000 + ')"]', r"noise must be written as name\(numbers\); got 'fixed\(999"),
-        ('noise = ["poisson(' + "9" * 400 + ')"]', "line 1, key noise: a distribution.s parameters must be 0 or have"),
         (
             NOISE + "".join(f"{axis} = {list(range(1, 200))}\n" for axis in ("dim", "context", "layers")),
             "a grid must describe at most 1,000,000 runs; got 7,880,599. Split it into several grids",
@@ -105,7 +93,6 @@ def test_the_line_is_that_of_the_key_and_not_of_a_longer_one(tmp_path):
     ids=lambda value: value[:40],
 )
 def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
-    """In another process: reading a pipe that nobody writes to would never end."""
     path = tmp_path / kind
     if kind == "folder":
         path.mkdir()
@@ -118,8 +105,7 @@ def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
             file.truncate(5_000_000_000)
     elif kind == "loop":
         path.symlink_to(path)
-    command = [sys.executable, "-m", "ridgeformer", "sweep", str(path), "--out", str(tmp_path / "runs")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
+    done = call("sweep", str(path), "--out", str(tmp_path / "runs"))
     assert done.returncode == 2
     assert done.stderr.startswith("ridgeformer: error: ")
     assert "a grid must be a readable text file; " in done.stderr or len(kind) == 5000

@@ -18,25 +18,30 @@ from support import FEW, SMALL, descent
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_a_clip_shortens_gradients_of_a_plain_loop(momentum):
-    """Before momentum, by the norm over all arrays; the history has the norms before it."""
+@pytest.mark.parametrize("clip", [None, 2.0])
+def test_gradient_descent_is_that_of_a_plain_loop(momentum, clip):
+    """A clip shortens gradients before momentum, by the norm over all arrays; the history has the norms before it."""
     start = LinearTransformer.random("full", dim=3, layers=1, context=6, scale=0.3, seed=1)
-    protocol = descent(clip=2.0, momentum=momentum, record=1)
-    found = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW)
-    quadratic, velocity = Quadratic.of_problem(SMALL), 0.0
+    protocol = descent(clip=clip, momentum=momentum, schedule="cosine", warmup=5, record=1)
+    history = train(SMALL, "full", 1, protocol=protocol, init=start, **FEW).history
+    quadratic, velocity, time = Quadratic.of_problem(SMALL), 0.0, 0.0
     point, shape = np.concatenate([start.family.arrays[name].ravel() for name in "PQ"]), start.family.arrays["P"].shape
-    losses, norms = [], []
-    for _ in range(41):
+    rows = []
+    for rate in [*1e-3 * 0.5 * (1 + np.cos(np.pi * np.arange(40) / 40)) * np.minimum(1, np.arange(1, 41) / 6), 0.0]:
         P, Q = (half.reshape(shape) for half in np.split(point, 2))
         loss, slopes = quadratic(LinearTransformer(Full(P, Q), 3))
         slope = np.concatenate([slopes[name].ravel() for name in "PQ"])
-        losses.append(loss)
-        norms.append(np.linalg.norm(slope))
-        velocity = momentum * velocity + slope * min(1.0, 2.0 / norms[-1])
-        point = point - 1e-3 * velocity
+        norm = np.linalg.norm(slope)
+        rows.append((loss, norm, time))
+        share = 1.0 if clip is None else min(1.0, clip / norm)
+        time += np.nan if momentum else rate * share
+        velocity = momentum * velocity + slope * share
+        point = point - rate * velocity
+    losses, norms, times = np.transpose(rows)
     assert max(norms) > 2.0 > min(norms)
-    np.testing.assert_allclose(found.history.loss, losses, rtol=1e-11)
-    np.testing.assert_allclose(found.history.gradient_norm, norms, rtol=1e-9)
+    np.testing.assert_allclose(history.loss, losses, rtol=1e-11)
+    np.testing.assert_allclose(history.gradient_norm, norms, rtol=1e-9)
+    np.testing.assert_allclose(history.time, times, rtol=1e-11)
 
 
 def test_a_clip_shortens_gradients_whose_squares_overflow():

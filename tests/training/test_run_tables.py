@@ -6,12 +6,11 @@ import math
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from commands import call
 from ridgeformer import InputError, Problem, train, train_many
 from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import Runs, Search, load_runs
@@ -131,11 +130,10 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(runs, damage):
 
 
 def show(*arguments):
-    command = [sys.executable, "-m", "ridgeformer", "runs", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return call("runs", *map(str, arguments))
 
 
-@pytest.mark.parametrize("damage", ["garbage", "deep", "rather deep", "a folder", "a pipe", "loss nan", "no model"])
+@pytest.mark.parametrize("damage", ["garbage", "deep", "a folder", "a pipe", "loss nan", "no model"])
 def test_show_names_damaged_runs(runs, damage):
     folder, first, second = runs
     DAMAGES[damage][0](first)
@@ -149,27 +147,10 @@ def test_show_names_damaged_runs(runs, damage):
     assert record["spec"]["noise"] == "fixed(2)"
     assert damaged["folder"] == str(first)
     assert damaged["damaged"] in listed.stderr
-
-
-@pytest.mark.parametrize("damage", ["garbage", "deep", "a pipe", "loss nan", "no model"])
-def test_show_of_one_damaged_run_is_an_error(runs, damage):
-    _, first, _ = runs
-    DAMAGES[damage][0](first)
     alone = show(first)
-    assert alone.returncode == 2
-    assert alone.stdout == ""
+    assert (alone.returncode, alone.stdout, alone.stderr.count("\n")) == (2, "", 1)
     assert alone.stderr.startswith("ridgeformer: error: ")
     assert f"{first.name}: " in alone.stderr  # the start of a long path is cut
-    assert alone.stderr.count("\n") == 1
-
-
-def test_only_damaged_runs(runs):
-    folder, first, second = runs
-    for run in (first, second):
-        replace(run / RECORD, b"")
-    listed = show(folder, "--json")
-    assert listed.returncode == 1
-    assert len(json.loads(listed.stdout)) == 2
 
 
 def test_a_finished_run_is_listed_without_its_spec_file(runs):

@@ -10,7 +10,7 @@ from evidence import shared_root, small_outcome
 
 from ridgeformer import cli
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
-from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
+from ridgeformer.papers.vladymyrov2024.evidence import Evidence
 from ridgeformer.papers.vladymyrov2024.figures import FIGURES, NEEDS
 from ridgeformer.papers.vladymyrov2024.paper import LABELS
 from ridgeformer.papers.vladymyrov2024.report import write_page
@@ -77,15 +77,6 @@ def test_figures_mark_explosions_and_say_so(evidence, number):
     (legend,) = figure.legends
     assert "a sequence exploded" in [text.get_text() for text in legend.get_texts()]
     assert "at least one sequence exploded: its loss is above 100 d" in FIGURES[str(number)].caption
-
-
-def test_a_profile_has_no_floor(evidence):
-    """The floor is a property of a whole distribution; at a single level another predictor can be better."""
-    for number in ("2", "3"):
-        texts = [text.get_text() for text in FIGURES[number].draw(evidence.results).legends[0].get_texts()]
-        assert BAYES in texts
-        assert not any("floor" in text.lower() for text in texts)
-    assert BAYES == "Bayes predictor"
 
 
 def page_data(page):

@@ -1,12 +1,10 @@
 """Table 1, the stored evidence, the claims and the commands that print them."""
 
 import csv
-import functools
 import io
 import json
 import re
 import shutil
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -17,11 +15,10 @@ from rich.console import Console
 from ridgeformer import InputError, Problem, cli, compare, evaluate, load, papers, zoo
 from ridgeformer.exact import exact_loss
 from ridgeformer.losses import BelowFloorWarning
-from ridgeformer.papers import Part
-from ridgeformer.papers.vladymyrov2024 import PAPER, render
+from ridgeformer.papers.vladymyrov2024 import render
 from ridgeformer.papers.vladymyrov2024.claims import CLAIMS
-from ridgeformer.papers.vladymyrov2024.evidence import BAYES, PARTS, Evidence, fewer, iterations
-from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, ROWS, CellKey, grid, keys, models_of, printed
+from ridgeformer.papers.vladymyrov2024.evidence import BAYES, Evidence
+from ridgeformer.papers.vladymyrov2024.paper import COLUMNS, FAMILIES, CellKey, grid, keys, printed
 from ridgeformer.papers.vladymyrov2024.table import TableOne, measure
 
 NOISE = "categorical(1,3)"
@@ -168,24 +165,6 @@ def test_a_table_survives_json(evidence):
     assert again.oracle == evidence.table.oracle
 
 
-def test_parts_are_measured_again_for_other_settings_and_models(tmp_path):
-    """That stored parts are reused is a matter of all papers; the models are among the settings."""
-    calls = []
-
-    def counted(work, **settings):
-        calls.append(settings)
-        return iterations(work, sequences=40)
-
-    part = Part(functools.wraps(iterations)(counted))
-    some = replace(PAPER, parts=(part,), checks=())
-    for _ in range(2):
-        papers.run(some, out=tmp_path, settings={"sequences": 40})
-    assert len(calls) == 1
-    papers.run(some, out=tmp_path, settings={"sequences": 60})
-    assert len(calls) == 2
-    assert all("models" in part.settings() for part in PARTS if part.name not in ("tuned", "iterations"))
-
-
 def test_profiles_and_layers_are_what_evaluation_says(evidence):
     model, problem = load("zoo:diag/7/uniform(0,5)"), Problem(10, 20, "uniform(0,5)")
     known = compare(problem, model, "sigma", sequences=SEQUENCES // 5, seed=1)
@@ -201,27 +180,6 @@ def test_profiles_and_layers_are_what_evaluation_says(evidence):
     known = compare(problem, model, over, sequences=SEQUENCES // 5, seed=1)
     np.testing.assert_allclose(found["losses"]["diag"][best], known.loss[0], rtol=1e-9)
     assert set(evidence.profiles[NOISE]) >= {"Full 2", "GD++ 7", "TunedRR", BAYES}
-
-
-def test_profiles_use_enough_sequences_to_see_explosions():
-    """Explosions just outside the range of training come once in some thousand sequences."""
-    assert all(fewer(part.settings().get("sequences", 100_000)) >= 20_000 for part in PARTS)
-
-
-def test_explosions_of_profiles_are_stored(evidence):
-    curves = evidence.profiles["uniform(0,1)"]
-    model, problem = load("zoo:full/7/uniform(0,1)"), Problem(10, 20, "uniform(0,1)")
-    known = compare(problem, model, "sigma", sequences=SEQUENCES // 5, seed=1)
-    assert curves["Full 7"].exploded == known.exploded[0].tolist()
-    assert sum(curves["Full 7"].exploded) > 0
-    assert not any(curves[BAYES].exploded)
-    outside = np.array(curves["Full 7"].exploded) > 0
-    assert not (outside & np.array(curves["Full 7"].inside)).any()
-
-
-def test_runs_must_be_all_there(tmp_path):
-    with pytest.raises(InputError, match=r"lacks 1050 of 1050.*--retrain"):
-        models_of(tmp_path)
 
 
 def test_every_claim_has_numbers_and_a_verdict(evidence):
@@ -419,20 +377,6 @@ def test_table1_measures_again_if_asked_to(stored, place, capsys):
     assert json.loads(stored.read_text()) == changed
 
 
-def test_a_stored_cell_below_its_floor_is_a_warning_on_the_command_line(stored, place, capsys):
-    table = json.loads(stored.read_text())
-    for cell in table["result"]["cells"]:
-        if (cell["method"], cell["layers"], cell["noise"]) == ("full", 7, "uniform(0,5)"):
-            cell["loss"] = cell["error"] = 0.0
-    stored.write_text(json.dumps(table))
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        code, out, error = run(capsys, "table1", "--json", *place)
-    assert code == 0
-    assert json.loads(out)["sequences"] == SEQUENCES
-    assert "ridgeformer: warning: no predictor can have an expected loss below the Bayes floor; Full 7, unif" in error
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -456,21 +400,3 @@ def test_bad_input_is_refused(arguments, words, capsys, tmp_path, monkeypatch):
     code, _, error = run(capsys, *arguments)
     assert code == 2
     assert words in error
-
-
-@pytest.mark.parametrize(
-    ("noise", "name", "tex"),
-    [
-        ("uniform(0,5)", "U(0,5)", "U(0,5)"),
-        ("uniform(0.5,2)", "U(0.5,2)", "U(0.5,2)"),
-        ("categorical(1,3,5)", "{1,3,5}", r"\{1,3,5\}"),
-        ("expon(scale=2)", "expon(scale=2)", "expon(scale=2)"),
-    ],
-)
-def test_short_names_of_columns(noise, name, tex):
-    assert (render.column_name(noise), render.column_tex(noise)) == (name, tex)
-
-
-def test_a_group_begins_with_each_family_and_with_the_baselines():
-    assert [row.name for row in ROWS if row.begins_group] == ["GD++ 1", "Diag 1", "Full 1", "ConstRR"]
-    assert len(ROWS) == 24
