@@ -23,6 +23,7 @@ from ridgeformer.training import (
 )
 from ridgeformer.training.descent.averages import Average
 from ridgeformer.training.job import RACE
+from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.spec import make_spec
 from ridgeformer.training.store import DamagedRunWarning, Folder
 from support import FEW, SMALL, descent, refused
@@ -178,6 +179,23 @@ def test_a_descent_that_is_lost_has_diverged_whatever_its_last_model_does():
     assert found.history.step[-1] < 50
     assert found.status == "diverged"
     assert re.fullmatch(r"the loss was not finite at step \d+; a rate of 0.0001 may help", found.message)
+
+
+def test_the_papers_adam_is_that_of_pytorch():
+    """Both biases count in the first steps."""
+    torch = pytest.importorskip("torch")
+    start = LinearTransformer.random("diag", dim=3, layers=2, context=6, scale=0.3, seed=1)
+    found = train(SMALL, "diag", 2, protocol=Paper(steps=5, batch=64, rate=0.01), init=start, **FEW)
+    parameters = {name: torch.tensor(np.array(value)) for name, value in start.family.arrays.items()}
+    optimiser = torch.optim.Adam(list(parameters.values()), lr=0.01)
+    for step in range(5):
+        model = LinearTransformer(Diag(**{name: value.numpy() for name, value in parameters.items()}), 3)
+        slopes = query_gradient(SMALL, model, batch=64, seed=0, step=step)[1]
+        for name, value in parameters.items():
+            value.grad = torch.tensor(slopes[name])
+        optimiser.step()
+    for name, value in parameters.items():
+        np.testing.assert_allclose(found.model.family.arrays[name], value.numpy(), rtol=1e-5)  # gradients in float32
 
 
 def test_a_flow_is_that_of_another_solver():
