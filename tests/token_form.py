@@ -164,12 +164,20 @@ def simulate(count, dim, lengths, sigma, features, tasks, queries=1, seed=0):
     return out
 
 
-def gaussian_part(x, y, sigma, mean, covariance):
-    """log p(y | sigma), up to a constant, and E[w | y, sigma], by the eigenvalues of the covariance of y."""
-    cross, r = covariance @ x.T, y - x @ mean
+def gaussian_posterior(x, y, mean, covariance):
+    """For tasks from N(mean, covariance), a function of sigma: log p(y | sigma), up to a constant, and E[w | y, sigma].
+
+    By the eigenvalues of the covariance of y.
+    """
+    cross = covariance @ x.T
     values, vectors = np.linalg.eigh(x @ cross)
-    spread, c = np.maximum(values, 0.0) + sigma**2, vectors.T @ r
-    return -0.5 * (np.log(spread).sum() + (c**2 / spread).sum()), mean + cross @ vectors @ (c / spread)
+    values, c, back = np.maximum(values, 0.0), vectors.T @ (y - x @ mean), cross @ vectors
+
+    def at(sigma):
+        spread = values + sigma**2
+        return -0.5 * (np.log(spread).sum() + (c**2 / spread).sum()), mean + back @ (c / spread)
+
+    return at
 
 
 def by_quadrature(at, high, low=1e-11, density=lambda sigma: 1.0):

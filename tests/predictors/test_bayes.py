@@ -9,9 +9,9 @@ from ridgeformer import BayesRR, Moments, OracleRR, Problem
 from ridgeformer.noise import Categorical, Uniform
 
 
-def standard(x, y, sigma):
-    """log p(y | sigma) and E[w | y, sigma] for w ~ N(0, I)."""
-    return tf.gaussian_part(x, y, sigma, np.zeros(x.shape[1]), np.eye(x.shape[1]))
+def standard(x, y):
+    """Of sigma: log p(y | sigma) and E[w | y, sigma] for w ~ N(0, I)."""
+    return tf.gaussian_posterior(x, y, np.zeros(x.shape[1]), np.eye(x.shape[1]))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_posterior_mean_is_that_of_adaptive_quadrature(dim, context, noise, dens
     s = Problem(dim, context, noise).sequences(4, seed=1)
     mine = BayesRR(noise).weights(Moments.from_tokens(s.x, s.y))
     for b in range(4):
-        exact = tf.by_quadrature(lambda sigma, b=b: standard(s.x[b], s.y[b], sigma), high, low, density)
+        exact = tf.by_quadrature(standard(s.x[b], s.y[b]), high, low, density)
         np.testing.assert_allclose(mine[b], exact, rtol=1e-8, atol=1e-8)
 
 
@@ -40,7 +40,7 @@ def test_a_categorical_posterior_is_a_weighted_sum():
     s = Problem(3, 6, noise).sequences(10)
     mine = BayesRR(noise).weights(Moments.from_tokens(s.x, s.y))
     for b in range(10):
-        evidence, means = zip(*(standard(s.x[b], s.y[b], level) for level in noise.levels), strict=True)
+        evidence, means = zip(*map(standard(s.x[b], s.y[b]), noise.levels), strict=True)
         exact = np.average(means, axis=0, weights=noise.weights * np.exp(np.array(evidence) - max(evidence)))
         np.testing.assert_allclose(mine[b], exact, rtol=1e-10, atol=1e-12)
 

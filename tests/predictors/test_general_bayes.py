@@ -30,19 +30,23 @@ def tokens(n, seed=0):
     return tf.simulate(COUNT, D, [n], noise, features, tasks, seed=seed)
 
 
-def posterior_at(x, y, sigma, pool, new, mean, covariance):
-    """log p(y | sigma) and E[w | y, sigma] of a mixture of a pool and a Gaussian law."""
-    parts = []
-    if new:
-        evidence, w = tf.gaussian_part(x, y, sigma, mean, covariance)
-        parts.append((np.log(new) + evidence, w))
-    if new < 1:
+def posterior(x, y, pool, new, mean, covariance):
+    """A function of sigma: log p(y | sigma) and E[w | y, sigma] of a mixture of a pool and a Gaussian law."""
+    gaussian = tf.gaussian_posterior(x, y, mean, covariance) if new else None
+
+    def at(sigma):
+        parts = []
+        if new:
+            evidence, w = gaussian(sigma)
+            parts.append((np.log(new) + evidence, w))
         for w in pool:
             fit = -len(y) * np.log(sigma) - np.square(y - x @ w).sum() / (2 * sigma**2)
             parts.append((np.log((1 - new) / len(pool)) + fit, w))
-    logs = np.array([one[0] for one in parts])
-    weights = np.exp(logs - logs.max())
-    return logs.max() + np.log(weights.sum()), np.average([one[1] for one in parts], axis=0, weights=weights)
+        logs = np.array([one[0] for one in parts])
+        weights = np.exp(logs - logs.max())
+        return logs.max() + np.log(weights.sum()), np.average([one[1] for one in parts], axis=0, weights=weights)
+
+    return at
 
 
 def by_sum(at, levels):
@@ -61,7 +65,7 @@ def test_gaussian_tasks(law, n):
     uniform = BayesRR(UNIFORM[0], tasks.prior(D)).weights(moments)
     several = BayesRR(LEVELS[0], tasks.prior(D)).weights(moments)
     for b in range(COUNT):
-        at = lambda sigma, b=b: tf.gaussian_part(t.x[b], t.y[b], sigma, mean, covariance)  # noqa: E731
+        at = tf.gaussian_posterior(t.x[b], t.y[b], mean, covariance)
         np.testing.assert_allclose(uniform[b], tf.by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
 
@@ -74,7 +78,7 @@ def test_pools_and_mixtures(law, n):
     moments = Moments.from_tokens(t.x, t.y)
     uniform, several = DMMSE(tasks, UNIFORM[0]).weights(moments), DMMSE(tasks, LEVELS[0]).weights(moments)
     for b in range(COUNT):
-        at = lambda sigma, b=b: posterior_at(t.x[b], t.y[b], sigma, POOL, *rest)  # noqa: E731
+        at = posterior(t.x[b], t.y[b], POOL, *rest)
         np.testing.assert_allclose(uniform[b], tf.by_quadrature(at, UNIFORM[1]), rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(several[b], by_sum(at, LEVELS[1]), rtol=1e-9, atol=1e-9)
 
