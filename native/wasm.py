@@ -28,6 +28,7 @@ def build(target: Path) -> None:
             subprocess.run(command, cwd=NATIVE, check=True)
         exported = ["-Wl,--export=malloc", "-Wl,--export=free", "-Wl,--strip-all"]
         subprocess.run([*compiler, "-mexec-model=reactor", *exported, *objects, "-o", str(target)], check=True)
+    target.chmod(0o644)  # the linker makes it executable, which a page does not need
 
 
 if __name__ == "__main__":

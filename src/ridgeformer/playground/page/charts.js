@@ -142,7 +142,7 @@ export function path(frame, { path: steps, estimates, task }) {
         Plot.tip([...others, ...inside], Plot.pointer({ x: "x", y: "y", title: (p) => p.method ?? `the estimate after layer ${p.layer}` })),
       ],
     },
-    `The estimate w after every layer: distance to the ridge solution ${steps.map((w) => short(distance(w, estimates.oracle), 3)).join(", ")}.`,
+    `The estimate ŵ after every layer: distance to the ridge solution ${steps.map((w) => short(distance(w, estimates.oracle), 3)).join(", ")}.`,
   );
 }
 
@@ -150,7 +150,7 @@ const distance = (a, b) => Math.sqrt(a.reduce((sum, x, i) => sum + (x - b[i]) **
 
 /** Coordinates of a plane: those of w itself where d is 1 or 2, otherwise along least squares and across it. */
 function plane(vectors, d) {
-  if (d === 1) return { project: (w) => ({ x: w[0], y: 0 }), labels: ["w", ""] };
+  if (d === 1) return { project: (w) => ({ x: w[0], y: 0 }), labels: ["ŵ", ""] };
   if (d === 2) return { project: (w) => ({ x: w[0], y: w[1] }), labels: ["w₁", "w₂"] };
   const inner = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
   const unit = (a) => {

@@ -27,26 +27,24 @@ export class Engine {
     });
   }
 
-  /** A function that asks, and while an answer is under way remembers only the latest question. */
+  /** A function that asks, and while an answer is under way remembers only the latest question. What a question is `about` stays here, for its answer. */
   latest(name, answer) {
     let busy = false;
     let next = null;
-    const send = async (given) => {
+    const send = async (question) => {
       busy = true;
       try {
-        answer(await this.ask(name, given), given);
+        answer(await this.ask(name, question.given), question.about);
       } finally {
         busy = false;
-        if (next) {
-          const later = next;
-          next = null;
-          send(later);
-        }
+        const later = next;
+        next = null;
+        if (later) send(later);
       }
     };
-    return (given) => {
-      if (busy) next = given;
-      else send(given);
+    return (given, about = given) => {
+      if (busy) next = { given, about };
+      else send({ given, about });
     };
   }
 }

@@ -25,7 +25,7 @@ export function headline() {
       ["adjusted loss", short(found.loss, 3), `± ${short(found.error, 1)}`, "the excess over an oracle that knows σ"],
       ["floor", known ? "0" : short(found.floor, 3), "Bayes predictor", "no predictor that does not know σ can be better on average"],
       ["ratio", known ? "–" : `${short(found.loss / found.floor, 3)} ×`, "loss / floor", "1 is the best that can exist"],
-      ["squared error", short(found.unadjusted, 4), `oracle ${short(found.oracle, 4)}`, "half the mean squared error, not adjusted"],
+      ["unadjusted loss", short(found.unadjusted, 4), `oracle ${short(found.oracle, 4)}`, "half the mean squared error"],
       ["exploded", String(found.exploded), `of ${found.size.toLocaleString("en")}`, "contexts with a loss above 100 d"],
     ];
     element.replaceChildren(
@@ -45,10 +45,10 @@ export function explore(main, app) {
   const parts = [choice, family, omegas, problem, context];
   const head = headline();
   const cards = {
-    points: card("points", "The examples, and the line or plane that the model fits", "Drag the examples, or move them with the arrow keys. The parameters of the model stay the same; the estimate *w* is computed anew."),
+    points: card("points", "The examples, and the line or plane that the model fits", "Drag the examples, or move them with the arrow keys. The parameters of the model stay the same; the estimate *ŵ* is computed anew."),
     profile: card("profile", "Loss by noise level", "The band is the noise of the problem. The floor belongs to the whole distribution: at a single level another predictor can be below the Bayes predictor. × marks explosions."),
     layers: card("by-layer", "Loss by layer", "The loss if the prediction were read after this layer. A layer may raise it and still be needed."),
-    path: card("path", "The estimate *w* on one context", "Numbers are layers: *w* moves from 0 towards the estimates of classical methods (crosses). The task is what produced the labels."),
+    path: card("path", "The estimate *ŵ* on one context", "Numbers are layers: *ŵ* moves from 0 towards the estimates of classical methods (crosses). The task is what produced the labels."),
     filters: card("filters", "Each layer as a filter", "How much of least squares the estimate keeps after each layer (numbers at the right), along a direction with the eigenvalue *s* of *S*. Dashed: ridge that knows σ. Ticks: the eigenvalues of this context."),
     eigenvalues: card("eigenvalues", "Eigenvalues of the context", "Drag them: features are stretched along an eigenvector of *S*, the noise stays."),
     explosions: card("explosions", "Where the model explodes", "Red: contexts with a loss above 100 *d*; the stronger the red, the more of them. Dashed: the typical largest eigenvalue. Ring: the context on this page."),
@@ -66,7 +66,7 @@ export function explore(main, app) {
   let largest = NaN; // eigenvalue of the context
   let scale = null; // of the chart of eigenvalues, which must not move under the pointer
 
-  const showContext = (one, { state }) => {
+  const showContext = (one, state) => {
     charts.path(cards.path.frame, one);
     charts.filters(cards.filters.frame, one, state.sigma);
     const top = Math.max(...one.spectrum.values);
@@ -77,7 +77,7 @@ export function explore(main, app) {
     cards.points.element.hidden = state.d > 2;
     if (state.d <= 2) points(cards.points.frame, pointHandles, one, state);
   };
-  const slow = background.latest("pictures", ({ losses, explosions, ablations }, { state }) => {
+  const slow = background.latest("pictures", ({ losses, explosions, ablations }, state) => {
     if (state === store.state) head.update(losses);
     charts.explosions(cards.explosions.frame, explosions, { eigenvalue: largest, sigma: state.sigma });
     charts.ablations(cards.ablations.frame, ablations, losses.loss);
@@ -90,16 +90,16 @@ export function explore(main, app) {
       head.update(losses);
       charts.byLayer(cards.layers.frame, losses);
     }),
-    profile: engine.latest("profile", (found, { state }) => {
+    profile: engine.latest("profile", (found, state) => {
       charts.profile(cards.profile.frame, found, parseNoise(state.noise), state.sigma);
       app.updated?.();
     }),
   };
-  const later = idle(350, (state) => slow(withState(questions(state, true), state)));
+  const later = idle(350, (state) => slow(questions(state, true), state));
   const update = (state) => {
     parts.forEach((part) => part.update(state));
     const asked = questions(state, false);
-    for (const [name, ask] of Object.entries(fast)) ask(withState(asked[name], state));
+    for (const [name, ask] of Object.entries(fast)) ask(asked[name], state);
     later(state);
   };
   return { update };
@@ -109,14 +109,8 @@ export function explore(main, app) {
 function introduction() {
   const text = h("details", { class: "introduction", open: recall("introduction") !== false, ontoggle: () => keep("introduction", text.open) },
     h("summary", {}, "What is this?"),
-    h("p", {}, rich("A linear transformer reads *n* examples (*x*, *y*) and predicts *y* for a new *x*. It was trained once. Its parameters, the numbers ω on this page, are fixed; what it learns from your examples, the estimate *w*, it computes layer by layer while it runs. This page shows how good that is (the loss), how good it could be (the floor), and what each layer does. Move a slider and watch."), " ", h("a", { href: "#view=chapter-1" }, "New to this? Begin with chapter 1.")));
+    h("p", {}, rich("A linear transformer reads *n* examples (*x*, *y*) and predicts *y* for a new *x*. It was trained once. Its parameters, the numbers ω on this page, are fixed; what it learns from your examples, the estimate *ŵ*, it computes layer by layer while it runs. This page shows how good that is (the loss), how good it could be (the floor), and what each layer does. Move a slider and watch."), " ", h("a", { href: "#view=chapter-1" }, "New to this? Begin with chapter 1.")));
   return text;
-}
-
-/** Questions carry the state along, so that answers are drawn with it; the worker does not see it. */
-function withState(question, state) {
-  Object.defineProperty(question, "state", { value: state, enumerable: false });
-  return question;
 }
 
 function questions(state, thorough) {

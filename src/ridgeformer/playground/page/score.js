@@ -36,7 +36,7 @@ export function score(main, app) {
   const rivalName = h("span", {});
   const board = h("div", { class: "score" }, h("div", {}, h("span", {}, "points"), now), h("div", {}, h("span", {}, "your best"), best), h("div", {}, rivalName, rival));
   main.replaceChildren(h("h1", { class: "hidden" }, "Beat the floor"), h("div", { class: "work" }, aside, h("div", { class: "pictures" }, board, head.element, profile.element, layers.element)));
-  const ask = engine.latest("pictures", (found, { state }) => {
+  const ask = engine.latest("pictures", (found, state) => {
     head.update(found.losses);
     charts.profile(profile.frame, found.profile, parseNoise(state.noise));
     charts.byLayer(layers.frame, found.losses);
@@ -61,8 +61,7 @@ export function score(main, app) {
     const { d, n, noise } = state;
     const omega = active(state);
     const question = { losses: { d, n, noise, omega, size: 4096 }, profile: { d, n, noise, omega, top: Math.max(2, 1.6 * parseNoise(noise).upper) } };
-    Object.defineProperty(question, "state", { value: state, enumerable: false });
-    ask(question);
+    ask(question, state);
     const trained = models.find((one) => one.d === d && one.n === n && one.noise === noise && one.family === state.family && one.omega.length === omega.length);
     [rivalName, rival].forEach((element) => (element.hidden = !trained));
     if (trained) compete({ d, n, noise, omega: trained.omega, size: 4096, layers: omega.length });

@@ -1,6 +1,6 @@
 // The whole state of the page, and its text in the address: #view=explore&d=10&n=20&noise=uniform(0,5)&omega=...
 //
-// Python reads the same text: see ../address.py.
+// Python reads the same text: see ../__init__.py.
 
 import { parseNoise } from "./noise.js";
 

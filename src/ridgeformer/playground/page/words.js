@@ -4,17 +4,17 @@ import { h, rich } from "./dom.js";
 
 const WORDS = [
   ["Example, context, query", "An example is a pair (*x*, *y*): *d* features *x* and a label *y*. A context is *n* examples. The query is one more *x*, for which the model predicts *y*."],
-  ["Task *w*^{∗}", "Labels follow *y* = ⟨*w*^{∗}, *x*⟩ + σ · noise. The task *w*^{∗} is drawn anew for every context; nobody tells the model what it is."],
+  ["Task *w*", "Labels follow *y* = ⟨*w*, *x*⟩ + σ · noise. The task *w* is drawn anew for every context; nobody tells the model what it is."],
   ["Noise level σ", "The standard deviation of the noise in the labels. `uniform(0,5)` means that every context has its own σ between 0 and 5, and the model does not know it."],
   ["Parameters ω", "The numbers that training finds, four in each layer. ω_{xx} and ω_{xy} change the features of all tokens, ω_{yx} and ω_{yy} their labels. They stay the same for every context. GD++ has ω_{xx} and ω_{yx} only, Diag has all four."],
-  ["Estimate *w*", "What the model computes from a context. Its prediction is ⟨*w*, *x*⟩. The estimate is new for every context; the parameters are not."],
+  ["Estimate *ŵ*", "What the model computes from a context. Its prediction is ⟨*ŵ*, *x*⟩. The estimate is new for every context; the parameters are not."],
   ["*S*, *b*, *q*", "All that a linear transformer sees of a context: *S* = Σ *x x*′, *b* = Σ *y x* and *q* = Σ *y*^{2}. The eigenvalues of *S* say how much the examples tell about each direction."],
-  ["Squared error", "Half the mean squared error of the prediction without the noise of the query. Even the oracle has some."],
+  ["Unadjusted loss", "Half the mean squared error of the prediction; the answer to the query has no noise. Even the oracle has some."],
   ["Oracle", "Ridge regression that is told σ. No predictor is better at any noise level."],
-  ["Adjusted loss", "The squared error beyond that of the oracle: the cost of not knowing σ plus the cost of an imperfect algorithm."],
+  ["Adjusted loss", "The unadjusted loss minus that of the oracle: the cost of not knowing σ plus the cost of an imperfect algorithm."],
   ["Floor, Bayes predictor", "The Bayes predictor averages ridge regression over what the context says about σ. Its adjusted loss is the floor: on average over all noise levels nobody who is not told σ can be below it."],
   ["Ratio", "Adjusted loss / floor. 1 is the best that can exist."],
-  ["Least squares, ridge", "Least squares fits the examples and nothing else. Ridge regression also keeps *w* small: *w* = (*S* + penalty)^{−1} *b*. The best penalty is σ^{2}."],
+  ["Least squares, ridge", "Least squares fits the examples and nothing else. Ridge regression also keeps *ŵ* small: *ŵ* = (*S* + penalty)^{−1} *b*. The best penalty is σ^{2}."],
   ["Explosion", "A context with a loss above 100 *d*. Predicting 0 has a loss of about *d*/2."],
 ];
 

@@ -21,13 +21,13 @@ function frozen(omega) {
 export const sameParameters = {
   title: "Same parameters, another answer",
   summary: "A trained model fits a line to ten examples. Drag them: the line follows, the parameters stay.",
-  idea: "A trained model is a program. It reads ten examples (*x*, *y*), the context, and predicts *y* = *w x* for any other *x*. Its parameters ω are fixed. The slope *w*, its estimate, is computed anew for each context.",
+  idea: "A trained model is a program. It reads ten examples (*x*, *y*), the context, and predicts *y* = *ŵ x* for any other *x*. Its parameters ω are fixed. The slope *ŵ*, its estimate, is computed anew for each context.",
   predict: "Nothing is trained here. What happens to the line when you drag an example?",
   task: "Drag examples until the prediction at *x* = 1 is above 1.5. Then make it smaller than −1.5.",
   start: { model: "d=1: diag/3/uniform(0,2)", d: 1, n: 10, noise: "uniform(0,2)", sigma: 0.8, seed: 4 },
   derivation: [
-    "A linear transformer maps the examples to a prediction by fixed parameters. With *d* = 1 the prediction at *x* is *w x*, and *w* depends on the examples only through three numbers: *S* = Σ *x*^{2}, *b* = Σ *y x* and *q* = Σ *y*^{2}.",
-    "This is what is meant by in-context learning: the parameters were trained once, on thousands of other contexts. What adapts to your examples is the estimate *w*.",
+    "A linear transformer maps the examples to a prediction by fixed parameters. With *d* = 1 the prediction at *x* is *ŵ x*, and *ŵ* depends on the examples only through three numbers: *S* = Σ *x*^{2}, *b* = Σ *y x* and *q* = Σ *y*^{2}.",
+    "This is what is meant by in-context learning: the parameters were trained once, on thousands of other contexts. What adapts to your examples is the estimate *ŵ*.",
   ],
   mount({ controls, pictures, app, solve }) {
     const { store, engine } = app;
@@ -65,7 +65,7 @@ export const onlyMoments = {
     const flips = { x: new Set(), y: new Set() };
     const answer = h("p", { class: "answer", role: "status" });
     const picture = card("gram", "The Gram matrix G", "S in the upper left, b in the last column and row, q in the corner. Orange is positive, purple negative.");
-    const update = card("update", "The estimate w", "Its ten coordinates. Grey bars: with the examples as they were. Blue dots: now.");
+    const update = card("update", "The estimate ŵ", "Its ten coordinates. Grey bars: with the examples as they were. Blue dots: now.");
     pictures.append(picture.element, update.element);
     const button = (kind, i) => {
       const one = h("button", { type: "button", class: "flip", "aria-pressed": "false", "aria-label": `flip the sign of ${kind} of example ${i + 1}`, onclick: () => {
@@ -113,7 +113,7 @@ function gram(frame, { gram: G, d }) {
 function bars(frame, before, now) {
   const rows = Array.from(now, (value, i) => ({ i: i + 1, value, before: before[i] }));
   charts.draw(frame, {
-    x: { label: "coordinate of w", tickFormat: "d" }, y: { label: "w", grid: true },
+    x: { label: "coordinate of ŵ", tickFormat: "d" }, y: { label: "ŵ", grid: true },
     marks: [Plot.barY(rows, { x: "i", y: "before", fill: "var(--faint)" }), Plot.dot(rows, { x: "i", y: "value", fill: "var(--model)", r: 5 }), Plot.ruleY([0])],
   }, `The estimate: ${rows.map(({ value }) => short(value, 3)).join(", ")}.`);
 }
@@ -121,12 +121,12 @@ function bars(frame, before, now) {
 export const gradientStep = {
   title: "ω_{yx} is a gradient step",
   summary: "One number makes one step of gradient descent. How long should the step be?",
-  idea: "One layer with nothing but ω_{yx} computes *w* = −ω_{yx} Σ *y x*: one step of gradient descent from 0, with the length −ω_{yx}. A negative ω is descent, because the prediction is minus the last coordinate of the query. The loss is half the squared distance of *w* from the task *w*^{∗}, averaged over many contexts.",
+  idea: "One layer with nothing but ω_{yx} computes *ŵ* = −ω_{yx} Σ *y x*: one step of gradient descent from 0, with the length −ω_{yx}. A negative ω is descent, because the prediction is minus the last coordinate of the query. The loss is half the squared distance of *ŵ* from the task *w*, averaged over many contexts.",
   predict: "With n = 10 examples, is −1/10 the best value?",
   task: "Find ω_{yx} with a loss of at most 0.2331, without noise. Then try σ = 3.",
   start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], values: { omega: 0, sigma: 0 } },
   derivation: [
-    "With *w* = η *b* and *b* = *S w*^{∗} + noise, the loss is ½ E |η *b* − *w*^{∗}|^{2}. For standard normal features E *S* = *n I* and E *S*^{2} = *n* (*n* + *d* + 1) *I*, so it equals *d*/2 (1 − 2 η *n* + η^{2} *n* (*n* + *d* + 1 + σ^{2})).",
+    "With *ŵ* = η *b* and *b* = *S w* + noise, the loss is ½ E |η *b* − *w*|^{2}. For standard normal features E *S* = *n I* and E *S*^{2} = *n* (*n* + *d* + 1) *I*, so it equals *d*/2 (1 − 2 η *n* + η^{2} *n* (*n* + *d* + 1 + σ^{2})).",
     "Its minimum is at η = 1 / (*n* + *d* + 1 + σ^{2}), not at 1/*n*: the step must be shorter because *S* varies from context to context. The least loss is *d*/2 · (*d* + 1 + σ^{2}) / (*n* + *d* + 1 + σ^{2}). Here that is 3/13 = 0.2308 at ω = −1/13; with −1/10 it is 0.300. At σ = 3 it is 0.5455 at ω = −1/22.",
   ],
   mount({ controls, pictures, app, solve }) {
@@ -141,7 +141,7 @@ export const gradientStep = {
     const answer = h("p", { class: "answer", role: "status" });
     controls.append(omega.element, sigma.element, answer);
     const parabola = card("parabola", "The loss as a function of ω_{yx}", "32,768 fixed contexts with d = 2, n = 10.");
-    const picture = card("step", "One context: the step from 0", "Blue: from 0 to the estimate w. Crosses: the task and the estimates of classical methods.");
+    const picture = card("step", "One context: the step from 0", "Blue: from 0 to the estimate ŵ. Crosses: the task and the estimates of classical methods.");
     pictures.append(parabola.element, picture.element);
     const ask = engine.latest("challenge", ({ loss }, { given }) => {
       answer.textContent = `Loss: ${short(loss, 4)}`;
@@ -178,13 +178,13 @@ export const gradientStep = {
 export const trainingFindsIt = {
   title: "Training finds the step",
   summary: "Gradient descent finds that number by itself, if the rate is right.",
-  idea: "In a real layer ω_{yx} is a product *p q* of an entry of the matrix *P* (values) and one of *Q* (keys and queries). Gradient descent on *p* and *q* starts near 0 and finds the step of chapter 3 by itself.",
+  idea: "A trained layer does not store ω_{yx}. It stores matrices *P* (values) and *Q* (keys and queries), of which only one entry each matters here: ω_{yx} = *P Q*. Gradient descent on these two numbers starts near 0 and finds the step of chapter 3 by itself.",
   predict: "What happens if the rate is too small, or too large? And from a start at exactly 0?",
   task: "Reach a loss of at most 0.2331 within 50 steps.",
   start: { d: 2, n: 10, noise: "fixed(0)", family: "gdpp", omega: [[0, 0, 0, 0]], values: { rate: 0.002, p: 0.01, q: -0.01 } },
   derivation: [
-    "With ω = *p q* the gradient is (*q*, *p*) times the slope of the parabola of chapter 3, which is *d n* = 20 at 0. Near 0 the difference *p* − *q* grows by the factor 1 + 20 · rate in every step: with the rate 0.004 it takes more than 50 steps to get from 0.01 to 0.28.",
-    "At the optimum the curvature is *d n* (*n* + *d* + 1) (*p*^{2} + *q*^{2}) = 260 · 0.154 = 40. Descent is stable while the rate is below 2/40 = 0.05. At exactly 0 the gradient is zero: it is a saddle, not a minimum, and nothing ever moves.",
+    "With ω = *P Q* the gradient is (*Q*, *P*) times the slope of the parabola of chapter 3, which is *d n* = 20 at 0. Near 0 the difference *P* − *Q* grows by the factor 1 + 20 · rate in every step: with the rate 0.004 it takes more than 50 steps to get from 0.01 to 0.28.",
+    "At the optimum the curvature is *d n* (*n* + *d* + 1) (*P*^{2} + *Q*^{2}) = 260 · 0.154 = 40. Descent is stable while the rate is below 2/40 = 0.05. At exactly 0 the gradient is zero: it is a saddle, not a minimum, and nothing ever moves.",
   ],
   mount({ controls, pictures, app, solve }) {
     const { store, engine } = app;
@@ -192,7 +192,7 @@ export const trainingFindsIt = {
     const rates = [0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.045, 0.05, 0.06, 0.08, 0.1];
     const nearest = (x) => rates.reduce((best, rate, i) => (Math.abs(rate - x) < Math.abs(rates[best] - x) ? i : best), 0);
     const rate = slider({ id: "chapter-rate", label: "rate", min: 0, max: rates.length - 1, step: 1, value: nearest(store.state.values.rate ?? 0.002), format: (i) => String(rates[i]), onInput: (i) => set({ rate: rates[i], steps: 0 }) });
-    const size = slider({ id: "chapter-start", label: "start p = −q", min: 0, max: 0.05, step: 0.005, value: store.state.values.p ?? 0.01, onInput: (x) => set({ p: x, q: -x, steps: 0 }) });
+    const size = slider({ id: "chapter-start", label: "start P = −Q", min: 0, max: 0.05, step: 0.005, value: store.state.values.p ?? 0.01, onInput: (x) => set({ p: x, q: -x, steps: 0 }) });
     let timer = null;
     const stop = () => {
       clearInterval(timer);
@@ -214,21 +214,21 @@ export const trainingFindsIt = {
     const answer = h("p", { class: "answer", role: "status" });
     controls.append(rate.element, size.element, buttons, answer);
     const curve = card("descent", "Loss by step", "Dashed: the loss that must be reached.");
-    const plane = card("pq", "The path of (p, q)", "The curve is where p q = −1/13, the best step.");
+    const plane = card("pq", "The path of (P, Q)", "The curve is where P Q = −1/13, the best step.");
     pictures.append(curve.element, plane.element);
     const ask = engine.latest("challenge", (path, { given }) => {
       const shown = path.slice(0, given.shown + 1);
       const last = shown.at(-1);
-      answer.textContent = `Step ${last.step}: p = ${short(last.p, 3)}, q = ${short(last.q, 3)}, loss ${short(last.loss, 4)}`;
+      answer.textContent = `Step ${last.step}: P = ${short(last.p, 3)}, Q = ${short(last.q, 3)}, loss ${short(last.loss, 4)}`;
       charts.draw(curve.frame, {
         x: { label: "step", domain: [0, 50], grid: true }, y: { label: "loss", domain: [0, 1.2], clamp: true, grid: true },
         marks: [Plot.ruleY([TOY_BEST], { stroke: "var(--bayes)", strokeDasharray: "5 4" }), Plot.line(shown, { x: "step", y: "loss", stroke: "var(--model)", strokeWidth: 2.4, clip: true }), Plot.dot([last], { x: "step", y: (row) => Math.min(row.loss, 1.2), fill: "var(--model)", r: 5 })],
       }, `Loss ${short(last.loss, 4)} after ${last.step} steps.`);
       const best = Array.from({ length: 60 }, (_, i) => 0.08 + i * 0.012).map((p) => ({ p, q: -1 / 13 / p }));
       charts.draw(plane.frame, {
-        x: { label: "p", domain: [-0.2, 0.6], grid: true }, y: { label: "q", domain: [-0.6, 0.2], grid: true },
+        x: { label: "P", domain: [-0.2, 0.6], grid: true }, y: { label: "Q", domain: [-0.6, 0.2], grid: true },
         marks: [Plot.line(best, { x: "p", y: "q", stroke: "var(--bayes)", strokeWidth: 2, clip: true }), Plot.line(shown, { x: "p", y: "q", stroke: "var(--model)", clip: true }), Plot.dot(shown, { x: "p", y: "q", fill: "var(--model)", r: 3, clip: true })],
-      }, `p = ${short(last.p, 3)}, q = ${short(last.q, 3)}.`);
+      }, `P = ${short(last.p, 3)}, Q = ${short(last.q, 3)}.`);
       solve(shown.some(({ loss }) => loss <= TOY_BEST));
     });
     const update = ({ values }) => {
@@ -264,7 +264,7 @@ export const secondLayer = {
     const answer = h("p", { class: "answer", role: "status" });
     controls.append(...sliders.map(([one]) => one.element), answer);
     const map = card("map", "What layer 1 does to eigenvalues", "Grey: an eigenvalue that stays as it is. S has two of them here, mostly between 2 and 23.");
-    const ratio = card("ratio", "The estimate after two layers, by eigenvalue", "w / w* along a direction with the eigenvalue s. 1 is right: without noise the loss is what is missing to 1.");
+    const ratio = card("ratio", "The estimate after two layers, by eigenvalue", "ŵ / w along a direction with the eigenvalue s. 1 is right: without noise the loss is what is missing to 1.");
     pictures.append(map.element, ratio.element);
     const ask = engine.latest("challenge", ({ loss }) => {
       answer.textContent = `Loss: ${short(loss, 4)}`;
@@ -279,9 +279,9 @@ export const secondLayer = {
       }, "Eigenvalues before and after layer 1.");
       const rows = found.filters.filter(({ layer }) => layer === 2);
       charts.draw(ratio.frame, {
-        x: { label: "eigenvalue s", grid: true, domain: [0, 30] }, y: { label: "w / w*", domain: [0, 1.6], grid: true },
+        x: { label: "eigenvalue s", grid: true, domain: [0, 30] }, y: { label: "ŵ / w", domain: [0, 1.6], grid: true },
         marks: [Plot.ruleY([1], { stroke: "var(--bayes)", strokeDasharray: "5 4" }), Plot.line(rows, { x: "eigenvalue", y: "gain", stroke: "var(--model)", strokeWidth: 2.6, clip: true })],
-      }, "How much of the true w the model finds, by eigenvalue.");
+      }, "How much of the task w the model finds, by eigenvalue.");
     });
     const wide = { x: [[5.1, 0], [0, 2]], y: [0, 0], task: [0, 0] }; // a context whose filter is drawn up to s = 30
     return ({ omega }) => {
