@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
 
+from jupyter_client import KernelManager
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import ridgeformer
@@ -35,6 +37,8 @@ extensions = [
 exclude_patterns = ["_build", "checks", "extensions", "scripts"]
 
 # Code of tutorials is executed at build time; an error stops the build.
+KernelManager.transport.default_value = "ipc"  # sockets of this machine: TCP without encryption causes a warning
+logging.getLogger("traitlets").setLevel(logging.WARNING)  # a line for every notebook otherwise
 nb_execution_mode = os.environ.get("RIDGEFORMER_DOCS_EXECUTE", "cache")  # "off" for a quick look
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_timeout = 900
@@ -55,6 +59,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 default_role = "code"
+smartquotes = False  # help texts have options such as --help, and quotes that a shell reads
 
 # No network, neither to build the book nor to read it: stored inventories, and MathJax as a file. The inventories are
 # in the first, readable version of the format, and have the names that docstrings mention.
@@ -100,7 +105,13 @@ def whole(docstring: GoogleDocstring) -> list[str]:
     return docstring._consume_to_end()
 
 
+def as_code(app: object, ctx: object, lines: list[str]) -> None:
+    """Show the examples of a command as code, where sphinx-click has lines of text with a bar."""
+    lines[:] = [line.replace("Examples:", "Examples::").replace("| ", "    ", 1) for line in lines]
+
+
 def setup(app: object) -> None:
     """Connect to Sphinx."""
+    app.connect("sphinx-click-process-epilog", as_code)  # type: ignore[attr-defined]
     GoogleDocstring._parse_attribute_docstring = whole  # a colon in a sentence about a property is no type
     app.connect("autodoc-process-docstring", escape)  # type: ignore[attr-defined]

@@ -316,6 +316,7 @@ def test_a_layer_that_later_ones_need_prepares_although_it_shrinks_too():
     assert second.startswith(f"Removing layer {explanation.removed.argmax() + 1} does most harm")
     assert f"through layer {explanation.behaviour.through.argmax() + 1} more" in third
     assert str(explanation).startswith(first)
+    assert explanation._repr_html_().count("<li>") == len(str(explanation).splitlines())
 
 
 def test_a_model_that_always_explodes_is_refused():

@@ -203,7 +203,7 @@ def test_problems_of_ones_own_are_explained_as_far_as_they_are_known(problem, tm
     np.testing.assert_allclose(behaviour.floor, result.floor, rtol=1e-9)
     assert found.goal == "task"
     said = str(found)
-    assert "There is no oracle, so losses are not adjusted" in said
+    assert "There is no oracle: losses are not adjusted" in said
     for words in ("The floor is left out", "Errors of shrinkage are left out", "fixed noise levels are left out"):
         assert (words in said) == (not levelled)
     assert np.isnan(found.noise.sigma).all() == (not levelled)

@@ -86,7 +86,7 @@ def test_pictures_are_written_whole(search, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_no_title_contains_a_matrix():
+def test_every_picture_shows_in_a_notebook_and_has_no_matrix_in_its_title():
     """Descents, trainings, explanations, problems and losses: the label of the problem has the size alone."""
     problem = Problem(3, 6, 0.5, features=[[1.0, 0.2, 0.0], [0.2, 1.0, 0.0], [0.0, 0.0, 0.5]])
     descent = train(problem, "diag", 1, protocol=SGD(steps=3, batch=8), sequences=50)
@@ -102,4 +102,5 @@ def test_no_title_contains_a_matrix():
         words = [text.get_text() for text in figure.findobj(Text)]
         assert any("covariance(3 x 3)" in text for text in words)
         assert not any("[[" in text for text in words)
+        assert figure._repr_png_().startswith(b"\x89PNG")
     assert "covariance(3 x 3)" in repr(descent)

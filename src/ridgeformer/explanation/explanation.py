@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import functools
+import html
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -90,6 +91,10 @@ class Explanation:
     def __str__(self) -> str:
         texts = (self.summary, self.findings, [role.sentence for role in self.roles], self.contents, self.left_out)
         return "\n".join(sentence for text in texts for sentence in text)
+
+    def _repr_html_(self) -> str:
+        """The sentences as a notebook shows them."""
+        return "<ul>" + "".join(f"<li>{html.escape(sentence)}</li>" for sentence in str(self).splitlines()) + "</ul>"
 
     @functools.cached_property
     def explosions(self) -> ExplosionProbability | None:
@@ -299,7 +304,7 @@ def _left_out(model: LinearTransformer, problem: BaseProblem, average: Behaviour
     lines = []
     if not problem.has_oracle:
         lines.append(
-            "There is no oracle, so losses are not adjusted, and w is compared with the task of each sequence."
+            "There is no oracle: losses are not adjusted, and the estimate is compared with the task of each sequence."
         )
     if np.isnan(average.floor):
         lines.append("The floor is left out: the problem does not say which weights are the best ones.")

@@ -10,13 +10,13 @@ A layer
   share of the way to least squares that it goes differs by a fifth of it and by 5 % or more, or by both;
 - *loads the momentum* if it keeps less than half of u, |1 - beta| < 1/2, and the part of the next layer's update that
   is due to u is, squared, a quarter of the whole or more;
-- *resizes w* if the error of size falls by half or more, and by at least a tenth of the loss before;
+- *resizes the estimate* if the error of size falls by half or more, and by at least a tenth of the loss before;
 - *conditions x* if the median condition number falls by a quarter or more.
 
 A layer *prepares* later layers if the model without it has twice its loss or more, while the loss of the layer's own
-readout falls by less than a tenth. That it also shrinks or resizes w is then not said, because it is its lesser job. A
-layer of no other kind also prepares if the loss without it is more than 5 % higher. Otherwise it has *no visible
-effect*.
+readout falls by less than a tenth. That it also shrinks or resizes the estimate is then not said, because it is its
+lesser job. A layer of no other kind also prepares if the loss without it is more than 5 % higher. Otherwise it has
+*no visible effect*.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NAMES = {
     "solves": "solves the regression",
     "shrinks": "shrinks the solution",
     "loads": "loads the momentum u",
-    "resizes": "resizes w",
+    "resizes": "resizes the estimate",
     "prepares": "prepares later layers",
     "idle": "has no visible effect",
 }
@@ -174,8 +174,8 @@ def findings(average: Behaviour, jobs: list[Role]) -> list[str]:
 def _acts(average: Behaviour) -> str:
     if average.moved[-1] < 1e-12:
         return (
-            "The noise level does not influence the prediction: w stays the same when sequences exchange their "
-            "residual sums of squares."
+            "The noise level does not influence the prediction: the estimate stays the same when sequences exchange "
+            "their residual sums of squares."
         )
     best = (
         f" (that of the Bayes predictor by {100 * average.moved_bayes:.2g} %)"
@@ -183,7 +183,7 @@ def _acts(average: Behaviour) -> str:
         else ""
     )
     changes = (
-        "when sequences exchange their residual sums of squares, w changes by "
+        "when sequences exchange their residual sums of squares, the estimate changes by "
         f"{100 * average.moved[-1]:.2g} % of its mean square{best}"
     )
     if average.hardly_moved:
@@ -227,11 +227,11 @@ def _solves(average: Behaviour, noise: ByNoise, layer: int, further: bool) -> st
 def _way(noise: ByNoise, layer: int, further: bool) -> str:
     """How far w moves towards least squares, if a step describes what the layer does."""
     if further:
-        return "w also takes up what the further coordinates of the tokens hold"
+        return "the estimate also takes up what the further coordinates of the tokens hold"
     step = noise.newton_step[layer]
     if not (np.abs(step) <= FURTHEST).all():
         return "its update is no step towards the least-squares solution"
-    return f"w covers this share of the distance to the least-squares solution: {_ends(noise, step, _share)}"
+    return f"the estimate covers this share of the distance to the least-squares solution: {_ends(noise, step, _share)}"
 
 
 def _share(step: float) -> str:

@@ -191,7 +191,7 @@ def _filter(axis: Axes, explanation: Explanation, layer: int) -> None:
     axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S / n" if by_mean else "eigenvalue of S")
     place = axis.get_subplotspec()
     if layer == 1 or (place is not None and place.is_first_col()):
-        axis.set_ylabel("w / least squares")
+        axis.set_ylabel("estimate / least squares")
     label = "ridge regression" if explanation.goal == "ridge" else explanation.goal_words
     axis.plot([], [], "--", color="black", linewidth=1, label=label)
 

@@ -26,7 +26,8 @@ __all__ = ["draw_runs", "draw_training"]
 
 PHASES = (style.BLUE, style.SKY, style.GREEN, style.ORANGE, style.PINK, style.GREY, style.WINE, style.TEAL, style.BROWN)
 WORDS = {
-    "race": "race: all starts, few sequences",
+    "heats": "heats: all starts, few sequences",
+    "race": "race: the better ones go on",
     "best": "best: the best of the race go on",
     "final": "final: the two best of these",
     "finish 1": "finish: the winner, in several turns,\nalso on sequences on which it fails",
@@ -53,8 +54,6 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
         MissingPackageError: matplotlib is not installed.
     """
     path = style.check_plot(path)
-    from matplotlib.figure import Figure
-
     result = training.result
     paper = not training.spec.protocol.adjusted
     kind = "unadjusted" if paper else "adjusted"
@@ -62,7 +61,7 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
     reported, best = (
         (result.unadjusted, result.floor + (result.unadjusted - result.loss)) if paper else (result.loss, result.floor)
     )
-    canvas = Figure(figsize=(7.5, 3.6), layout="constrained")
+    canvas = style.blank(7.5, 3.6)
     axis = canvas.subplots()
     highest = training.spec.problem.signal  # twice the loss of predicting nothing
     # A descent's loss is that of its own sequences, few in a race, and of those on which it fails.
@@ -155,6 +154,7 @@ def draw_runs(
         if loss > rounding(problem.signal):
             axis.axhline(loss, color=style.GREY, linewidth=1.2, linestyle=look, label=f"{name}: {loss:.4g}")
     style.panel(axis, textwrap.fill(problem.label, 80), x, "adjusted loss")
+    axis.set_xticks(sorted({row[x] for row in rows}))
     axis.set_yscale("log")
     style.decimals(axis)
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
