@@ -175,7 +175,7 @@ def test_every_command_and_option_is_in_the_reference(pages):
         for option in command.params:
             if isinstance(option, click.Option) and not option.hidden:
                 assert max(option.opts, key=len) in text, (path, option.opts)
-    assert "–" not in text, "two hyphens of an option became a dash"
+    assert "\N{EN DASH}" not in text, "two hyphens of an option became a dash"
 
 
 def test_every_term_is_linked_from_a_page(pages):
