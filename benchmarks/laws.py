@@ -1,19 +1,22 @@
 """`python -m benchmarks.laws`: how near linear transformers come to the floor of sparse tasks and of token noise.
 
-A table in Markdown of unadjusted losses over that of the best predictor, on fresh sequences: what models of three
-layers reach, which see the Gram matrix only (a search with a fifth of the usual effort finds them); the best that can
-be made of the Gram matrix; and what classical predictors reach that see the tokens. d is 5 and n is 10, but for the
-last row, which is the sparse setting of Garg et al. (2022): three weights of twenty, 40 examples.
-Usage: python -m benchmarks.laws [ROW ...].
+A table in Markdown of unadjusted losses over that of the best predictor, on the same fresh sequences: models of three
+layers, which see the Gram matrix only (a search with a small part of the usual effort finds them); the best that can be
+made of the Gram matrix; and classical predictors that see the tokens. d is 5 and n is 10, but for the last row, which
+is the sparse setting of Garg et al. (2022): three weights of twenty, 40 examples. Each number is stored in
+`benchmarks/laws.json` as soon as it is known, so that a run that was interrupted goes on; without that file, all of
+them are measured, which takes about a quarter of an hour on one thread.
 """
 
 from __future__ import annotations
 
-import sys
+import json
+from pathlib import Path
 from typing import Any
 
 from ridgeformer.evaluation import compare
-from ridgeformer.predictors import BayesRR, huber, lasso, matching_pursuit
+from ridgeformer.predictors import huber, lasso, matching_pursuit
+from ridgeformer.predictors.bayes import gram_bound
 from ridgeformer.predictors.ridge import ConstRR
 from ridgeformer.problems import Problem
 from ridgeformer.training import Search, train
@@ -27,36 +30,49 @@ LAWS: tuple[dict[str, Any], ...] = (
 )
 FAMILIES = "diag", "full", "channels(1,3)"
 COLUMNS = "floor", "Gram bound", *FAMILIES, "ConstRR", "lasso", "matching pursuit", "huber"
-LAYERS, SEQUENCES, SEARCH = 3, 1000, Search(effort=0.2)
+LAYERS, SEQUENCES = 3, 1000
+EFFORT = {5: 0.2, 20: 0.05}  # of the search, by d
+STORE = Path(__file__).with_name("laws.json")
 
 
-def row(law: dict[str, Any]) -> str:
-    """Return a row of the table."""
-    problem = Problem(**{"dim": 5, "context": 10, **law})
-    seen = problem  # by models: a law of Gram matrices that is faster to draw
-    if problem.noise.per_token:
-        seen = problem.replace(noise=problem.noise.of_gram(problem.lengths.least))
+def predictor(problem: Problem, name: str) -> Any:
+    """Return the predictor of a column, trained or tuned for a problem."""
     size = 3 if problem.dim == 20 else 1  # what matching pursuit is told
-    best = problem.best_predictor()
-    gram = best if problem.has_known_laws else BayesRR(problem.noise, problem.prior)
-    predictors: dict[str, Any] = {"floor": best, "Gram bound": gram, "ConstRR": ConstRR.tune(problem, sequences=10_000)}
-    predictors |= {"lasso": lasso(0.1 / size**2), "matching pursuit": matching_pursuit(size), "huber": huber(1.0)}
-    for family in FAMILIES:
-        predictors[family] = train(
-            seen, family, LAYERS, protocol=SEARCH, sequences=500, progress=False, threads=1
-        ).model
-    losses = compare(problem, predictors, sequences=SEQUENCES, with_floor=False)
-    least = losses["floor"].unadjusted
-    cells = [f"{losses[name].unadjusted / least:.2f}" for name in COLUMNS[1:]]
-    error = losses["floor"].unadjusted_error
-    return f"| {problem.label} | {least:.3f} +- {error:.3f} | {' | '.join(cells)} |"
+    if name in FAMILIES:
+        seen = problem  # by models: a law of one level for each sequence that has the same Gram matrices
+        if problem.noise.per_token:
+            seen = problem.replace(noise=problem.noise.of_gram(problem.lengths.least))
+        search = Search(effort=EFFORT[problem.dim])
+        return train(seen, name, LAYERS, protocol=search, sequences=500, progress=False, threads=1).model
+    if name == "floor":
+        return problem.best_predictor()
+    if name == "Gram bound":
+        return gram_bound(problem) or problem.best_predictor()
+    if name == "ConstRR":
+        return ConstRR.tune(problem, sequences=10_000)
+    return {"lasso": lasso(0.1 / size**2), "matching pursuit": matching_pursuit(size), "huber": huber(1.0)}[name]
 
 
-def main() -> None:
-    """Print the table, row by row."""
+def measure(problem: Problem, name: str) -> list[float]:
+    """Measure the loss of a column, and its standard error."""
+    losses = compare(problem, {name: predictor(problem, name)}, sequences=SEQUENCES, with_floor=False)
+    return [float(losses[name].unadjusted), float(losses[name].unadjusted_error)]
+
+
+def main(store: Path = STORE) -> None:
+    """Measure what is not stored, and print the table row by row."""
+    stored = json.loads(store.read_text()) if store.exists() else {}
     print(f"| problem | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}", flush=True)
-    for k in map(int, sys.argv[1:] or range(len(LAWS))):
-        print(row(LAWS[k]), flush=True)
+    for law in LAWS:
+        problem = Problem(**{"dim": 5, "context": 10, **law})
+        row = stored.setdefault(problem.label, {})
+        for name in COLUMNS:
+            if name not in row:
+                row[name] = measure(problem, name)
+                store.write_text(json.dumps(stored, indent=1))
+        least, error = row["floor"]
+        ratios = " | ".join(f"{row[name][0] / least:.2f}" for name in COLUMNS[1:])
+        print(f"| {problem.label} | {least:.4f} +- {error:.4f} | {ratios} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_the_evidence_is_that_of_the_labels_under_a_normal_distribution():
     x, y, S, a, total = contexts(3, 2, examples=4)
     members, variance, t = every_subset(3), np.array([0.5, 2.0]), 1.7
     solved = SubsetTree(members).solve(S, a, total, variance / t)
-    found = gaussian_evidence(solved, variance, variance / t, 4, members.sum(1))
+    found = gaussian_evidence(solved.log_det, solved.residual, variance, variance / t, 4, members.sum(1))
     for b in range(2):
         exact = [
             stats.multivariate_normal(np.zeros(4), t * x[b][:, g] @ x[b][:, g].T + variance[b] * np.eye(4)).logpdf(y[b])

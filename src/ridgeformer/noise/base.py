@@ -88,6 +88,18 @@ class Noise(Value, ABC):
             Nodes [K] and their probabilities [K].
         """
 
+    def fine_quadrature(self, freedom: float) -> tuple[Array, Array]:
+        """Make a quadrature rule that resolves posteriors, whose width in log sigma is about 1 / sqrt(2 freedom).
+
+        Args:
+            freedom: How many examples tell of the noise.
+
+        Returns:
+            Nodes [K] and their probabilities [K], which are positive.
+        """
+        nodes, weights = self.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
+        return nodes[weights > 0], weights[weights > 0]
+
     def of_gram(self, context: int) -> Noise:
         """Return the law of one level for each sequence under which Gram matrices have the same law.
 

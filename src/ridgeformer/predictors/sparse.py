@@ -82,8 +82,9 @@ class SubsetPosterior:
     def _some(self, index: NDArray[np.intp], sigma: Array) -> tuple[Array, Array]:
         variance = np.maximum(sigma**2, self.faint[index])
         penalty = variance / self.tasks.variance
+        count, sizes = self.count[index], self.tree.sizes
         solved = self.tree.solve(self.S[index], self.a[index], self.total[index], penalty)
-        score = gaussian_evidence(solved, variance, penalty, self.count[index], self.tree.sizes)
+        score = gaussian_evidence(solved.log_det, solved.residual, variance, penalty, count, sizes)
         score += self.log_chances[:, None]
         top = score.max(0)
         weights = np.exp(score - top)

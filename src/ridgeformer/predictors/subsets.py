@@ -262,13 +262,16 @@ class Subsets:
         return np.ascontiguousarray(first[0].T), np.ascontiguousarray(np.moveaxis(second[0], -1, 0))
 
 
-def gaussian_evidence(solved: Subsets, variance: Array, penalty: Array, count: ArrayLike, sizes: ArrayLike) -> Array:
+def gaussian_evidence(
+    log_det: Array, residual: Array, variance: Array, penalty: Array, count: ArrayLike, sizes: ArrayLike
+) -> Array:
     """Compute log p(context | subset, noise level) for weights from N(0, t), with c = variance / t.
 
     -2 log p = n log variance + log det(S_g + c) - |g| log c + residual / variance, up to a constant.
 
     Args:
-        solved: The solutions with the penalty c.
+        log_det: The logarithm of det(S_g + c), [M, B].
+        residual: The penalised residual l - a_g'(S_g + c)^-1 a_g, [M, B].
         variance: The variance of the noise, [B].
         penalty: The penalty c, [B].
         count: The numbers of examples n, one or [B].
@@ -278,7 +281,7 @@ def gaussian_evidence(solved: Subsets, variance: Array, penalty: Array, count: A
         The logarithms, [M, B].
     """
     size = np.asarray(sizes, np.float64)[:, None]
-    score = solved.log_det - size * np.log(penalty) + solved.residual / variance + np.asarray(count) * np.log(variance)
+    score = log_det - size * np.log(penalty) + residual / variance + np.asarray(count) * np.log(variance)
     return np.asarray(-0.5 * score)
 
 
@@ -398,17 +401,29 @@ class ListedSubsets:
 
     def __init__(self, members: Mask, S: Array, a: Array, l: float) -> None:  # noqa: E741
         self.members, sizes = members, members.sum(1)
-        self._groups, self._least = list[tuple[Where, Where, Array, Array, Array]](), np.zeros(len(members))
-        for size in np.unique(sizes):
-            rows = np.flatnonzero(sizes == size)
-            features = np.nonzero(members[rows])[1].reshape(len(rows), size)
+        total, ends = int(sizes.sum()), np.cumsum(sizes)
+        self._values, self._c, self._basis = np.zeros(total), np.zeros(total), np.zeros((total, members.shape[1]))
+        self._some, self._starts = np.flatnonzero(sizes), (ends - sizes)[sizes > 0]
+        self._subset = np.repeat(np.arange(len(members)), sizes)  # of each direction, of which there are `total`
+        for size in np.unique(sizes[self._some]):
+            chosen = np.flatnonzero(sizes == size)
+            features = np.nonzero(members[chosen])[1].reshape(len(chosen), size)
             values, vectors = np.linalg.eigh(S[features[:, :, None], features[:, None, :]])
-            c = np.einsum("mij,mi->mj", vectors, a[features])
-            there = values > RANK * values.max(1, keepdims=True, initial=0.0)  # other directions are rounding
-            values, c = np.where(there, values, 0.0), np.where(there, c, 0.0)
-            left = l - (c**2 / np.where(there, values, 1.0)).sum(1)
-            self._least[rows] = np.where(left > RANK * l, left, 0.0)  # the residual of least squares
-            self._groups.append((rows, features, values, vectors, c))
+            there = values > RANK * values.max(1, keepdims=True)  # other directions are rounding
+            rows = (ends - sizes)[chosen, None] + np.arange(size)
+            self._values[rows] = np.where(there, values, 0.0)
+            self._c[rows] = np.where(there, np.einsum("mij,mi->mj", vectors, a[features]), 0.0)
+            self._basis[rows[:, :, None], features[:, None, :]] = np.swapaxes(vectors, 1, 2)
+        self._explained = self._c**2 / np.where(self._values > 0, self._values, 1.0)  # by least squares
+        left = l - self._sums(self._explained[:, None])
+        self._least = np.where(left > RANK * l, left, 0.0)  # the residual of least squares, [M, 1]
+
+    def _sums(self, directions: Array) -> Array:
+        """Sums over the directions of each subset, [M, ...]."""
+        sums = np.zeros((len(self.members), *directions.shape[1:]))
+        if len(directions):
+            sums[self._some] = np.add.reduceat(directions, self._starts)
+        return sums
 
     def solve(self, penalty: Array) -> tuple[Array, Array]:
         """Solve ridge regression on every subset.
@@ -419,13 +434,9 @@ class ListedSubsets:
         Returns:
             The logarithm of det(S_g + c) and the penalised residual, [M, B] each.
         """
-        log_det, residual = np.zeros((2, len(self.members), len(penalty)))
-        for rows, _, values, _, c in self._groups:
-            shifted = values[:, :, None] + penalty
-            log_det[rows] = np.log(shifted).sum(1)
-            explained = (c**2 / np.where(values > 0, values, 1.0))[:, :, None]  # by least squares
-            residual[rows] = self._least[rows, None] + penalty * (explained / shifted).sum(1)
-        return log_det, residual
+        shifted = self._values[:, None] + penalty
+        residual = self._least + penalty * self._sums(self._explained[:, None] / shifted)
+        return self._sums(np.log(shifted)), residual
 
     def second_moments(self, penalty: Array, weights: Array, variance: Array) -> tuple[Array, Array]:
         """Average the first and second moments of the weights, as `Subsets.second_moments` does.
@@ -440,12 +451,11 @@ class ListedSubsets:
         """
         batch, d = len(penalty), self.members.shape[1]
         first, second = np.zeros((batch, d)), np.zeros((batch, d, d))
-        for rows, features, values, vectors, c in self._groups:
-            for row, own, value, basis, right in zip(rows, features, values, vectors, c, strict=True):
-                inverse = 1 / (value + penalty[:, None])  # [B, k]
-                means = (inverse * right) @ basis.T
-                first[:, own] += weights[row, :, None] * means
-                spread = (basis * (weights[row] * variance[row])[:, None, None] * inverse[:, None]) @ basis.T
-                spread += (weights[row, :, None] * means)[:, :, None] * means[:, None]
-                second[np.ix_(np.arange(batch), own, own)] += spread
+        for k in np.flatnonzero(weights.any(0)):
+            inverse = 1 / (self._values + penalty[k])
+            means = self._sums((inverse * self._c)[:, None] * self._basis)  # [M, d]
+            spread = np.sqrt((weights[:, k] * variance[:, k])[self._subset] * inverse)
+            kept = spread > 0
+            roots = np.concatenate([spread[kept, None] * self._basis[kept], np.sqrt(weights[:, k, None]) * means])
+            first[k], second[k] = weights[:, k] @ means, roots.T @ roots
         return first, second

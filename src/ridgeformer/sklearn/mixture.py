@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FREEDOM", "Averaged", "Mixture", "Nodes", "Spectral", "Tails", "law_of", "student_tails"]
+__all__ = ["FREEDOM", "Mixture", "Tails", "law_of", "student_tails"]
 
 Array = NDArray[np.float64]
 STEPS, NEGLIGIBLE = 60, 1e-9  # of quantiles; chances of nodes that do not matter to them
@@ -63,42 +62,54 @@ def student_tails(unit: float) -> Tails:
 
 
 @dataclass(eq=False)
-class Nodes:
-    """A quadrature rule for the posterior: K nodes.
-
-    Attributes:
-        chance: The posterior probabilities, [K].
-        v: The noise variances over t, [K].
-        inverse: 1 / (lambda + v), [r, K].
-        size: The means of t, the prior variance of weights, [K].
-        root: The means of sqrt(t), [K].
-        freedom: The degrees of freedom of the t distributions of labels given a node; infinite for normal ones.
-        log_evidence: log p(labels), in units in which they are standardised; NaN with a law of the noise level.
-    """
-
-    chance: Array
-    v: Array
-    inverse: Array
-    size: Array
-    root: Array
-    freedom: float
-    log_evidence: float
-
-
-class Mixture(ABC):
-    """The posterior distribution of labels.
+class Mixture:
+    """The posterior of weights and labels as a mixture over what is not known, in standardised units.
 
     Attributes:
         chance: The probabilities of the parts, [K].
-        freedom: The degrees of freedom of every part; infinite for normal ones.
+        means: The means of the weights, given the part, [K, d].
+        covariances: Their covariances, [K, d, d].
+        noise: The means of the variance of the noise, [K].
+        root: The means of its standard deviation, [K].
+        inclusion: The probabilities that features matter, [d].
+        freedom: The degrees of freedom of the t distributions of labels given a part; infinite for normal ones.
+        level: The variance of the intercept over that of the noise: 1 / n, or 0 without an intercept.
+        log_evidence: log p(labels); NaN with a law of the noise level.
         tails: How the noise of a single label differs from its level.
     """
 
     chance: Array
+    means: Array
+    covariances: Array
+    noise: Array
+    root: Array
+    inclusion: Array
     freedom: float
-    tails: Tails
+    level: float
+    log_evidence: float
+    tails: Tails = field(default_factory=Tails)
 
-    @abstractmethod
+    @property
+    def mean(self) -> Array:
+        """The mean of the weights, [d]."""
+        return np.asarray(self.chance @ self.means)
+
+    @property
+    def covariance(self) -> Array:
+        """The covariance of the weights, [d, d]."""
+        spread = (self.means - self.mean) * np.sqrt(self.chance)[:, None]
+        return np.asarray(np.tensordot(self.chance, self.covariances, 1) + spread.T @ spread)
+
+    @property
+    def sigma(self) -> float:
+        """The mean of the noise level."""
+        return float(self.chance @ self.root)
+
+    @property
+    def variance(self) -> float:
+        """The mean of the variance of the noise."""
+        return float(self.chance @ self.noise)
+
     def moments(self, x: Array) -> tuple[Array, Array, Array]:
         """Compute means and variances of the parts for new rows.
 
@@ -109,6 +120,8 @@ class Mixture(ABC):
             The means of the labels, the variances of these means and the variance of the noise, which broadcast to
             [m, K].
         """
+        own = np.stack([((x @ one) * x).sum(1) for one in self.covariances], 1)
+        return x @ self.means.T, np.maximum(own, 0.0) + self.level * self.noise, self.noise
 
     def components(self, x: Array) -> tuple[Array, Array, Array]:
         """Compute the parts of the mixture for new rows, without those that do not matter.
@@ -205,84 +218,3 @@ def law_of(freedom: float | Array) -> Any:
     from scipy.stats import norm, t
 
     return norm if np.isinf(freedom).all() else t(freedom)
-
-
-@dataclass(eq=False)
-class Spectral(Mixture):
-    """A mixture for all features, in the eigenbasis of S.
-
-    Attributes:
-        nodes: The nodes.
-        basis: The directions in which rows differ, [d, r].
-        means: The means of the weights in this basis, given the node, [r, K].
-        level: The variance of the intercept over that of the noise: 1 / n, or 0 without an intercept.
-        tails: How the noise of a single label differs from its level.
-    """
-
-    nodes: Nodes
-    basis: Array
-    means: Array
-    level: float
-    tails: Tails = field(default_factory=Tails)
-
-    @property
-    def chance(self) -> Array:  # type: ignore[override]
-        """The probabilities of the nodes, [K]."""
-        return self.nodes.chance
-
-    @property
-    def freedom(self) -> float:  # type: ignore[override]
-        """The degrees of freedom of every part."""
-        return self.nodes.freedom
-
-    def moments(self, x: Array) -> tuple[Array, Array, Array]:
-        """Compute means and variances of the parts for new rows, as `Mixture.moments` says.
-
-        Args:
-            x: Standardised features, [m, d].
-
-        Returns:
-            Means, their variances, and the variance of the noise.
-        """
-        nodes, u = self.nodes, x @ self.basis
-        outside = np.maximum(np.square(x).sum(1) - np.square(u).sum(1), 0.0)[:, None]
-        outside = outside if self.basis.shape[1] < len(self.basis) else 0.0
-        noise = nodes.size * nodes.v
-        return u @ self.means, noise * (np.square(u) @ nodes.inverse + self.level) + nodes.size * outside, noise
-
-
-@dataclass(eq=False)
-class Averaged(Mixture):
-    """A mixture of which each part is an average over subsets of the features, with its mean and covariance.
-
-    Attributes:
-        chance: The probabilities of the parts, [K].
-        freedom: The degrees of freedom of every part.
-        means: The means of the weights, [K, d].
-        covariances: Their covariances, [K, d, d].
-        noise: The variances of the noise, [K].
-        level: The variance of the intercept over that of the noise.
-        log_evidence: log p(labels), in units in which they are standardised.
-        tails: How the noise of a single label differs from its level.
-    """
-
-    chance: Array
-    freedom: float
-    means: Array
-    covariances: Array
-    noise: Array
-    level: float
-    log_evidence: float
-    tails: Tails = field(default_factory=Tails)
-
-    def moments(self, x: Array) -> tuple[Array, Array, Array]:
-        """Compute means and variances of the parts for new rows, as `Mixture.moments` says.
-
-        Args:
-            x: Standardised features, [m, d].
-
-        Returns:
-            Means, their variances, and the variance of the noise.
-        """
-        own = np.stack([((x @ one) * x).sum(1) for one in self.covariances], 1)
-        return x @ self.means.T, np.maximum(own, 0.0) + self.level * self.noise, self.noise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,9 +15,10 @@ from ridgeformer.errors import refuse, shown
 from ridgeformer.loading import load
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors import Predictor, Universal
+from ridgeformer.sklearn.averaging import Law
 from ridgeformer.sklearn.mixture import Tails
 from ridgeformer.sklearn.models import by_model, default_noise, place
-from ridgeformer.sklearn.posterior import Posterior, StandardisedSums, Sums
+from ridgeformer.sklearn.posterior import Sums
 from ridgeformer.sklearn.rows import Calibration, Rows, calibrate, left_out, student_precisions
 from ridgeformer.validation import integer, number, unmasked
 
@@ -116,7 +116,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         rows = self._checked(X, y, sample_weight, first=True, least=2)
         law, precision, tails = self._law(), np.ones(len(rows.x)), Tails()
-        if law.student:
+        if self._is_student():
             if rows.y.shape[1] > 1:
                 refuse("noise='student' takes one output", rows.y.shape[1], "Use sklearn's MultiOutputRegressor.")
             precision, tails = student_precisions(rows, law.posterior)
@@ -172,10 +172,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         spread = np.array([one.spread for one in self._calibrations]).reshape(self._shape)[()]
         if return_cov:
             covariance = np.einsum("li,...ij,mj->lm...", centred, self.covariance_, centred, optimize=True)
-            own = self._tails.mean * np.eye(len(x)) + sums.level
+            own = self._mixtures[0].tails.mean * np.eye(len(x)) + sums.level
             return mean, spread**2 * (covariance + np.multiply.outer(own, self._variance))
         quadratic = np.einsum("mi,...ij,mj->m...", centred, self.covariance_, centred, optimize=True)
-        own = self._variance * (self._tails.mean + sums.level)
+        own = self._variance * (self._mixtures[0].tails.mean + sums.level)
         return mean, spread * np.sqrt(np.maximum(quadratic, 0.0) + own)
 
     def predict_quantiles(self, X: ArrayLike, levels: ArrayLike) -> Array:
@@ -279,7 +279,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return draw_predictions(self, X, y, path, level=level, title=title)
 
     def _rows(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Standardised features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
+        """StandardisedSums features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
         check_is_fitted(self)
         x = validate_data(self, unmasked("X", X), reset=False, dtype=np.float64)
         if not self.sums_.examples > ONE_ROW:
@@ -288,7 +288,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return rows, rows @ (self._beyond * self._given.unit[:, None]).T
 
     def _in_units(self, values: Array, shift: Array) -> Array:
-        """StandardisedSums labels [..., q] in units of y, moved to a model's predictions."""
+        """Standardised labels [..., q] in units of y, moved to a model's predictions."""
         labels = self.sums_.y_mean + self._given.unit * values + shift
         return np.asarray(labels.reshape(values.shape[:-1] + self._shape))
 
@@ -331,15 +331,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             refuse("the squares of X and y must be finite", "larger values", "Divide X or y by a large number.")
         return sums
 
-    def _law(self) -> _Law:
-        """The prior that the parameters say."""
-        student = isinstance(self.noise, str) and self.noise == "student"
-        if student and not (isinstance(self.predictor, str) and self.predictor == "bayes"):
+    def _is_student(self) -> bool:
+        return isinstance(self.noise, str) and self.noise == "student"
+
+    def _law(self, noise: Noise | None = None) -> Law:
+        """The prior that the parameters say, with a law of the noise level or without one."""
+        if self._is_student() and not (isinstance(self.predictor, str) and self.predictor == "bayes"):
             refuse("noise='student' is for the predictor bayes", repr(self.predictor), "Leave out the predictor.")
         if self.calibration not in (None, "auto", "loo"):
             refuse("calibration must be None, 'auto' or 'loo'", repr(self.calibration), "Write calibration='loo'.")
         sizes = None if self.size_prior is None else _check_prior(self.size_prior, "size_prior")
-        return _Law(None, _check_prior(self.r2_prior, "r2_prior"), sizes, student)
+        return Law(noise, _check_prior(self.r2_prior, "r2_prior"), sizes)
 
     def _calibrates(self, rows: Rows) -> bool:
         """Whether intervals are calibrated where nothing else is asked for."""
@@ -351,16 +353,18 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         model, noise, context = self._resolved()
         if model is not None and noise is None:
             noise = default_noise(max(int((sums.x_scale > 0).sum()), 1))
-        given, posterior = replace(self._law(), noise=noise).posterior(sums)
-        weights, fell_back = posterior.weights, np.zeros(len(sums.yy), bool)
+        given, mixtures = self._law(noise).posterior(sums)
+        exact = np.stack([one.mean for one in mixtures])
+        weights, fell_back = exact, np.zeros(len(mixtures), bool)
         if model is not None and given.dim:
-            weights, fell_back = by_model(model, given, context, posterior.weights)
-        d, q, kept, unit = len(sums.x_mean), len(sums.yy), given.kept, given.unit
+            weights, fell_back = by_model(model, given, context, exact)
+        d, q, kept, unit = len(sums.x_mean), len(mixtures), given.kept, given.unit
         coef, covariance, inclusion = np.zeros((q, d)), np.zeros((q, d, d)), np.zeros((q, d))
-        inclusion[:, kept] = posterior.inclusion
         coef[:, kept] = unit[:, None] * weights / given.x_scale
-        scales = np.outer(given.x_scale, given.x_scale)
-        covariance[np.ix_(np.arange(q), kept, kept)] = unit[:, None, None] ** 2 * posterior.covariance / scales
+        for k, one in enumerate(mixtures):
+            one.tails, inclusion[k, kept] = tails or Tails(), one.inclusion
+            scale = unit[k] / given.x_scale
+            covariance[k][np.ix_(kept, kept)] = one.covariance * np.outer(scale, scale)
 
         def shaped(value: Array) -> Any:
             return value.reshape(self._shape + value.shape[1:])[()]
@@ -369,22 +373,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.coef_, self.covariance_, self.inclusion_ = shaped(coef), shaped(covariance), shaped(inclusion)
         self.intercept_ = shaped(sums.y_mean - coef @ sums.x_mean)
         known = 1.0 if sums.examples > ONE_ROW else np.inf  # one row says nothing about the noise
-        self.noise_, self._variance = (
-            shaped(known * unit * posterior.sigma),
-            shaped(known * unit**2 * posterior.variance),
-        )
+        self.noise_ = shaped(known * unit * [one.sigma for one in mixtures])
+        self._variance = shaped(known * unit**2 * [one.variance for one in mixtures])
         self.fell_back_ = shaped(fell_back)
-        self.log_evidence_ = shaped(posterior.log_evidence - sums.examples * np.log(unit))
-        self._given, self._mixtures, self._beyond = given, posterior.mixtures, weights - posterior.weights
-        self._tails, self._calibrations = tails or Tails(), (Calibration(),) * q
-        for mixture in self._mixtures:
-            mixture.tails = self._tails
+        self.log_evidence_ = shaped(np.array([one.log_evidence for one in mixtures]) - sums.examples * np.log(unit))
+        self._given, self._mixtures, self._beyond = given, mixtures, weights - exact
+        self._calibrations = (Calibration(),) * q
         return self
 
     def _resolved(self) -> tuple[Predictor | None, Noise | None, int | None]:
         """The predictor, None for exact Bayes; the law of the noise; the number of examples of the model."""
-        named = self.noise is None or self._law().student
-        noise = None if named else as_noise(self.noise)
+        noise = None if self.noise is None or self._is_student() else as_noise(self.noise)
         context = None if self.context is None else integer("context", self.context)
         if isinstance(self.predictor, str):
             if self.predictor == "bayes":
@@ -397,20 +396,6 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if isinstance(self.predictor, type) or not isinstance(self.predictor, Predictor):
             refuse("a predictor must have a method weights(moments)", repr(self.predictor), "Pass a model, or bayes.")
         return self.predictor, noise, context
-
-
-@dataclass(frozen=True)
-class _Law:
-    """The prior: a law of the noise level, or of R^2 and of the number of features."""
-
-    noise: Noise | None
-    r2_prior: tuple[float, float]
-    size_prior: tuple[float, float] | None
-    student: bool
-
-    def posterior(self, sums: Sums) -> tuple[StandardisedSums, Posterior]:
-        given = StandardisedSums(sums, self.noise)
-        return given, Posterior.of(given, self.r2_prior, self.size_prior)
 
 
 def _check_prior(prior: object, name: str) -> tuple[float, float]:

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.sklearn.mixture import FREEDOM, Mixture, Tails, student_tails
-from ridgeformer.sklearn.posterior import Posterior, StandardisedSums, Sums
+from ridgeformer.sklearn.posterior import StandardisedSums, Sums
 from ridgeformer.values import Value
 
 __all__ = ["Calibration", "Rows", "calibrate", "left_out", "student_precisions"]
 
 Array = NDArray[np.float64]
-Solver = Callable[[Sums], tuple[StandardisedSums, Posterior]]
+Solver = Callable[[Sums], tuple[StandardisedSums, tuple[Mixture, ...]]]
 ITERATIONS, CLOSE = 30, 1e-3  # of the precisions of rows
 LEFT_OUT = 500  # rows at most that are left out, one after another
 MOST_LEVERAGE, MOST_RATIO = 0.9, 3.0  # of a row; of the logarithms of probabilities of parts
@@ -69,11 +69,11 @@ def student_precisions(rows: Rows, solve: Solver) -> tuple[Array, Tails]:
     for _ in range(ITERATIONS):
         unit = float(rows.weights @ mean / rows.weights.sum())
         sums = rows.sums(mean / unit)
-        given, posterior = solve(sums)
+        given, (posterior,) = solve(sums)
         z = (rows.x - sums.x_mean)[:, given.kept] / given.x_scale
-        error = (rows.y - sums.y_mean)[:, 0] / given.unit[0] - z @ posterior.weights[0]
-        own = ((z @ posterior.covariance[0]) * z).sum(1) + posterior.variance[0] * given.level
-        squares = (error**2 + own) / (posterior.variance[0] * unit)
+        error = (rows.y - sums.y_mean)[:, 0] / given.unit[0] - z @ posterior.mean
+        own = ((z @ posterior.covariance) * z).sum(1) + posterior.variance * given.level
+        squares = (error**2 + own) / (posterior.variance * unit)
         new = (FREEDOM + 1) / (FREEDOM + squares)
         change, mean = np.abs(new - mean).max(), new
         if change < CLOSE:
