@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import kind_of, refuse
 from ridgeformer.moments import Moments
 from ridgeformer.problems import Problem
@@ -31,6 +33,7 @@ __all__ = [
     "check_one_length",
     "check_problem",
     "huber",
+    "in_chunks",
     "lasso",
     "matching_pursuit",
 ]
@@ -177,6 +180,25 @@ def huber(alpha: float = 1.0) -> Fitted:
     from sklearn.linear_model import HuberRegressor
 
     return Fitted(HuberRegressor(alpha=number("alpha", alpha), fit_intercept=False))
+
+
+def in_chunks(
+    work: Callable[[slice], NDArray[np.float64]], count: int, size: int, axis: int = 0
+) -> NDArray[np.float64]:
+    """Compute arrays for some contexts at a time, in threads.
+
+    Args:
+        work: Computes the array of the contexts in a slice.
+        count: The number of contexts.
+        size: How many contexts at a time.
+        axis: Which axis of the arrays is that of the contexts.
+
+    Returns:
+        The array of all contexts.
+    """
+    with one_blas_thread(), ThreadPoolExecutor(default_threads()) as workers:
+        parts = workers.map(work, (slice(start, start + size) for start in range(0, count, size)))
+        return np.concatenate(list(parts), axis)
 
 
 def by_length(moments: Moments, weights: Callable[[Moments], NDArray[np.float64]]) -> NDArray[np.float64]:

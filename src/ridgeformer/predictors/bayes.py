@@ -9,16 +9,13 @@ eigenbasis of S, with v = sigma^2, m = min(n, d) and R the residual sum of squar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.moments import ZERO, ContextSpectrum, Moments
 from ridgeformer.noise import Noise, as_noise
-from ridgeformer.noise.base import MOST_NODES
-from ridgeformer.predictors.base import by_length, check_moments
+from ridgeformer.predictors.base import by_length, check_moments, in_chunks
 from ridgeformer.predictors.gibbs import TokenBayes
 from ridgeformer.predictors.pools import DMMSE
 from ridgeformer.predictors.sparse import SparseBayes
@@ -99,33 +96,23 @@ class BayesRR(Ridge):
     Args:
         noise: The distribution of noise levels, as `Problem` takes it.
         prior: The law of the tasks; None for N(0, I).
-        threads: How many threads; None for the default.
     """
 
-    def __init__(self, noise: Noise | str | float, prior: Prior | None = None, *, threads: int | None = None) -> None:
+    def __init__(self, noise: Noise | str | float, prior: Prior | None = None) -> None:
         super().__init__(prior)
-        self.noise, self.threads = as_noise(noise), threads
+        self.noise = as_noise(noise)
 
     def _weights(self, moments: Moments) -> Array:
         """E[w | context], [B, r]."""
         spectrum = moments.spectrum
         noise = self.noise.of_gram(int(spectrum.context))
-        # A posterior over log sigma has a width of about 1 / sqrt(2 (n - k)), where k directions have a signal that is
-        # not far below the noise: so many nodes an octave resolve it.
+        # Directions whose signal is not far below the noise tell nothing of the noise.
         strong = int((spectrum.values.mean(0) > WEAK * noise.upper**2).sum())
-        freedom = max(spectrum.context - strong, 0)
-        nodes, prior = noise.quadrature(per_octave=min(12 + int(4 * np.sqrt(freedom)), MOST_NODES))
-        shrunk = np.empty_like(spectrum.c)
-        order = np.argsort(spectrum.residual)
+        nodes, prior = noise.fine_quadrature(max(spectrum.context - strong, 0))
+        order, factors = np.argsort(spectrum.residual), np.empty_like(spectrum.c)
         size = max(1, min(CHUNK, MOST // (len(nodes) * spectrum.c.shape[1])))
-
-        def work(start: int) -> None:
-            part = order[start : start + size]
-            shrunk[part] = _shrinkage(spectrum, part, nodes, prior) * spectrum.c[part]
-
-        with one_blas_thread(), ThreadPoolExecutor(self.threads or default_threads()) as pool:
-            list(pool.map(work, range(0, len(order), size)))
-        return spectrum.back(shrunk)
+        factors[order] = in_chunks(lambda part: _shrinkage(spectrum, order[part], nodes, prior), len(order), size)
+        return spectrum.back(factors * spectrum.c)
 
     def __repr__(self) -> str:
         return self._text(str(self.noise))
@@ -135,31 +122,12 @@ def _shrinkage(spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, 
     """E[1 / (lambda_i + sigma^2) | context] of some contexts with similar residuals, [b, m]."""
     if len(nodes) == 1:
         return np.asarray(1 / (spectrum.values[part] + nodes[0] ** 2))
-    _, posterior, inverse = noise_posterior(spectrum, part, nodes, prior)
-    return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
-
-
-def noise_posterior(
-    spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, prior: Array
-) -> tuple[Array, Array, Array]:
-    """Compute p(sigma | context) of some contexts, best with similar residuals, on the nodes of a quadrature rule.
-
-    Args:
-        spectrum: The contexts in the eigenbases of S.
-        part: Which contexts, [b].
-        nodes: Noise levels.
-        prior: Their probabilities.
-
-    Returns:
-        For the K nodes that matter: the noise variances v [b, K], their posterior probabilities [b, K], and
-        1 / (lambda_i + v) [m, b, K].
-    """
     residual, values, c = spectrum.residual[part], spectrum.values[part], spectrum.c[part]
     freedom = spectrum.context - values.shape[1]
     # Below this variance the data cannot tell noise from rounding; it also gives a point at sigma = 0 a likelihood.
     least = spectrum.rounding * spectrum.total[part] / spectrum.context + 1e-300
-    chosen = prior > 0
-    if (values > ZERO).all():
+    chosen = np.ones(len(nodes), bool)
+    if freedom > 0 and len(nodes) >= 32 and (values > ZERO).all():
         chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
     v = np.maximum(nodes[chosen] ** 2, least[:, None])  # [b, K]
     weighted, inverse = c**2 / values, np.empty((values.shape[1], *v.shape))  # one eigenvalue after another: [m, b, K]
@@ -180,23 +148,20 @@ def noise_posterior(
     log_posterior = np.log(prior[chosen]) - 0.5 * score
     posterior = np.exp(log_posterior - log_posterior.max(1, keepdims=True))
     posterior /= posterior.sum(1, keepdims=True)
-    return v, posterior, inverse
+    return np.asarray(np.einsum("bk,mbk->bm", posterior, inverse))
 
 
 def _relevant(nodes: Array, prior: Array, residual: Array, freedom: float, least: float) -> NDArray[np.bool_]:
     """Nodes that matter to any context whose residual lies between the smallest and the largest given."""
-    if freedom <= 0 or len(nodes) < 32:
-        return prior > 0
     v = np.maximum(nodes**2, least)
-    with np.errstate(divide="ignore"):
-        base = np.log(prior) - 0.5 * freedom * np.log(v)
+    base = np.log(prior) - 0.5 * freedom * np.log(v)
     kept = np.zeros(len(nodes), bool)
     for extreme in (residual.min(), residual.max()):
         score = base - 0.5 * extreme / v
         kept |= score > score.max() - NEGLIGIBLE
     where = np.flatnonzero(kept)
     kept[where[0] : where[-1] + 1] = True
-    return kept & (prior > 0)
+    return kept
 
 
 def best_predictor(problem: Problem) -> BayesRR | DMMSE | SparseBayes | TokenBayes:

@@ -18,7 +18,8 @@ from ridgeformer.moments import Moments
 from ridgeformer.predictors.base import Predictor
 from ridgeformer.predictors.bayes import gram_bound
 from ridgeformer.predictors.iterative import IterativeRR
-from ridgeformer.predictors.pools import oracle_of_pool
+from ridgeformer.predictors.levels import at_known_levels
+from ridgeformer.predictors.pools import PoolPosterior
 from ridgeformer.predictors.ridge import AdaRR, ConstRR, LeastSquares, OracleRR, TunedRR
 from ridgeformer.predictors.sparse import SparseOracle
 from ridgeformer.problems import BaseProblem, ByDimension, Draw, Problem, Sequences
@@ -51,7 +52,7 @@ def oracle(problem: Problem, drawn: Sequences | Draw | Moments) -> Array:
     else:
         moments = drawn if isinstance(drawn, Moments) else drawn.moments
     if problem.has_pool:
-        return oracle_of_pool(problem.tasks, moments)
+        return at_known_levels(moments, lambda part: PoolPosterior(problem.tasks, part))
     return (OracleRR(problem.prior) if problem.tasks.is_gaussian else SparseOracle(problem.tasks)).weights(moments)
 
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.engine import default_threads, one_blas_thread
 from ridgeformer.errors import refuse
 from ridgeformer.moments import Moments
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.noise.tokens import Tokens
-from ridgeformer.predictors.base import Float, LinearTokenPredictor
-from ridgeformer.predictors.pools import TINY
+from ridgeformer.predictors.base import Float, LinearTokenPredictor, in_chunks
+from ridgeformer.predictors.levels import TINY
 from ridgeformer.problems import Prior, Sparse, Tasks
 from ridgeformer.problems.tasks import as_tasks
 from ridgeformer.validation import array, integer
@@ -370,22 +368,18 @@ def _chosen(score: Array, rng: Rng) -> NDArray[np.intp]:
     return np.asarray(np.minimum(chosen, score.shape[1] - 1))
 
 
-def two_chains(run: Callable[[slice, Rng], Array], count: int, seed: int, threads: int | None = None) -> Array:
+def two_chains(run: Callable[[slice, Rng], Array], count: int, seed: int) -> Array:
     """Run two chains for every context, block by block.
 
     Args:
         run: Runs the chains of the contexts in a slice and returns [2, b, d].
         count: The number of contexts B.
         seed: The seed of the random numbers.
-        threads: How many threads; None for the default.
 
     Returns:
         The estimates of E[w | context] by each chain, [2, B, d].
     """
-    with one_blas_thread(), ThreadPoolExecutor(threads or default_threads()) as workers:
-        starts = range(0, count, BLOCK)
-        parts = workers.map(lambda s: run(slice(s, s + BLOCK), np.random.default_rng([seed, s, 11])), starts)
-        return np.concatenate(list(parts), 1)
+    return in_chunks(lambda part: run(part, np.random.default_rng([seed, part.start, 11])), count, BLOCK, axis=1)
 
 
 def error_of(chains: Array) -> Array:

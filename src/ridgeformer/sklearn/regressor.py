@@ -279,7 +279,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return draw_predictions(self, X, y, path, level=level, title=title)
 
     def _rows(self, X: ArrayLike) -> tuple[Array, Array]:
-        """StandardisedSums features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
+        """Standardised features of new rows, [m, d], and what a model predicts beyond exact Bayes, [m, q]."""
         check_is_fitted(self)
         x = validate_data(self, unmasked("X", X), reset=False, dtype=np.float64)
         if not self.sums_.examples > ONE_ROW:
