@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.evaluation import compare
+from ridgeformer.files import write_whole
 from ridgeformer.predictors import huber, lasso, matching_pursuit
 from ridgeformer.predictors.bayes import gram_bound
 from ridgeformer.predictors.ridge import ConstRR
@@ -69,7 +70,7 @@ def main(store: Path = STORE) -> None:
         for name in COLUMNS:
             if name not in row:
                 row[name] = measure(problem, name)
-                store.write_text(json.dumps(stored, indent=1))
+                write_whole(store, json.dumps(stored, indent=1).encode())
         least, error = row["floor"]
         ratios = " | ".join(f"{row[name][0] / least:.2f}" for name in COLUMNS[1:])
         print(f"| {problem.label} | {least:.4f} +- {error:.4f} | {ratios} |", flush=True)

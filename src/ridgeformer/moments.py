@@ -86,6 +86,21 @@ class ContextSpectrum(Value):
         return np.asarray((self.values > ZERO).sum(1))
 
 
+def explained(c: Array, values: Array) -> Array:
+    """Return what least squares explains of y'y along each eigenvector of S, in any units.
+
+    Args:
+        c: V'a, of any shape.
+        values: The eigenvalues of S, of the same shape.
+
+    Returns:
+        c^2 / values, computed as c (c / values) where the square would underflow or overflow.
+    """
+    size = np.abs(c)
+    ordinary = (size > 1e-140) & (size < 1e140)
+    return np.where(ordinary, np.where(ordinary, c, 0.0) ** 2 / values, c * (c / values))
+
+
 def spectrum(moments: Moments, threads: int | None = None) -> ContextSpectrum:
     """Return the eigendecomposition of a batch with one number of tokens, spread over threads.
 
@@ -151,7 +166,7 @@ def _in_basis(moments: Moments, values: Array, vectors: Array) -> ContextSpectru
     total = moments.q.astype(np.float64)
     n = int(moments.counts[0])
     enough = n > (values > ZERO).sum(1)  # otherwise some weights fit all examples
-    residual = np.where(enough, np.maximum(total - (c**2 / values).sum(1), 0.0), 0.0)
+    residual = np.where(enough, np.maximum(total - explained(c, values).sum(1), 0.0), 0.0)
     rounding = 1e-14 if moments.dtype == np.float64 else 1e-5
     fixed = [read_only(array) for array in (values, c, vectors, residual, total)]
     return ContextSpectrum(fixed[0], fixed[1], fixed[2], fixed[3], fixed[4], n, moments.dim, rounding)

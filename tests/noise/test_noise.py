@@ -132,10 +132,10 @@ def test_as_noise_takes_numbers_text_and_scipy():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Fixed(-1), "must not be negative; got -1"),
-        (lambda: Fixed(float("nan")), "must be finite; got nan"),
+        (lambda: Fixed(-1), "must be at least 0; got -1"),
+        (lambda: Fixed(float("nan")), "must be at least 0; got nan"),
         (lambda: Uniform(3, 1), "low <= high; got low 3, high 1"),
-        (lambda: Uniform(-1, 1), "lower noise level must not be negative"),
+        (lambda: Uniform(-1, 1), "lower noise level must be at least 0"),
         (lambda: Categorical([]), "at least one level"),
         (lambda: Categorical([1, 1]), "must differ"),
         (lambda: Categorical([1, 3], [0.5, 0.6]), "must sum to 1; got a sum of 1.1. Divide them by their sum"),

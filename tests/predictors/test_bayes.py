@@ -7,6 +7,7 @@ from scipy import stats
 import token_form as tf
 from ridgeformer import BayesRR, Moments, OracleRR, Problem
 from ridgeformer.noise import Categorical, Uniform
+from ridgeformer.problems import Prior
 
 
 def standard(x, y):
@@ -79,6 +80,15 @@ def test_more_nodes_change_nothing(monkeypatch):
     quadrature = Uniform.quadrature
     monkeypatch.setattr(Uniform, "quadrature", lambda self, per_octave: quadrature(self, 3 * per_octave, 1e-15))
     np.testing.assert_allclose(finer.weights(d.moments), plain, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-3, 1e11])
+def test_weights_have_the_unit_of_the_labels(unit):
+    """To rounding: sums of squares in such units must neither underflow nor be taken for rounding."""
+    moments = Problem(3, 6, "uniform(0,1)").moments(200).moments
+    gram = moments.gram * np.outer([1, 1, 1, unit], [1, 1, 1, unit])
+    weights = BayesRR(f"uniform(0,{unit})", Prior(None, unit * np.eye(3))).weights(Moments(gram, 6))
+    np.testing.assert_allclose(weights / unit, BayesRR("uniform(0,1)").weights(moments), rtol=1e-9)
 
 
 @pytest.mark.parametrize("context", [64_001, 10**6])

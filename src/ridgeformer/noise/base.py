@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ridgeformer.errors import InputError, kind_of, missing_bracket, refuse
-from ridgeformer.validation import array, axes, integer, number_text
+from ridgeformer.validation import array, axes, integer, number, number_text
 from ridgeformer.values import Value, read_only
 
 Array = NDArray[np.float64]
@@ -370,20 +370,11 @@ class Uniform(Noise):
 
 
 def _level(name: str, value: object) -> float:
-    """`value` as a finite level, not negative."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        refuse(f"{name} must be a number", repr(value), "Pass a number of at least 0.")
-    try:
-        level = float(value)
-    except OverflowError:
-        level = math.inf
-    if not math.isfinite(level):
-        refuse(f"{name} must be finite", level, "Pass a number of at least 0.")
-    if level < 0:
-        refuse(f"{name} must not be negative", level, "Pass a number of at least 0.")
+    """`value` as a level that is not negative, nor too large."""
+    level = number(name, value) + 0.0  # -0.0 becomes 0.0
     if level > LARGEST:
         refuse(f"{name} must be at most {LARGEST:g}, where no signal is left", level, "Pass a smaller number.")
-    return level + 0.0  # -0.0 becomes 0.0
+    return level
 
 
 # What each name makes; other modules add theirs. What has no name here is a scipy.stats distribution.

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeformer.moments import ZERO, ContextSpectrum, Moments
+from ridgeformer.moments import ZERO, ContextSpectrum, Moments, explained
 from ridgeformer.noise import Noise, as_noise
 from ridgeformer.predictors.base import by_length, check_moments, in_chunks
 from ridgeformer.predictors.gibbs import TokenBayes
@@ -130,7 +130,7 @@ def _shrinkage(spectrum: ContextSpectrum, part: NDArray[np.intp], nodes: Array, 
     if freedom > 0 and len(nodes) >= 32 and (values > ZERO).all():
         chosen = _relevant(nodes, prior, residual, freedom, float(least.min()))
     v = np.maximum(nodes[chosen] ** 2, least[:, None])  # [b, K]
-    weighted, inverse = c**2 / values, np.empty((values.shape[1], *v.shape))  # one eigenvalue after another: [m, b, K]
+    weighted, inverse = explained(c, values), np.empty((values.shape[1], *v.shape))  # [m, b, K]
     smallest, largest = float(v.min() + values.min(initial=np.inf)), float(v.max() + values.max(initial=0.0))
     together = TOGETHER if smallest > 1e-300 ** (1 / TOGETHER) and largest < 1e300 ** (1 / TOGETHER) else 1
     score, product, shifted = residual[:, None] / v, np.ones_like(v), np.empty_like(v)  # score is -2 log p

@@ -175,24 +175,12 @@ def calibrate(below: Array) -> Calibration:
     Returns:
         The calibration.
     """
-    from scipy.special import ndtri
+    from scipy.stats import norm, t
 
-    z = ndtri(np.clip(below, CLIP, 1 - CLIP))
+    z = norm.ppf(np.clip(below, CLIP, 1 - CLIP))
     scores = [
-        _log_density(z[:, None] / SCALES, freedom).sum(0)
-        - len(z) * np.log(SCALES)
-        - 0.5 * (np.log(SCALES) / SPREAD) ** 2
+        t.logpdf(z[:, None] / SCALES, freedom).sum(0) - len(z) * np.log(SCALES) - 0.5 * (np.log(SCALES) / SPREAD) ** 2
         for freedom in FREEDOMS
     ]
     best = np.unravel_index(int(np.argmax(scores)), (len(FREEDOMS), len(SCALES)))
     return Calibration(float(SCALES[best[1]]), FREEDOMS[best[0]])
-
-
-def _log_density(z: Array, freedom: float) -> Array:
-    """The logarithm of the density of the t distribution; of the normal one for infinitely many degrees of freedom."""
-    from scipy.special import gammaln
-
-    if np.isinf(freedom):
-        return np.asarray(-0.5 * (z**2 + np.log(2 * np.pi)))
-    constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom * np.pi)
-    return np.asarray(constant - 0.5 * (freedom + 1) * np.log1p(z**2 / freedom))
