@@ -52,7 +52,7 @@ NODES, ROUNDS, REACH, LOW, HIGH = 25, 12, 10.0, -24.0, 16.0  # of log v; e^-10 o
 DIGITS = 9  # of sums, in a search
 ROUNDING = 1e-14  # of the sum of squares: a residual below that is rounding
 WIDTH, WORK, MOST, FAR = 16, 6e6, 256, 14.0  # of the beam; of eigendecompositions; subsets; log evidence
-NEGLIGIBLE = 1e-8  # of the posterior: a subset at a node that is left out
+UNLIKELY, FAINT = 18.0, 28.0  # e^-18 of the largest term: a subset at a node is left out; e^-28: a noise level is
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,6 @@ class _Label:
             score, variance, moments = self._by_share(members.sum(1)[:, None], solve)
         top = max(score.max(), empty)
         weights, rest = np.exp(score - top), float(np.exp(empty - top))
-        weights[weights < NEGLIGIBLE * weights.sum()] = 0.0
         kept = np.flatnonzero(weights.any(0))
         node, mass = weights.sum(0)[kept], float(weights.sum()) + rest
         first, second = (part[kept] for part in moments(weights, variance))
@@ -152,7 +151,8 @@ class _Label:
                 break
         v, residual = np.exp(log_v), np.maximum(residual, ROUNDING * self.total)
         variance = (residual + FURTHER * v / (sizes + v)) / max(self.examples + FURTHER - 2, 1e-9)
-        return np.where(sizes > 0, score + np.log(step), -np.inf), variance, moments
+        likely = (sizes > 0) & (score > score.max() - UNLIKELY)
+        return np.where(likely, score + np.log(step), -np.inf), variance, moments
 
     def _by_level(self, noise: Noise, solve: Solve) -> Scored:
         """With a law of the noise level: those of its nodes that matter."""
@@ -160,7 +160,7 @@ class _Label:
         v = np.maximum(levels**2, ROUNDING * self.total / max(self.examples, 1.0) + 1e-300)
         log_det, residual, _ = solve(v)
         score = np.log(prior) + gaussian_evidence(log_det, residual, v, v, self.examples, [self.dim])
-        kept = score[0] > score.max() + np.log(NEGLIGIBLE)
+        kept = score[0] > score.max() - FAINT
         return score[:, kept], v[None, kept], solve(v[kept])[2]
 
     def _subsets(self) -> tuple[Mask, Solve]:
