@@ -197,8 +197,11 @@ class _Label:
         v = np.exp(np.linspace(LOW, HIGH, 200))
         best = v[int(np.argmax(self._score(*ListedSubsets(every, S, a, self.total).solve(v), v, d)))]
         penalty = float(best / d * max(1.0, d / 8))
-        width = max(4, min(WIDTH, int(WIDTH * 30 / d)))
-        members, scores = beam(S, a, self.total, penalty, lambda *of: self._score(*of[:2], penalty, of[2]), width=width)
+
+        def score(log_det: Array, residual: Array, size: int) -> Array:
+            return self._score(log_det, residual, penalty, size)
+
+        members, scores = beam(S, a, self.total, penalty, score, width=max(4, min(WIDTH, int(WIDTH * 30 / d))))
         order = np.argsort(-scores)
         order = order[(scores[order] > scores.max() - FAR) & (members[order].any(1))]
         work = np.cumsum(np.maximum(members[order].sum(1), 8).astype(float) ** 3)
