@@ -1,12 +1,13 @@
 """The rule that selects tables, wins, and the page that shows the results."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import tables
+from benchmarks import laws, tables
 from benchmarks.study import OURS, STORE, tables_of, wins
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "regression.md"
@@ -56,3 +57,12 @@ def test_the_page_shows_the_stored_results():
     shown = [line[4:] for line in text[text.index("## On real tables") :].splitlines() if line.startswith("    ")]
     assert len(shown) >= 20
     assert set(shown) <= printed
+
+
+def test_the_book_shows_the_stored_losses_on_new_laws():
+    text = (PAGE.parents[1] / "explanations" / "other-problems.md").read_text()
+    rows = [row for row in json.loads(laws.STORE.read_text()).values() if len(row) == len(laws.COLUMNS)]
+    assert len(rows) >= 4
+    for row in rows:
+        ratios = (f"{row[name][0] / row['floor'][0]:.2f}" for name in laws.COLUMNS[1:])
+        assert f"| {row['floor'][0]:.4f} +- {row['floor'][1]:.4f} | {' | '.join(ratios)} |" in text
