@@ -43,7 +43,7 @@ def test_a_descent_is_trained_stored_and_drawn(call, tmp_path):
     (folder,) = runs.iterdir()
     assert load_run(folder).history.step[-1] == 20
     assert call("runs", folder, "--picture", "trajectories", "--plot", tmp_path / "b.svg")[0] == 0
-    assert call("runs", folder, "--level", "1.5", "--plot", tmp_path / "c.pdf")[0] == 0
+    assert call("runs", folder, "--plot", tmp_path / "c.pdf")[0] == 0
     code, out, errors = call("runs", folder, "--plot", tmp_path / "d.html", "--json")
     assert code == 0
     assert json.loads(out)

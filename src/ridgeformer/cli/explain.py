@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ridgeformer.explanation import Explanation
 
 SECTIONS = ("layers", "ablation", "patching", "algorithms")
-SEQUENCES = {"layers": 20_000, "ablation": 20_000, "patching": 2000, "algorithms": 1000}
 WORDS = [
     "w: the estimate with which the model would predict if it ended after this layer.",
     "The loss of w is the sum of three errors: of direction; of shrinkage, where the length of w is wrong for the "
@@ -88,8 +87,7 @@ def explain(
     parts: list[Answer] = []
     for name in dict.fromkeys(sections):
         with progress(f"measuring {name}") as step:
-            sample: dict[str, Any] = {"sequences": subject.sequences or SEQUENCES[name], "seed": subject.seed}
-            sample |= {"progress": step, **options.get(name, {})}
+            sample = {**subject.sample, "progress": step, **options.get(name, {})}
             parts.append(
                 _layers(subject, sample, numbers, explosions) if name == "layers" else _table(subject, name, sample)
             )

@@ -145,15 +145,15 @@ def _listed(facts: list[dict[str, Any]]) -> Answer:
 
     columns = ("name", "actual", "loss", "floor", "ratio", "explosion_probability", "explosion_error", "price", "seed")
     prices = [one["price_of_caution"] and one["price_of_caution"]["worse"] for one in facts]
-    rows = [{**one, "price": price} for one, price in zip(facts, prices, strict=True)]
-    rows = [{name: row[name] for name in columns} for row in rows]
     nothing = {"explosion_probability": None, "explosion_error": None}  # none seen, which is no probability of 0
     without_floor = {"floor": 0.0}  # where the noise level is known
-    printed = [
-        row | (without_floor if row["ratio"] is None else {}) | ({} if row["explosion_probability"] else nothing)
-        for row in rows
+    rows = [
+        {name: (one | {"price": price})[name] for name in columns}
+        | (without_floor if one["ratio"] is None else {})
+        | ({} if one["explosion_probability"] else nothing)
+        for one, price in zip(facts, prices, strict=True)
     ]
-    problem, answer = facts[0]["problem"], table(printed, facts)
+    problem, answer = facts[0]["problem"], table(rows, facts)
     text = (
         f"{answer.text}\n\n{len(rows)} models, for d = {problem['dim']} and n = {problem['context']}. The ratio is "
         "loss / floor. The price of caution is what the model gains by a short descent without regard to explosions; "

@@ -10,10 +10,9 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from ridgeformer import __version__
 from ridgeformer.errors import shown
@@ -102,11 +101,6 @@ class Described(click.Option):
 
 
 Command = Callable[..., Any]
-if TYPE_CHECKING:
-    _Text = click.ParamType[str]
-else:  # not generic in click 8.2
-    _Text = click.ParamType
-
 PARTS = ("noise", "dim", "context", "features", "tasks", "query")
 HELP = {
     "noise": "Distribution of the noise level sigma: 'uniform(0,5)', 'categorical(1,3)', 'fixed(2)' or just '2', "
@@ -157,29 +151,22 @@ THREADS = click.option(
 )
 
 
-class _Family(_Text):
-    """The name of a family, perhaps with sizes."""
+def _families(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
+    """The names of families that begin so, with examples of those that have sizes."""
+    from ridgeformer.models.family import known_families
 
-    name = "family"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name; fails where there is no such family."""
-        from ridgeformer.errors import InputError
-        from ridgeformer.models import family_named
-
-        try:
-            return family_named(value).name
-        except InputError as error:
-            self.fail(str(error), param, ctx)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The names that begin so, with examples of those that have sizes."""
-        from ridgeformer.models.family import known_families
-
-        return [CompletionItem(name) for name in known_families() if name.startswith(incomplete)]
+    return [name for name in known_families() if name.startswith(incomplete)]
 
 
-FAMILY = _Family()
+FAMILY = click.option(
+    "--family",
+    metavar="FAMILY",
+    default="diag",
+    shell_complete=_families,
+    help="Parametrisation of a layer, from simple to rich: gdpp (3 numbers per layer), diag (4), channels(1,3) "
+    "(20, with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), "
+    "preconditioned and looped(diag,4).",
+)
 
 
 class _Place(click.Path):

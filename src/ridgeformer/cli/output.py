@@ -79,20 +79,9 @@ def parts_progress() -> Iterator[Callable[[str, int, int], None]]:
 @contextlib.contextmanager
 def training_progress(quiet: bool) -> Iterator[list[Any]]:
     """Callbacks that say on stderr how far training has come."""
-    from ridgeformer.training.callbacks import Display
-
-    if _stderr().is_terminal and not quiet:
-        line = Display(after=0.0)
-        try:
-            yield [line]
-        finally:
-            line.close()
-        return
 
     def show(now: Any) -> None:
-        loss = now.record.get("adjusted_loss", now.loss)
-        left = f"loss {loss:.4g}, about {now.remaining:.0f} s left"
-        step(now.fraction, 1.0, f"{now.spec.describe_model()}, {now.phase}: {left}")
+        step(now.fraction, 1.0, f"{now.spec.describe_model()}, {now}")
 
     with progress(quiet=quiet) as step:
         yield [show]
@@ -148,12 +137,13 @@ def table(rows: Sequence[Mapping[str, Any]], record: Any = None, head: str = "")
     return Answer(f"{head}{aligned(rows)}", list(rows) if record is None else record, rows)
 
 
-def answers(plot: str = "", table: bool = True) -> Callable[[Callable[..., Answer]], Command]:
+def answers(plot: str = "", table: bool = True, moving: bool = False) -> Callable[[Callable[..., Answer]], Command]:
     """Give a command the options --json and --csv, and --plot if it draws; it returns an `Answer`.
 
     Args:
         plot: What the picture shows, for the help text; empty where the command draws none.
         table: Whether the answer has a table, so that there is --csv.
+        moving: Whether the picture may be an animation.
 
     Returns:
         The decorator.
@@ -183,8 +173,10 @@ def answers(plot: str = "", table: bool = True) -> Callable[[Callable[..., Answe
             words = "Also write the table to this file as CSV; - prints it."
             run = click.option("--csv", "csv_file", type=FILE, callback=_checked_csv, help=words)(run)
         if plot:
-            words = f"Draw {plot} to this file: .png, .pdf or .svg. Needs matplotlib."
-            run = click.option("--plot", type=FILE, callback=_checked_plot, help=words)(run)
+            endings = ".png, .pdf, .svg, .gif or .html" if moving else ".png, .pdf or .svg"
+            words = f"Draw {plot} to this file: {endings}. Needs matplotlib."
+            check = functools.partial(_checked_plot, moving=moving)
+            run = click.option("--plot", type=FILE, callback=check, help=words)(run)
         return run
 
     return decorate
@@ -250,9 +242,9 @@ def _checked_csv(context: click.Context, option: click.Parameter, path: Path | N
     return path
 
 
-def _checked_plot(context: click.Context, option: click.Parameter, plot: Path | None) -> Path | None:
+def _checked_plot(context: click.Context, option: click.Parameter, plot: Path | None, moving: bool) -> Path | None:
     if plot is not None:
-        from ridgeformer.plotting.style import check_plot
+        from ridgeformer.plotting.style import MOVING, STILL, check_plot
 
-        check_plot(plot)
+        check_plot(plot, (*STILL, *MOVING) if moving else STILL)
     return plot

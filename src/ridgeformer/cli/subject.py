@@ -16,7 +16,7 @@ from ridgeformer.errors import InputError, shown
 
 if TYPE_CHECKING:
     from ridgeformer.models.transformer import LinearTransformer
-    from ridgeformer.problems import BaseProblem, Problem
+    from ridgeformer.problems import Problem
     from ridgeformer.problems.parts import Lengths
 
 
@@ -43,7 +43,8 @@ class Subject:
     @property
     def sample(self) -> dict[str, Any]:
         """On how many sequences, and which, as evaluations take it."""
-        return {"sequences": self.sequences, "seed": self.seed}
+        given = {"sequences": self.sequences, "seed": self.seed}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def model_name(path: Path) -> str:
@@ -68,14 +69,16 @@ def read_model_and_problem(path: Path, named: Mapping[str, Any]) -> tuple[Linear
 
 def trained_on(record: Mapping[str, Any]) -> str | None:
     """The problem that a record says a model was trained on, as text; None where it does not say."""
-    problem = _trained_problem(record)
-    if problem is not None:
-        return str(problem)
+    from ridgeformer.problems import problem_from_dict
+
     spec = _spec(record)
-    if not isinstance(spec.get("problem"), str):
+    if isinstance(spec.get("problem"), str):  # one of the user's own, whose class is not known here
+        inner = ",".join(f"{name}={shown(value, 30)}" for name, value in _own_arguments(spec).items())
+        return f"{spec['problem'][:40]}({inner})"
+    try:
+        return str(problem_from_dict(spec))
+    except (InputError, LookupError, TypeError, ValueError):  # a file may come from anywhere
         return None
-    inner = ",".join(f"{name}={shown(value, 30)}" for name, value in _own_arguments(spec).items())
-    return f"{spec['problem'][:40]}({inner})"
 
 
 def trained_lengths(record: Mapping[str, Any]) -> Lengths | None:
@@ -83,10 +86,9 @@ def trained_lengths(record: Mapping[str, Any]) -> Lengths | None:
     from ridgeformer.problems.parts import Lengths
 
     spec = _spec(record)
-    context = _own_context(record) if "problem" in spec else spec.get("context")
     try:
-        return None if context is None else Lengths(context)
-    except InputError:
+        return Lengths((_own_arguments(spec) if "problem" in spec else spec)["context"])
+    except (InputError, LookupError):
         return None
 
 
@@ -95,29 +97,9 @@ def _spec(record: Mapping[str, Any]) -> dict[str, Any]:
     return spec if isinstance(spec, dict) else {}
 
 
-def _trained_problem(record: Mapping[str, Any]) -> BaseProblem | None:
-    """The problem of a record; None where there is none, or one of a class that is not known here."""
-    from ridgeformer.problems import problem_from_dict
-
-    spec = _spec(record)
-    try:
-        return problem_from_dict(spec) if "problem" in spec or spec.get("noise") is not None else None
-    except (InputError, LookupError, TypeError, ValueError):  # a file may come from anywhere
-        return None
-
-
 def _own_arguments(spec: Mapping[str, Any]) -> dict[str, Any]:
     arguments = spec.get("arguments")
     return arguments if isinstance(arguments, dict) else {}
-
-
-def _own_context(record: Mapping[str, Any]) -> Any:
-    """The context of a problem of the user's own: from its arguments, or else from the problem itself."""
-    context = _own_arguments(_spec(record)).get("context")
-    if context is not None:
-        return context
-    problem = _trained_problem(record)
-    return None if problem is None else problem.lengths
 
 
 def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,8 +118,7 @@ def _recorded(path: Path, record: Mapping[str, Any], named: Mapping[str, Any]) -
             "Add it, for example --noise 'uniform(0,5)'."
         )
     if "problem" in known:
-        context = _own_context(record)
-        return {} if context is None else {"context": context}
+        return {name: value for name, value in _own_arguments(known).items() if name == "context"}
     return {name: known[name] for name in ARGUMENTS if name != "dim" and name in known}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import math
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeformer.cli.options import FILE, PLACE, UNKNOWN, Command, cli
+from ridgeformer.cli.options import PLACE, UNKNOWN, Command, cli
 from ridgeformer.cli.output import Answer, answers, one_line, sweep_progress, warn
 from ridgeformer.errors import InputError, MissingPackageError, UnreachableError, refuse, shown
 
@@ -22,89 +23,54 @@ if TYPE_CHECKING:
     from ridgeformer.training import Runs, Spec, Training
     from ridgeformer.training.spec import Protocol
 
-PRINTED = {"protocol": "protocol", "run": "name", "details": "details"}  # columns of a list of runs
 PICTURES = ("curve", "trajectories", "animation")
 
 
-def takes_a_picture(command: Command) -> Command:
-    """Add the options that choose a picture of a descent."""
-    levels = click.option(
-        "--level",
-        multiple=True,
-        type=float,
-        help="Also draw a dashed line in the learning curve of a descent, at this loss on its axis, which shows "
-        "unadjusted losses. May be repeated.",
-    )
+def takes_a_picture(command: Callable[..., Answer]) -> Command:
+    """Make a command that answers with a picture of a descent, and add the option that chooses it."""
     kinds = click.option(
         "--picture",
         type=click.Choice(PICTURES),
         help="What --plot draws of a descent: its learning curve, the trajectories of its weights, or an animation "
         "(.gif, or .html with a slider) [default: by the ending of the file].",
     )
-    what = "Draw the learning curve, or another --picture, to this file: .png, .pdf, .svg, .gif or .html."
-    return click.option("--plot", type=FILE, help=f"{what} Needs matplotlib.")(kinds(levels(command)))
+    return answers(plot="the learning curve, or another --picture,", moving=True)(kinds(command))
 
 
-def picture_of(plot: Path | None, picture: str | None, levels: tuple[float, ...], protocol: Protocol) -> str:
+def picture_of(picture: str | None, protocol: Protocol) -> str:
     """The picture to draw; refuses one that the protocol does not allow or no file can hold, before any training."""
     from ridgeformer.plotting.style import MOVING, STILL, check_plot
 
+    plot: Path | None = click.get_current_context().params["plot"]
     if plot is None:
-        if picture or levels:
-            refuse(
-                "--picture and --level are about the file of --plot", "no --plot", "Add --plot curve.png, for example."
-            )
+        if picture:
+            refuse("--picture is about the file of --plot", "no --plot", "Add --plot curve.png, for example.")
         return "curve"
     chosen = picture or ("animation" if plot.suffix in MOVING else "curve")
-    descent = protocol.records_steps
-    if chosen != "curve" and not descent:
-        given = f"--protocol {protocol.name}"
-        remedy = "Train with `ridgeformer descend`, or draw the curve to a .png, .pdf or .svg file."
-        refuse(f"a picture of the kind {chosen} shows a descent, whose course is recorded", given, remedy)
     if chosen != "curve" and (snapshots := len(protocol.kept())) < 2:
-        refuse(f"a picture of the kind {chosen} needs two snapshots", snapshots, "Train with --snapshots 20.")
-    if levels:
-        _check_levels(levels, chosen, protocol)
-    named = MOVING if chosen == "animation" else STILL
-    check_plot(plot, named if picture else (*STILL, *MOVING) if descent else STILL)
+        given = f"{snapshots} of the protocol {protocol.name}"
+        remedy = "Train with `ridgeformer descend --snapshots 20`, or draw the curve to a .png, .pdf or .svg file."
+        refuse(f"a picture of the kind {chosen} needs two snapshots of a descent", given, remedy)
+    check_plot(plot, MOVING if chosen == "animation" else STILL)
     return chosen
 
 
-def _check_levels(levels: tuple[float, ...], picture: str, protocol: Protocol) -> None:
-    """Refuse levels that no axis has, and levels of a picture that is not the learning curve of a descent."""
-    rule = "--level is for the learning curve of a descent"
-    if picture != "curve":
-        remedy = "Leave out --level, or draw the curve to a .png, .pdf or .svg file."
-        refuse(rule, f"a picture of the kind {picture}", remedy)
-    if not protocol.records_steps:
-        refuse(rule, f"--protocol {protocol.name}", "Leave out --level.")
-    for level in levels:
-        if not 0 < level < math.inf:
-            rule = "--level must be positive and finite, because the axis is logarithmic"
-            refuse(rule, f"{level:g}", "Write --level 0.5, for example.")
-
-
-def draw(plot: Path, training: Training, picture: str, levels: tuple[float, ...], quiet: bool = False) -> None:
-    """Draw a picture of a run to a file, and say so on stderr. An animation takes seconds, so a terminal shows that."""
+def draw(training: Training, picture: str, plot: Path) -> None:
+    """Draw a picture of a run to a file. An animation takes seconds, so a terminal shows that."""
     from rich.console import Console
 
     from ridgeformer.plotting.dynamics import DRAWN
     from ridgeformer.plotting.training import draw_training
 
-    waiting = picture == "animation" and not quiet
-    with Console(stderr=True).status(f"drawing {plot.name}") if waiting else contextlib.nullcontext():
-        if picture == "curve" and "table" not in training.course:
-            draw_training(training, plot)
-        else:
-            DRAWN[picture](training, plot, **({"levels": levels} if picture == "curve" else {}))
-    warn(f"Drawn to {plot}.")
+    waiting = Console(stderr=True).status(f"drawing {plot.name}") if picture == "animation" else None
+    with waiting or contextlib.nullcontext():
+        (DRAWN[picture] if training.course else draw_training)(training, plot)
 
 
 @cli.command()
 @click.argument("place", type=PLACE, metavar="RUN")
 @takes_a_picture
-@answers()
-def runs(place: Path, plot: Path | None, picture: str | None, level: tuple[float, ...]) -> Answer:
+def runs(place: Path, picture: str | None) -> Answer:
     """List all runs of a folder, or print a finished run.
 
     RUN is the folder of a run, or a folder that holds runs. A list is sorted by problem, best run first. Damaged runs
@@ -122,47 +88,37 @@ def runs(place: Path, plot: Path | None, picture: str | None, level: tuple[float
 
     table = load_runs(place) if place.is_dir() and not is_run(place) else None
     if table is not None and table.entries:
-        if picture is not None or level:
-            given = f"a folder of {len(table.entries)} runs"
-            refuse("--picture and --level need a single run", given, "Leave them out.")
-        if plot is not None:
-            table.plot(plot)
-            warn(f"Drawn to {plot}.")
+        if picture is not None:
+            refuse("--picture needs a single run", f"a folder of {len(table.entries)} runs", "Leave it out.")
         return _listed(table)
     damage = read_entry(place).damage if is_run(place) else None
     if damage is not None:
         raise InputError(f"{shown(place, 200)}: {damage}")
     training = load_run(place)
-    chosen = picture_of(plot, picture, level, training.spec.protocol)
-    if plot is not None:
-        draw(plot, training, chosen, level)
-    return describe_training(training)
+    return describe_training(training, functools.partial(draw, training, picture_of(picture, training.spec.protocol)))
 
 
 def _listed(table: Runs) -> Answer:
     from ridgeformer.evaluation.table import aligned
 
-    entries, whole = (
-        table.entries,
-        [pair for pair in zip(table.entries, table.rows(), strict=True) if not pair[0].damage],
-    )
-    damaged = [entry for entry in entries if entry.damage]
+    damaged = [entry for entry in table.entries if entry.damage]
     for entry in damaged:
         warn(one_line(f"damaged: {entry.name}: {entry.damage}"))
-    shortened = [
+    whole = [(entry, row) for entry, row in zip(table.entries, table.rows(), strict=True) if not entry.damage]
+    printed = [
         {
-            **{name: getattr(entry, name) if entry.record else None for name in ("loss", "ratio", "exploded")},
-            **{name: one_line(row[name]) for name in ("status", "actual")},
-            **{name: one_line(getattr(entry, own)) for name, own in PRINTED.items()},
+            **{name: row[name] for name in ("loss", "ratio", "exploded")},
+            **{name: one_line(row[name]) for name in ("status", "actual", "protocol", "run")},
+            "details": one_line(entry.details),
         }
         for entry, row in whole
     ]
-    text = aligned(shortened)
-    if any(entry.status == "unfinished" for entry in entries):
+    text = aligned(printed)
+    if any(row["status"] == "unfinished" for _, row in whole):
         text += "\nTo resume an unfinished run, give the command that started it again."
-    record = [*(entry.record for entry in entries if entry.record)]
+    record = [entry.record for entry in table.entries if entry.record]
     record += [{"folder": str(entry.folder), "damaged": entry.damage} for entry in damaged]
-    return Answer(text, record, [row for _, row in whole], code=1 if damaged else 0)
+    return Answer(text, record, [row for _, row in whole], table.plot, code=1 if damaged else 0)
 
 
 def describe_training(training: Any, draw: Callable[[Path], object] | None = None, explosions: bool = False) -> Answer:
@@ -177,25 +133,25 @@ def describe_training(training: Any, draw: Callable[[Path], object] | None = Non
         The answer.
     """
     from ridgeformer.losses import without_rounding
-    from ridgeformer.training import Search
     from ridgeformer.training.runs import protocol_of
 
     folder = str(training.folder) if training.folder else None
     course = {"course": training.history.as_dict()} if training.course else {}
-    r, searched = training.result, isinstance(training.spec.protocol, Search)
+    r, protocol = training.result, protocol_of(training.spec.as_dict())
     ratio = f"{r.ratio:.3g}" if math.isfinite(r.ratio) else "-"
     grown = f"; {training.total_seconds:.1f} s with the models that it was grown from"
+    grown = grown if training.total_seconds > training.seconds else ""
     lines = {
         "status": f"{training.status}: {training.message}",
         **({} if training.is_as_asked else {"actual": training.actual}),
-        **({} if searched else {"protocol": protocol_of(training.spec.as_dict())}),
+        **({} if protocol == "search" else {"protocol": protocol}),
         "loss": f"{r.loss:.5g} +- {r.error:.2g} on {r.sequences:,} fresh sequences",
         "floor": f"{without_rounding(r.floor, r.signal):.4g}; ratio: {ratio}",
         "tail": f"99.99 % quantile: {r.tail:.3g}, largest: {r.largest:.3g}, "
         f"exploded: {r.exploded:,} of {r.sequences:,}",
         **({"explodes": f"with probability {training.explosions or UNKNOWN}"} if explosions else {}),
         **({} if training.price is None else {"caution": str(training.price)}),
-        "time": f"{training.seconds:.1f} s{grown if searched else ''}",
+        "time": f"{training.seconds:.1f} s{grown}",
         "made with": ", ".join(f"{name} {value}" for name, value in training.made_with.items()),
         "stored in": training.folder or "nowhere; add --out runs/ to store it",
     }

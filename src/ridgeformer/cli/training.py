@@ -23,10 +23,10 @@ from ridgeformer.cli.options import (
 )
 from ridgeformer.cli.output import Answer, answers, training_progress, warn
 from ridgeformer.cli.sweep import describe_training, draw, picture_of, takes_a_picture
-from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.errors import refuse, shown
 
 if TYPE_CHECKING:
-    from ridgeformer.problems import Problem
+    from ridgeformer.training import Training
     from ridgeformer.training.spec import Protocol
 
 SEARCHES, DESCENTS = ("search", "paper"), ("descent", "sgd", "adam", "flow")
@@ -83,10 +83,8 @@ def protocol_of(name: str, options: Mapping[str, Any]) -> Protocol:
     given = {key: _value(key, value) for key, value in options.items() if key in SETTINGS and value is not None}
     wrong = sorted(given.keys() - set(taken))
     if wrong:
-        raise InputError(
-            f"{name} takes --{', --'.join(taken)}; got --{wrong[0]}, which is for others. "
-            "Leave it out, or choose another protocol."
-        )
+        other, remedy = f"--{wrong[0]}, which is for others", "Leave it out, or choose another protocol."
+        refuse(f"{name} takes --{', --'.join(taken)}", other, remedy)
     return PROTOCOLS[name](**given)
 
 
@@ -111,14 +109,7 @@ def _value(option: str, value: Any) -> Any:
 
 
 MODEL = (
-    click.option(
-        "--family",
-        type=FAMILY,
-        default="diag",
-        help="Parametrisation of a layer, from simple to rich: gdpp (3 numbers per layer), diag (4), channels(1,3) "
-        "(20, with room for two intermediate results), full (two matrices per head); also lowrank(2), registers(2), "
-        "preconditioned and looped(diag,4).",
-    ),
+    FAMILY,
     click.option("--layers", default=4, help="Number of layers; of a looped model, those of one repetition."),
     click.option("--heads", default=1, help="Number of attention heads per layer."),
     click.option(
@@ -186,20 +177,15 @@ def train(protocol: str, explosions: bool, **given: Any) -> Answer:
         ridgeformer train --protocol paper --layers 4 --noise 'uniform(0,5)' --out runs/
         ridgeformer train --family full --noise 'uniform(0,5)' --context 10..40 --features 'factors(2)'
     """
-    from ridgeformer.plotting.training import draw_training
-
     training = _fit(protocol_of(protocol, given), **given)
-    return describe_training(training, lambda path: draw_training(training, path), explosions)
+    return describe_training(training, functools.partial(draw, training, "curve"), explosions)
 
 
 @cli.command()
 @takes_a_protocol("--method", DESCENTS, "steps batch rate clip momentum schedule warmup time scale record snapshots")
 @takes_a_picture
-@answers()
 @_trains
-def descend(
-    method: str, plot: Path | None, picture: str | None, level: tuple[float, ...], quiet: bool, **given: Any
-) -> Answer:
+def descend(method: str, picture: str | None, quiet: bool, **given: Any) -> Answer:
     """Watch how a model learns: one descent from one start, with its course recorded.
 
     --csv writes the course: losses, gradients and rates by step. Options that only some methods take name them first.
@@ -227,48 +213,24 @@ def descend(
         ridgeformer descend --method flow --layers 1 --noise 'fixed(1)' --time 100 --csv course.csv
     """
     protocol = protocol_of(method, given)
-    chosen = picture_of(plot, picture, level, protocol)
+    chosen = picture_of(picture, protocol)
     training = _fit(protocol, quiet=quiet, **given)
-    if plot is not None:
-        draw(plot, training, chosen, level, quiet)
-    return dataclasses.replace(describe_training(training), rows=training.history.rows())
+    answer = describe_training(training, functools.partial(draw, training, chosen))
+    return dataclasses.replace(answer, rows=training.history.rows())
 
 
-def _fit(
-    protocol: Any,
-    *,
-    problem: Problem,
-    family: str,
-    layers: int,
-    heads: int,
-    sequences: int,
-    seed: int,
-    out: Path | None,
-    init: Path | None,
-    quiet: bool,
-    **options: Any,
-) -> Any:
+def _fit(protocol: Protocol, *, out: Path | None, init: Path | None, quiet: bool, **given: Any) -> Training:
     """Train, with a progress display, and say what is stored if the user interrupts."""
     from ridgeformer.loading import load
     from ridgeformer.training import train as fit
 
-    layout = {name: options[name] for name in ("attention", "coordinate", "scratch") if options[name] is not None}
+    asked = {name: given[name] for name in ("problem", "family", "layers", "heads", "seed", "sequences")}
+    layout = {name: given[name] for name in ("attention", "coordinate", "scratch") if given[name] is not None}
+    start = None if init is None else load(init)
     try:
         with training_progress(quiet) as callbacks:
-            return fit(
-                problem,
-                family,
-                layers,
-                heads,
-                seed=seed,
-                protocol=protocol,
-                sequences=sequences,
-                layout=layout or None,
-                init=None if init is None else load(init),
-                out=out,
-                callbacks=callbacks,
-                progress=False,
-            )
+            how: dict[str, Any] = {"out": out, "callbacks": callbacks, "progress": False}
+            return fit(**asked, protocol=protocol, layout=layout or None, init=start, **how)
     except KeyboardInterrupt:
         again = (
             f"the work so far is stored in {out}. Give the same command again to resume."

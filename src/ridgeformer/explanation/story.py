@@ -122,15 +122,17 @@ def summary(average: Behaviour, jobs: list[Role], removed: Array) -> list[str]:
     harm = f"Removing layer {most + 1} does most harm: the model then has {_times(removed[most])} its loss"
     if len(removed) > 1:
         harm += f"; removing layer {least + 1} does least ({_times(removed[least])})"
-    if average.moved[-1] < 1e-12:
-        acts = "The noise level does not change the prediction."
-    elif average.hardly_moved:
-        acts = "The noise level hardly changes the prediction."
-    else:
-        strongest = int(np.argmax(average.through)) + 1
-        acts = f"The noise level changes the prediction, through layer {strongest} more than through any other layer."
-        acts = acts if len(removed) > 1 else "The noise level changes the prediction."
+    through = f", through layer {int(np.argmax(average.through)) + 1} more than through any other layer"
+    much = _much(average, "change")
+    acts = f"The noise level {much} the prediction{through if much == 'changes' and len(removed) > 1 else ''}."
     return [work[0].upper() + work[1:], f"{harm}.", acts]
+
+
+def _much(average: Behaviour, verb: str) -> str:
+    """A verb, with how much the noise level does so: not at all, hardly, or visibly."""
+    if average.moved[-1] < 1e-12:
+        return f"does not {verb}"
+    return f"hardly {verb}s" if average.hardly_moved else f"{verb}s"
 
 
 def findings(average: Behaviour, jobs: list[Role]) -> list[str]:
@@ -172,37 +174,32 @@ def findings(average: Behaviour, jobs: list[Role]) -> list[str]:
 
 
 def _acts(average: Behaviour) -> str:
+    opening = f"The noise level {_much(average, 'influence')} the prediction"
     if average.moved[-1] < 1e-12:
-        return (
-            "The noise level does not influence the prediction: the estimate stays the same when sequences exchange "
-            "their residual sums of squares."
-        )
-    best = (
-        f" (that of the Bayes predictor by {100 * average.moved_bayes:.2g} %)"
-        if np.isfinite(average.moved_bayes)
-        else ""
-    )
+        return f"{opening}: the estimate stays the same when sequences exchange their residual sums of squares."
+    bayes = f" (that of the Bayes predictor by {100 * average.moved_bayes:.2g} %)"
     changes = (
-        "when sequences exchange their residual sums of squares, the estimate changes by "
-        f"{100 * average.moved[-1]:.2g} % of its mean square{best}"
+        f"{opening}: when sequences exchange their residual sums of squares, the estimate changes by "
+        f"{100 * average.moved[-1]:.2g} % of its mean square{bayes if np.isfinite(average.moved_bayes) else ''}."
     )
     if average.hardly_moved:
-        return f"The noise level hardly influences the prediction: {changes}."
+        return changes
     ordered = [int(i) for i in np.argsort(-average.through) if average.through[i] >= USES]
     parts = [f"{100 * average.through[i]:.0f} % in layer {i + 1}" for i in ordered]
     alone = f"causes this share of the change: {', '.join(parts)}" if parts else f"causes less than {USES:.0%} of it"
     above = " (above 100 %, other layers cancel a part of it)" if (average.through > 1).any() else ""
-    return (
-        f"The noise level influences the prediction: {changes}. Exchanging them in the attention of one layer only "
-        f"{alone}{above}."
-    )
+    return f"{changes} Exchanging them in the attention of one layer only {alone}{above}."
+
+
+def _falls(what: str, values: Array, layer: int, share: float) -> str:
+    """The fall of a quantity by a share or more in a layer, in words; nothing where it does not fall so far."""
+    before, after = values[layer : layer + 2]
+    return f"{what} falls from {before:.3g} to {after:.3g}" if after <= (1 - share) * before else ""
 
 
 def _conditions(average: Behaviour, layer: int) -> str:
-    before, after = average.condition[layer : layer + 2]
-    if not before < SINGULAR or after > (1 - FALL) * before:
-        return ""
-    return f"the median condition number falls from {before:.3g} to {after:.3g}"
+    falls = _falls("the median condition number", average.condition, layer, FALL)
+    return falls if average.condition[layer] < SINGULAR else ""
 
 
 def _estimates(average: Behaviour, layer: int) -> str:
@@ -218,10 +215,8 @@ def _estimates(average: Behaviour, layer: int) -> str:
 
 
 def _solves(average: Behaviour, noise: ByNoise, layer: int, further: bool) -> str:
-    before, after = average.direction[layer : layer + 2]
-    if after > (1 - SOLVES) * before:
-        return ""
-    return f"the error of direction falls from {before:.3g} to {after:.3g}; {_way(noise, layer, further)}"
+    falls = _falls("the error of direction", average.direction, layer, SOLVES)
+    return falls and f"{falls}; {_way(noise, layer, further)}"
 
 
 def _way(noise: ByNoise, layer: int, further: bool) -> str:
@@ -241,9 +236,9 @@ def _share(step: float) -> str:
 
 def _shrinks(average: Behaviour, noise: ByNoise, layer: int, goal: str, further: bool) -> str:
     before, after = average.shrinkage[layer : layer + 2]
-    if not after <= (1 - FALL) * before or before - after < NOTABLE * average.shrinkage.max() or before <= 0:
+    falls = _falls("the error of shrinkage", average.shrinkage, layer, FALL)
+    if not falls or before - after < NOTABLE * average.shrinkage.max() or before <= 0:
         return ""
-    falls = f"the error of shrinkage falls from {before:.3g} to {after:.3g}"
     if further:
         return f"{falls}; {_way(noise, layer, further)}"
     factor, step = noise.factor[layer], noise.newton_step[layer]
@@ -274,8 +269,8 @@ def _loads(average: Behaviour, layer: int) -> str:
 
 def _resizes(average: Behaviour, layer: int) -> str:
     before, after = average.size[layer : layer + 2]
-    enough = after <= (1 - SIZE) * before and before - after >= SIZE_NOTABLE * (average.loss[layer] - average.offset)
-    return f"the error of size falls from {before:.3g} to {after:.3g}" if enough else ""
+    notable = before - after >= SIZE_NOTABLE * (average.loss[layer] - average.offset)
+    return _falls("the error of size", average.size, layer, SIZE) if notable else ""
 
 
 def _harm(average: Behaviour, layer: int, removed: float) -> str:

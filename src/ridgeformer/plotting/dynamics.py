@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import itertools
 import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +84,7 @@ def draw_curves(
     axis: Axes = canvas.subplots()
     values = {name: _values(run, quantity) for name, run in named.items()}
     highest = max([RISE * float(course[0]) for course in values.values()] + [2 * level for level in levels])
-    for (name, run), colour in zip(named.items(), _cycle(len(named)), strict=True):
+    for (name, run), colour in zip(named.items(), itertools.cycle(style.LINES), strict=False):
         x = run.history.time if by_time else run.history.step.astype(np.float64)
         label = name + style.leaves(values[name], highest)
         courses.append((x, values[name], colour))
@@ -95,7 +96,7 @@ def draw_curves(
         axis.annotate(f"{level:.3g}", (1.0, level), (4, 0), ("axes fraction", "data"), **look)
     first = next(iter(named.values()))
     mixed = by_time and not all(_is_flow(run) for run in named.values())
-    across = "time; for descents, the sum of the rates so far" if mixed else _across(first)
+    across = "time; for descents, the sum of the rates so far" if mixed else first.spec.protocol.axis
     style.panel(axis, textwrap.fill(first.spec.problem.label, 80), across, QUANTITIES[quantity])
     axis.set(xscale="log", yscale="log")
     style.limit(axis, courses, highest)
@@ -144,11 +145,11 @@ def draw_trajectories(training: Training, path: Path | str | None = None) -> Fig
     canvas = style.blank(width, 0.8 + 2.3 * -(-layers // columns))
     axes = canvas.subplots(-(-layers // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
     for layer, axis in enumerate(axes[:layers]):
-        for k, (label, colour) in enumerate(zip(names, _cycle(len(names)), strict=True)):
+        for k, (label, colour) in enumerate(zip(names, itertools.cycle(style.LINES), strict=False)):
             look = "o--" if "norm" in label else "o-"
             axis.plot(places, tracks[:, layer, k], look, markersize=2.5, color=colour, label=label)
         lowest = layer + columns >= layers  # nothing is drawn below it
-        style.panel(axis, f"layer {layer + 1}" if layers > 1 else "", _across(training) if lowest else "")
+        style.panel(axis, f"layer {layer + 1}" if layers > 1 else "", training.spec.protocol.axis if lowest else "")
         axis.tick_params(labelbottom=lowest)
         if layer % columns == 0:
             axis.set_ylabel("omega" if weights.has_omegas(training.model) else "singular value of W")
@@ -222,7 +223,10 @@ def _curve_until(axis: Axes, training: Training, place: float) -> None:
     axis.plot(max(x[at], least), min(history.loss[at], highest), "o", color=style.VERMILION, clip_on=False)
     title = f"time {place:.3g}" if flow else f"step {place:,.0f}"
     style.panel(
-        axis, title + style.leaves(history.loss, highest).replace(" (", "\n("), _across(training), "unadjusted loss"
+        axis,
+        title + style.leaves(history.loss, highest).replace(" (", "\n("),
+        training.spec.protocol.axis,
+        "unadjusted loss",
     )
     axis.set(xscale="log", yscale="log")
     style.limit(axis, [(x, history.loss, style.GREY)], highest)
@@ -286,10 +290,6 @@ def _is_flow(training: Training) -> bool:
     return training.spec.protocol.axis == "time"
 
 
-def _across(training: Training) -> str:
-    return training.spec.protocol.axis
-
-
 def _values(run: Training, quantity: str) -> Array:
     if quantity == "squared_error":
         return 2 * run.history.loss
@@ -317,10 +317,6 @@ def _check_descent(training: Training) -> None:
             f"a run of {type(training.spec.protocol).__name__}, which records no steps of one model",
             "Train by GradientDescent, SGD, Adam or GradientFlow, or use ridgeformer.plotting.training.draw_training.",
         )
-
-
-def _cycle(count: int) -> list[str]:
-    return [style.LINES[k % len(style.LINES)] for k in range(count)]
 
 
 DRAWN: dict[str, Callable[..., Any]] = {

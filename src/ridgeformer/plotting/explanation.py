@@ -21,8 +21,7 @@ __all__ = ["draw_algorithms", "draw_explanation", "draw_patching"]
 
 
 COLUMNS = 4
-SHORT = {"estimates": "estimates", "solves": "solves", "shrinks": "shrinks", "resizes": "resizes"}
-SHORT |= {"conditions": "conditions", "loads": "loads u", "prepares": "prepares", "idle": "no effect"}
+SHORT = {"loads": "loads u", "idle": "no effect"}  # of jobs that have another name in titles
 
 
 def draw_explanation(explanation: Explanation, path: Path | str | None = None, *, title: str | None = None) -> Figure:
@@ -163,12 +162,9 @@ def _room(*values: Any) -> tuple[float, float]:
 def _spectrum(axis: Axes, explanation: Explanation) -> None:
     """Quantiles of the eigenvalues of M S M'."""
     states, quantiles = np.arange(explanation.model.layers + 1), np.maximum(explanation.behaviour.spectrum, 1e-12)
-    axis.fill_between(
-        states, quantiles[:, 0], quantiles[:, 4], color=style.BLUE, alpha=0.2, linewidth=0, label="5-95 %"
-    )
-    axis.fill_between(
-        states, quantiles[:, 1], quantiles[:, 3], color=style.BLUE, alpha=0.4, linewidth=0, label="25-75 %"
-    )
+    for low, high, alpha, label in ((0, 4, 0.2, "5-95 %"), (1, 3, 0.4, "25-75 %")):
+        band: Any = {"color": style.BLUE, "alpha": alpha, "linewidth": 0, "label": label}
+        axis.fill_between(states, quantiles[:, low], quantiles[:, high], **band)
     axis.plot(states, quantiles[:, 2], "o-", color=style.BLUE, markersize=4, label="median")
     axis.set(title="eigenvalues of M S M'", xlabel="after layer", yscale="log", xticks=states)
     axis.legend(frameon=False, fontsize=7)
@@ -186,7 +182,7 @@ def _filter(axis: Axes, explanation: Explanation, layer: int) -> None:
     axis.set_ylim(max(min(-0.05, low), -0.6), max(1.15, min(high + 0.05, 1.8)))
     for colour, index in zip((style.BLUE, style.GREEN, style.VERMILION), chosen, strict=False):
         style.mark_cut(axis, noise.eigenvalues, noise.filter[layer, index], colour)
-    kinds = ", ".join(SHORT[role.kind] for role in explanation.roles if role.layer == layer)
+    kinds = ", ".join(SHORT.get(role.kind, role.kind) for role in explanation.roles if role.layer == layer)
     by_mean = explanation.model.layout.attention == "mean"
     axis.set(title=f"after layer {layer}: {kinds}", xlabel="eigenvalue of S / n" if by_mean else "eigenvalue of S")
     place = axis.get_subplotspec()
@@ -204,20 +200,12 @@ def _shades(count: int) -> list[Any]:
 
 
 STYLES: dict[str, dict[str, Any]] = {
-    "gram": {"color": style.BLACK, "marker": "o", "linewidth": 2},
-    "S": {"color": style.SKY, "marker": "s", "linewidth": 1.2},
-    "b": {"color": style.ORANGE, "marker": "^", "linewidth": 1.2},
-    "q": {"color": style.VERMILION, "marker": "D", "linewidth": 2},
-    "further": {"color": style.GREEN, "marker": "v", "linewidth": 1.2},
-    "query": {"color": style.BLUE, "marker": "x", "linewidth": 1.2, "linestyle": "--"},
-}
-NAMES = {
-    "gram": "whole Gram matrix",
-    "S": "S: x with x",
-    "b": "b: x with y",
-    "q": "q: y with y",
-    "further": "further coordinates",
-    "query": "query",
+    "gram": {"label": "whole Gram matrix", "color": style.BLACK, "marker": "o", "linewidth": 2},
+    "S": {"label": "S: x with x", "color": style.SKY, "marker": "s", "linewidth": 1.2},
+    "b": {"label": "b: x with y", "color": style.ORANGE, "marker": "^", "linewidth": 1.2},
+    "q": {"label": "q: y with y", "color": style.VERMILION, "marker": "D", "linewidth": 2},
+    "further": {"label": "further coordinates", "color": style.GREEN, "marker": "v", "linewidth": 1.2},
+    "query": {"label": "query", "color": style.BLUE, "marker": "x", "linewidth": 1.2, "linestyle": "--"},
 }
 
 
@@ -255,7 +243,7 @@ def draw_patching(patching: NoisePatching, path: Path | str | None = None, *, ti
         axis.axhline(1, color=style.GREY, linewidth=0.8, linestyle=":")
         for part, share in zip(patching.part, values, strict=True):
             if np.isfinite(share).any():
-                axis.plot(patching.layer, share, markersize=5, label=NAMES[part], **STYLES[part])
+                axis.plot(patching.layer, share, markersize=5, **STYLES[part])
                 style.mark_cut(axis, patching.layer, share, STYLES[part]["color"])
         axis.set_xticks(patching.layer)
     axes[0].legend(frameon=False, fontsize=8)

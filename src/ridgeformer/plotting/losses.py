@@ -126,6 +126,7 @@ class _Lines:
         self.connected = bool(self.axis) and numbers and list(self.values) == sorted(self.values)
         evenly = np.arange(len(self.values), dtype=np.float64)
         self.places = np.array(self.values, np.float64) if self.connected else evenly
+        self.marker = "o" if len(self.places) <= 16 else ""
 
     def rows(self, field: str) -> Array:
         """A field of the losses, [lines, values]."""
@@ -148,8 +149,7 @@ class _Lines:
         spread = np.where(exploded > 0, 0.0, 2 * error)  # a mean of explosions has no band
         low, high = np.clip(loss - spread, bottom, None), np.clip(loss + spread, bottom, None)
         if self.connected:
-            marker = "o" if len(self.places) <= 16 else ""
-            look: Any = {"marker": marker, "markersize": 4, "linewidth": 2 if i == 0 else 1.4}
+            look: Any = {"marker": self.marker, "markersize": 4, "linewidth": 2 if i == 0 else 1.4}
             axis.plot(self.places, drawn, "-" if i == 0 else "--", color=colour, label=name, **look)
             axis.fill_between(self.places, low, high, color=colour, alpha=0.2, linewidth=0)
         else:
@@ -171,15 +171,13 @@ class _Lines:
         known = np.broadcast_to(np.where(shared > rounding(signal), shared, np.nan), self.places.shape)
         if not np.isfinite(known).any():
             return
+        look: Any = {"color": style.BLACK, "linewidth": 1.5, "label": "floor"}
         if not self.axis:
-            axis.axhline(float(known[0]), color=style.BLACK, linewidth=1.5, linestyle=":", label="floor")
+            axis.axhline(float(known[0]), linestyle=":", **look)
         elif self.connected:
-            marker = "o" if len(self.places) <= 16 else ""
-            axis.plot(
-                self.places, known, ":", marker=marker, markersize=3, color=style.BLACK, linewidth=1.5, label="floor"
-            )
+            axis.plot(self.places, known, ":", marker=self.marker, markersize=3, **look)
         else:
-            axis.plot(self.places, known, "_", markersize=18, color=style.BLACK, label="floor")
+            axis.plot(self.places, known, "_", markersize=18, **look)
 
     def _shade(self, axis: Axes) -> None:
         """The values that can occur in the problem: a range of numbers, or single ones."""

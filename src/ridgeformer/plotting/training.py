@@ -6,7 +6,7 @@ import itertools
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -89,17 +89,14 @@ def draw_training(training: Training, path: Path | str | None = None) -> Figure:
 
 def _draw_phases(axis: Axes, training: Training, highest: float) -> None:
     """Losses up to `highest` against sequences used, in one colour per phase."""
-    phases = list(dict.fromkeys(training.history.phase))
-    for phase, colour in zip(phases, itertools.cycle(PHASES), strict=False):
+    history = training.history
+    for phase, colour in zip(dict.fromkeys(history.phase), itertools.cycle(PHASES), strict=False):
         # A start that overflowed has a loss of any size: it would leave the others no room.
-        points = [
-            (work / 1e6, loss) for name, work, loss, _ in training.history.points if name == phase and loss <= highest
-        ]
-        if not points:
-            continue
-        works, losses = zip(*points, strict=True)
-        look = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
-        axis.plot(works, losses, look, markersize=4, linewidth=1.2, color=colour, label=WORDS.get(phase, phase))
+        shown = (np.array(history.phase) == phase) & (history.loss <= highest)
+        if shown.any():
+            look = "o-" if phase in ("descent", "adam") else "o"  # others are ends of separate descents
+            style_of: Any = {"markersize": 4, "linewidth": 1.2, "color": colour, "label": WORDS.get(phase, phase)}
+            axis.plot(history.sequences[shown] / 1e6, history.loss[shown], look, **style_of)
 
 
 def draw_runs(

@@ -26,12 +26,14 @@ class Connection:
     """The connection between an executor and the scheduler that it may have.
 
     Args:
-        executor: Any executor. One without a scheduler can always be reached.
+        executor: Any executor; None for worker processes of ours. One without a scheduler can always be reached.
         interval: Seconds between two calls of `is_open`, roughly.
         clock: Returns the time in seconds.
     """
 
-    def __init__(self, executor: Executor, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, executor: Executor | None, interval: float = 1.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = _client_of(executor)
         scheduler = getattr(self._client, "scheduler", None)
         self._address = getattr(scheduler, "address", None) or "an unknown address"
@@ -113,7 +115,7 @@ def _is_connected(client: Any) -> bool:
     return client.status == "running" and stream is not None and not stream.closed()
 
 
-def _client_of(executor: Executor) -> Any:
+def _client_of(executor: Executor | None) -> Any:
     """The Dask client behind an executor; None for an executor of another kind."""
     module = sys.modules.get("distributed.cfexecutor")  # not imported, not used
     return executor._client if module is not None and isinstance(executor, module.ClientExecutor) else None

@@ -33,7 +33,6 @@ from ridgeformer.training.train import Session
 from ridgeformer.validation import integer
 
 Unit = list[Spec]
-Running = dict[Future[list[tuple[str, str]]], int]  # and the number of the unit
 RETRIES = 3  # of a unit whose worker died
 DIED = (
     f"its worker died {RETRIES + 1} times. A script must call sweep under `if __name__ == '__main__':`; otherwise look "
@@ -135,14 +134,14 @@ def sweep(
     store = Folder(out)
     began = time.monotonic()
     places = {spec.name: store.path / spec.name for spec in wanted}
-    finished = {name for name, place in places.items() if _is_finished(place)}
+    finished = {name for name, place in places.items() if is_finished(place)}
     units = [unit for unit in _units(wanted) if any(spec.name not in finished for spec in unit)]
     driver = _Driver(store.path, executor, workers, interval)
     ratios: dict[str, float] = {}
 
     def report(running: int) -> None:
         for name, place in places.items():
-            if name not in ratios and has_record(place) and _is_finished(place):
+            if name not in ratios and has_record(place) and is_finished(place):
                 ratios[name] = _ratio(place)
         done = len(ratios)
         seconds = time.monotonic() - began
@@ -158,23 +157,15 @@ def sweep(
     finally:
         driver.close()
     report(0)
-    runs = Runs(tuple(read_entry(place) for place in places.values() if _is_finished(place)))
+    runs = Runs(tuple(read_entry(place) for place in places.values() if is_finished(place)))
     return Sweep(runs, driver.failures, len(finished), time.monotonic() - began)
-
-
-def _is_finished(place: Path) -> bool:
-    """Whether a folder holds a finished run; a record that cannot be read is none."""
-    try:
-        return is_finished(place)
-    except RecursionError:  # of JSON that is nested too deeply
-        return False
 
 
 def _ratio(place: Path) -> float:
     """Loss over floor of a finished run; infinite where the floor is 0, or the record damaged."""
     try:
         return float(read_record(place)["result"]["ratio"])
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return float("inf")
 
 
@@ -251,9 +242,8 @@ def _begin_worker(driver: int) -> None:
 class _Driver:
     """Submits units, and submits again what was lost with a worker or a scheduler; `failures` grows as they happen.
 
-    A pool of ours that lost a worker is lost as a whole: everything in it runs again, from its journals. Which unit is
-    to blame is not known then, only which ones had begun. One that had begun twice when a worker died runs alone, so
-    that no other one fails with it. What is lost because a scheduler restarts is no unit's fault.
+    Every worker of ours is a pool of one process: where it dies, the unit that it was training is to blame, and no
+    other unit is lost with it. What is lost because a scheduler restarts is no unit's fault.
     """
 
     def __init__(self, folder: Path, executor: Executor | None, workers: int | None, interval: float) -> None:
@@ -262,84 +252,80 @@ class _Driver:
         self.folder, self.given, self.interval = folder.absolute(), executor, interval
         self.workers = default_threads() if workers is None else integer("workers", workers, 1, 1024)
         self.threads = 1 if executor is None else None
-        self.executor = executor or self._pool()
-        self.connection = Connection(self.executor, interval)
+        self.connection = Connection(executor, interval)
+        self.idle: list[Executor] = []
+        self.running: dict[
+            Future[list[tuple[str, str]]], tuple[int, Executor]
+        ] = {}  # the number of the unit, and where
         self.failures: list[Failure] = []
 
     def run(self, units: list[Unit], report: Callable[[int], None]) -> None:
         """Train all units; raises `UnreachableError` if the executor has lost its scheduler for good."""
-        deaths = [0] * len(units)
-        waiting, running = list(range(len(units))), Running()
-        while waiting or running:
-            if not self.connection.is_open():
-                waiting, running = [*running.values(), *waiting], Running()
+        deaths, waiting = [0] * len(units), list(range(len(units)))
+        while waiting or self.running:
+            if self.connection.is_open():
+                room = len(waiting) if self.given else self.workers - len(self.running)
+                for i in waiting[:room]:
+                    self._submit(units, i)
+                waiting = waiting[room:]
+            else:
+                waiting = [*(i for i, _ in self.running.values()), *waiting]
+                self.running.clear()
                 time.sleep(min(self.interval, 1.0))
-            elif waiting and (self.given is not None or not running):
-                alone = [i for i in waiting if deaths[i] > 1][:1] if self.given is None else []
-                running |= self._submit_all(units, alone or waiting)
-                waiting = [i for i in waiting if alone and i not in alone]
-            begun = list(running.values())
-            lost = self._collect(units, running)
+            lost = self._collect(units)
             if lost and self.connection.is_open():
-                if self.given is None:
-                    lost = self._renew_pool(begun, lost, running)
-                for i in lost[: self.workers + 1] if self.given is None else lost:  # a pool begins units in this order
-                    deaths[i] += 1
                 for i in lost:
+                    deaths[i] += 1
                     if deaths[i] > RETRIES:
                         self._fail(units[i], DIED)
             waiting = [i for i in lost if deaths[i] <= RETRIES] + waiting
-            report(min(len(running), self.workers) if self.given is None else len(running))
+            report(len(self.running))
 
-    def _submit_all(self, units: list[Unit], chosen: list[int]) -> Running:
-        running = Running()
-        for i in chosen:
-            specs = [{**spec.as_dict(), "module": type(spec.problem).__module__} for spec in units[i]]
-            try:
-                running[self.executor.submit(train_unit, str(self.folder), specs, self.threads)] = i
-            except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice
-                self.connection.is_open()
-                self._fail(
-                    units[i], f"the executor accepts no more work ({error}). Restart it, then give the command again."
-                )
-        return running
+    def _submit(self, units: list[Unit], i: int) -> None:
+        executor = self.given or (self.idle.pop() if self.idle else _worker())
+        specs = [{**spec.as_dict(), "module": type(spec.problem).__module__} for spec in units[i]]
+        try:
+            self.running[executor.submit(train_unit, str(self.folder), specs, self.threads)] = i, executor
+        except Exception as error:  # what an executor raises that broke, or was shut down, is its own choice
+            if self.given is None and isinstance(error, BrokenProcessPool):  # our worker died while it was idle
+                return self._submit(units, i)
+            self.connection.is_open()
+            self._fail(
+                units[i], f"the executor accepts no more work ({error}). Restart it, then give the command again."
+            )
 
-    def _collect(self, units: list[Unit], running: Running) -> list[int]:
+    def _collect(self, units: list[Unit]) -> list[int]:
         """Wait for units to end, take them out of `running` and note what failed; returns those that were lost."""
-        done, _ = wait(running, timeout=self.interval, return_when=FIRST_COMPLETED)
+        done, _ = wait(self.running, timeout=self.interval, return_when=FIRST_COMPLETED)
         lost = []
         for future in done:
-            i = running.pop(future)
+            i, executor = self.running.pop(future)
             try:
                 self.failures += [Failure(name, reason) for name, reason in future.result()]
             except (BrokenProcessPool, CancelledError):
                 lost.append(i)
+                continue
             except Exception as error:
                 self._fail(units[i], " ".join(f"{type(error).__name__}: {error}".split()))
+            self.idle.append(executor)
         return lost
 
-    def _renew_pool(self, begun: list[int], lost: list[int], running: Running) -> list[int]:
-        """Start a new pool; returns all units that were in the old one, in the order in which they were submitted."""
-        gone = {*lost, *running.values()}
-        running.clear()
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        self.executor = self._pool()
-        return [i for i in begun if i in gone]
-
     def _fail(self, unit: Unit, reason: str) -> None:
-        self.failures += [Failure(spec.name, reason) for spec in unit if not _is_finished(self.folder / spec.name)]
+        self.failures += [Failure(spec.name, reason) for spec in unit if not is_finished(self.folder / spec.name)]
 
     def close(self) -> None:
         """Stop workers that are ours; nothing that is stored is lost."""
         self.connection.close()
-        if self.given is None:
-            workers = list((getattr(self.executor, "_processes", None) or {}).values())
-            self.executor.shutdown(wait=False, cancel_futures=True)
+        ours = [*self.idle, *(executor for _, executor in self.running.values())] if self.given is None else []
+        for executor in ours:
+            workers = list((getattr(executor, "_processes", None) or {}).values())
+            executor.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
                 worker.terminate()
 
-    def _pool(self) -> ProcessPoolExecutor:
-        import multiprocessing
 
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, initializer=_begin_worker, initargs=(os.getpid(),))
+def _worker() -> Executor:
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, initializer=_begin_worker, initargs=(os.getpid(),))

@@ -13,7 +13,6 @@ import itertools
 import math
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -22,6 +21,7 @@ from typing import Any, NoReturn
 
 from ridgeformer.engine.interface import MOST_SEQUENCES
 from ridgeformer.errors import InputError, refuse, shown
+from ridgeformer.files import open_regular
 from ridgeformer.models.family import family_named
 from ridgeformer.noise import Fixed, Noise, as_noise
 from ridgeformer.problems import BaseProblem, Lengths, Problem
@@ -210,7 +210,8 @@ def read_grid(path: str | os.PathLike[str]) -> Grid:
     if not isinstance(path, str | os.PathLike):
         refuse("a grid must be the name of a file", shown(path), "Pass a path such as grid.toml.")
     place = Path(path)
-    text = _read(place)
+    with open_regular(place, "a grid", LARGEST) as file:
+        text = file.read().decode("utf-8-sig")
     values = _parse(place, text)
     _check_keys(place, text, values, "a grid", Grid)
     if "noise" not in values:
@@ -232,24 +233,6 @@ def _blame(place: Path, text: str, values: dict[str, Any]) -> None:
                 _check_values(key, values[key]) if key in AXES else Grid(noise=["fixed(1)"], sequences=values[key])
             except InputError as error:
                 _complain(place, text, key, str(error))
-
-
-def _read(place: Path) -> str:
-    """The text of a regular file; anything else could block, or never end."""
-    try:
-        status = place.stat()
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or a device"
-            raise ValueError(f"it is {kind}")
-        if status.st_size > LARGEST:
-            raise ValueError(f"it has {status.st_size:,} bytes, more than {LARGEST:,}")
-        with place.open("rb") as file:
-            return file.read(LARGEST).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        why = f"byte {error.start} is not UTF-8"
-    except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or shown(error)
-    raise InputError(f"a grid must be a readable text file; {_name(place)} is not ({why}). Check the path.")
 
 
 def _parse(place: Path, text: str) -> dict[str, Any]:

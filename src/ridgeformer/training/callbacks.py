@@ -38,18 +38,14 @@ class Display(Callback):
         """See `Callback.on_step`."""
         if self._quiet or progress.seconds < self.after:
             return
+        name = progress.spec.describe_model()
         if self._bar is None:
-            self.begin(progress.spec.describe_model())
+            self._begin(name)
         if self._bar is not None:
-            self._show(progress)
+            self._bar.update(self._row, completed=progress.fraction, description=name, state=f"{progress}")
 
-    def begin(self, text: str, state: str = "") -> None:
-        """Show the line, if stderr is a terminal or a notebook.
-
-        Args:
-            text: What is trained.
-            state: How far it has come.
-        """
+    def _begin(self, name: str) -> None:
+        """Show the line, if stderr is a terminal or a notebook."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -59,15 +55,8 @@ class Display(Callback):
             return
         columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}")
         self._bar = Progress(*columns, console=console, transient=True)
-        self._row = self._bar.add_task(text, total=1.0, state=state)
+        self._row = self._bar.add_task(name, total=1.0, state="")
         self._bar.start()
-
-    def _show(self, now: TrainingProgress) -> None:
-        loss, share = now.record.get("adjusted_loss", now.loss), now.record.get("ratio", math.nan)
-        ratio = f" ({share:.2f} times the floor)" if math.isfinite(share) else ""
-        step = f" step {now.record['step']:,.0f}" if "step" in now.record else ""
-        state = f"{now.phase}{step}: loss {loss:.4g}{ratio}, {now.seconds:.0f} s, about {now.remaining:.0f} s left"
-        self._bar.update(self._row, completed=now.fraction, description=now.spec.describe_model(), state=state)
 
     def close(self) -> None:
         """Remove the line."""
@@ -128,7 +117,25 @@ class CSVLogger(Callback):
         return text.getvalue().encode()
 
 
-class TensorBoardLogger(Callback):
+class _NumberLogger(Callback):
+    """Logs every recorded number that is finite, with its step."""
+
+    def on_start(self, spec: Spec) -> None:
+        """See `Callback.on_start`."""
+        self._count = 0
+
+    def on_step(self, progress: TrainingProgress) -> None:
+        """See `Callback.on_step`."""
+        self._count += 1
+        record = dict(progress.record)
+        step = int(record.pop("step", self._count))
+        self._log({name: value for name, value in record.items() if math.isfinite(value)}, step)
+
+    def _log(self, numbers: dict[str, float], step: int) -> None:
+        raise NotImplementedError
+
+
+class TensorBoardLogger(_NumberLogger):
     """Writes every recorded number that is finite as a scalar for TensorBoard, one folder per run.
 
     It needs tensorboardX (`pip install tensorboardX`), or PyTorch with tensorboard.
@@ -142,27 +149,23 @@ class TensorBoardLogger(Callback):
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder, self._kind = Path(folder), _writer()
-        self._open: dict[str, Any] = {}
 
     def on_start(self, spec: Spec) -> None:
         """See `Callback.on_start`."""
-        self._open[spec.name] = self._kind(str(self.folder / spec.name))
-        self._count = 0
+        super().on_start(spec)
+        self._writer = self._kind(str(self.folder / spec.name))
 
-    def on_step(self, progress: TrainingProgress) -> None:
-        """See `Callback.on_step`."""
-        self._count += 1
-        step = int(progress.record.get("step", self._count))
-        for name, value in _finite(progress).items():
+    def _log(self, numbers: dict[str, float], step: int) -> None:
+        for name, value in numbers.items():
             if name != "seconds":
-                self._open[progress.spec.name].add_scalar(name, value, step)
+                self._writer.add_scalar(name, value, step)
 
     def on_end(self, training: Training) -> None:
         """See `Callback.on_end`."""
-        self._open.pop(training.spec.name).close()
+        self._writer.close()
 
 
-class WandbLogger(Callback):
+class WandbLogger(_NumberLogger):
     """Sends every recorded number that is finite to Weights & Biases, one run of theirs per run of ours.
 
     It needs `pip install wandb`.
@@ -178,28 +181,19 @@ class WandbLogger(Callback):
     def __init__(self, project: str = "ridgeformer", **options: Any) -> None:
         self._wandb = _imported("wandb", "Weights & Biases needs the package wandb", "Run pip install wandb.")
         self.project, self.options = project, options
-        self._run: Any = None
 
     def on_start(self, spec: Spec) -> None:
         """See `Callback.on_start`."""
+        super().on_start(spec)
         self._run = self._wandb.init(project=self.project, name=spec.name, config=spec.as_dict(), **self.options)
-        self._count = 0
 
-    def on_step(self, progress: TrainingProgress) -> None:
-        """See `Callback.on_step`."""
-        self._count += 1
-        step = int(progress.record.get("step", self._count))
-        self._run.log(_finite(progress), step=step)
+    def _log(self, numbers: dict[str, float], step: int) -> None:
+        self._run.log(numbers, step=step)
 
     def on_end(self, training: Training) -> None:
         """See `Callback.on_end`."""
         self._run.summary.update(training.result.as_dict())
         self._run.finish()
-
-
-def _finite(progress: TrainingProgress) -> dict[str, float]:
-    """The recorded numbers that are finite, without the step."""
-    return {name: value for name, value in progress.record.items() if name != "step" and math.isfinite(value)}
 
 
 def _writer() -> Any:

@@ -437,6 +437,14 @@ class TrainingProgress:
     remaining: float
     record: Mapping[str, float] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """The loss now and the time, such as `race: loss 0.2 (1.5 times the floor), 3 s, about 2 s left`."""
+        loss, share = self.record.get("adjusted_loss", self.loss), self.record.get("ratio", math.nan)
+        ratio = f" ({share:.2f} times the floor)" if math.isfinite(share) else ""
+        step = f" step {self.record['step']:,.0f}" if "step" in self.record else ""
+        times = f"{self.seconds:.0f} s, about {self.remaining:.0f} s left"
+        return f"{self.phase}{step}: loss {loss:.4g}{ratio}, {times}"
+
 
 class Callback:
     """The base class of callbacks, whose methods do nothing. A class of your own overrides those that it needs.

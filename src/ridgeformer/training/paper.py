@@ -6,9 +6,8 @@ target t = w_hat - <w_hat - w, x> x, which any engine can differentiate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +15,16 @@ from numpy.typing import NDArray
 from ridgeformer.errors import refuse
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import BaseProblem
-from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, follow
+from ridgeformer.training.descent.steppers import TINY, State
+from ridgeformer.training.job import RACE, Job, Outcome, Step, Steps, Vector, follow
 from ridgeformer.training.spec import Protocol, Spec
 from ridgeformer.validation import integer, positive
 
 Array = NDArray[np.float64]
-FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
+FIRST, SECOND = 0.9, 0.999  # Adam's usual constants
 SAVED = 1000  # steps between two checkpoints
 ROWS = 200  # of the history, about
-PARTS = ("point", "mean", "square")
+PIECE = "adam"  # its name in the journal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,55 +72,36 @@ class Paper(Protocol):
 
 
 def _adam(job: Job, protocol: Paper) -> Steps:
-    model, every = job.start(), min(max(protocol.steps // ROWS, 1), SAVED)
-    names = [*model.family.arrays]
-    state = _restored(job, protocol, model)
-    taken = int(state["taken"][0])
-    point, mean, square = ({name: state[f"{part}/{name}"].copy() for name in names} for part in PARTS)
+    start, every = job.start(), min(max(protocol.steps // ROWS, 1), SAVED)
+    vector = Vector(start, None)
+    state = State.begin(vector.pack(start), job.journal.recall(PIECE))
     losses: list[float] = []
     notes: list[tuple[int, float, float]] = []  # sequences, mean loss and time, noted with the next checkpoint
-    while taken < protocol.steps:
-        model = job.model(job.spec.family(**point))
-        loss, slope = query_gradient(
-            job.problem, model, batch=protocol.batch, seed=job.seed, step=taken, threads=job.threads
+    while state.taken < protocol.steps:
+        model = vector.model(state.point)
+        loss, gradient = query_gradient(
+            job.problem, model, batch=protocol.batch, seed=job.seed, step=state.taken, threads=job.threads
         )
         losses.append(loss)
-        taken += 1
-        for name in names:
-            mean[name] += (1 - FIRST) * (slope[name] - mean[name])
-            square[name] += (1 - SECOND) * (slope[name] ** 2 - square[name])
-            size = np.sqrt(square[name] / (1 - SECOND**taken)) + TINY
-            point[name] -= protocol.rate * mean[name] / (1 - FIRST**taken) / size
-        saves = taken % SAVED == 0 or taken == protocol.steps
-        if taken % every == 0 or saves:
+        slope = vector.slope(gradient)
+        state.taken += 1
+        state.velocity += (1 - FIRST) * (slope - state.velocity)
+        state.square += (1 - SECOND) * (slope**2 - state.square)
+        size = np.sqrt(state.square / (1 - SECOND**state.taken)) + TINY
+        state.point -= protocol.rate * state.velocity / (1 - FIRST**state.taken) / size
+        saves = state.taken % SAVED == 0 or state.taken == protocol.steps
+        if state.taken % every == 0 or saves:
             notes.append((protocol.batch * len(losses), float(np.mean(losses)), job.journal.seconds))
             losses = []
-        if not np.isfinite(loss) or not all(np.isfinite(value).all() for value in point.values()):
-            return Outcome(model, False, f"the loss was not finite at step {taken:,}", lost=True)
+        if not np.isfinite(loss) or not np.isfinite(state.point).all():
+            return Outcome(model, False, f"the loss was not finite at step {state.taken:,}", lost=True)
         if saves:
-            job.journal.forget(f"step/{(taken - 1) // SAVED * SAVED}")
             for note in notes:
                 job.journal.note("adam", *note)
-            job.journal.keep(f"step/{taken}", _stored(taken, point, mean, square))
+            job.journal.keep(PIECE, state.arrays())
             loss, notes = notes[-1][1], []
-            yield Step(job.model(job.spec.family(**point)), "adam", taken / protocol.steps, loss)
-    return Outcome(job.model(job.spec.family(**point)), False, f"all {protocol.steps:,} steps were taken")
-
-
-def _stored(taken: int, *parts: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
-    named = ((f"{part}/{name}", values[name]) for part, values in zip(PARTS, parts, strict=True) for name in values)
-    arrays = {name: value.copy() for name, value in named}
-    return {**arrays, "taken": np.array([taken])}
-
-
-def _restored(job: Job, protocol: Paper, start: LinearTransformer) -> Mapping[str, NDArray[Any]]:
-    """The last checkpoint in the journal, or the beginning."""
-    steps = protocol.steps
-    for taken in (steps, *range(steps - steps % SAVED, 0, -SAVED)):
-        if (stored := job.journal.recall(f"step/{taken}")) is not None:
-            return stored
-    zeros = {name: np.zeros(value.shape) for name, value in start.family.arrays.items()}
-    return _stored(0, {name: np.asarray(value) for name, value in start.family.arrays.items()}, zeros, zeros)
+            yield Step(vector.model(state.point), "adam", state.taken / protocol.steps, loss)
+    return Outcome(vector.model(state.point), False, f"all {protocol.steps:,} steps were taken")
 
 
 def query_gradient(

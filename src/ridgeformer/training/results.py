@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ridgeformer.errors import InputError
 from ridgeformer.evaluation import ExplosionProbability, Loss, explosion_probability
-from ridgeformer.evaluation.results import OPTIONAL
 from ridgeformer.evaluation.table import Table, lines
 from ridgeformer.exact import expected_oracle_loss
 from ridgeformer.files import short
@@ -28,7 +27,7 @@ from ridgeformer.values import Value
 
 Array = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
-# The columns of a descent as they are stored; the last three are missing in runs of earlier versions.
+# The columns of a descent as they are stored.
 COLUMNS = (
     *("step", "time", "sequences", "loss", "adjusted_loss", "gradient_norm", "seconds"),
     *("rate", "clipped", "fresh_loss"),
@@ -43,13 +42,13 @@ class Point(NamedTuple):
         phase: The part of the search.
         sequences: Sequences used so far in this run.
         loss: The training loss then.
-        seconds: Time spent on this run until then; None in runs of earlier versions.
+        seconds: Time spent on this run until then.
     """
 
     phase: str
     sequences: int
     loss: float
-    seconds: float | None = None
+    seconds: float
 
 
 class Snapshot(NamedTuple):
@@ -130,13 +129,13 @@ class History(Value, Table):
 
         Args:
             name: The name of the protocol.
-            table: What was recorded, in the order of `COLUMNS`, [K, 10], or [K, 7] in runs of earlier versions.
+            table: What was recorded, in the order of `COLUMNS`, [K, 10].
             result: The loss of the trained model, with its floor.
 
         Returns:
             The table.
         """
-        return cls._of_columns((name,) * len(table), dict(zip(COLUMNS, table.T, strict=False)), result)
+        return cls._of_columns((name,) * len(table), dict(zip(COLUMNS, table.T, strict=True)), result)
 
     @classmethod
     def _of_columns(cls, phase: tuple[str, ...], column: Arrays, result: Loss) -> History:
@@ -149,11 +148,6 @@ class History(Value, Table):
         """See `Table.rows`."""
         columns = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         return [{"phase": phase, **row} for phase, row in zip(self.phase, lines(columns), strict=True)]
-
-    @property
-    def points(self) -> list[Point]:
-        """Phase, sequences used so far, training loss and seconds of every row."""
-        return list(map(Point, self.phase, self.sequences.tolist(), self.loss.tolist(), self.seconds.tolist()))
 
     def __eq__(self, other: object) -> bool:
         """Whether all is equal but for the seconds."""
@@ -335,15 +329,15 @@ def load_run(folder: str | os.PathLike[str]) -> Training:
         spec = parse_spec(record["spec"], init)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _incomplete(Path(folder), error) from error
-    return training_of_record(spec, model, record, Path(folder), read_course(Path(folder), record))
+    return training_of_record(spec, model, record, read_course(Path(folder), record), Path(folder))
 
 
 def training_of_record(
     spec: Spec,
     model: LinearTransformer,
     record: dict[str, Any],
+    course: Mapping[str, NDArray[Any]],
     folder: Path | None,
-    course: Mapping[str, NDArray[Any]] | None = None,
 ) -> Training:
     """Make a `Training` of what `Training.record` returned.
 
@@ -351,8 +345,8 @@ def training_of_record(
         spec: The spec of the run.
         model: Its model.
         record: What `Training.record` returned, perhaps after a journey through JSON.
-        folder: Where the run is stored; None if it is not.
         course: What a descent recorded.
+        folder: Where the run is stored; None if it is not.
 
     Returns:
         The training.
@@ -361,12 +355,9 @@ def training_of_record(
         InputError: The record is incomplete.
     """
     try:
-        fields = record["result"]
-        later = {"unexploded": None, "signal": spec.problem.signal, "adjusted": fields["loss"] != fields["unadjusted"]}
         kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int, "adjusted": bool}
-        values = {**later, **fields}  # earlier versions did not store all
-        stored = [name for name in Loss.__dataclass_fields__ if name not in OPTIONAL or values.get(name) is not None]
-        result = Loss(**{name: kinds.get(name, float)(_known(values[name])) for name in stored})
+        stored = {name: value for name, value in record["result"].items() if name != "ratio"}
+        result = Loss(**{name: kinds.get(name, float)(_known(value)) for name, value in stored.items()})
         warn_below_floor(result.name, result.loss, result.error, result.floor, result.floor_error, result.signal)
         return Training(
             model=model,
@@ -374,15 +365,13 @@ def training_of_record(
             status=record["status"],
             message=str(record["message"]),
             result=result,
-            points=tuple(
-                Point(str(p), int(w), float(x), *map(float, map(_known, s))) for p, w, x, *s in record["history"]
-            ),
+            points=tuple(Point(str(p), int(w), float(x), float(s)) for p, w, x, s in record["history"]),
             seconds=float(record["seconds"]),
             total_seconds=float(record["total_seconds"]),
             made_with=dict(record["made_with"]),
             folder=folder,
-            course=course or {},
-            actual_family=str(record.get("actual_family", spec.family.name)),
+            course=course,
+            actual_family=str(record["actual_family"]),
             price=None if record.get("price") is None else Price(**record["price"]),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:

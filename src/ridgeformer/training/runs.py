@@ -15,7 +15,6 @@ import contextlib
 import json
 import math
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from ridgeformer.engine import PAPER_LAYOUT
 from ridgeformer.errors import InputError, RidgeformerError, refuse, shown
 from ridgeformer.evaluation.table import Table
-from ridgeformer.files import LARGEST_TEXT, jsonable, parse_json
-from ridgeformer.losses import SAYS_NOTHING, warn_below_floor
+from ridgeformer.files import jsonable, read_json
+from ridgeformer.losses import warn_below_floor
 from ridgeformer.problems.parts import dimensions
 from ridgeformer.training.results import Training, load_run
 from ridgeformer.training.spec import PROTOCOLS
@@ -35,11 +34,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FACTOR = 1.2  # times the loss of another seed: where a run ended in a worse local minimum
-SHAPE: dict[str, tuple[type, ...]] = {"family": (str,), "layers": (int,), "heads": (int,), "seed": (int,)}
-BUILT_IN: dict[str, tuple[type, ...]] = {"noise": (str,), "dim": (int, str), "context": (int, str)}
-OWN: dict[str, tuple[type, ...]] = {"problem": (str,), "arguments": (dict,)}  # of a problem of the user's own
-HOW: dict[str, tuple[type, ...]] = {"protocol": (dict,), "layout": (dict,), "init": (str,)}
 PARTS = ("features", "tasks", "query")
+SHAPE, BUILT_IN, OWN = ("family", "layers", "heads", "seed"), ("noise", "dim", "context"), ("problem", "arguments")
+KINDS: dict[str, tuple[type, ...]] = {  # of the values of a spec
+    **dict.fromkeys(("family", "noise", "problem", "init", *PARTS), (str,)),
+    **dict.fromkeys(("layers", "heads", "seed"), (int,)),
+    **dict.fromkeys(("dim", "context"), (int, str)),
+    **dict.fromkeys(("arguments", "protocol", "layout"), (dict,)),
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Run:
             "protocol": self.protocol,
             **numbers,
             "status": self.status,
-            "exploded": -1 if self.exploded is None else self.exploded,
+            "exploded": result.get("exploded"),
             "seconds": _number(record.get("seconds")),
             "actual": str(record.get("actual", "")),
             "run": self.name,
@@ -135,21 +137,9 @@ class Run:
         return "" if self.spec is None else protocol_of(self.spec)
 
     @property
-    def exploded(self) -> int | None:
-        """How many fresh sequences exploded; None where that is not known."""
-        number = None if self.record is None else self.record["result"].get("exploded")
-        return number if type(number) is int else None
-
-    @property
     def loss(self) -> float:
         """The adjusted loss; infinite where there is none."""
         return math.inf if self.record is None else float(self.record["result"]["loss"])
-
-    @property
-    def ratio(self) -> float | None:
-        """Loss over floor; None where there is no loss, or where the ratio says nothing; see `Loss.ratio`."""
-        ratio = None if self.record is None else self.record["result"]["ratio"]
-        return None if ratio is None or ratio >= SAYS_NOTHING else float(ratio)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -283,19 +273,16 @@ def read_entry(folder: Path) -> Run:
     """
     try:
         if not os.path.lexists(folder / RECORD):
-            _check_file(folder / SPEC, LARGEST_TEXT)
-            return Run(folder, _checked_spec(parse_json((folder / SPEC).read_text())))
-        _check_file(folder / RECORD, LARGEST_TEXT)
-        _check_file(folder / MODEL)
+            return Run(folder, _checked_spec(read_json(folder / SPEC, "a spec")))
         record = read_record(folder)
-        _check_numbers(record)
+        if not (folder / MODEL).is_file():
+            raise InputError(f"a finished run has a model; {MODEL} is no file. {AGAIN}")
+        loss = record["result"]["loss"]
+        if type(loss) not in (int, float) or not math.isfinite(loss):  # there is no place for it among the others
+            raise InputError(f"the loss of a run must be a finite number; it is {shown(loss)}. {AGAIN}")
         return Run(folder, _checked_spec(record["spec"]), jsonable(record))
     except RidgeformerError as error:
         return Run(folder, damage=shown(error, 500))
-    except OSError as error:
-        what = f"{Path(error.filename or folder).name} is not ({error.strerror})"
-        remedy = f"Check its permissions, or: {AGAIN[0].lower()}{AGAIN[1:]}"
-        return Run(folder, damage=f"the files of a run must be readable; {what}. {remedy}")
     except Exception as error:  # whatever a file of any content makes its readers raise
         why = f"{type(error).__name__}: {shown(error, 120)}"
         return Run(
@@ -303,47 +290,23 @@ def read_entry(folder: Path) -> Run:
         )
 
 
-def _check_file(path: Path, most: float = math.inf) -> None:
-    """Refuse what would block or fill the memory when it is read."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{path.name} must be a file; it is a folder, a pipe or a device. {AGAIN}")
-    if status.st_size > most:
-        raise InputError(f"{path.name} must have at most {most:,} bytes; it has {status.st_size:,}. {AGAIN}")
-
-
 def _checked_spec(spec: Any) -> dict[str, Any]:
     """A spec of JSON; raises if it is none."""
-    kinds: dict[str, tuple[type, ...]] = SHAPE | (OWN if "problem" in spec else BUILT_IN)
-    optional: dict[str, tuple[type, ...]] = {name: (str,) for name in PARTS if name in spec and "problem" not in spec}
-    optional |= {name: kind for name, kind in HOW.items() if name in spec}
-    checked: dict[str, Any] = {name: spec[name] for name in kinds | optional}
-    for name, kind in (kinds | optional).items():
-        if type(checked[name]) not in kind:
-            wanted = " or ".join(one.__name__ for one in kind)
-            raise InputError(f"{name} must be of type {wanted}; it is {shown(checked[name])}. {AGAIN}")
+    needed = (*SHAPE, *(OWN if "problem" in spec else BUILT_IN))
+    checked: dict[str, Any] = {name: spec[name] for name in KINDS if name in spec or name in needed}
+    for name, value in checked.items():
+        if type(value) not in KINDS[name]:
+            wanted = " or ".join(kind.__name__ for kind in KINDS[name])
+            raise InputError(f"{name} must be of type {wanted}; it is {shown(value)}. {AGAIN}")
     if isinstance(dim := checked.get("dim"), str) and len(dimensions(dim)) < 2:
         raise InputError(f"a dim that is text must name several dimensions; it is {shown(dim)}. {AGAIN}")
     return checked
 
 
-def _check_numbers(record: dict[str, Any]) -> None:
-    """Refuse a record whose numbers are none: there is no place for it among the others."""
-    if not isinstance(record["status"], str):
-        raise InputError(f"the status of a run must be text; it is {shown(record['status'])}. {AGAIN}")
-    for name in ("loss", "ratio"):
-        value = record["result"][name]
-        if name == "ratio" and value is None:
-            continue
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise InputError(f"the {name} of a run must be a finite number; it is {shown(value)}. {AGAIN}")
-
-
 def _check_floor(entry: Run) -> None:
     """Warn if the loss of a finished run is below its floor."""
     result = {} if entry.record is None else entry.record["result"]
-    numbers: list[Any] = [result.get(name) for name in ("loss", "error", "floor", "floor_error")]
-    numbers.append(result.get("signal", 1.0))  # not stored by earlier versions
+    numbers: list[Any] = [result.get(name) for name in ("loss", "error", "floor", "floor_error", "signal")]
     if all(type(number) in (int, float) for number in numbers):
         with contextlib.suppress(OverflowError):  # a whole number of a damaged record that no float can hold
             warn_below_floor(entry.name, *map(float, numbers))

@@ -40,14 +40,12 @@ class Protocol(ABC):
         name: The name in specs and on the command line.
         adjusted: Whether the losses that it records while training are adjusted ones.
         axis: What the steps of its history are counted in: `step`, or `time` for gradient flow.
-        records_steps: Whether it records the course of one model, step by step, with snapshots.
         remedy: A remark for runs that did not converge.
     """
 
     name: ClassVar[str]
     adjusted: ClassVar[bool] = True
     axis: ClassVar[str] = "step"
-    records_steps: ClassVar[bool] = False
     remedy: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
@@ -58,11 +56,6 @@ class Protocol(ABC):
         """Return the name and the settings by name, as values that JSON can hold."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"name": self.name, **values}
-
-    def differences(self) -> dict[str, Any]:
-        """Return the settings that differ from the defaults, by name, as values that JSON can hold."""
-        usual = type(self)().as_dict()
-        return {name: value for name, value in self.as_dict().items() if name not in usual or usual[name] != value}
 
     def complete(self, spec: Spec) -> Spec:
         """Return a spec with what this protocol leaves open, such as a learning rate.
@@ -268,33 +261,17 @@ def make_spec(
     seed, sequences = integer("seed", seed, 0, (1 << 63) - 1), integer("sequences", sequences, 2)
     if layout is None and isinstance(init, LinearTransformer):
         layout = init.layout
-    check_dimensions(problem, family, heads)
     tokens = _layout(problem, family, layout)
     spec = Spec(problem, family, layers, heads, seed, as_protocol(protocol), sequences, tokens, init)
-    if init is not None:
-        _check_start(spec, init)
-    return spec.protocol.complete(spec)
-
-
-def check_dimensions(problem: BaseProblem, family: type[Family], heads: int) -> None:
-    """Refuse families whose parameters are for one dimension, on problems whose dimension varies.
-
-    Args:
-        problem: What to train on.
-        family: The parametrisation.
-        heads: Heads per layer.
-
-    Raises:
-        InputError: The parameters do not fit every dimension.
-    """
-    layout = family.layout_for(PAPER_LAYOUT, problem.dim)
-    example = family.random(problem.dim + layout.extra, 1, heads, 1.0, np.random.default_rng(0))
-    if len(problem.by_dimension()) > 1 and example.width is not None:
+    if len(problem.by_dimension()) > 1 and spec.example().width is not None:
         refuse(
             "a model for every dimension needs a family without d in its parameters",
             f"{family.name}, whose parameters are for d = {problem.dim}",
             "Use channels(1,4), diag or gdpp.",
         )
+    if init is not None:
+        _check_start(spec, init)
+    return spec.protocol.complete(spec)
 
 
 def _check_start(spec: Spec, init: object) -> None:
@@ -352,11 +329,8 @@ def parse_spec(spec: dict[str, Any], init: LinearTransformer | None = None) -> S
     return make_spec(
         problem_from_dict(spec),
         spec["family"],
-        layers=spec["layers"],
-        heads=spec["heads"],
-        seed=spec["seed"],
+        **{name: spec[name] for name in ("layers", "heads", "seed", "sequences")},
         protocol=kind(**protocol),
-        sequences=spec["sequences"],
         layout=Layout(**spec.get("layout", {})),
         init=init,
     )

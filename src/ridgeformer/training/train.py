@@ -15,6 +15,7 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,10 @@ from ridgeformer.training.job import (
 from ridgeformer.training.results import Point, Status, Training, training_of_record
 from ridgeformer.training.runs import Runs
 from ridgeformer.training.spec import Protocol, Spec, make_spec, with_ancestors
-from ridgeformer.training.store import Journal, Store, as_store
+from ridgeformer.training.store import Folder, Journal
 from ridgeformer.validation import keywords
 
+Out = str | os.PathLike[str] | Folder | None
 RARE = 0.01  # a share of sequences that explode, below which the others are worth a remark
 
 
@@ -54,16 +56,17 @@ class Session:
     """Trains specs with what they need first, and reports how far it has come.
 
     Args:
-        store: The store of finished runs.
+        out: The store of finished runs, or its folder; None to store nothing.
         callbacks: Are called for every run and every piece of work.
         threads: Threads of the engine; None for all.
         specs: All that will be trained; what they need is added.
     """
 
-    def __init__(self, store: Store, callbacks: Sequence[Callback], threads: int | None, specs: Sequence[Spec]) -> None:
-        self.store, self.callbacks, self.threads = store, callbacks, threads
-        for spec in specs:
-            store.check(spec.problem)
+    def __init__(self, out: Out, callbacks: Sequence[Callback], threads: int | None, specs: Sequence[Spec]) -> None:
+        self.store = out if out is None or isinstance(out, Folder) else Folder(out)
+        self.callbacks, self.threads = callbacks, threads
+        for spec in specs if self.store else ():
+            spec.problem.check_named()  # one without a name could not be read back
         self.began = time.monotonic()
         needed = {other.name: other for spec in specs for other in with_ancestors(spec)}
         self.costs = {name: spec.protocol.cost(spec) for name, spec in needed.items()}
@@ -85,20 +88,21 @@ class Session:
             if other.name in self.finished:
                 continue
             with engines.one_blas_thread():
-                known = self.store.find(other.name, other.as_dict())
+                known = self.store and self.store.find(other.name, other.as_dict())
                 before = [self.finished[parent.name] for parent in other.protocol.needs(other)]
-                stored = known and training_of_record(
-                    other, *known, self.store.where(other.name), self.store.course(other.name, known[1])
-                )
+                stored = known and training_of_record(other, *known, self._folder(other))
                 self.finished[other.name] = stored or self._train(other, before)
                 self.lineages[other.name] = {other.name}.union(*(self.lineages[t.spec.name] for t in before))
         return self.finished[spec.name]
+
+    def _folder(self, spec: Spec) -> Path | None:
+        return None if self.store is None else self.store.path / spec.name
 
     def _train(self, spec: Spec, before: list[Training]) -> Training:
         made_with = _made_with(self.threads)
         # Threads and versions of Python change no bits.
         writer = {name: made_with[name] for name in ("ridgeformer", "engine")}
-        journal = self.store.journal(spec.name, spec.as_dict(), writer, spec.init)
+        journal = self.store.journal(spec.name, spec.as_dict(), writer, spec.init) if self.store else Journal()
         for callback in self.callbacks:
             callback.on_start(spec)
         try:
@@ -119,12 +123,13 @@ class Session:
             seconds=journal.seconds,
             total_seconds=journal.seconds + sum(self.finished[name].seconds for name in ancestors),
             made_with=made_with,
-            folder=self.store.where(spec.name),
+            folder=self._folder(spec),
             course=outcome.course,
             actual_family=outcome.family or spec.family.name,
             price=outcome.price,
         )
-        self.store.store(spec.name, outcome.model, training.record(), journal, outcome.course)
+        if self.store:
+            self.store.store(spec.name, outcome.model, training.record(), journal, outcome.course)
         for callback in self.callbacks:
             callback.on_end(training)
         return training
@@ -234,7 +239,7 @@ def train(
     sequences: int = SEQUENCES,
     layout: Layout | Mapping[str, Any] | None = None,
     init: LinearTransformer | None = None,
-    out: str | os.PathLike[str] | Store | None = None,
+    out: Out = None,
     callbacks: Sequence[AnyCallback] = (),
     progress: bool = True,
     threads: int | None = None,
@@ -279,7 +284,7 @@ def train(
     make = functools.partial(make_spec, problem, family, protocol=protocol, sequences=sequences, layout=layout)
     spec = make(layers=layers, heads=heads, seed=seed, init=init)
     with _listening(callbacks, progress) as listeners:
-        return Session(as_store(out), listeners, threads, [spec]).train(spec)
+        return Session(out, listeners, threads, [spec]).train(spec)
 
 
 @keywords(**ELSEWHERE)
@@ -293,7 +298,7 @@ def train_many(
     protocol: str | Protocol = "search",
     sequences: int = SEQUENCES,
     layout: Layout | Mapping[str, Any] | None = None,
-    out: str | os.PathLike[str] | Store | None = None,
+    out: Out = None,
     callbacks: Sequence[AnyCallback] = (),
     progress: bool = True,
     threads: int | None = None,
@@ -333,7 +338,7 @@ def train_many(
     if not specs:
         refuse("there must be something to train", "no family, depth or seed", "Pass at least one of each.")
     with _listening(callbacks, progress) as listeners:
-        session = Session(as_store(out), listeners, threads, specs)
+        session = Session(out, listeners, threads, specs)
         return Runs.of(session.train(spec) for spec in specs)
 
 
@@ -342,9 +347,5 @@ def _listening(callbacks: Sequence[AnyCallback], progress: bool) -> Iterator[lis
     """All callbacks; the progress line is closed at the end, however training ends."""
     if not isinstance(progress, bool):
         refuse("progress must be True or False", shown(progress), "Pass functions as callbacks=[...].")
-    line = Display() if progress else None
-    try:
-        yield [*as_callbacks(callbacks), *([] if line is None else [line])]
-    finally:
-        if line is not None:
-            line.close()
+    with contextlib.closing(Display()) as line:
+        yield [*as_callbacks(callbacks), *([line] if progress else [])]

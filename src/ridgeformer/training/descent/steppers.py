@@ -51,18 +51,21 @@ class State:
     shots: list[Array] = field(default_factory=list)
 
     @classmethod
-    def restored(cls, arrays: dict[str, NDArray[Any]]) -> State:
-        """Return what `arrays` stored.
+    def begin(cls, point: Array, stored: dict[str, NDArray[Any]] | None) -> State:
+        """Return the state from which a descent goes on.
 
         Args:
-            arrays: The arrays by name.
+            point: The parameters of the start.
+            stored: What `arrays` returned before an interruption; None for a new descent.
 
         Returns:
             The state.
         """
-        point, velocity, square = (arrays[name].copy() for name in ("point", "velocity", "square"))
-        taken, time, clipped, factor = arrays["facts"].tolist()
-        rows, shots = [tuple(row) for row in arrays["rows"].tolist()], list(arrays["shots"])
+        if stored is None:
+            return cls(point, np.zeros_like(point), np.zeros_like(point))
+        point, velocity, square = (stored[name].copy() for name in ("point", "velocity", "square"))
+        taken, time, clipped, factor = stored["facts"].tolist()
+        rows, shots = [tuple(row) for row in stored["rows"].tolist()], list(stored["shots"])
         return cls(point, velocity, square, int(taken), time, int(clipped), factor, rows, shots)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -52,7 +52,6 @@ class Descent(Protocol):
             to the end; 0 for none.
     """
 
-    records_steps: ClassVar[bool] = True
     follows_one_function: ClassVar[bool] = False
 
     batch: Average | str | int | None = None
@@ -158,9 +157,7 @@ class Walk:
         self.vector = Vector(start, None)
         self.objective = self.average.objective(job, self.vector)
         self.stepper = protocol.stepper(self)
-        stored = job.journal.recall(PIECE)
-        point = self.vector.pack(start)
-        self.state = State.restored(stored) if stored else State(point, np.zeros_like(point), np.zeros_like(point))
+        self.state = State.begin(self.vector.pack(start), job.journal.recall(PIECE))
         self.here: Evaluated | None = None  # the loss and its gradient at the point, once they are known
         self.reported = 0  # of a resumed run, callbacks are told the whole course
         self.clock = self.saved = -math.inf

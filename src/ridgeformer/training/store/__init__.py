@@ -1,4 +1,4 @@
-"""Stores of runs: in memory, or each run in a folder of its own, as `ridgeformer.training.store.files` describes it.
+"""The store of runs: each run in a folder of its own, as `ridgeformer.training.store.files` describes it.
 
 A damaged run is reported, set aside and trained again.
 
@@ -38,7 +38,6 @@ from ridgeformer.files import (
 )
 from ridgeformer.models.file import fingerprint, save
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems import BaseProblem
 from ridgeformer.training.store.files import (
     COURSE,
     INIT,
@@ -56,9 +55,7 @@ from ridgeformer.training.store.files import (
     read_run,
 )
 
-__all__ = ["DamagedRunWarning", "Folder", "Journal", "Memory", "Store", "as_store"]
-
-
+__all__ = ["DamagedRunWarning", "Folder", "Journal"]
 JOURNAL_FORMAT = "ridgeformer-journal-2"
 UNREADABLE = (DamagedFile, InputError, KeyError, TypeError, ValueError, OverflowError)
 
@@ -225,41 +222,6 @@ def _seal(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Memory:
-    """A store for runs of this process only; it has the methods of `Folder`."""
-
-    def __init__(self) -> None:
-        self._finished: dict[str, tuple[LinearTransformer, Record]] = {}
-        self._courses: dict[str, Course] = {}
-
-    def check(self, problem: BaseProblem) -> None:
-        """Accept any problem. See `Folder.check`."""
-
-    def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
-        """Return a finished run. See `Folder.find`."""
-        return self._finished.get(name)
-
-    def course(self, name: str, record: Record) -> Course:
-        """Return what a descent recorded. See `Folder.course`."""
-        return self._courses.get(name, {})
-
-    def journal(
-        self, name: str, spec: Record, writer: Mapping[str, Any], init: LinearTransformer | None = None
-    ) -> Journal:
-        """Return an empty journal. See `Folder.journal`."""
-        return Journal()
-
-    def store(
-        self, name: str, model: LinearTransformer, record: Record, journal: Journal, course: Course | None = None
-    ) -> None:
-        """Keep a finished run. See `Folder.store`."""
-        self._finished[name], self._courses[name] = (model, record), course or {}
-
-    def where(self, name: str) -> Path | None:
-        """Return None: there is no folder. See `Folder.where`."""
-        return None
-
-
 class Folder:
     """A store for runs in the sub-folders of one folder. Several processes may share it: files are replaced whole.
 
@@ -280,18 +242,7 @@ class Folder:
             raise InputError(f"runs need a folder; {self.path} is a file. Choose another place.")
         make_folder(self.path, "runs")
 
-    def check(self, problem: BaseProblem) -> None:
-        """Refuse a problem that could not be read back.
-
-        Args:
-            problem: What is trained on.
-
-        Raises:
-            InputError: Its class has no name.
-        """
-        problem.check_named()
-
-    def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record] | None:
+    def find(self, name: str, spec: Record) -> tuple[LinearTransformer, Record, Course] | None:
         """Return a finished run. A damaged one is set aside, with a warning, and counts as missing.
 
         Args:
@@ -299,7 +250,7 @@ class Folder:
             spec: Its spec, as JSON.
 
         Returns:
-            The model and its record; None if this folder has no such finished run.
+            The model, its record and what a descent recorded; None if this folder has no such finished run.
         """
         folder = self.path / name
         if folder.exists() and not folder.is_dir():
@@ -310,7 +261,7 @@ class Folder:
             model, record = read_run(folder)
             if record["spec"] != spec:
                 raise DamageError(f"the record of {folder} is of another run: {_difference(record['spec'], spec)}.")
-            read_course(folder, record)
+            course = read_course(folder, record)
         except DamageError as error:
             set_aside(*(folder / name for name in (MODEL, RECORD, COURSE)))
             _warn(f"{error} The run is trained again; its damaged files are kept as {folder / 'damaged-*'}")
@@ -318,19 +269,7 @@ class Folder:
         with contextlib.suppress(InputError, OSError):  # a folder that cannot be written to can still be read
             self._check_spec(folder, spec)
             remove(folder / JOURNAL)  # left there by a kill between the record and its removal
-        return model, record
-
-    def course(self, name: str, record: Record) -> Course:
-        """Return what a descent recorded.
-
-        Args:
-            name: The name of a finished run.
-            record: Its record.
-
-        Returns:
-            The arrays by name; none for other runs.
-        """
-        return read_course(self.path / name, record)
+        return model, record, course
 
     def journal(
         self, name: str, spec: Record, writer: Mapping[str, Any], init: LinearTransformer | None = None
@@ -383,17 +322,6 @@ class Folder:
         write_whole(folder / RECORD, json.dumps(sealed, indent=2).encode())
         journal.remove()
 
-    def where(self, name: str) -> Path | None:
-        """Return the folder of a run, whether it exists or not.
-
-        Args:
-            name: The name of the run.
-
-        Returns:
-            The folder.
-        """
-        return self.path / name
-
     @staticmethod
     def _check_spec(folder: Path, spec: Record) -> None:
         """Write `spec.json`; one that is damaged, or of another run, is set aside with a warning."""
@@ -403,27 +331,6 @@ class Folder:
             _warn(f"{known} is damaged, or of another run; it is written anew")
         if not known.exists():
             write_whole(known, text)
-
-
-Store = Memory | Folder
-
-
-def as_store(out: str | os.PathLike[str] | Store | None) -> Store:
-    """Return a store from one, from the name of a folder, or from None.
-
-    Args:
-        out: A store, a folder, or None for a store in memory.
-
-    Returns:
-        The store.
-
-    Raises:
-        InputError: It is none of these.
-        StorageError: The folder cannot be made.
-    """
-    if out is None:
-        return Memory()
-    return out if isinstance(out, Memory | Folder) else Folder(out)
 
 
 def _holds(path: Path, content: bytes) -> bool:

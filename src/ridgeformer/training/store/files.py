@@ -20,7 +20,6 @@ from ridgeformer.errors import DamageError, InputError, RidgeformerError
 from ridgeformer.files import DamagedFile, digest, read_json, read_tensors, short
 from ridgeformer.models.file import fingerprint, read_file
 from ridgeformer.models.transformer import LinearTransformer
-from ridgeformer.problems.parts import dimensions
 
 Record = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -49,25 +48,8 @@ def read_run(folder: str | os.PathLike[str]) -> tuple[LinearTransformer, Record]
     if not path.exists():
         raise DamageError(f"a finished run has a model; {path} does not exist. {AGAIN}")
     model, inside = read_file(path)
-    expected = spec = record["spec"]
-    family = model.family
-    shape = {"family": family.name, "dim": model.dim, "layers": model.layers // family.loops}
-    if isinstance(spec.get("dim"), str):  # several dimensions, of which the model has the largest
-        expected = {**spec, "dim": dimensions(spec["dim"])[-1]}
-    if "problem" in spec:  # a problem of the user's own, whose class knows its dimension
-        del shape["dim"]
-    wrong = [name for name, value in shape.items() if expected.get(name) != value]
-    if wrong:
-        raise DamageError(
-            f"a run's model must be the one that was trained; {path} has another {', '.join(wrong)}. {AGAIN}"
-        )
-    # The model's file holds a record too, which vouches for one of version 1. Later ones have checksums, and
-    # where two processes trained one run, the seconds in the model's file may be those of the other process.
-    if record["version"] > 1:
-        same = record.get("model") == fingerprint(model) and inside.get("spec") == spec
-    else:
-        same = checksum(inside) == checksum(record)
-    if not same:
+    # The model's file holds a record too. Where two processes trained one run, its seconds may be the other's.
+    if record.get("model") != fingerprint(model) or inside.get("spec") != record["spec"]:
         raise DamageError(f"a run's model must be the one that was trained; {path} is another one. {AGAIN}")
     return model, record
 
@@ -163,8 +145,7 @@ def read_record(folder: str | os.PathLike[str]) -> Record:
     version = record.get("version")
     if type(version) is int and version > VERSION:
         raise InputError(f"{place} was written by a newer ridgeformer. Upgrade this one to read it.")
-    sealed = version != 1 or "checksum" in record  # version 1 had no checksum
-    if type(version) is not int or version < 1 or (sealed and record.get("checksum") != checksum(record)):
+    if version != VERSION or record.get("checksum") != checksum(record):
         raise DamageError(f"a record must be as it was written; {place} is damaged: its checksum differs. {AGAIN}")
     return record
 
