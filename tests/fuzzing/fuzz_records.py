@@ -153,7 +153,7 @@ def _found(folder: Path, truth: Truth) -> str:
         if kept is not None and (folder / SPEC).read_bytes() != truth.files[SPEC]:
             raise AssertionError("spec.json is still damaged")
         if kept is not None:
-            model, record = kept
+            model, record, _ = kept
             _compare(truth, model, {name: record[name] for name in json.loads(truth.record)})
         elif RECORD in before and not caught:
             raise AssertionError("it is not found, and there was no warning")

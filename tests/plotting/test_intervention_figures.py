@@ -7,7 +7,7 @@ import pytest
 
 from ridgeformer import Problem
 from ridgeformer.explanation import compare_algorithms, patch_noise
-from ridgeformer.plotting.explanation import NAMES, draw_algorithms, draw_patching
+from ridgeformer.plotting.explanation import STYLES, draw_algorithms, draw_patching
 from support import tame_model
 
 pytest.importorskip("matplotlib")
@@ -19,10 +19,10 @@ def test_shares_are_drawn(tmp_path):
     figure = draw_patching(found, tmp_path / "patch.png")
     drawn = {line.get_label(): line.get_ydata() for line in figure.axes[0].get_lines()}
     for part, share in zip(found.part, found.restored, strict=True):
-        np.testing.assert_array_equal(drawn[NAMES[part]], share)
+        np.testing.assert_array_equal(drawn[STYLES[part]["label"]], share)
     once = {line.get_label() for line in figure.axes[1].get_lines()}
-    assert NAMES["gram"] in once
-    assert NAMES["query"] not in once
+    assert STYLES["gram"]["label"] in once
+    assert STYLES["query"]["label"] not in once
     assert "sigma = 1.6 in contexts at sigma = 0.4" in figure.get_suptitle()
     assert (tmp_path / "patch.png").stat().st_size > 5000
 

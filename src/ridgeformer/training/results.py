@@ -356,8 +356,8 @@ def training_of_record(
     """
     try:
         kinds: dict[str, type] = {"name": str, "estimator": str, "exploded": int, "sequences": int, "adjusted": bool}
-        stored = {name: value for name, value in record["result"].items() if name != "ratio"}
-        result = Loss(**{name: kinds.get(name, float)(_known(value)) for name, value in stored.items()})
+        fields = record["result"]
+        result = Loss(**{name: kinds.get(name, float)(_known(fields[name])) for name in fields if name != "ratio"})
         warn_below_floor(result.name, result.loss, result.error, result.floor, result.floor_error, result.signal)
         return Training(
             model=model,
