@@ -251,7 +251,7 @@ export function ablations(frame, rows, loss) {
       marginTop: 46,
       marginBottom: 12,
       marks: [
-        Plot.cell(shown, { x: "name", y: "layer", fill: "var(--bad)", fillOpacity: (row) => Math.min(0.85, 0.06 + 0.2 * Math.max(0, Math.log10(row.ratio))), inset: 1.5, rx: 4 }),
+        Plot.cell(shown, { x: "name", y: "layer", fill: "var(--bad)", fillOpacity: (row) => Math.min(0.7, 0.06 + 0.2 * Math.max(0, Math.log10(row.ratio))), inset: 1.5, rx: 4 }),
         Plot.text(shown, { x: "name", y: "layer", text: (row) => short(row.loss, 3), fill: "var(--ink)" }),
       ],
     },

@@ -12,7 +12,7 @@ export class Handles {
     this.layer = document.createElementNS(SVG, "svg");
     this.layer.classList.add("handles");
     frame.append(this.layer);
-    Object.assign(this, { onMove, axes, step, label, dragged: null });
+    Object.assign(this, { onMove, axes, step, label, dragged: null, pressed: null });
     this.layer.addEventListener("pointermove", (event) => this.#drag(event));
     for (const name of ["pointerup", "pointercancel"]) this.layer.addEventListener(name, () => this.#drop());
   }
@@ -47,7 +47,9 @@ export class Handles {
       handle.focus();
       handle.setPointerCapture(event.pointerId);
       this.dragged = index;
+      this.pressed = null;
     });
+    handle.addEventListener("blur", () => (this.pressed = null));
     handle.addEventListener("keydown", (event) => this.#press(event, index));
     return handle;
   }
@@ -76,10 +78,11 @@ export class Handles {
     event.preventDefault();
     if (!this.axes.includes(axis)) axis = this.axes;
     const size = (event.shiftKey ? 5 : 1) * this.step;
-    const point = { ...this.points[index] };
+    const point = { ...(this.pressed ?? this.points[index]) }; // keys may come faster than drawings
     point[axis] += sign * size;
     const { domain } = this.scales[axis];
     point[axis] = Math.min(Math.max(...domain), Math.max(Math.min(...domain), point[axis]));
+    this.pressed = point;
     this.onMove(index, point);
   }
 }
