@@ -145,7 +145,7 @@ def test_a_model_leaves_the_page_in_every_form(visit, tmp_path, family, text, om
         download.value.save_as(tmp_path / name)
     models["file"] = load(tmp_path / "model.safetensors")
     session = {}
-    exec((tmp_path / "model.py").read_text().replace("print(evaluate(problem, model))", ""), session)
+    exec((tmp_path / "model.py").read_text().replace("print(", "str("), session)
     models["code"] = session["model"]
     text = (tmp_path / "model.json").read_text()
     models["json"] = load(re.search(r'"address": "(.*?)"', text)[1])

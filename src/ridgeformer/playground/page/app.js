@@ -110,6 +110,7 @@ function share() {
   document.body.append(dialog);
   dialog.showModal();
   link.text.setSelectionRange(0, 0);
+  link.text.scrollTop = 0;
 }
 
 /** The model for an address that names none: a shipped one for the dimension and noise that it gives, or else a step of gradient descent. */

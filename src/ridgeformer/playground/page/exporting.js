@@ -24,7 +24,7 @@ export function asPython(state) {
     `omega = [  # of every layer: ${family === "gdpp" ? "xx, yx" : "[[xx, xy], [yx, yy]]"}\n${layers.join("")}]\n` +
     `model = LinearTransformer(${name}(omega=omega), dim=${d})\n` +
     `problem = Problem(dim=${d}, context=${n}, noise="${noise}")\n` +
-    "print(evaluate(problem, model))\n"
+    "print(evaluate(problem, model, sequences=16384))  # the loss that the page shows\n"
   );
 }
 
