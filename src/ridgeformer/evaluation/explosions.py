@@ -48,6 +48,7 @@ Array = NDArray[np.float64]
 BLOCK = 4096  # sequences at a time
 PILOTS, SHARE = 4, 0.1  # rounds before the last one, and the share of the sequences that each of them takes
 ALIKE, TRIED = 1e-3, 64  # how far weights may be from those of rotated contexts, and on how many contexts
+LEAST = -700.0  # the logarithm of the smallest bound that is stated: smaller ones underflow
 FEW_HITS = 10.0  # effective hits below which an estimate is rather too low than too high
 
 
@@ -168,7 +169,8 @@ def _largest_probability(problem: Problem, predictor: Any) -> float:
     if problem.prior.mean is not None or not np.allclose(problem.tasks.second_moment(problem.dim), tasks):
         return 1.0
     room = max(np.sqrt(2 * threshold(problem.signal)) - predictor.longest(problem), 0.0) ** 2 / problem.signal
-    return float((room * np.exp(1 - room)) ** (problem.dim / 2)) if room > 1 else 1.0
+    logarithm = problem.dim / 2 * (np.log(room) + 1 - room) if room > 1 else 0.0
+    return float(np.exp(max(logarithm, LEAST)))
 
 
 def _has_directions(problem: Problem, predictor: Any) -> bool:
