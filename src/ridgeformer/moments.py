@@ -236,7 +236,8 @@ class Moments(Value):
         labels = array("y", y, features.shape[:2])
         tokens = np.concatenate([features, labels[..., None]], axis=-1)
         count = features.shape[1] if context is None else _check_counts(tokens, context)
-        return cls(np.swapaxes(tokens, 1, 2) @ tokens, count, sums=tokens.sum(1))
+        gram = array("gram", np.swapaxes(tokens, 1, 2) @ tokens, ("B", "D", "D"))  # squares may overflow
+        return cls._trusted(gram, count, sums=tokens.sum(1))
 
     @classmethod
     def from_parts(cls, S: ArrayLike, b: ArrayLike, q: ArrayLike, context: int) -> Moments:

@@ -31,7 +31,7 @@ from ridgeformer.losses import BelowFloorWarning
 from ridgeformer.training import SGD, Paper, Search
 from ridgeformer.training import search as search_module
 from ridgeformer.training.batch import Batch, ceiling, damped
-from ridgeformer.training.job import Job, Outcome, Parent, Units, Vector, follow
+from ridgeformer.training.job import Job, Outcome, Parent, Price, Units, Vector, follow
 from ridgeformer.training.paper import query_gradient
 from ridgeformer.training.search import few_starts
 from ridgeformer.training.search.few_starts import Soap
@@ -334,6 +334,23 @@ def test_the_price_of_caution_is_in_the_result():
     ours = run.model.step(problem, price.sequences, stream=4, gradient=False).losses
     calm = ours[ours < 100 * 3]
     assert calm.mean() == pytest.approx((1 + price.worse) * price.loss, rel=0.02)  # but for those that explode there
+
+
+@pytest.mark.parametrize(("caution", "known"), [(1, True), (0, False)])
+def test_searches_by_soap_have_a_price_too(caution, known, monkeypatch):
+    """By hand: the loss of the chosen one; none of the sequences explodes."""
+    monkeypatch.setattr(search_module, "FEW_PARAMETERS", 0)
+    run = train(SMALL, "diag", 1, protocol=Search(effort=0.1, caution=caution), sequences=1000)
+    assert (run.price is not None) == known
+    if known:
+        ours = run.model.step(SMALL, run.price.sequences, stream=4, gradient=False).losses
+        assert ours.mean() == pytest.approx((1 + run.price.worse) * run.price.loss, rel=1e-6)
+
+
+def test_where_no_better_model_was_found_caution_costs_nothing():
+    chosen, signal = np.array([1.0, 2.0, 3.0]), 10.0
+    assert Price.between(chosen + 1, chosen, signal) == Price(2.0, 0, 3, 0.0)
+    assert Price.between(np.array([0.5, 1.0, 2000.0]), chosen, signal) == Price(0.75, 1, 3, 1.0)
 
 
 @pytest.mark.parametrize("family", ["full", "channels(1,3)"])

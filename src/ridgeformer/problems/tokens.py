@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ LARGEST_BLOCK = 512  # sequences
 NUMBERS = 1 << 22  # in the tokens of a block, at most
 KEPT = 3 << 27  # bytes of moments that are kept
 STORED, PASSES = 1 << 14, 8  # sequences that steps of training share, and how often each is used
+STORES = 4  # stores that are kept: descents that race each other take the same steps, one descent after another
 
 
 def draw_tokens(problem: Problem, rng: np.random.Generator, count: int, queries: int) -> Sequences:
@@ -121,8 +123,7 @@ class Bank:
     def __init__(self, draw: Callable[[np.random.Generator, int], Draw], numbers: int) -> None:
         self._draw, self._size = draw, min(LARGEST_BLOCK, max(1, NUMBERS // numbers))
         self._blocks: dict[tuple[int, ...], Draw] = {}
-        self._store: tuple[Any, Any] = None, None  # that of the last step, a `Draw`, and what it is for
-        self._order: tuple[Any, Any] = None, None  # the order of the last pass over it, [N]
+        self._store, self._order = lru_cache(STORES)(self._drawn_once), lru_cache(1)(_order)
 
     def draw(self, key: Key, count: int, first: int, *, tokens: bool = False) -> Draw:
         """Return sequences number `first` to `first + count` of a key.
@@ -158,13 +159,8 @@ class Bank:
         per_pass = max(1, STORED // count)
         turn, place = divmod(key.step, per_pass)
         store, size = key._replace(step=turn // PASSES), per_pass * count
-        if self._store[0] != (store, count, dtype):
-            self._store = (store, count, dtype), self._drawn_once(store, size, dtype)
-        if self._order[0] != (store, turn, count):
-            rng = np.random.default_rng(np.random.SeedSequence((*store, turn, 1)))
-            self._order = (store, turn, count), rng.permutation(size) if turn % PASSES else np.arange(size)
-        whole: Draw = self._store[1]
-        return whole.chosen(self._order[1][place * count : (place + 1) * count])
+        order = self._order(store, turn, size)
+        return self._store(store, size, dtype).chosen(order[place * count : (place + 1) * count])
 
     def of_step(self, key: Key, count: int, first: int, gradient: bool, dtype: type) -> Draw:
         """Return the sequences of a step. Steps of training share sequences: drawing them takes most of the time.
@@ -207,3 +203,9 @@ class Bank:
         if len(self._blocks) < room:
             self._blocks[name] = block
         return block
+
+
+def _order(store: Key, turn: int, size: int) -> NDArray[np.int64]:
+    """The order of the sequences of a store in one pass over it, [N]."""
+    rng = np.random.default_rng(np.random.SeedSequence((*store, turn, 1)))
+    return rng.permutation(size) if turn % PASSES else np.arange(size)

@@ -201,7 +201,8 @@ class Price(NamedTuple):
         loss: The mean adjusted loss of that model on the sequences that select, without those that explode.
         exploded: How many of these sequences explode.
         sequences: How many sequences there are.
-        worse: By how much the loss of the chosen model is higher on the sequences that do not explode: 0.2 for 20 %.
+        worse: By how much the loss of the chosen model is higher on the sequences that do not explode: 0.2 for 20 %; 0
+            where no better model was found.
     """
 
     loss: float
@@ -226,19 +227,14 @@ class Price(NamedTuple):
         if not calm.any():
             return cls(math.nan, int(burst.sum()), len(burst), math.nan)
         least, ours = float(reckless[calm].mean()), float(chosen[calm].mean())
+        if ours <= least:  # then the chosen one is the best one
+            return cls(ours, int(exploded(chosen, signal).sum()), len(burst), 0.0)
         return cls(least, int(burst.sum()), len(burst), ours / least - 1 if least > 0 else 0.0)
 
     def __str__(self) -> str:
         reckless = f"the best model found without regard to explosions has a loss of {self.loss:.4g}"
-        return f"{reckless} and explodes on {self.exploded:,} of {self.sequences:,}; the chosen one is {self._words}"
-
-    @property
-    def _words(self) -> str:
-        return (
-            "as good"
-            if not abs(self.worse) >= 5e-4
-            else f"{abs(self.worse):.1%} {'worse' if self.worse > 0 else 'better'}"
-        )
+        worse = "as good" if not self.worse >= 5e-4 else f"{self.worse:.1%} worse"
+        return f"{reckless} and explodes on {self.exploded:,} of {self.sequences:,}; the chosen one is {worse}"
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,15 @@ from ridgeformer.losses import rounding
 from ridgeformer.models.file import read_file
 from ridgeformer.models.transformer import LinearTransformer
 from ridgeformer.problems import Problem
-from ridgeformer.training.batch import ceiling
-from ridgeformer.training.job import FINISH, SELECT, Price, Units, Vector
-from ridgeformer.training.search.few_starts import Soap
+from ridgeformer.training.job import SELECT, Price
+from ridgeformer.training.search.few_starts import FURTHER, descend_without_caution
 from ridgeformer.zoo import MODELS, PREFIX, shipped, single_models
 
 Array = NDArray[np.float64]
 
 FILE, PRICES = "explosions.json", "prices.json"
 SEQUENCES = 20_000
-STEPS, RATE, BATCH, SEED, SELECTION = 300, 0.003, 1024, 11, 1 << 15  # of the descents that measure prices
+SEED, SELECTION = 11, 1 << 15  # of the descents that measure prices, and of the sequences that judge them
 LIKELY, MORE = 1e-20, 3  # from this probability on, where hits are few, so many times as many sequences are drawn
 
 
@@ -133,25 +132,23 @@ def measure_prices() -> dict[str, Price]:
     }
 
 
-def measure_price(family: str, layers: int, noise: str, steps: int = STEPS) -> Price:
+def measure_price(family: str, layers: int, noise: str, steps: int = FURTHER) -> Price:
     """Let a shipped model descend without regard to explosions, and say how much it gains.
 
-    The descent takes steps of SOAP on fresh sequences, at a rate that falls as a cosine, as the search for Full does,
-    but without the contexts on which models explode. The price is what it gains on other sequences, without those that
-    explode, and 0 where it gains nothing. It estimates the gain of one short descent; a whole search may gain more.
+    See `descend_without_caution`. The price is what it gains on other sequences, without those that explode.
 
     Args:
         family: The family of the model.
         layers: Its depth.
         noise: The noise of its problem, as text.
-        steps: How many steps. Default: 300.
+        steps: How many steps. Default: 300, as in a search.
 
     Returns:
         The price.
     """
     spec, model = shipped().record(family, layers, noise).spec, shipped().model(family, layers, noise)
     problem = Problem(spec["dim"], spec["context"], noise)
-    model, vector, limit = model.astype(np.float64), Vector(model, Units(problem, model.layout)), ceiling(problem)
+    model = model.astype(np.float64)
 
     def losses(judged: LinearTransformer) -> Array:
         drawn = judged.step(problem, SELECTION, seed=SEED, stream=SELECT, gradient=False)
@@ -159,17 +156,8 @@ def measure_price(family: str, layers: int, noise: str, steps: int = STEPS) -> P
 
     ours = losses(model)
     dtype = np.float64 if ours.mean() < 1e-5 * problem.signal else np.float32
-
-    def slope(step: int, point: Array) -> Array:
-        moving = vector.model(point, dtype)
-        evaluation = moving.step(problem, BATCH, seed=SEED, stream=FINISH, step=step, ceiling=limit)
-        return vector.slope(moving.family.pullback(evaluation.gradient))
-
-    descent = Soap.start(vector.pack(model), vector.matrices())
-    descent.run(slope, RATE * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps))))
-    theirs = losses(vector.model(descent.point))
-    price = Price.between(theirs, ours, problem.signal)
-    return price if price.worse > 0 else Price.between(ours, ours, problem.signal)
+    theirs = losses(descend_without_caution(problem, model, dtype, SEED, steps))
+    return Price.between(theirs, ours, problem.signal)
 
 
 def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:

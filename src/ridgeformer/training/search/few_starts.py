@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from ridgeformer.engine.kernels import pieces
 from ridgeformer.models.transformer import LinearTransformer
+from ridgeformer.problems import BaseProblem
 from ridgeformer.training.batch import ceiling, damped
-from ridgeformer.training.job import FINISH, RACE, Outcome, Step, Steps, Vector
+from ridgeformer.training.job import FINISH, RACE, Outcome, Step, Steps, Units, Vector
 from ridgeformer.training.search.starts import Failures, SearchJob
 
 Array = NDArray[np.float64]
@@ -165,6 +166,7 @@ ROUND = 500  # steps between two searches for failures
 REPAIRS = 3  # further rounds, at most, as long as the model explodes
 RATE = 0.01
 SEARCHED = 1 << 17  # contexts among which failures are looked for before every round
+FURTHER, SLOW, WIDE = 300, 0.003, 1024  # steps without caution, their largest rate, and the sequences of each
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +199,53 @@ def descend_few_starts(job: SearchJob) -> Steps:
     best, gain = yield from work.descend(places, job.times_effort(4 + job.spec.layers // 2))
     count = f"{len(starts)} start{'s' * (len(starts) > 1)}"
     change = f"gained {gain:.1%}" if gain >= 0 else f"raised the loss by {-gain:.1%}"
-    message = f"{count}, {int(best.state.taken[0]):,} steps, of which the last {ROUND} {change}"
-    return Outcome(work.model(best), abs(gain) < 0.01, message)
+    taken, model = int(best.state.taken[0]), work.model(best)
+    message = f"{count}, {taken:,} steps, of which the last {ROUND} {change}"
+    reckless = model if job.caution else None
+    if job.caution and len(best.failures):
+        reckless = descend_without_caution(
+            job.problem, model, work.dtype, job.seed, job.reduced(FURTHER), taken, job.threads
+        )
+    return Outcome(model, abs(gain) < 0.01, message, reckless=reckless)
+
+
+def descend_without_caution(
+    problem: BaseProblem,
+    model: LinearTransformer,
+    dtype: type,
+    seed: int,
+    steps: int,
+    first: int = 0,
+    threads: int | None = None,
+) -> LinearTransformer:
+    """Let a model descend further on fresh sequences, at a rate that falls as a cosine, without regard to explosions.
+
+    The loss that it gains is an estimate of the price of caution; a whole search without caution may gain more.
+
+    Args:
+        problem: The distribution of sequences.
+        model: The model.
+        dtype: The precision of the descent.
+        seed: The seed of the sequences.
+        steps: How many steps.
+        first: The number of the first step, which tells its sequences from those of earlier steps. Default: 0.
+        threads: Threads of the engine; None for all.
+
+    Returns:
+        The model at the end, in float64.
+    """
+    vector, limit = Vector(model, Units(problem, model.layout)), ceiling(problem)
+
+    def slope(step: int, point: Array) -> Array:
+        moving = vector.passing(point, dtype)
+        evaluation = moving.step(
+            problem, WIDE, seed=seed, stream=FINISH, step=first + step, ceiling=limit, threads=threads
+        )
+        return vector.slope(moving.family.pullback(evaluation.gradient))
+
+    descent = Soap.start(vector.pack(model), vector.matrices())
+    descent.run(slope, SLOW * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps))))
+    return vector.model(descent.point)
 
 
 class _Work:
