@@ -15,6 +15,7 @@ grows from one of L - 1: a small random layer is put at each place, each descend
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def _record(model: LinearTransformer, dims: str, context: str, noise: str | None
         problem = Problem(int(dims), int(context), noise)
         losses = evaluate(problem, model, sequences=100_000, seed=5)
         result = {name: getattr(losses, name) for name in ("loss", "error", "floor", "largest", "exploded")}
-        rare = explosion_probability(problem, model, sequences=20_000).numbers()
+        rare = asdict(explosion_probability(problem, model, sequences=20_000))
         spec = {"dim": problem.dim, "context": problem.context, "noise": str(problem.noise)}
         return {"spec": {**spec, **about}, "result": {**result, "sequences": 100_000, "explosions": rare}}
     everywhere = dims == DIMS

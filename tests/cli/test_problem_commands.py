@@ -146,6 +146,8 @@ def test_problem_says_what_it_is(call, tmp_path):
     assert "There is no closed form" in text
     assert "from 1 common factor, with" in text
     assert "d=3 n=20 fixed(1)" in call("problem", "--noise", "1", "--dim", "3", *FEW, "--json")[1]
+    text = call("problem", *LAW, "--features", "standardised()", "--context", "3", *FEW)[1]
+    assert "predicting 0 has an infinite unadjusted loss" in " ".join(text.split())
 
 
 def test_shifts_are_evaluated_as_other_problems(call, run_folder):

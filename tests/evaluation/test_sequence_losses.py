@@ -76,9 +76,11 @@ def fourth(x, y=None):
     return np.sqrt(np.abs(np.stack(columns, 1)))
 
 
-@pytest.mark.parametrize("odd", [np.ma.masked_array(np.zeros((5, 3)), mask=True), np.zeros((5, 3), complex)])
+@pytest.mark.parametrize(
+    "odd", [np.ma.masked_array(np.zeros((5, 3)), mask=True), np.zeros((5, 3), complex), np.full((5, 3), "a")]
+)
 def test_predictors_return_real_numbers(odd):
-    """What lies below a mask, and the real parts of complex numbers, are no predictions."""
+    """What lies below a mask, the real parts of complex numbers, and texts are no predictions."""
     by_weights = SimpleNamespace(weights=lambda moments: odd)
     by_tokens = SimpleNamespace(predict=lambda x, y, queries: odd[:, :1].repeat(queries.shape[1], 1))
     for predictor in (by_weights, by_tokens):

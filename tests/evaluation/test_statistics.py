@@ -1,13 +1,8 @@
 import numpy as np
 import pytest
 
-from ridgeformer import (
-    Diag,
-    LinearTransformer,
-    Problem,
-    evaluate,
-)
-from ridgeformer.evaluation.sequence_losses import Means, Tally
+from ridgeformer import Diag, LinearTransformer, Problem, evaluate
+from ridgeformer.evaluation.sequence_losses import Tally
 from ridgeformer.losses import CAP
 
 PROBLEM = Problem(noise="uniform(0,5)")
@@ -31,15 +26,13 @@ def test_running_statistics_are_those_of_all_losses_at_once():
     """Mean, standard error and covariance of the means against NumPy's, with blocks of different lengths."""
     losses = np.random.default_rng(0).lognormal(size=(3, 1000))
     losses[1, 7], losses[2, 900] = np.inf, np.nan
-    means, tally = Means(3, signal=10), Tally(3, signal=10, sequences=1000)
+    tally = Tally(3, signal=10, sequences=1000)
     for block in np.split(losses, [1, 300, 301, 999], axis=1):
-        means.add(block)
         tally.add(block)
     finite = np.where(np.isfinite(losses), losses, CAP)
-    for one in (means, tally):
-        np.testing.assert_allclose(one.mean, finite.mean(1), rtol=1e-12)
-        np.testing.assert_allclose(one.error, finite.std(1, ddof=1) / np.sqrt(1000), rtol=1e-12)
-        assert one.count == 1000
+    np.testing.assert_allclose(tally.mean, finite.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(tally.error, finite.std(1, ddof=1) / np.sqrt(1000), rtol=1e-12)
+    assert tally.count == 1000
     assert tally.exploded.tolist() == [0, 1, 1]
     np.testing.assert_allclose(tally.covariance, np.cov(finite) / 1000, rtol=1e-9)
     np.testing.assert_allclose(tally.unexploded, [np.mean(row[row < CAP]) for row in finite], rtol=1e-12)

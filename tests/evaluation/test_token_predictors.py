@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer import ConstRR, InputError, Problem, compare, evaluate, floor
+from ridgeformer.evaluation import comparison, sequence_losses
 from ridgeformer.moments import Moments
 from ridgeformer.problems import CustomProblem, Dataset, Sequences
 
@@ -55,6 +56,26 @@ def test_axes_take_them(over):
     both = {"tokens": InTokens(ConstRR(1.5)), "weights": ConstRR(1.5)}
     gap, error = compare(PROBLEM, both, over, sequences=3000).difference("tokens", "weights")
     assert (abs(gap) < 5 * error).all()
+
+
+@pytest.mark.parametrize("over", [None, {"context": [50, 100]}], ids=str)
+def test_long_contexts_are_drawn_in_smaller_blocks(over, monkeypatch):
+    """Tokens of 16,384 sequences with 2,000 examples would take gigabytes; here ten sequences make a block."""
+    counts, tokens_of = [], sequence_losses._tokens_of
+    monkeypatch.setattr(comparison, "TOKENS", 4000)
+    monkeypatch.setattr(
+        sequence_losses, "_tokens_of", lambda draw, rng: counts.append(len(draw.moments)) or tokens_of(draw, rng)
+    )
+    both = {"tokens": InTokens(ConstRR(1.5)), "weights": ConstRR(1.5)}
+    found = compare(Problem(3, 100, 1), both, over, sequences=25)
+    assert counts == [10, 10, 5]
+    assert (np.abs(found.difference("tokens", "weights")[0]) < 5 * found.difference("tokens", "weights")[1]).all()
+
+
+def test_contexts_that_fit_into_no_memory_are_problems_of_their_own():
+    found = compare(Problem(3, 6, 1), {"ridge": ConstRR(1)}, {"context": [6, 10**9]}, sequences=50)
+    assert found.unadjusted[0, 1] == pytest.approx(1.5e-9, rel=0.5)  # d sigma^2 / 2 n
+    assert found.axes["context"] == (6, 10**9)
 
 
 class Cubic(CustomProblem):

@@ -299,6 +299,8 @@ def test_a_noise_level_that_hardly_acts_and_an_estimate_that_comes_too_late():
     assert "layer 2. It is the last layer, so that no later layer can use the estimate" in findings(weak, last)[0]
     assert findings(weak, first)[0] == "The noise level is estimated by layer 1."
     assert summary(weak, last, found.removed)[2] == "The noise level hardly changes the prediction."
+    idle = summary(weak, last, np.array([0.998, 0.996]))[1]
+    assert idle.startswith("No layer is missed: without layer 1 the model has 0.998 times its loss")
 
 
 def test_a_layer_that_later_ones_need_prepares_although_it_shrinks_too():

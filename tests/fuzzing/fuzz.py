@@ -4,8 +4,7 @@ python tests/fuzzing/fuzz.py              # at least 100,000 files and 106,000 c
 python tests/fuzzing/fuzz.py --quick      # a fifth of that, in at most two minutes
 python tests/fuzzing/fuzz.py --only zoo   # one kind
 
-Every kind is a module `fuzz_<kind>` with `run(count, seed)`, which gives the outcomes by name and raises an
-`AssertionError` at the first case that breaks the law. Cases run in other processes, so that a crash is seen.
+Every kind is a module `fuzz_<kind>`; see `fuzz_cases`. Cases run in other processes, so that a crash is seen.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
-import importlib
 import itertools
 import multiprocessing
 import os
@@ -26,22 +24,26 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import NamedTuple
 
-KINDS = {"models": 42_000, "journals": 22_000, "records": 12_000, "zoo": 12_000, "grids": 12_000}
-KINDS |= {"arrays": 2_000, "laws": 2_000, "pairs": 2_000, "terminal": 200, "engine": 100_000}
-COSTS = dict.fromkeys(KINDS, 1) | {
-    "records": 4,
-    "arrays": 4,
-    "laws": 15,
-    "pairs": 15,
-    "terminal": 250,
-}  # in ms, roughly
-CALLS = ("arrays", "laws", "pairs", "terminal", "engine")  # the other kinds are of files
+import fuzz_cases
+
+
+class Kind(NamedTuple):
+    """How many cases there are of a kind, the milliseconds that one takes, how many make a chunk, and what they are."""
+
+    least: int
+    cost: float = 1.0
+    chunk: int = 200
+    what: str = "files"
+
+
+KINDS = {"models": Kind(42_000), "journals": Kind(22_000), "records": Kind(12_000, 4), "zoo": Kind(12_000)}
+KINDS |= {"grids": Kind(12_000), "arrays": Kind(2_000, 4, what="calls"), "laws": Kind(2_000, 15, what="calls")}
+KINDS |= {"pairs": Kind(2_000, 15, what="calls"), "terminal": Kind(200, 250, 40, "calls")}
+KINDS |= {"engine": Kind(100_000, what="calls")}
 FULL, QUICK = 570.0, 110.0  # seconds
-CHUNK = 200  # cases of one call of run, where they are not slow
-SLOW = {"terminal": 40}
 HANG = 120.0  # seconds that a chunk may take; waiting forever shows here, computing forever in its case
-SAVED = Path(__file__).parents[2] / "build" / "fuzz"
 
 
 class Violation(Exception):
@@ -56,11 +58,9 @@ def begin(scratch: str) -> None:
 
 def chunk(kind: str, seed: int) -> Counter[str]:
     """Some cases of a kind. A hang ends the process."""
-    module = importlib.import_module(f"fuzz_{kind}")
     faulthandler.dump_traceback_later(HANG, exit=True)
     try:
-        found: Counter[str] = module.run(SLOW.get(kind, CHUNK), seed)
-        return found
+        return fuzz_cases.run(kind, KINDS[kind].chunk, seed)
     finally:
         faulthandler.cancel_dump_traceback_later()
 
@@ -90,7 +90,7 @@ def fuzz(kind: str, least: int, deadline: float, seed: int, jobs: int) -> Counte
     reported = time.monotonic()
     with processes(jobs) as (executor, scratch):
         while True:
-            tried = outcomes.total() + SLOW.get(kind, CHUNK) * len(running)
+            tried = outcomes.total() + KINDS[kind].chunk * len(running)
             if len(running) < jobs and tried < least and (not tried or time.monotonic() < deadline):
                 number = next(seeds)
                 running[executor.submit(chunk, kind, number)] = number
@@ -111,10 +111,10 @@ def fuzz(kind: str, least: int, deadline: float, seed: int, jobs: int) -> Counte
 
 
 def _crash(kind: str, seeds: list[int], scratch: Path) -> str:
-    saved = SAVED / f"{kind}-crash"
+    saved = fuzz_cases.SAVED / f"{kind}-crash"
     with contextlib.suppress(shutil.Error, OSError):  # a pipe cannot be copied
         shutil.copytree(scratch, saved, dirs_exist_ok=True)
-    calls = " or ".join(f"fuzz_{kind}.run({SLOW.get(kind, CHUNK)}, {seed})" for seed in seeds)
+    calls = " or ".join(f"fuzz_cases.run({kind!r}, {KINDS[kind].chunk}, {seed})" for seed in seeds)
     return f"{calls} crashed or did not end. The files it had written are in {saved}"
 
 
@@ -123,8 +123,8 @@ def summary(outcomes: Counter[str]) -> tuple[str, str]:
     ends: Counter[str] = Counter()
     tried: Counter[str] = Counter()
     for name, times in outcomes.items():
-        damage, _, end = name.rpartition(": " if ": " in name else " ")
-        ends["refused" if end == "InputError" else end] += times
+        damage, _, end = name.rpartition(": ")
+        ends[end] += times
         tried[damage.split(" in ")[0].replace("_", " ")] += times
     return _listed(ends), _listed(tried)
 
@@ -138,14 +138,15 @@ def run(kinds: dict[str, int], seconds: float, seed: int, jobs: int) -> dict[str
     began = time.monotonic()
     counts = {}
     for kind, least in kinds.items():
-        share = COSTS[kind] * least / sum(COSTS[other] * kinds[other] for other in kinds if other not in counts)
+        share = KINDS[kind].cost * least / sum(KINDS[k].cost * kinds[k] for k in kinds if k not in counts)
         start = time.monotonic()
         deadline = start + max(0.0, began + seconds - start) * share
         outcomes = fuzz(kind, least, deadline, seed, jobs)
         counts[kind] = outcomes.total()
         ends, tried = summary(outcomes)
-        what = "calls" if kind in CALLS else "files"
-        print(f"{kind:10} {counts[kind]:7,} {what} in {time.monotonic() - start:5.1f} s: {ends}", flush=True)
+        print(
+            f"{kind:10} {counts[kind]:7,} {KINDS[kind].what} in {time.monotonic() - start:5.1f} s: {ends}", flush=True
+        )
         if tried:
             print(f"{'':10} tried: {tried}", flush=True)
     return counts
@@ -160,11 +161,8 @@ def main() -> int:
     parser.add_argument("--only", choices=KINDS, action="append", help="run this kind; may be given more than once")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; one per core unless told")
     options = parser.parse_args()
-    kinds = {
-        kind: least // 5 if options.quick else least
-        for kind, least in KINDS.items()
-        if not options.only or kind in options.only
-    }
+    chosen = options.only or KINDS
+    kinds = {kind: KINDS[kind].least // (5 if options.quick else 1) for kind in KINDS if kind in chosen}
     seconds = options.seconds or (QUICK if options.quick else FULL)
     began = time.monotonic()
     try:
@@ -172,7 +170,7 @@ def main() -> int:
     except Violation as error:
         print(f"VIOLATION: {error}", file=sys.stderr)
         return 1
-    calls = sum(counts.get(kind, 0) for kind in CALLS)
+    calls = sum(count for kind, count in counts.items() if KINDS[kind].what == "calls")
     files = sum(counts.values()) - calls
     spent = time.monotonic() - began
     print(f"{files:,} files and {calls:,} calls in {spent:.0f} s, seed {options.seed}: no violation")

@@ -1,11 +1,16 @@
-"""What all kinds of damaged files share: a case is written into a folder of its own, judged and counted."""
+"""What all kinds of cases share: a case is made, its files are written into a folder of its own, judged and counted.
+
+A kind is a module `fuzz_<kind>`. One of files has `make(rng)`, which gives a `Case`, and `judge(folder, case)`, which
+reads it; one of calls has `judge(rng, folder)`. Both name the outcome, and whatever they raise is a violation.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
+import shutil
 import signal
-import sys
 import tempfile
 import warnings
 from collections import Counter
@@ -88,19 +93,13 @@ class Hang(Exception):
     """A case took too long."""
 
 
-Make = Callable[[random.Random], Case]
-Judge = Callable[[Path, Case], str]
-
-
-def run(kind: str, make: Make, judge: Judge, count: int, seed: int) -> Counter[str]:
-    """Make and judge `count` cases, each of which depends on the seed and its number only.
+def run(kind: str, count: int, seed: int) -> Counter[str]:
+    """Make and judge cases, each of which depends on the seed and its number only.
 
     Args:
         kind: The name of the module, without `fuzz_`.
-        make: Gives a case.
-        judge: Reads the files in a folder and names the outcome; whatever it raises is a violation.
         count: How many.
-        seed: Of the damage.
+        seed: Of the cases.
 
     Returns:
         How often every outcome came, by damage and outcome.
@@ -108,38 +107,26 @@ def run(kind: str, make: Make, judge: Judge, count: int, seed: int) -> Counter[s
     Raises:
         AssertionError: A case broke the law. The message says how to repeat it and where its files are.
     """
-    outcomes: Counter[str] = Counter()
+    module, outcomes = importlib.import_module(f"fuzz_{kind}"), Counter[str]()
     with tempfile.TemporaryDirectory() as scratch, _alarm():
         for number in range(count):
-            case = make(random.Random(f"{seed}/{number}"))
-            folder = Path(scratch, f"{kind}-{seed}-{number}")
-            write(folder, case.files)
+            rng, folder = random.Random(f"{seed}/{number}"), Path(scratch, f"{kind}-{seed}-{number}")
+            case = module.make(rng) if hasattr(module, "make") else None
+            write(folder, case.files if case else {})
             try:
-                outcome = _judged(judge, folder, case)
+                outcome = f"{case.what}: {_judged(module.judge, folder, case)}" if case else module.judge(rng, folder)
             except Exception as error:
-                saved = SAVED / folder.name
-                write(saved, case.files)
-                raise AssertionError(
-                    f"fuzz_{kind}.run({number + 1}, {seed}) breaks the law in its last case, {case.what}: "
-                    f"{type(error).__name__}: {error}. Its files are in {saved}"
-                ) from error
-            clear(folder)
-            outcomes[f"{case.what}: {outcome}"] += 1
+                where = f"fuzz_cases.run({kind!r}, {number + 1}, {seed}) breaks the law in its last case"
+                if case:
+                    write(SAVED / folder.name, case.files)
+                    where += f", {case.what}, whose files are in {SAVED / folder.name}"
+                raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+            shutil.rmtree(folder)
+            outcomes[outcome] += 1
     return outcomes
 
 
-def run_numbered(kind: str, judge: Callable[[random.Random], str], count: int, seed: int) -> Counter[str]:
-    """Judge `count` cases without files, each of which depends on the seed and its number only; see `run`."""
-    outcomes: Counter[str] = Counter()
-    for number in range(count):
-        try:
-            outcomes[judge(random.Random(f"{seed}/{number}"))] += 1
-        except AssertionError as error:
-            raise AssertionError(f"fuzz_{kind}.run({number + 1}, {seed}): {error}") from error
-    return outcomes
-
-
-def _judged(judge: Judge, folder: Path, case: Case) -> str:
+def _judged(judge: Callable[[Path, Case], str], folder: Path, case: Case) -> str:
     with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")
         signal.setitimer(signal.ITIMER_PROF, HANG)
@@ -190,19 +177,3 @@ def write(folder: Path, files: dict[str, Content]) -> None:
             os.mkfifo(path)
         elif content is Instead.LOOP:
             path.symlink_to(path)
-
-
-def clear(folder: Path) -> None:
-    """Remove a case's folder."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        else:
-            path.unlink()
-    folder.rmdir()
-
-
-def main(run: Callable[[int, int], Counter[str]]) -> None:
-    """Run one kind from the command line: how many, and the seed."""
-    for outcome, times in sorted(run(int(sys.argv[1]), int(sys.argv[2])).items()):
-        print(f"{times:7} {outcome}")

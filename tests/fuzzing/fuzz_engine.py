@@ -1,19 +1,15 @@
-"""Odd calls of every engine, as many as one likes. Each must end in a sound result or in an `InputError`.
-
-`run(count, seed)` makes them. A call depends on its seed and number only: `make(seed, number)()` repeats it.
-"""
+"""Odd calls of every engine, as many as one likes. Each must end in a sound result or in an `InputError`."""
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,15 +73,8 @@ BY_NAME: dict[str, list[Any]] = {
     "target": ["task", "Ridge", "tasks"],
     "ceiling": [0, 0.0, 1e-300, 1e300, np.float64(3), 7],
     "kernel": [
-        Omegas(None),
-        Matrices(1, 2),
-        Omegas([[1.0]]),
-        Matrices(np.zeros(3), np.zeros(3)),
-        Omegas(Hostile()),
-        Mixings(*np.zeros((4, 1, 1, 1, 1))),
-        (np.zeros((1, 2, 2)),),
-        [np.zeros((1, 2, 2))],
-        Omegas,
+        *(Omegas(None), Matrices(1, 2), Omegas([[1.0]]), Matrices(np.zeros(3), np.zeros(3)), Omegas(Hostile()), Omegas),
+        *(Mixings(*np.zeros((4, 1, 1, 1, 1))), (np.zeros((1, 2, 2)),), [np.zeros((1, 2, 2))]),
     ],
     "engine": ["numpy", "mmx", "NumPy", [], {}, np.zeros(3)],
 }
@@ -115,65 +104,37 @@ TRICKS: list[Callable[[np.ndarray], Any]] = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call. `changed` names the arguments that were replaced, perhaps by something sound."""
-
-    engine: str
-    method: str
-    arguments: dict[str, Any]
-    changed: tuple[str, ...]
-
-    def __call__(self) -> object:
-        """Make the call and check what it returns."""
-        if self.method in ("resolve", "named"):
-            return getattr(engine, self.method)(self.arguments["engine"])
-        arguments = _assembled(self.arguments) if self.method in ("sample", "step") else self.arguments
-        result = getattr(engine.named(self.engine), self.method)(**arguments)
-        if isinstance(result, Evaluation):
-            _check(result)
-        elif self.method == "uniforms":
-            assert ((result > 0) & (result < 1)).all(), result
-        return result
-
-
-def odd_calls(seed: int) -> Iterator[Callable[[], object]]:
-    """Calls without end, the same ones for the same seed."""
-    return (make(seed, number) for number in itertools.count())
-
-
-def make(seed: int, number: int) -> Call:
-    """Call `number` of a seed: sound arguments, up to three of them replaced."""
-    rng = random.Random(f"{seed}/{number}")
+def judge(rng: random.Random, folder: Path) -> str:
+    """Make a call with sound arguments of which up to three are replaced; a NumPy warning is an error."""
     method = rng.choice(["uniforms", "sample", "evaluate", "evaluate", "step", "step", "resolve", "named"])
     arguments = _sound(method, rng)
     names = sorted(arguments) + (["choices", "law", "layout"] if method in ("sample", "step") else [])
     changed = rng.sample(names, min(len(names), rng.choice([0, 1, 1, 1, 2, 3])))
     for name in changed:
         arguments[name] = _odd(name, arguments.get(name), rng)
-    return Call(rng.choice(ENGINES), method, arguments, tuple(changed))
-
-
-def run(count: int, seed: int = 0) -> Counter[str]:
-    """Make `count` calls and count how they end; a NumPy warning is an error.
-
-    Raises:
-        AssertionError: a call ended in another exception or in an unsound result; the message says how to repeat it.
-    """
-    ends: Counter[str] = Counter()
+    chosen = rng.choice(ENGINES)
     with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")
-        for number in range(count):
-            call = make(seed, number)
-            try:
-                call()
-                ends["result"] += 1
-            except Exception as error:
-                if not isinstance(error, InputError) or not MESSAGE.fullmatch(str(error)):
-                    where = f"fuzz_engine.make({seed}, {number}), {call.engine}.{call.method}, odd: {call.changed}"
-                    raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
-                ends["InputError"] += 1
-    return ends
+        try:
+            _call(chosen, method, arguments)
+            return "result"
+        except Exception as error:
+            if isinstance(error, InputError) and MESSAGE.fullmatch(str(error)):
+                return "refused"
+            raise AssertionError(f"{chosen}.{method}, odd: {changed}: {type(error).__name__}: {error}") from error
+
+
+def _call(chosen: str, method: str, arguments: dict[str, Any]) -> None:
+    """Make a call, and check what it returns."""
+    if method in ("resolve", "named"):
+        getattr(engine, method)(arguments["engine"])
+        return
+    given = _assembled(arguments) if method in ("sample", "step") else arguments
+    result = getattr(engine.named(chosen), method)(**given)
+    if isinstance(result, Evaluation):
+        _check(result)
+    elif method == "uniforms":
+        assert ((result > 0) & (result < 1)).all(), result
 
 
 def _sound(method: str, rng: random.Random) -> dict[str, Any]:

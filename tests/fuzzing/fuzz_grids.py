@@ -1,7 +1,4 @@
-"""Grid files with random damage: each is read, or refused with an InputError of one line, and nothing else happens.
-
-python tests/fuzzing/fuzz_grids.py 20000 0    # how many, and the seed
-"""
+"""Grid files with random damage: each is read, or refused with an InputError of one line, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -9,13 +6,15 @@ import itertools
 import random
 import re
 import sys
-import tempfile
 import warnings
-from collections import Counter
 from pathlib import Path
 
-from ridgeformer import InputError
+from fuzz_cases import Case, attempt
+from fuzz_mutations import BYTES
+
 from ridgeformer.sweeps import read_grid
+
+NAME = "grid.toml"
 
 GOOD = (
     """noise = ["uniform(0,5)", "categorical(1,3)"]
@@ -53,44 +52,39 @@ VALUES = (
 NAMES = ("noise", "dim", "context", "families", "layers", "heads", "seeds", "protocol", "sequences", "a.b", '""')
 
 
-def flip_bytes(text: str, rng: random.Random) -> bytes:
-    content = bytearray(text.encode())
+def print_over(content: bytes, rng: random.Random) -> bytes:
+    """A few bytes become others that can be printed."""
+    changed = bytearray(content)
     for _ in range(rng.randint(1, 3)):
-        content[rng.randrange(len(content))] = rng.randrange(256) if rng.random() < 0.3 else rng.randrange(32, 127)
-    return bytes(content)
+        changed[rng.randrange(len(changed))] = rng.randrange(32, 127)
+    return bytes(changed)
 
 
-def swap_tokens(text: str, rng: random.Random) -> bytes:
+def swap_tokens(text: str, rng: random.Random) -> str:
     tokens = TOKENS.findall(text)
     for _ in range(rng.randint(1, 4)):
         i, j = rng.randrange(len(tokens)), rng.randrange(len(tokens))
         tokens[i], tokens[j] = tokens[j], tokens[i]
-    return "".join(tokens).encode()
+    return "".join(tokens)
 
 
-def truncate(text: str, rng: random.Random) -> bytes:
-    content = text.encode()
-    first, last = sorted(rng.choices(range(len(content) + 1), k=2))
-    return content[:first] if rng.random() < 0.5 else content[:first] + content[last:]
-
-
-def swap_types(text: str, rng: random.Random) -> bytes:
+def swap_types(text: str, rng: random.Random) -> str:
     """A value, or one in a list, becomes something else."""
     values = list(re.finditer(r"(?<== )[^\n]+|[0-9.]+|\"[^\"\n]*\"", text))
     chosen = rng.choice(values)
-    return (text[: chosen.start()] + rng.choice(VALUES) + text[chosen.end() :]).encode()
+    return text[: chosen.start()] + rng.choice(VALUES) + text[chosen.end() :]
 
 
-def nest(text: str, rng: random.Random) -> bytes:
+def nest(text: str, rng: random.Random) -> str:
     """A value becomes a deep one."""
     depth = rng.choice((1, 2, 10, 100, 400, 1000, 20_000))
     opening, closing = rng.choice((("[", "]"), ("{a=", "}"), ("{a=1,a", "}"), ("'x(", ")'"), ("[{a=", "}]")))
     inner = rng.choice(("", "1", "'diag'", "1.1"))
     value = rng.choice(list(re.finditer(r"(?<== )[^\n]+", text)))
-    return f"{text[: value.start()]}{opening * depth}{inner}{closing * depth}{text[value.end() :]}".encode()
+    return f"{text[: value.start()]}{opening * depth}{inner}{closing * depth}{text[value.end() :]}"
 
 
-def insert_numbers(text: str, rng: random.Random) -> bytes:
+def insert_numbers(text: str, rng: random.Random) -> str:
     """Huge, tiny and odd numbers in place of good ones."""
 
     def other(found: re.Match[str]) -> str:
@@ -101,21 +95,21 @@ def insert_numbers(text: str, rng: random.Random) -> bytes:
 
     sys.set_int_max_str_digits(0)
     try:
-        return re.sub(r"[0-9]+", other, text).encode()
+        return re.sub(r"[0-9]+", other, text)
     finally:
         sys.set_int_max_str_digits(4300)
 
 
-def lengthen(text: str, rng: random.Random) -> bytes:
+def lengthen(text: str, rng: random.Random) -> str:
     """Axes of so many values that their combinations could not be enumerated."""
     most = {"dim": 200, "context": 200, "layers": 200, "heads": 64, "seeds": 400}
     axes = rng.sample(sorted(most), rng.randint(1, 4))
     kept = [line for line in text.split("\n") if line.split(" ")[0] not in axes]
     added = [f"{axis} = {list(range(1, rng.randint(2, most[axis])))}" for axis in axes]
-    return "\n".join([*added, *kept]).encode()
+    return "\n".join([*added, *kept])
 
 
-def change_noise(text: str, rng: random.Random) -> bytes:
+def change_noise(text: str, rng: random.Random) -> str:
     """Distributions of scipy's and others, with arguments that they may not take."""
     name = rng.choice(("fixed", "uniform", "categorical", "expon", "gamma", "lognorm", "poisson", "norm", "beta", "x"))
     numbers = [
@@ -124,66 +118,33 @@ def change_noise(text: str, rng: random.Random) -> bytes:
     ]
     names = ("", "", "loc=", "scale=", "s=", "weights=", "low=", "*", "**")
     arguments = [rng.choice(names) + rng.choice(numbers) for _ in range(rng.randint(0, 3))]
-    return re.sub(r"noise = .*", lambda _: f'noise = ["{name}({",".join(arguments)})"]', text).encode()
+    return re.sub(r"noise = .*", lambda _: f'noise = ["{name}({",".join(arguments)})"]', text)
 
 
-def change_keys(text: str, rng: random.Random) -> bytes:
+def change_keys(text: str, rng: random.Random) -> str:
     lines = text.split("\n")
     lines.insert(rng.randrange(len(lines)), f"{rng.choice(NAMES)} = {rng.choice(VALUES)}")
     lines[rng.randrange(len(lines))] = rng.choice(lines)
-    return "\n".join(lines).encode()
+    return "\n".join(lines)
 
 
-MUTATIONS = (flip_bytes, swap_tokens, truncate, swap_types, nest, insert_numbers, lengthen, change_keys, change_noise)
+TEXTS = (swap_tokens, swap_types, nest, insert_numbers, lengthen, change_keys, change_noise)
 
 
-def mutated(seed: int, number: int) -> tuple[str, bytes]:
-    """The name of the damage and the content of one file, which depends on nothing else."""
-    rng = random.Random(f"{seed}/{number}")
-    mutate = rng.choice(MUTATIONS)
-    return mutate.__name__, mutate(rng.choice(GOOD), rng)
+def make(rng: random.Random) -> Case:
+    """One damaged grid: its text, or its bytes."""
+    text, what = rng.choice(GOOD), rng.choice((*TEXTS, *TEXTS, print_over, print_over, *dict.fromkeys(BYTES)))
+    content = what(text, rng).encode() if what in TEXTS else what(text.encode(), rng)
+    return Case(what.__name__, {NAME: content}, None)
 
 
-def run(count: int, seed: int) -> Counter[str]:
-    """Read `count` damaged grid files.
+def judge(folder: Path, case: Case) -> str:
+    """Read the grid and make some of its specs."""
 
-    Args:
-        count: How many.
-        seed: Of the damage. The same seed gives the same files.
-
-    Returns:
-        How many of each kind of damage were accepted and refused.
-
-    Raises:
-        AssertionError: A file raised something else than an InputError of one short line. Names the file.
-    """
-    outcomes: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy's, about parameters that it takes
-        path = Path(folder, "grid.toml")
-        for number in range(count):
-            name, content = mutated(seed, number)
-            path.write_bytes(content)
-            try:
-                outcome = _outcome(path)
-            except Exception as error:
-                where = f"fuzz_grids.mutated({seed}, {number}) gives {content[:300]!r}"
-                raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
-            outcomes[f"{name} {outcome}"] += 1
-    return outcomes
-
-
-def _outcome(path: Path) -> str:
-    try:
-        for _ in itertools.islice(read_grid(path).specs(), 200):
+    def read() -> str:
+        for _ in itertools.islice(read_grid(folder / NAME).specs(), 200):
             pass
         return "accepted"
-    except InputError as error:
-        if len(str(error)) > 1000 or "\n" in str(error):
-            raise ValueError("the message is not one short line") from error
-        return "refused"
 
-
-if __name__ == "__main__":
-    for outcome, times in sorted(run(int(sys.argv[1]), int(sys.argv[2])).items()):
-        print(f"{times:7} {outcome}")
+    warnings.simplefilter("ignore")  # scipy's, about parameters that it takes
+    return attempt(read)

@@ -1,8 +1,6 @@
 """Damaged journals: opening one never fails, and what it then recalls is what was kept, bit for bit, or nothing.
 
 What is lost is reported by a `DamagedRunWarning`, and the history ends where the recalled pieces end.
-
-python tests/fuzzing/fuzz_journals.py 20000 0    # how many, and the seed
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import json
 import random
 import tempfile
 import warnings
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,12 +135,3 @@ def judge(folder: Path, case: Case) -> str:
 
 def _bits(arrays: Any) -> dict[str, Any]:
     return {name: (value.dtype.str, value.shape, value.tobytes()) for name, value in arrays.items()}
-
-
-def run(count: int, seed: int) -> Counter[str]:
-    """Open `count` damaged journals; see `fuzz_cases.run`."""
-    return fuzz_cases.run("journals", make, judge, count, seed)
-
-
-if __name__ == "__main__":
-    fuzz_cases.main(run)

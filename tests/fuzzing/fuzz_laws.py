@@ -7,12 +7,12 @@ draws are judged through tokens with the same Gram matrix, of which the oracle i
 from __future__ import annotations
 
 import random
-from collections import Counter
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_cases import attempt, main, run_numbered
+from fuzz_cases import attempt
 
 from ridgeformer import Problem, engine
 
@@ -75,8 +75,12 @@ def tokens_of(gram: Array, n: int) -> tuple[Array, Array]:
     return rows[:, :-1], rows[:, -1]
 
 
-def judge(rng: random.Random) -> str:
+def judge(rng: random.Random, folder: Path) -> str:
     """One law, of which a few sequences are judged."""
+    return attempt(lambda: _judged(rng))
+
+
+def _judged(rng: random.Random) -> str:
     d, low = rng.randint(1, 4), rng.randint(1, 5)
     context = rng.choice((low, f"{low}..{low + rng.randint(1, 4)}"))
     levels = sorted({rng.choice((0.0, 0.3, 1.0, 2.5)) for _ in range(rng.randint(1, 3))})
@@ -106,16 +110,3 @@ def judge(rng: random.Random) -> str:
 def _agree(found: Array, truth: Array, what: str, within: float) -> None:
     if not np.allclose(found, truth, rtol=within, atol=within):
         raise AssertionError(f"{what} is {found}, not {truth}")
-
-
-def run(count: int, seed: int) -> Counter[str]:
-    """Judge laws.
-
-    Raises:
-        AssertionError: A posterior mean is wrong.
-    """
-    return run_numbered("laws", lambda rng: attempt(lambda: judge(rng)), count, seed)
-
-
-if __name__ == "__main__":
-    main(run)

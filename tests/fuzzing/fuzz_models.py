@@ -1,7 +1,4 @@
-"""Damaged model files: each is refused with an `InputError`, or gives the very same model.
-
-python tests/fuzzing/fuzz_models.py 20000 0    # how many, and the seed
-"""
+"""Damaged model files: each is refused with an `InputError`, or gives the very same model."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import json
 import math
 import random
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +111,3 @@ def judge(folder: Path, case: Case) -> str:
         return "loaded" if case.sealed else "unchanged"
 
     return fuzz_cases.attempt(read)
-
-
-def run(count: int, seed: int) -> Counter[str]:
-    """Read `count` damaged model files; see `fuzz_cases.run`."""
-    return fuzz_cases.run("models", make, judge, count, seed)
-
-
-if __name__ == "__main__":
-    fuzz_cases.main(run)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_cases import check_message, main, run_numbered
+from fuzz_cases import check_message
 
 from ridgeformer import ConstRR, CustomProblem, InputError, evaluate
 from ridgeformer.noise import as_noise
@@ -85,7 +85,7 @@ def drawn(problem: CustomProblem) -> Any:
     )
 
 
-def judge(rng: random.Random) -> str:
+def judge(rng: random.Random, folder: Path) -> str:
     """Two problems, which may be equal."""
     one, key = pick(rng)
     other, other_key = pick(rng, key if rng.random() < 0.5 else None)
@@ -111,16 +111,3 @@ def judge(rng: random.Random) -> str:
     assert again == one, f"{one} is read back as {again}"
     assert np.array_equal(drawn(again), drawn(one)), f"{one} is read back as another law"
     return f"{'equal' if equal else 'different'}: right"
-
-
-def run(count: int, seed: int) -> Counter[str]:
-    """Judge pairs.
-
-    Raises:
-        AssertionError: Two laws are mixed up.
-    """
-    return run_numbered("pairs", judge, count, seed)
-
-
-if __name__ == "__main__":
-    main(run)

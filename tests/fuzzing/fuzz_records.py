@@ -1,8 +1,6 @@
 """Damaged folders of finished runs: each is refused with an `InputError`, or gives the very same record and model.
 
 Where a run is looked for in order to be reused, a damaged one is set aside with a `DamagedRunWarning`, and not found.
-
-python tests/fuzzing/fuzz_records.py 20000 0    # how many, and the seed
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import json
 import random
 import tempfile
 import warnings
-from collections import Counter
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -162,12 +159,3 @@ def _found(folder: Path, truth: Truth) -> str:
             raise AssertionError("a file is lost")
 
     return fuzz_cases.attempt(find)
-
-
-def run(count: int, seed: int) -> Counter[str]:
-    """Read `count` damaged runs; see `fuzz_cases.run`."""
-    return fuzz_cases.run("records", make, judge, count, seed)
-
-
-if __name__ == "__main__":
-    fuzz_cases.main(run)

@@ -1,7 +1,4 @@
-"""Damaged zoos: each is refused with an `InputError`, or gives the very same records and models.
-
-python tests/fuzzing/fuzz_zoo.py 20000 0    # how many, and the seed
-"""
+"""Damaged zoos: each is refused with an `InputError`, or gives the very same records and models."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import functools
 import json
 import random
 import tempfile
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -107,12 +103,3 @@ def judge(folder: Path, case: Case) -> str:
         return "loaded" if case.sealed else "unchanged"
 
     return fuzz_cases.attempt(read)
-
-
-def run(count: int, seed: int) -> Counter[str]:
-    """Read `count` damaged zoos; see `fuzz_cases.run`."""
-    return fuzz_cases.run("zoo", make, judge, count, seed)
-
-
-if __name__ == "__main__":
-    fuzz_cases.main(run)

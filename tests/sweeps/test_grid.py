@@ -3,7 +3,7 @@
 import os
 import time
 
-import fuzz_grids
+import fuzz_cases
 import pytest
 
 from commands import call
@@ -153,4 +153,4 @@ def test_a_large_grid_is_lazy():
 
 
 def test_damaged_grids_are_read_or_refused():
-    assert sum(fuzz_grids.run(1000, seed=0).values()) == 1000
+    assert fuzz_cases.run("grids", 1000, seed=0).total() == 1000

@@ -353,6 +353,7 @@ TWICE = start("looped(diag,3)", 2)
         ),
         (lambda: train(SMALL, layers=2.5), "layers must be a whole number; got 2.5"),
         (lambda: train(SMALL, protocol="newton"), "protocol must be one of ... search ... got 'newton'"),
+        (lambda: train(Problem(2, 4, 1, tasks="pool([[0,0]])"), "gdpp"), "training needs answers that are not all 0"),
         (lambda: Search(effort=0), "effort must lie in (0, 1000]"),
         (lambda: Search(tolerated=0), "tolerated must lie in (0, 1); got 0"),
         (lambda: Paper(rate=float("inf")), "learning rate must be positive and finite"),

@@ -227,8 +227,14 @@ def _hardness(problem: Problem, oracle: Loss, one_layer: float | None) -> dict[s
             f"The best estimates W b, with b = sum y x and one matrix W, have an unadjusted loss of {one_layer:.4g} "
             f"(closed form), about {max(one_layer - oracle.unadjusted, 0.0):.4g} more than the oracle."
         )
+    signal = f"{problem.signal:.4g}: predicting 0 has an unadjusted loss of {problem.signal / 2:.4g}."
+    if problem.features.standardised and problem.lengths.least <= 3:
+        signal = (
+            f"{problem.signal:.4g}, where n = 4 takes the place of n <= 3: with 3 examples or fewer, standardised "
+            "queries have an infinite mean square, and predicting 0 has an infinite unadjusted loss."
+        )
     return {
-        "signal": f"{problem.signal:.4g}: predicting 0 has an unadjusted loss of {problem.signal / 2:.4g}.",
+        "signal": signal,
         "oracle": f"The oracle, which is told sigma, has an unadjusted loss of {oracle.unadjusted:.4g} +- "
         f"{oracle.unadjusted_error:.2g}.",
         "one layer": closed,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import kind_of, refuse, shown
-from ridgeformer.evaluation.sequence_losses import draw_sequences
+from ridgeformer.evaluation.sequence_losses import TOKENS, draw_sequences
 from ridgeformer.moments import Moments, share_basis
 from ridgeformer.noise import Noise
 from ridgeformer.problems import BaseProblem, Draw, Lengths
@@ -22,7 +22,7 @@ from ridgeformer.validation import array, integer
 
 Array = NDArray[np.float64]
 Over = str | Mapping[str, Any] | None
-LONGEST = 60  # characters of a label
+LONGEST, TITLE = 60, 90  # characters of a label, and of one that is a title
 
 
 class Points:
@@ -107,17 +107,18 @@ class Points:
         return np.asarray(shaped.transpose((*range(lead), *(lead + self.order.index(name) for name in self.axes))))
 
 
-def short_label(value: object) -> str:
+def short_label(value: object, most: int = LONGEST) -> str:
     """Return a short text of a problem, or of a part of it: a label, where it has one, and never a whole matrix.
 
     Args:
         value: The problem, or the law of its features, tasks or queries.
+        most: How many characters it may have. Default: 60.
 
     Returns:
         One line.
     """
     text = str(getattr(value, "label", value))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _given(problem: BaseProblem, over: Over) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def _layers(values: Any, layers: int | None) -> tuple[int, ...]:
 
 
 def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The numbers of examples, where prefixes can be had: of numbers, of features that are not standardised."""
+    """The numbers of examples, where prefixes can be had: of numbers that fit into memory, of raw features."""
     if "context" not in given or getattr(getattr(problem, "features", None), "standardised", False):
         return None
     if "dim" in given:
@@ -160,6 +161,8 @@ def _prefixes(problem: BaseProblem, given: Mapping[str, Any]) -> tuple[int, ...]
     if not all(isinstance(value, Integral) for value in listed):
         return None
     longest = Lengths(listed).most
+    if longest * (problem.dim + 1) > TOKENS and problem.has_known_laws:
+        return None
     if "context" not in problem.arguments and not (problem.lengths.fixed and longest <= problem.lengths.most):
         refuse(
             "a problem with this context needs an argument context",

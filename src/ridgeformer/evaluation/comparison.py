@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeformer.errors import refuse
-from ridgeformer.evaluation.axes import Over, Points, short_label
+from ridgeformer.evaluation.axes import TITLE, Over, Points, short_label
 from ridgeformer.evaluation.explosions import explosion_probability
 from ridgeformer.evaluation.results import BY_PREDICTOR, Loss, Losses
 from ridgeformer.evaluation.sequence_losses import (
+    TOKENS,
     AnyPredictor,
     Estimator,
-    Means,
     Progress,
     Tally,
     check_predictor,
@@ -33,7 +32,7 @@ from ridgeformer.problems.base import check_any_problem
 from ridgeformer.validation import choice, integer
 
 Array = NDArray[np.float64]
-BLOCK = 16_384  # sequences at a time: memory does not grow with their number
+BLOCK = 16_384  # sequences at a time, at most: memory does not grow with their number
 FLOORS = 64  # floors that are remembered
 _floors: dict[tuple[Any, ...], Loss] = {}  # by problem, prefix, number of sequences and seed
 
@@ -62,9 +61,9 @@ def compare(
         over: None; the name of an axis, whose default values are used; or a dict of values by axis, where None stands
             for the defaults. Several axes give all combinations. The axes are `layer` (the readout after each layer of
             models; 0 predicts 0), `sigma` (noise levels), `context` (numbers of examples: prefixes of the same
-            sequences; for ranges of numbers and for standardised features, other sequences), `noise`, `features`,
-            `tasks` and `query` as `Problem` takes them, or the arguments of a problem of your own, and `problem` (a
-            list, or a dict by name).
+            sequences; for ranges of numbers, for standardised features and for contexts of more than 33 million
+            numbers, other sequences), `noise`, `features`, `tasks` and `query` as `Problem` takes them, or the
+            arguments of a problem of your own, and `problem` (a list, or a dict by name).
         sequences: How many fresh sequences to use at each point, at least 2. The default is 100,000, and 20,000 with
             the axes `sigma` and `context`.
         seed: Seed of these sequences.
@@ -176,7 +175,7 @@ class _Point:
 
     def __init__(self, columns: Sequence[AnyPredictor], signal: float, sequences: int) -> None:
         self.columns, self.signal, self.adjusted = list(columns), signal, True
-        self.tally, self.whole = Tally(len(columns), signal, sequences), Means(len(columns), signal)
+        self.tally, self.whole = (Tally(len(columns), signal, sequences) for _ in range(2))
         self.by_query = np.zeros(len(columns))
 
     def add(self, draw: Draw, estimators: Sequence[Estimator], key: tuple[int, int], with_query_errors: bool) -> None:
@@ -247,6 +246,7 @@ class _Comparison:
     def _columns(self) -> tuple[list[tuple[int, int]], list[AnyPredictor]]:
         """The readouts that are evaluated on every draw, with their predictors and layers."""
         layers = self.points.axes.get("layer")
+        self.layers = len(layers or (0,))
         if layers is None:
             return [(k, 0) for k in range(len(self.predictors))], list(self.predictors.values())
         places, columns = [], list[AnyPredictor]()
@@ -276,9 +276,12 @@ class _Comparison:
     def run(self, progress: Progress) -> None:
         """Draw and evaluate, block by block."""
         estimators: list[Estimator] = [*[self.estimator] * len(self.columns), "exact"]
-        many, seed = len(self.measured), self.seed
-        for first in range(0, self.sequences, BLOCK):
-            count = min(BLOCK, self.sequences - first)
+        many, seed, block = len(self.measured), self.seed, BLOCK
+        if self.needs["tokens"] or self.points.prefixes:
+            numbers = [max(self.points.prefixes or (one.lengths.most,)) * (one.dim + 1) for one in self.points.problems]
+            block = max(1, min(BLOCK, TOKENS // max(numbers)))
+        for first in range(0, self.sequences, block):
+            count = min(block, self.sequences - first)
             draws = self.points.draws(seed, first, count, self.needs)
             for i, (point, draw) in enumerate(zip(self.measured, draws, strict=True)):
                 point.add(draw, estimators, (seed, first), self.with_query_errors)
@@ -290,30 +293,32 @@ class _Comparison:
 
     def losses(self) -> Losses:
         """Gather the losses, and warn of those that are below their floors."""
-        least, spread = (
-            np.array([np.nan if one is None else getattr(one, name) for one in self.floors])
-            for name in ("loss", "error")
-        )
-        self._warn(least, spread)
-        points, arranged = self.points, self.points.arranged
-        return Losses(
+        points, arranged, layers = self.points, self.points.arranged, self.layers
+        signals = [point.signal for point in self.measured]
+        shared = [signals] + [
+            [np.nan if one is None else getattr(one, name) for one in self.floors] for name in ("loss", "error")
+        ]
+        signal, least, spread = (arranged(np.broadcast_to(one, (layers, len(one)))) for one in shared)
+        losses = Losses(
             names=tuple(self.predictors),
             axes=points.axes,
             in_distribution=points.in_distribution,
             **{field: self._gathered(field) for field in BY_PREDICTOR},
-            floor=self._shared(least),
-            floor_error=self._shared(spread),
-            signal=self._shared(np.array([point.signal for point in self.measured])),
+            floor=least,
+            floor_error=spread,
+            signal=signal,
             covariance=arranged(self._covariance()),
             query_error=self._gathered("query_error") if self.with_query_errors else None,
-            explosion_probability=None,
-            explosion_error=None,
-            explosion_hits=None,
             sequences=self.sequences,
             estimator=self.estimator,
             adjusted=all(point.adjusted for point in self.measured),
-            problem=short_label(points.problem),
+            problem=short_label(points.problem, TITLE),
         )
+        for row in losses.rows():
+            if not getattr(self.predictors[row["name"]], "knows_sigma", False):
+                name = f"{row['name']} after layer {row['layer']}" if "layer" in row else row["name"]
+                warn_below_floor(name, *(row[key] for key in ("loss", "error", "floor", "floor_error", "signal")))
+        return losses
 
     def explosions(self) -> dict[str, Any]:
         """The probabilities of explosions, their errors and effective hits, [K, *points] each."""
@@ -334,38 +339,17 @@ class _Comparison:
 
     def _spread(self, values: Any, empty: float) -> Any:
         """Values of all columns [C, points] as [K, *points], with `empty` after the last layer of a model."""
-        layers = len(self.points.axes.get("layer", (0,)))
-        whole = np.full((len(self.predictors), layers, len(self.measured)), empty, values.dtype)
-        for (k, i), row in zip(self.places, values, strict=True):
-            whole[k, i] = row
+        whole = np.full((len(self.predictors), self.layers, len(self.measured)), empty, values.dtype)
+        whole[tuple(np.transpose(self.places))] = values
         return self.points.arranged(whole)
-
-    def _shared(self, values: Array) -> Array:
-        """The quantities that all predictors and layers share, [*points]."""
-        layers = len(self.points.axes.get("layer", (0,)))
-        return self.points.arranged(np.broadcast_to(values, (layers, len(values))))
 
     def _covariance(self) -> Array:
         """The covariance of predictors at the same layer, [K, K, layers, points]."""
-        layers = len(self.points.axes.get("layer", (0,)))
-        whole = np.full((len(self.predictors),) * 2 + (layers, len(self.measured)), np.nan)
-        for p, point in enumerate(self.measured):
-            matrix = point.tally.covariance
-            for (a, (k, i)), (b, (m, j)) in itertools.product(enumerate(self.places), repeat=2):
-                if i == j:
-                    whole[k, m, i, p] = matrix[a, b]
+        whole = np.full((len(self.predictors),) * 2 + (self.layers, len(self.measured)), np.nan)
+        names, layers = np.transpose(self.places)
+        a, b = np.nonzero(layers[:, None] == layers)
+        whole[names[a], names[b], layers[a]] = np.stack([one.tally.covariance[a, b] for one in self.measured], -1)
         return whole
-
-    def _warn(self, least: Array, spread: Array) -> None:
-        names = list(self.predictors)
-        for floor, error, point in zip(least.tolist(), spread.tolist(), self.measured, strict=True):
-            for (k, i), loss, own in zip(
-                self.places, point.tally.mean.tolist(), point.tally.error.tolist(), strict=False
-            ):
-                if not getattr(self.predictors[names[k]], "knows_sigma", False):
-                    layers = self.points.axes.get("layer")
-                    name = names[k] if layers is None else f"{names[k]} after layer {layers[i]}"
-                    warn_below_floor(name, loss, own, floor, error, point.signal)
 
 
 def _named(predictors: Any) -> dict[str, AnyPredictor]:

@@ -26,7 +26,7 @@ True
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,9 @@ class ExplosionProbability(Value):
         hits: The effective number of exploded sequences behind it: (sum of weights)^2 / sum of squared weights.
         exploded: How many sequences exploded among those drawn from the wider law.
         sequences: How many sequences were drawn from the wider law in the last round.
-        upper: A bound that is above the probability in 95 % of all cases: the estimate plus 1.645 standard errors; or,
-            where nothing exploded, 3 times the largest possible weight over the number of sequences. Where no sequences
-            were drawn, because the length of the weights is bounded, it is above the probability for certain.
+        upper: A bound that is above the probability in about 95 % of all cases; see `upper_bound`. Where nothing
+            exploded, it is 3 times the largest possible weight over the number of sequences. Where no sequences were
+            drawn, because the length of the weights is bounded, it is above the probability for certain.
     """
 
     probability: float
@@ -85,13 +85,9 @@ class ExplosionProbability(Value):
             return "upper"
         return "lower" if self.hits < FEW_HITS else "none"
 
-    def numbers(self) -> dict[str, Any]:
-        """Return the attributes by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
     def as_dict(self) -> dict[str, Any]:
         """Return the attributes by name, and the kind of bound, as JSON has them."""
-        return {**self.numbers(), "bound": self.bound}
+        return {**asdict(self), "bound": self.bound}
 
     def __str__(self) -> str:
         if not self.sequences:
@@ -156,8 +152,30 @@ def explosion_probability(
         return ExplosionProbability(0.0, 0.0, 0.0, 0, size, min(3 * last.largest_weight / size, 1.0))
     total, squares, unit = float(weights.sum()), float(np.square(weights).sum()), float(np.exp(top))
     mean, spread = total / size, float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0) / (size - 1)))
-    probability, upper = min(unit * mean, 1.0), min(unit * (mean + 1.645 * spread), 1.0)
-    return ExplosionProbability(probability, unit * spread, total**2 / squares, len(weights), size, upper)
+    probability, error, hits = min(unit * mean, 1.0), unit * spread, total**2 / squares
+    upper = upper_bound(probability, error, hits)
+    return ExplosionProbability(probability, error, hits, len(weights), size, upper)
+
+
+def upper_bound(probability: float, error: float, hits: float) -> float:
+    """Return a bound that is above a probability in about 95 % of all cases.
+
+    Estimates that rest on few hits are skewed: most are too low, with standard errors that are too small, because the
+    sequences of large weight are missing. The bound is p exp(1.645 (1 + 2 / sqrt(hits)) error / p): the relative error
+    counts as 1 + 2 / sqrt(hits) times what it seems. On a law of known probability that is hard for the estimate (one
+    coordinate of least squares, d = 10, n = 60), p + 1.645 error is above it for 14 of 23 seeds, and the bound for 21.
+
+    Args:
+        probability: The estimate.
+        error: Its standard error.
+        hits: The effective number of hits.
+
+    Returns:
+        The bound, at most 1.
+    """
+    if not probability > 0:  # weights below the least positive number
+        return 0.0
+    return float(min(probability * np.exp(1.645 * (1 + 2 / np.sqrt(hits)) * error / probability), 1.0))
 
 
 def _largest_probability(problem: Problem, predictor: Any) -> float:

@@ -37,12 +37,8 @@ Array = NDArray[np.float64]
 BY_PREDICTOR = ("loss", "error", "unadjusted", "unadjusted_error", "largest", "tail", "exploded", "unexploded")
 BY_POINT = ("floor", "floor_error", "signal")
 PRINTED = ("name", "loss", "error", "floor", "ratio", "unadjusted", "unadjusted_error", "largest", "exploded")
-OPTIONAL = (
-    "query_error",
-    "explosion_probability",
-    "explosion_error",
-    "explosion_hits",
-)  # by predictor, where they were asked for
+OPTIONAL = ("query_error", "explosion_probability", "explosion_error", "explosion_hits")  # where they were asked for
+UNADJUSTED = ("unadjusted", "unadjusted_error")
 UNITS = ("loss", "error", "floor", "unadjusted", "unadjusted_error", "largest", "unexploded")  # of a loss
 
 
@@ -118,23 +114,7 @@ class Loss(Table):
         return f"{_kind(self.adjusted)} on {self.sequences:,} sequences"
 
     def _printed(self) -> list[dict[str, Any]]:
-        names = [*PRINTED, *(("unexploded",) if self.exploded else ())]
-        names += [name for name in OPTIONAL[1:] if getattr(self, name) is not None]
-        return [self.columns([name for name in names if self.adjusted or not name.startswith("unadjusted")])]
-
-    def columns(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return some fields, with 0 for losses that are 0 to rounding.
-
-        Args:
-            names: The names of fields, or `ratio`.
-
-        Returns:
-            The values by name.
-        """
-        return {
-            name: without_rounding(getattr(self, name), self.signal) if name in UNITS else getattr(self, name)
-            for name in names
-        }
+        return _printed(self.rows(), () if self.adjusted else UNADJUSTED)
 
     def __repr__(self) -> str:
         return f"Loss({self.name!r}, loss={self.loss:.4g}, error={self.error:.2g}, floor={self.floor:.4g})"
@@ -163,16 +143,16 @@ class Losses(Table, Mapping[str, Any]):
         floor_error: The standard errors of `floor`, [*points].
         signal: The mean squares of what is to be predicted, [*points].
         covariance: The covariance of the mean losses of the predictors, [K, K, *points].
+        sequences: How many sequences were used at every point.
+        estimator: `exact` or `query`; see `evaluate`.
+        adjusted: Whether `loss` is adjusted; False where a problem has no oracle.
+        problem: A short text of the problem.
         query_error: The standard errors that the paper's estimator, one query per sequence, has on as many sequences,
             [K, *points]; None if not asked for.
         explosion_probability: The probabilities that a sequence explodes, by importance sampling (see
             `explosion_probability`), [K, *points]; None if not asked for.
         explosion_error: Their standard errors, [K, *points]; None if not asked for.
         explosion_hits: The effective numbers of explosions behind them, [K, *points]; None if not asked for.
-        sequences: How many sequences were used at every point.
-        estimator: `exact` or `query`; see `evaluate`.
-        adjusted: Whether `loss` is adjusted; False where a problem has no oracle.
-        problem: A short text of the problem.
     """
 
     names: tuple[str, ...]
@@ -190,14 +170,14 @@ class Losses(Table, Mapping[str, Any]):
     floor_error: Array
     signal: Array
     covariance: Array
-    query_error: Array | None
-    explosion_probability: Array | None
-    explosion_error: Array | None
-    explosion_hits: Array | None
     sequences: int
     estimator: str
     adjusted: bool
     problem: str
+    query_error: Array | None = None
+    explosion_probability: Array | None = None
+    explosion_error: Array | None = None
+    explosion_hits: Array | None = None
 
     @property
     def ratio(self) -> Array:
@@ -297,7 +277,7 @@ class Losses(Table, Mapping[str, Any]):
         for (i, name), (index, values, inside) in itertools.product(enumerate(self.names), self._points()):
             row = {"name": name, **values}
             row |= {field: getattr(self, field)[(i, *index)].item() for field in BY_PREDICTOR}
-            row |= {field: getattr(self, field)[index].item() for field in ("floor", "floor_error")}
+            row |= {field: getattr(self, field)[index].item() for field in BY_POINT}
             row |= {"ratio": ratios[(i, *index)].item(), "sequences": self.sequences}
             row |= {"in_distribution": inside} if self.in_distribution else {}
             optional = {field: getattr(self, field) for field in OPTIONAL}
@@ -337,27 +317,11 @@ class Losses(Table, Mapping[str, Any]):
 
     def _printed(self) -> list[dict[str, Any]]:
         if not self.axes:
-            return [row for name in self.names for row in self._row(name)]
-        if len(self) == 1 and (len(self.axes) == 1 or "dim" in self.axes):
-            return self._long()
-        return self._wide()
-
-    def _row(self, name: str) -> list[dict[str, Any]]:
-        """The printed row of a predictor, with a column of unexploded losses where any predictor exploded."""
-        loss = self[name]
-        return [{**loss._printed()[0], **(loss.columns(["unexploded"]) if self.exploded.any() else {})}]
-
-    def _long(self) -> list[dict[str, Any]]:
-        """One row per point, with all that is known about one predictor."""
-        names = ["loss", "error", "floor", "ratio", "exploded", *(["unexploded"] if self.exploded.any() else [])]
-        names = [name for name in names if np.isfinite(self.floor).any() or name not in ("floor", "ratio")]
-        names += [name for name in OPTIONAL[1:] if getattr(self, name) is not None]
-        rows = []
-        for row, (index, values, _) in zip(self.rows(), self._points(), strict=True):
-            signal, inside = float(self.signal[index]), {"in_distribution": row.get("in_distribution")}
-            cells = {name: without_rounding(row[name], signal) if name in UNITS else row[name] for name in names}
-            rows.append({**values, **cells, **(inside if self.in_distribution else {})})
-        return rows
+            return _printed(self.rows(), () if self.adjusted else UNADJUSTED)
+        if len(self) > 1 or (len(self.axes) > 1 and "dim" not in self.axes):
+            return self._wide()
+        unknown = () if np.isfinite(self.floor).any() else ("floor", "ratio")
+        return _printed(self.rows(), ("name", "largest", *UNADJUSTED, *unknown), tuple(self.axes))
 
     def _wide(self) -> list[dict[str, Any]]:
         """One row per point, with a column for each predictor, or of one predictor for each value of the first axis."""
@@ -396,3 +360,14 @@ class Losses(Table, Mapping[str, Any]):
 
 def _kind(adjusted: bool) -> str:
     return "Adjusted loss" if adjusted else "Loss"
+
+
+def _printed(rows: list[dict[str, Any]], without: Sequence[str], axes: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The columns of rows that are printed, with 0 for losses that are 0 to rounding."""
+    calm = ("unexploded",) if any(row["exploded"] for row in rows) else ()
+    names = [*axes, *PRINTED, *calm, *OPTIONAL[1:], "in_distribution"]
+    names = [name for name in names if name in rows[0] and name not in without]
+    return [
+        {name: without_rounding(row[name], row["signal"]) if name in UNITS else row[name] for name in names}
+        for row in rows
+    ]

@@ -37,6 +37,7 @@ Progress = Callable[[int, int], None]
 AnyPredictor = Predictor | TokenPredictor
 EVALUATION = 1 << 30  # the stream that evaluation draws from
 QUERIES = 4  # of each sequence, where predictors need tokens
+TOKENS = 1 << 25  # numbers in the tokens of a block of sequences, at most
 
 
 def check_predictor(name: str, predictor: object, problem: BaseProblem) -> None:
@@ -261,10 +262,13 @@ def _numbers(given: Any) -> Array:
     """The estimates of a predictor as an array."""
     if hasattr(given, "detach"):  # by a module of PyTorch
         given = given.detach().cpu()
-    if np.ma.is_masked(given) or np.iscomplexobj(given):  # NumPy would take parts of them for the numbers
-        kind = "complex numbers" if np.iscomplexobj(given) else "masked entries"
-        refuse("a predictor must return real numbers", kind, "Correct the predictor.")
-    return np.asarray(given, np.float64)
+    kind = "complex numbers" if np.iscomplexobj(given) else "masked entries" if np.ma.is_masked(given) else ""
+    if not kind:
+        try:
+            return np.asarray(given, np.float64)
+        except (TypeError, ValueError):
+            kind = kind_of(given)
+    refuse("a predictor must return real numbers", kind, "Correct the predictor.")
 
 
 def _weights(predictor: Predictor, draw: Draw) -> tuple[Array, Array | None]:
@@ -335,58 +339,19 @@ def _root(metric: Array) -> Array:
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
-class Means:
-    """Means of K rows of losses, and their standard errors.
+class Tally:
+    """Means of K rows of losses, with their standard errors and covariance, the largest losses, and how many exploded.
 
     Args:
         rows: How many rows there are, K.
-        signal: The mean square of what is to be predicted, which decides when a loss is too large for a mean.
-    """
-
-    def __init__(self, rows: int, signal: float) -> None:
-        self.signal, self.count, self.mean = signal, 0, np.zeros(rows)
-        self.squares, self.products = np.zeros(rows), np.zeros((rows, rows))
-
-    def add(self, losses: Array) -> Array:
-        """Add one block of losses.
-
-        Args:
-            losses: The losses, [K, b].
-
-        Returns:
-            The losses capped, as they enter the mean, [K, b].
-        """
-        losses = capped(losses, self.signal)
-        count, mean = losses.shape[1], losses.mean(1)
-        centred, shift, total = losses - mean[:, None], mean - self.mean, self.count + losses.shape[1]
-        weight = self.count * count / total
-        # Chan's update keeps the sums accurate over any number of blocks.
-        self.squares += np.array([np.einsum("b,b->", row, row) for row in centred]) + shift * shift * weight
-        self._multiply(centred, shift, weight)
-        self.mean += shift * count / total
-        self.count = total
-        return losses
-
-    def _multiply(self, centred: Array, shift: Array, weight: float) -> None:
-        """Nothing: only a `Tally` has a covariance."""
-
-    @property
-    def error(self) -> Array:
-        """Standard errors of the means, [K]."""
-        return np.asarray(np.sqrt(self.squares / max(self.count - 1, 1) / self.count))
-
-
-class Tally(Means):
-    """Means as in `Means`, with their covariance, the largest losses of each row, and how many losses exploded.
-
-    Args:
-        rows: How many rows there are, K.
-        signal: The mean square of what is to be predicted, which decides when a loss counts as exploded.
+        signal: The mean square of what is to be predicted, which decides when a loss counts as exploded and when it is
+            too large for a mean.
         sequences: How many sequences there will be in all; 1 in 10,000 of the largest losses is stored.
     """
 
     def __init__(self, rows: int, signal: float, sequences: int) -> None:
-        super().__init__(rows, signal)
+        self.signal, self.count, self.mean = signal, 0, np.zeros(rows)
+        self.squares, self.products = np.zeros(rows), np.zeros((rows, rows))
         self.exploded, self._calm = np.zeros(rows, np.int64), np.zeros(rows)
         self._most, self._top = max(int(np.ceil(sequences * 1e-4)), 1), np.empty((rows, 0))
 
@@ -399,8 +364,15 @@ class Tally(Means):
         Returns:
             The losses capped, as they enter the mean, [K, b].
         """
-        explosions = exploded(losses, self.signal)
-        losses = super().add(losses)
+        explosions, losses = exploded(losses, self.signal), capped(losses, self.signal)
+        count, mean = losses.shape[1], losses.mean(1)
+        centred, shift, total = losses - mean[:, None], mean - self.mean, self.count + losses.shape[1]
+        weight = self.count * count / total
+        # Chan's update keeps the sums accurate over any number of blocks.
+        self.squares += np.array([np.einsum("b,b->", row, row) for row in centred]) + shift * shift * weight
+        self.products += centred @ centred.T + np.outer(shift, shift) * weight
+        self.mean += shift * count / total
+        self.count = total
         self.exploded += explosions.sum(1)
         self._calm += np.where(explosions, 0.0, losses).sum(1)
         highest = np.concatenate([self._top, losses], 1)
@@ -409,8 +381,10 @@ class Tally(Means):
         self._top = np.sort(highest, axis=1)
         return losses
 
-    def _multiply(self, centred: Array, shift: Array, weight: float) -> None:
-        self.products += centred @ centred.T + np.outer(shift, shift) * weight
+    @property
+    def error(self) -> Array:
+        """Standard errors of the means, [K]."""
+        return np.asarray(np.sqrt(self.squares / max(self.count - 1, 1) / self.count))
 
     @property
     def covariance(self) -> Array:

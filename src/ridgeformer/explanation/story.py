@@ -120,7 +120,9 @@ def summary(average: Behaviour, jobs: list[Role], removed: Array) -> list[str]:
     work = f"{', '.join(parts[:-1])} and {parts[-1]}." if len(parts) > 1 else f"{parts[0]}."
     most, least = int(np.argmax(removed)), int(np.argmin(removed))
     harm = f"Removing layer {most + 1} does most harm: the model then has {_times(removed[most])} its loss"
-    if len(removed) > 1:
+    if removed[most] <= 1:
+        harm = f"No layer is missed: without layer {most + 1} the model has {_times(removed[most])} its loss"
+    elif len(removed) > 1:
         harm += f"; removing layer {least + 1} does least ({_times(removed[least])})"
     through = f", through layer {int(np.argmax(average.through)) + 1} more than through any other layer"
     much = _much(average, "change")

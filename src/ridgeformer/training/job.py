@@ -46,12 +46,17 @@ class Units:
     Args:
         problem: What the model is trained on.
         layout: The layout of its tokens.
+
+    Raises:
+        InputError: There is nothing to predict.
     """
 
     def __init__(self, problem: BaseProblem, layout: Layout) -> None:
         self.scale = 1.0 if layout.attention == "mean" else float(np.sqrt(problem.lengths.mean))
         self.dim = problem.dim
         self.feature = problem.feature_scale
+        if not problem.signal > 0:
+            refuse("training needs answers that are not all 0", f"{problem} with a signal of 0", "Change its tasks.")
         self.label = float(np.sqrt(problem.signal / problem.dim))
 
     def sizes(self, family: Family) -> dict[str, Array]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -169,7 +170,7 @@ def text(rare: Mapping[str, ExplosionProbability | Price]) -> str:
     Returns:
         The text in JSON.
     """
-    numbers = {name: one._asdict() if isinstance(one, Price) else one.numbers() for name, one in rare.items()}
+    numbers = {name: one._asdict() if isinstance(one, Price) else asdict(one) for name, one in rare.items()}
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in numbers.items())
     return f"{{\n{rows}\n}}\n"
 

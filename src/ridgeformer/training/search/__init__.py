@@ -52,10 +52,11 @@ class Search(Protocol):
             they are ignored: losses are then a few percent lower on nearly every sequence, and huge on one in a
             million.
         tolerated: The largest probability of an explosion that the chosen model may have, such as 1e-9: candidates are
-            then compared by `explosion_probability`, with its upper bound of 95 %. In a search that runs to its end, the
-            best model found without regard to explosions is a candidate too. Where every candidate explodes more
-            often, the one that does so least often is chosen. It costs about two seconds per candidate, and needs a built-in problem; GD++ on isotropic problems has one
-            candidate only. None, the default, counts explosions on the sequences that select.
+            then compared by `explosion_probability`, with its upper bound of 95 %. In a search that runs to its end,
+            the best model found without regard to explosions is a candidate too. Where every candidate explodes more
+            often, the one that does so least often is chosen. It costs about two seconds per candidate, and needs a
+            built-in problem; GD++ on isotropic problems has one candidate only. None, the default, counts explosions on
+            the sequences that select.
         precision: What descents compute in: `float32`, `float64` or `auto`. With `auto` BFGS (few parameters) uses
             float64 after the race, and other descents use it where losses come near float32's rounding. Selection and
             the reported loss are always float64.
